@@ -26,7 +26,7 @@ from loopline_master.store import StoreBroken, open_store
 from loopline_master.store.replay import check
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import Facts, Held, JobState, Load, Outcome, Result
-from loopline_shared.protocol.messages import Report
+from loopline_shared.protocol.worker_link import Report
 from loopline_shared.spec import JobSpec
 
 FACTS = Facts("linux", "x86_64", "3.11", "0", "model", cpus=2, memory_bytes=10**9, slots=2)

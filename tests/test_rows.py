@@ -18,7 +18,7 @@ from loopline_master.files.blobs import Blobs
 from loopline_master.files.row_files import LineIndex, RowFiles
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import AttemptId, Function
-from loopline_shared.protocol.messages import Assign, Run
+from loopline_shared.protocol.worker_link import Assign, Run
 from loopline_shared.row_lines import MAX_LINE_BYTES, read_row, write_row
 from loopline_shared.spec import JobSpec, RowFile, Table
 from loopline_shared.sweep import task_at

@@ -23,7 +23,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from loopline_shared.model import AttemptId, Held, Outcome, Output, Result
-from loopline_shared.protocol.messages import Run
+from loopline_shared.protocol.worker_link import Run
 from loopline_worker import agent as agent_module
 from loopline_worker import parts as parts_module
 from loopline_worker.agent import Agent

@@ -24,7 +24,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from loopline_shared.model import AttemptId, Outcome, Result
-from loopline_shared.protocol.messages import Run
+from loopline_shared.protocol.worker_link import Run
 from loopline_worker.attempts.limits import Quota
 from loopline_worker.attempts.runner import Runner
 from loopline_worker.core.events import AttemptEnded, Event, Followed, Returned

@@ -20,7 +20,7 @@ from loopline_master.core.events import Batch, Event
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.store import Store
 from loopline_shared.errors import LooplineError
-from loopline_shared.protocol.messages import Assign
+from loopline_shared.protocol.worker_link import Assign
 
 MAX_BATCH = 1_000
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from loopline_master.files.blobs import Blobs
 from loopline_shared.model import Outcome, Output, Result
-from loopline_shared.protocol.messages import Report
+from loopline_shared.protocol.worker_link import Report
 
 log = logging.getLogger(__name__)
 

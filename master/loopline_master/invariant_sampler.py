@@ -8,7 +8,7 @@ from collections.abc import Collection
 from itertools import islice
 from typing import TypeVar
 
-from loopline_master.core.checks.sampled_invariants import check_job, check_worker
+from loopline_master.core.invariants import check_job, check_worker
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.metrics import Metrics
 from loopline_master.timings import INVARIANT_SAMPLE_EVERY_S

@@ -23,18 +23,18 @@ from loopline_master.settings import MasterSettings
 from loopline_master.timings import CLOSE_WITHIN_S, HELLO_WITHIN_S
 from loopline_shared.errors import LooplineError, ProtocolError
 from loopline_shared.model import AttemptId, Stream
-from loopline_shared.protocol.messages import (
+from loopline_shared.protocol.worker_link import (
     MAX_FRAME_BYTES,
     MAX_READS,
     Assign,
     Hello,
+    MasterSession,
     Read,
     Refused,
     Report,
     Welcome,
     Wrote,
 )
-from loopline_shared.protocol.session import MasterSession
 
 log = logging.getLogger(__name__)
 

@@ -29,7 +29,7 @@ from loopline_shared.protocol.client_link import (
     encode_to_master,
     key_of,
 )
-from loopline_shared.protocol.messages import Run
+from loopline_shared.protocol.worker_link import Run
 from loopline_shared.spec import JobSpec, Range
 from tests.api.bench import Bench, done
 

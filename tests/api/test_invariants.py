@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from loopline_master import invariant_sampler
-from loopline_master.core.index.intervals import IntervalSet
+from loopline_master.core.index.sorted_collections import IntervalSet
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.state import State
 from tests.api.bench import Bench, until

@@ -13,7 +13,7 @@ import pytest
 from loopline_master.http.live import streams
 from loopline_master.store import Store
 from loopline_shared.model import Outcome, Output, Result
-from loopline_shared.protocol.messages import Run
+from loopline_shared.protocol.worker_link import Run
 from loopline_shared.rest.bodies import TaskResult
 from tests.api.bench import Answer, Bench, done, running_master, until
 

@@ -15,8 +15,7 @@ from aiohttp import WSMsgType
 from loopline_master import links
 from loopline_master.links import WorkerLinks
 from loopline_shared.model import Load
-from loopline_shared.protocol.messages import MAX_FRAME_BYTES, Assign, Refused, Welcome
-from loopline_shared.protocol.session import WorkerSession
+from loopline_shared.protocol.worker_link import MAX_FRAME_BYTES, Assign, Refused, Welcome, WorkerSession
 from tests.api.bench import FACTS, Bench, running_master, until
 
 

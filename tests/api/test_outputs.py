@@ -22,7 +22,7 @@ from loopline_master.settings import MasterSettings
 from loopline_master.store import Store
 from loopline_shared import manifest
 from loopline_shared.model import AttemptId, InputFile, Load, Outcome, Output, OutputFile, Result
-from loopline_shared.protocol.messages import Report, Run
+from loopline_shared.protocol.worker_link import Report, Run
 from tests.api.bench import Bench, done, running_master, until
 
 DAY_S = 86400.0

@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Any
 
-from loopline_shared.protocol.messages import Run
+from loopline_shared.protocol.worker_link import Run
 from tests.api.bench import Bench, done
 
 ROWS = [{"lr": 0.1, "seed": n} for n in range(1, 8)]

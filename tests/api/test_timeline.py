@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from loopline_shared.model import AttemptId, Held, Outcome, Result
-from loopline_shared.protocol.messages import Run
+from loopline_shared.protocol.worker_link import Run
 from loopline_shared.rest.columns import Samples, Timeline, Trace
 from tests.api.bench import Bench, done, until
 

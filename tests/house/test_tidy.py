@@ -24,7 +24,7 @@ MOST_LINES, MOST_LINES_OF_A_FUNCTION, MOST_FILES, MOST_POSITIONAL = 400, 50, 16,
 MORE_FILES = {"client/loopline/cli": 24}  # one file a command
 FOR_EVERY_TASK = {
     "Attempt": "master/loopline_master/core/lifecycle.py",
-    "Run": "master/loopline_master/core/assign/runs.py",
+    "Run": "master/loopline_master/core/runs.py",
     "Result": "worker/loopline_worker/attempts/attempt.py",
 }
 """Records made for every task, and where: there alone, names for the arguments would cost more than they tell."""

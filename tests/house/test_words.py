@@ -17,11 +17,11 @@ NAMED_BY_VERBS = {"events.py", "effects.py", "instructions.py"}
 POLICIES = "master/loopline_master/core/policies/"
 """A policy is called as in docs/policies.md."""
 ORDINARY = {
-    *("admission", "calibration", "check", "death", "decision", "dependent", "digest", "eligibility"),
-    *("estimate", "explain", "forecast", "frame", "history", "hours", "interval", "invariant"),
-    *("inventory", "key", "lifecycle", "limit", "lognormal", "measure", "membership", "outbox"),
-    *("placer", "prefetched", "queue", "ranking", "record", "reporting", "request", "rule"),
-    *("scheduler", "settings", "sign", "snapshot", "state", "transition", "unknown", "vote"),
+    *("admission", "calibration", "collection", "decision", "dependent", "eligibility", "estimate", "explain"),
+    *("forecast", "history", "hours", "invariant", "inventory", "lifecycle", "limit", "lognormal"),
+    *("measure", "outbox", "placer", "queue", "ranking", "record", "reporting", "request"),
+    *("scheduler", "session", "settings", "sign", "snapshot", "state", "transition", "trust"),
+    *("unknown", "vote"),
 }
 """Words that mean in a name what they mean in any program."""
 

@@ -8,13 +8,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from loopline_master.core import lifecycle, reconcile
+from loopline_master.core import lifecycle, trust, worker_sessions
 from loopline_master.core.entities import Attempt
 from loopline_master.core.index import attempts
-from loopline_master.core.index.dependents import Dependents
 from loopline_master.core.index.index import Index
-from loopline_master.core.rules import quorum
-from loopline_master.core.rules.hold import HoldIndex
+from loopline_master.core.index.job_order import Dependents, HoldIndex
 from loopline_master.core.state import State
 from loopline_shared.model import AttemptState, Result
 from loopline_simulator.full import grid_world
@@ -65,15 +63,15 @@ def a_second_result_is_accepted(patch: Patch) -> None:
 
 
 def a_run_that_never_arrived_is_not_sent_again(patch: Patch) -> None:
-    patch.setattr(reconcile, "_send_again", lambda grid, attempt: None)
+    patch.setattr(worker_sessions, "_send_again", lambda grid, attempt: None)
 
 
 def a_voter_is_asked_again(patch: Patch) -> None:
     """By invariants and rows alike: two results of one worker are no quorum."""
     patch.setattr(Index, "on_worker", lambda self, task, worker: self.attempts.is_on(task, worker))
     patch.setattr(
-        quorum,
-        "decides",
+        trust,
+        "decides_task",
         lambda grid, job, task, attempt: (
             reached(grid, job, task, attempt) or len(task.votes) >= (job.spec.quorum or 1)
         ),
@@ -88,7 +86,7 @@ def nobody_is_released(patch: Patch) -> None:
     patch.setattr(Dependents, "followers", lambda self, job: [])
 
 
-reached = quorum.decides
+reached = trust.decides_task
 
 
 def what_has_begun_still_counts_as_waiting(patch: Patch) -> None:

@@ -12,8 +12,6 @@ from typing import Any
 
 from hypothesis import HealthCheck, settings
 
-from loopline_master.core.checks.invariants import check
-from loopline_master.core.checks.sampled_invariants import check_job, check_worker
 from loopline_master.core.effects import Declined, Effects, Reply, Submitted
 from loopline_master.core.entities import Attempt, Job, Task
 from loopline_master.core.events import (
@@ -27,10 +25,10 @@ from loopline_master.core.events import (
     WorkerLeft,
     WorkerReported,
 )
+from loopline_master.core.invariants import check, check_job, check_worker
 from loopline_master.core.scheduler import Scheduler
 from loopline_shared.model import AttemptId, Facts, Held, JobState, Load, Outcome, Result, TaskId
-from loopline_shared.protocol.attempt_ranges import ranges_of
-from loopline_shared.protocol.messages import Assign, Report, Run
+from loopline_shared.protocol.worker_link import Assign, Report, Run, ranges_of
 from loopline_shared.spec import JobSpec, Range, Requirements
 from loopline_simulator.full.store import MemoryStore
 

@@ -11,8 +11,8 @@ import pytest
 
 from loopline_master.core.entities import Job, Worker
 from loopline_master.core.policies import REGISTRY, Later, Placement, Policy, TaskFirst, WorkerFirst
-from loopline_master.core.policies.view import View
-from loopline_master.core.policies.worker_index import Candidate, ReadyTask
+from loopline_master.core.policies.policy import View
+from loopline_master.core.policies.task_first import Candidate, ReadyTask
 from tests.scheduling.contract import CONTRACT, SAFETY, Clause, Watched, grid_of
 from tests.scheduling.driver import facts
 

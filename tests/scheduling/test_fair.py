@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopline_master.core.estimates.measure import speed_of
-from loopline_master.core.index.by_size import BySize
-from loopline_master.core.index.capacity import Capacity
-from loopline_master.core.index.intervals import IntervalSet
-from loopline_master.core.index.virtual_time import VirtualTime
+from loopline_master.core.index.job_order import VirtualTime
+from loopline_master.core.index.sorted_collections import IntervalSet
+from loopline_master.core.policies.fair_index import BySize, Capacity
 from loopline_shared.model import AttemptId, Outcome, TaskId
 from loopline_shared.spec import JobSpec, TaskSpec
 from tests.scheduling.driver import PATIENT, Grid, facts, result

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from loopline_master.core.entities import UNKNOWN_WEIGHT
 from loopline_master.core.events import JobPaused, JobResumed
-from loopline_master.core.rules.hold import HoldIndex
+from loopline_master.core.index.job_order import HoldIndex
 from loopline_shared.model import AttemptId, Order, TaskId
 from tests.scheduling.driver import PATIENT, Grid
 

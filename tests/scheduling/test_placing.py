@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from loopline_master.core.entities import Job
-from loopline_master.core.policies.chance import draw
+from loopline_master.core.policies.policy import View
+from loopline_master.core.policies.task_first import ReadyTask, WorkerIndex, draw
 from loopline_master.core.policies.turnaround import Turnaround
-from loopline_master.core.policies.view import View
-from loopline_master.core.policies.worker_index import ReadyTask, WorkerIndex
 from loopline_master.core.state import State
 from loopline_shared.model import AttemptId, Load, Order
 from tests.scheduling.driver import Grid, facts, result, spec

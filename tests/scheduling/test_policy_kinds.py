@@ -10,8 +10,8 @@ import pytest
 from loopline_master.core.entities import Worker
 from loopline_master.core.events import JobSubmitted, SchedulerSettings
 from loopline_master.core.policies import REGISTRY, Later, Placement, Policy, TaskFirst, WorkerFirst, register
-from loopline_master.core.policies.view import View
-from loopline_master.core.policies.worker_index import Candidate, ReadyTask
+from loopline_master.core.policies.policy import View
+from loopline_master.core.policies.task_first import Candidate, ReadyTask
 from loopline_shared.model import Order
 from loopline_simulator.fast.hosts import Steady
 from loopline_simulator.fast.world import Arrival, FastWorld, Host

@@ -7,8 +7,7 @@ from random import Random
 import pytest
 
 from loopline_master.core.entities import Job, Task
-from loopline_master.core.index.attempts import Attempts
-from loopline_master.core.index.ready_set import ReadySet
+from loopline_master.core.index.attempts import Attempts, ReadySet
 from loopline_shared.model import Order, TaskState
 from tests.scheduling.driver import spec
 

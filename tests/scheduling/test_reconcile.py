@@ -1,4 +1,4 @@
-"""A worker's Report against what is believed: the table of reconcile.py, cell by cell, and all round it."""
+"""A worker's Report against what is believed: the table of worker_sessions.py, cell by cell, and all round it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from loopline_master.core.events import JobCancelled, JobPaused, WorkerLeft, WorkerReported
 from loopline_shared.model import AttemptId, Held, JobState, Load, Outcome, TaskId
-from loopline_shared.protocol.messages import Assign, Report
+from loopline_shared.protocol.worker_link import Assign, Report
 from tests.scheduling.driver import Grid, facts, result
 
 FIRST, SECOND = AttemptId(1, 1, 1), AttemptId(1, 1, 2)

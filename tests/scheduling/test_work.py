@@ -26,7 +26,7 @@ from loopline_master.core.events import (
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.scheduler import Scheduler
 from loopline_shared.model import AttemptId, Facts, Held, Load
-from loopline_shared.protocol.messages import Report
+from loopline_shared.protocol.worker_link import Report
 from tests.scheduling.driver import facts, result, spec
 
 SMALL, LARGE = 20, 320

@@ -23,20 +23,21 @@ from loopline_shared.model import (
     Result,
     TaskId,
 )
-from loopline_shared.protocol import codec
-from loopline_shared.protocol.attempt_ranges import ranges_of
-from loopline_shared.protocol.messages import (
+from loopline_shared.protocol import worker_link
+from loopline_shared.protocol.worker_link import (
     MAX_FRAME_BYTES,
     MAX_RESULTS_PER_REPORT,
     PROTOCOL_VERSION,
     Assign,
     Hello,
+    MasterSession,
     Refused,
     Report,
     Run,
     Welcome,
+    WorkerSession,
+    ranges_of,
 )
-from loopline_shared.protocol.session import MasterSession, WorkerSession
 
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # with a busy computer
 
@@ -139,13 +140,13 @@ def typed(value: Any) -> Any:
 @settings(PATIENT, max_examples=40)
 @given(st.one_of(hellos, reports))
 def test_what_a_worker_says_survives_the_way(message: Hello | Report) -> None:
-    assert codec.decode_from_worker(codec.encode(message)) == message
+    assert worker_link.decode_from_worker(worker_link.encode(message)) == message
 
 
 @settings(PATIENT, max_examples=40)
 @given(st.one_of(welcomes, refusals, assigns))
 def test_what_the_master_says_survives_the_way(message: Welcome | Refused | Assign) -> None:
-    again = codec.decode_from_master(codec.encode(message))
+    again = worker_link.decode_from_master(worker_link.encode(message))
     assert again == message
     if isinstance(message, Assign) and isinstance(again, Assign):
         assert [typed(run.parameters) for run in again.run] == [typed(run.parameters) for run in message.run]
@@ -153,13 +154,13 @@ def test_what_the_master_says_survives_the_way(message: Welcome | Refused | Assi
 
 # --- what is no message -----------------------------------------------------------------------------------------
 
-GOOD = json.loads(codec.encode(Report(1, 0, (Held(AttemptId(1, 1, 1)),), (), Load(1))))
+GOOD = json.loads(worker_link.encode(Report(1, 0, (Held(AttemptId(1, 1, 1)),), (), Load(1))))
 
 
 @settings(PATIENT, max_examples=40)
 @given(st.one_of(st.binary(max_size=50), st.text(max_size=50).map(lambda text: text.encode("utf-8", "replace"))))
 def test_noise_is_a_protocol_error_and_nothing_else(frame: bytes) -> None:
-    for decode in (codec.decode_from_worker, codec.decode_from_master):
+    for decode in (worker_link.decode_from_worker, worker_link.decode_from_master):
         with pytest.raises(ProtocolError):
             decode(frame)
 
@@ -170,7 +171,7 @@ def test_noise_is_a_protocol_error_and_nothing_else(frame: bytes) -> None:
 )
 def test_malformed_frames(frame: bytes) -> None:
     with pytest.raises(ProtocolError, match="malformed frame"):
-        codec.decode_from_worker(frame)
+        worker_link.decode_from_worker(frame)
 
 
 @pytest.mark.parametrize(
@@ -202,24 +203,24 @@ def test_malformed_frames(frame: bytes) -> None:
 )
 def test_a_bad_field_is_named(field: str, value: Any) -> None:
     with pytest.raises(ProtocolError, match=rf"malformed frame: report\.{field}"):
-        codec.decode_from_worker(json.dumps({**GOOD, field: value}).encode())
+        worker_link.decode_from_worker(json.dumps({**GOOD, field: value}).encode())
 
 
 def test_output_over_the_inline_limit_must_be_a_blob() -> None:
     def report(size: int) -> bytes:
         result = Result(AttemptId(1, 1, 1), Outcome.SUCCEEDED, stdout=Output(size, data=b"x" * size))
-        return codec.encode(Report(1, 0, (), (result,), Load(1)))
+        return worker_link.encode(Report(1, 0, (), (result,), Load(1)))
 
-    codec.decode_from_worker(report(INLINE_LIMIT_BYTES))
+    worker_link.decode_from_worker(report(INLINE_LIMIT_BYTES))
     with pytest.raises(ProtocolError, match="stdout"):
-        codec.decode_from_worker(report(INLINE_LIMIT_BYTES + 1))
+        worker_link.decode_from_worker(report(INLINE_LIMIT_BYTES + 1))
 
 
 def test_a_frame_over_the_limit_is_refused_unread() -> None:
     with pytest.raises(
         ProtocolError, match=f"{MAX_FRAME_BYTES + 1:,} bytes is over the limit of {MAX_FRAME_BYTES:,}"
     ):
-        codec.decode_from_worker(b" " * (MAX_FRAME_BYTES + 1))
+        worker_link.decode_from_worker(b" " * (MAX_FRAME_BYTES + 1))
 
 
 def test_the_largest_report_fits_into_a_frame() -> None:
@@ -227,20 +228,20 @@ def test_the_largest_report_fits_into_a_frame() -> None:
     value = Output(MAX_INLINE_BYTES, data=b"x" * MAX_INLINE_BYTES)
     full = Result(AttemptId(10**15, 1, 1), Outcome.FAILED, 1, "ü" * 500, stdout=output, stderr=output, value=value)
     report = Report(1, 0, (), (full,) * MAX_RESULTS_PER_REPORT, Load(1))
-    assert len(codec.encode(report)) < MAX_FRAME_BYTES
+    assert len(worker_link.encode(report)) < MAX_FRAME_BYTES
 
 
 def test_a_newer_peer_may_say_more() -> None:
-    assert codec.decode_from_worker(json.dumps({**GOOD, "mood": "good"}).encode()) == codec.decode_from_worker(
-        json.dumps(GOOD).encode()
-    )
+    assert worker_link.decode_from_worker(
+        json.dumps({**GOOD, "mood": "good"}).encode()
+    ) == worker_link.decode_from_worker(json.dumps(GOOD).encode())
 
 
 def test_nobody_may_speak_for_the_other_end() -> None:
     with pytest.raises(ProtocolError):
-        codec.decode_from_worker(codec.encode(Welcome(1.0, 1.0)))
+        worker_link.decode_from_worker(worker_link.encode(Welcome(1.0, 1.0)))
     with pytest.raises(ProtocolError):
-        codec.decode_from_master(codec.encode(Report(1, 0, (), (), Load(1))))
+        worker_link.decode_from_master(worker_link.encode(Report(1, 0, (), (), Load(1))))
 
 
 # --- ids --------------------------------------------------------------------------------------------------------
@@ -323,7 +324,7 @@ def test_a_session_begins_with_its_greeting() -> None:
 def test_a_worker_of_another_version_is_told_what_to_do() -> None:
     master = MasterSession()
     assert master.refusal() is None, "nobody has called yet"
-    master.receive(codec.encode(Hello(PROTOCOL_VERSION + 1, "w", "boot", FACTS)))
+    master.receive(worker_link.encode(Hello(PROTOCOL_VERSION + 1, "w", "boot", FACTS)))
     refused = master.refusal()
     assert refused is not None
     assert (refused.code, "install" in refused.hint) == ("version", True)

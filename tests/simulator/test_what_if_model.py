@@ -19,7 +19,7 @@ from loopline_master.core.events import (
 from loopline_master.core.scheduler import Scheduler
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import AttemptId, Facts, Held, JobState, Load, Order, Outcome, Result, TaskId
-from loopline_shared.protocol.messages import Report
+from loopline_shared.protocol.worker_link import Report
 from loopline_shared.spec import JobSpec, Range, TaskSpec
 from loopline_simulator.whatif.durations import A_MINUTE, Durations
 from loopline_simulator.whatif.inputs import batches

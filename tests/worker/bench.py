@@ -9,7 +9,7 @@ from typing import Any, Self
 import psutil
 
 from loopline_shared.model import AttemptId, Result
-from loopline_shared.protocol.messages import Run
+from loopline_shared.protocol.worker_link import Run
 from loopline_worker.attempts.limits import Quota
 from loopline_worker.attempts.runner import Runner
 from loopline_worker.core.events import AttemptEnded, Event, Followed, Returned

@@ -14,7 +14,7 @@ import cloudpickle
 
 from loopline_shared.model import Function, Outcome, Result
 from loopline_shared.protocol.chunks import CRASHED, ends, join
-from loopline_shared.protocol.messages import Run
+from loopline_shared.protocol.worker_link import Run
 from loopline_worker.files.downloads import DownloadError
 from loopline_worker.functions.launcher import FunctionLauncher
 from tests.worker.bench import Bench, run_of

@@ -9,7 +9,7 @@ import pytest
 
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import AttemptId, Outcome, Result
-from loopline_shared.protocol.messages import Refused, Run
+from loopline_shared.protocol.worker_link import Refused, Run
 from loopline_worker import agent as agent_module
 from loopline_worker.agent import Agent
 from loopline_worker.core import reporting

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from loopline_shared.model import Facts, Load
-from loopline_shared.protocol import codec
-from loopline_shared.protocol.messages import Assign, Read, Welcome, Wrote
-from loopline_shared.protocol.session import MasterSession, WorkerSession
+from loopline_shared.protocol import worker_link
+from loopline_shared.protocol.worker_link import Assign, MasterSession, Read, Welcome, WorkerSession, Wrote
 from loopline_worker.link import conversation as talk_module
 from loopline_worker.link.conversation import Conversation
 from loopline_worker.link.websocket import LostError
@@ -36,13 +35,13 @@ class Socket:
         self.reports += message is not None and message.kind == "report"
 
     async def until(self, done: asyncio.Future[Any]) -> None:
-        self.on_frame(codec.encode(Welcome(3600, 3600)))
+        self.on_frame(worker_link.encode(Welcome(3600, 3600)))
 
     def end(self, error: BaseException) -> None:
         self.ending = error
 
     def answers(self, seq: int, seen: int) -> None:
-        self.on_frame(codec.encode(Assign(seq, seen)))
+        self.on_frame(worker_link.encode(Assign(seq, seen)))
 
 
 class ConversationListener:
@@ -58,7 +57,7 @@ class ConversationListener:
 
     def assigned(self, assign: Assign, frame: bytes) -> None:
         self.heard.append(assign)
-        assert codec.decode_from_master(frame) == assign
+        assert worker_link.decode_from_master(frame) == assign
 
     def report(self, session: WorkerSession) -> bytes:
         return session.report((), (), Load(1))[1]

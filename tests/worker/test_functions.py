@@ -23,9 +23,9 @@ from pydantic import TypeAdapter
 
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import INLINE_LIMIT_BYTES, Function, Outcome, Output, Result
-from loopline_shared.protocol import result_text
+from loopline_shared.protocol import worker_link
 from loopline_shared.protocol.chunks import CRASHED, RAISED, RETURNED, ends
-from loopline_shared.protocol.messages import Run
+from loopline_shared.protocol.worker_link import Run
 from loopline_worker.attempts.limits import Quota
 from loopline_worker.functions import launcher as function_launcher
 from loopline_worker.functions.append_files import file_of
@@ -307,7 +307,7 @@ def babble() -> int:
 async def test_what_a_function_writes_where_it_should_not_is_no_result_that_a_master_refuses(caller: Caller) -> None:
     """A Report with such a one would be refused, and sent again, forever."""
     result = await caller.call(babble)
-    assert result_text.read(result_text.write(result)) == result
+    assert worker_link.read_result(worker_link.write_result(result)) == result
 
 
 async def test_long_ends_of_several_calls_are_a_file(caller: Caller) -> None:

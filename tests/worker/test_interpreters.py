@@ -11,7 +11,7 @@ import cloudpickle
 import pytest
 
 from loopline_shared.model import Outcome
-from loopline_shared.protocol.messages import Run
+from loopline_shared.protocol.worker_link import Run
 from loopline_worker.core.events import AttemptEnded, Event
 from loopline_worker.functions import function_call
 from tests.worker.bench import until

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopline_shared.model import AttemptId, Outcome, Output, Result
-from loopline_shared.protocol import codec
-from loopline_shared.protocol.messages import Assign, Run
+from loopline_shared.protocol import worker_link
+from loopline_shared.protocol.worker_link import Assign, Run
 from loopline_worker.core.instructions import Entry
 from loopline_worker.state import journal as journal_module
 from loopline_worker.state.journal import Journal
@@ -31,7 +31,7 @@ def result(attempt: AttemptId) -> Result:
 
 def assign(*attempts: AttemptId, cancel: tuple[AttemptId, ...] = ()) -> list[tuple[Assign, bytes]]:
     message = Assign(1, 0, tuple(run(attempt) for attempt in attempts), cancel)
-    return [(message, codec.encode(message))]
+    return [(message, worker_link.encode(message))]
 
 
 State = tuple[list[Run], list[AttemptId], list[Result]]
@@ -138,7 +138,7 @@ def test_one_long_run_does_not_have_it_cleaned_for_every_line(path: Path, monkey
     journal = Journal(path)
     short = [AttemptId(1, task, 1) for task in range(2, 100)]
     message = Assign(1, 0, (run(A, "x" * 50_000), *map(run, short)))
-    journal.write(Entry(came=[(message, codec.encode(message))]))
+    journal.write(Entry(came=[(message, worker_link.encode(message))]))
     journal.write(Entry(over=short))
     for task in range(100):
         journal.write(Entry(results=[result(AttemptId(2, task, 1))]))

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from loopline_shared.model import Outcome, Result
-from loopline_shared.protocol.messages import Run
+from loopline_shared.protocol.worker_link import Run
 from loopline_worker.attempts import watch as watch_module
 from loopline_worker.attempts.limits import Breach, Limits, Quota
 from loopline_worker.attempts.watch import fills

@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from loopline_shared.model import AttemptId, Outcome, Output, OutputFile, Result
-from loopline_shared.protocol.messages import MAX_RESULTS_PER_REPORT, Run
+from loopline_shared.protocol.worker_link import MAX_RESULTS_PER_REPORT, Run
 from loopline_worker.core.attempts import AttemptRecord, Attempts
 from loopline_worker.core.events import (
     AttemptEnded,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from loopline_shared.model import AttemptId, Outcome, Output, Result
-from loopline_shared.protocol.messages import Assign, Run
+from loopline_shared.protocol.worker_link import Assign, Run
 from loopline_simulator.full.machine import Disk
 from loopline_worker.core import instructions as do
 from loopline_worker.core.events import (

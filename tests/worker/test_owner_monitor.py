@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from loopline_shared.model import Load, Outcome
-from loopline_shared.protocol.messages import Run
+from loopline_shared.protocol.worker_link import Run
 from loopline_worker import agent as agent_module
 from loopline_worker import parts as parts_module
 from loopline_worker.attempts.stopwatch import Stopwatch

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopline_shared.model import AttemptId, Outcome
-from loopline_shared.protocol.messages import Run
+from loopline_shared.protocol.worker_link import Run
 from loopline_worker.core.attempts import AttemptRecord
 from loopline_worker.core.events import (
     AttemptEnded,

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from loopline_shared.model import Outcome
-from loopline_shared.protocol.messages import Run
+from loopline_shared.protocol.worker_link import Run
 from loopline_worker.core import owner as owner_rule
 from loopline_worker.core.events import Event, Retracted, Returned
 from loopline_worker.core.owner_policy import Decision

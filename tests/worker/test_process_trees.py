@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from loopline_shared.model import Outcome
-from loopline_shared.protocol.messages import Run
+from loopline_shared.protocol.worker_link import Run
 from loopline_worker.launch.family import TreeCpuTime, _signal_without_proc, tree_of
 from loopline_worker.launch.process_tree import PosixTree
 from loopline_worker.launch.windows_launcher import WindowsTree

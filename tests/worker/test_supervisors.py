@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from loopline_shared.model import Outcome
-from loopline_shared.protocol.messages import Run
+from loopline_shared.protocol.worker_link import Run
 from loopline_worker.launch import process_tree
 from loopline_worker.supervisor import processes
 from loopline_worker.supervisor.framing import Unpacker, pack

@@ -16,7 +16,7 @@ from blake3 import blake3
 
 from loopline_shared import checksums, manifest
 from loopline_shared.model import AttemptId, InputFile, Outcome, OutputFile, Result
-from loopline_shared.protocol.messages import Run
+from loopline_shared.protocol.worker_link import Run
 from loopline_worker.attempts import scratch
 from loopline_worker.attempts.limits import Quota
 from loopline_worker.files import downloads, hard_links, staging

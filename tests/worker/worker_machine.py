@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from loopline_shared.model import AttemptId, Outcome, Result
-from loopline_shared.protocol.messages import Assign, Run
+from loopline_shared.protocol.worker_link import Assign, Run
 from loopline_worker.core import instructions as do
 from loopline_worker.core.events import Assigned, AttemptEnded, Event, Reported, Restored, Retracted, Returned
 from loopline_worker.core.instructions import Instructions

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 import psutil
 
 from loopline_shared.model import Probation
-from loopline_shared.protocol.messages import MAX_WROTE_BYTES, Assign, Read, Wrote
-from loopline_shared.protocol.session import WorkerSession
+from loopline_shared.protocol.worker_link import MAX_WROTE_BYTES, Assign, Read, WorkerSession, Wrote
 from loopline_worker.core import instructions as do
 from loopline_worker.core.events import (
     Assigned,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from loopline_master.core.entities import Attempt, Exemption, Grid, Job, Program, Task, Worker
-from loopline_master.core.estimates.program_key import ProgramKey
+from loopline_master.core.runs import ProgramKey
 from loopline_shared.model import AttemptId, Result, TaskId
-from loopline_shared.protocol.messages import Assign
+from loopline_shared.protocol.worker_link import Assign
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,7 @@ from typing import Annotated
 
 from pydantic import Field, SkipValidation
 
-from loopline_master.core.assign.runs import Runs
-from loopline_master.core.estimates.program_key import ProgramKey, key_of
+from loopline_master.core.runs import ProgramKey, Runs, key_of
 from loopline_shared.model import (
     AttemptId,
     AttemptState,
@@ -55,7 +54,7 @@ MAX_FREEZES = 50
 """So many of an attempt's latest freezes are kept."""
 
 MAX_TAKEN_DOWN = 3
-"""A task that took workers down so often fails (rules/agent_deaths.py)."""
+"""A task that took workers down so often fails (trust.py)."""
 
 UNKNOWN_WEIGHT = 1e300
 """A job of unknown size counts as larger than any other."""
@@ -166,7 +165,7 @@ class Vote:
 
     attempt: int
     worker: str
-    digest: str  # of its result (result_digest.py)
+    digest: str  # of its result (trust.py)
     cpu_ms: int  # counted for its job once its task is decided
 
 

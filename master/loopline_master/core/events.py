@@ -10,7 +10,7 @@ from pydantic import Field, TypeAdapter
 from loopline_master.core.entities import Job, Task
 from loopline_master.core.scheduler_settings import SchedulerSettings as SchedulerSettings  # part of the log
 from loopline_shared.model import Facts, JobState
-from loopline_shared.protocol.messages import Report
+from loopline_shared.protocol.worker_link import Report
 from loopline_shared.spec import JobSpec
 
 

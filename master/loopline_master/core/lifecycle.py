@@ -2,15 +2,14 @@
 
 First result wins: it ends its task, and every other attempt of the task is cancelled. A task's own failure
 uses up one of its job's ``max_attempts``; the loss of a worker or its owner's claim uses up nothing. Agents that
-died while it ran are counted apart (rules/agent_deaths.py).
+died while it ran are counted apart (trust.py).
 """
 
 from __future__ import annotations
 
-from loopline_master.core import accounting, transitions
+from loopline_master.core import accounting, transitions, trust
 from loopline_master.core.entities import LIVE, UNSEATED, Attempt, Exemption, Job, Program, Task, Worker
-from loopline_master.core.estimates import eta, measure, program_history
-from loopline_master.core.rules import agent_deaths, quarantine, quorum
+from loopline_master.core.estimates import measure, program_history
 from loopline_master.core.state import State
 from loopline_shared.model import AttemptState, JobState, Order, Outcome, Result, TaskId, TaskState
 
@@ -61,7 +60,7 @@ def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
     has_succeeded = attempt.state is SUCCEEDED_ATTEMPT
     if not task.is_open:
         if has_succeeded:
-            quorum.compare(state, job, task, attempt)
+            trust.compare_late_result(state, job, task, attempt)
         accounting.enter(job, task, attempt, result.outcome)
         state.put(job)
         state.put(attempt)
@@ -70,16 +69,16 @@ def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
     else:
         if attempt.state is AttemptState.FAILED:
             task.failures += 1
-            blamed = quarantine.failed(state, attempt, task)
+            blamed = trust.blame_for_failure(state, attempt, task)
         elif result.agent_died:
-            agent_deaths.count(task, attempt)
+            trust.count_agent_death(task, attempt)
         accounting.enter(job, task, attempt, result.outcome)
         state.put(job)
         state.put(attempt)
         state.put(task)
         reconsider_task(state, task)
     for worker in blamed:
-        _retract_all(state, worker)
+        retract_from(state, worker, "its worker is on probation, and it had not begun")
 
 
 def _count_result(state: State, job: Job, task: Task, attempt: Attempt) -> list[Worker]:
@@ -87,7 +86,7 @@ def _count_result(state: State, job: Job, task: Task, attempt: Attempt) -> list[
 
     Return the workers that it has put into quarantine.
     """
-    is_decided, is_slow = quorum.decides(state, job, task, attempt), False
+    is_decided, is_slow = trust.decides_task(state, job, task, attempt), False
     if is_decided:
         attempt.accepted, task.winner = True, attempt.number
         is_slow = _learn(state, job, attempt)
@@ -99,9 +98,9 @@ def _count_result(state: State, job: Job, task: Task, attempt: Attempt) -> list[
         state.put(task)
         reconsider_task(state, task)
         return []
-    blamed = quarantine.succeeded(state, attempt, task, is_slow=is_slow)
+    blamed = trust.judge_success(state, attempt, task, is_slow=is_slow)
     if task.votes:
-        blamed += quarantine.voted(state, task)
+        blamed += trust.judge_votes(state, task)
     _end_task(state, job, task, SUCCEEDED)
     return blamed
 
@@ -173,9 +172,18 @@ def retract_attempt(state: State, attempt: Attempt, reason: str) -> None:
     reconsider_task(state, state.tasks[attempt.task_id])
 
 
-def _retract_all(state: State, worker: Worker) -> None:
-    for attempt in list(state.index.attempts.queues.of_worker.get(worker.name, ())):
-        retract_attempt(state, state.attempts[attempt], "its worker is on probation, and it had not begun")
+def retract_from(state: State, worker: Worker, reason: str) -> None:
+    """Retract all prefetched attempts of a worker."""
+    for attempt_id in list(state.index.attempts.queues.of_worker.get(worker.name, ())):
+        retract_attempt(state, state.attempts[attempt_id], reason)
+
+
+def retract_job(state: State, job: Job, reason: str) -> None:
+    """Retract all prefetched attempts of a job."""
+    for number in list(state.index.ready_sets[job.id].kept):
+        for attempt in list(state.index.attempts.of_task.get(job.task_id(number), {}).values()):
+            if attempt.is_queued:
+                retract_attempt(state, attempt, reason)
 
 
 def close_attempt(state: State, attempt: Attempt) -> None:
@@ -216,9 +224,9 @@ def reconsider_task(state: State, task: Task) -> None:
     if not task.is_open or task.id in state.index.attempts.alive:
         return
     job = state.jobs[task.job]
-    is_dangerous = agent_deaths.is_too_many(state, job, task)
+    is_dangerous = trust.kills_agents(state, job, task)
     if is_dangerous or task.setbacks >= job.max_attempts:
-        task.verdict = agent_deaths.verdict(task) if is_dangerous else quorum.verdict(job, task)
+        task.verdict = trust.deaths_verdict(task) if is_dangerous else trust.quorum_verdict(job, task)
         _end_task(state, job, task, TaskState.FAILED)
         return
     _set_task(job, task, TaskState.QUEUED)
@@ -238,7 +246,7 @@ def _learn(state: State, job: Job, attempt: Attempt) -> bool:
     Return True if the worker was far slower than others.
     """
     grid, worker = state.grid, state.workers[attempt.worker]
-    eta.note(grid, job, worker, attempt)
+    measure.learn_duration(grid, job, worker, attempt)
     attempt.work = work = measure.learn(grid, job, worker, attempt)  # the worker is put as its Report is taken in
     job.work_done += work
     grid.work_accepted += work
@@ -268,7 +276,7 @@ def _end_task(state: State, job: Job, task: Task, end: TaskState, reason: str = 
     _set_task(job, task, end)
     task.finished_at = state.grid.now
     if task.votes:
-        quorum.settle(state, job, task)
+        trust.settle_votes(state, job, task)
     state.put(job)
     state.put(task)
     others = state.index.attempts.of_task.get(task.id)

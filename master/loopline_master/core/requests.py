@@ -1,20 +1,23 @@
-"""Requests of users and operators: each is checked against the grid as it is, then carried out."""
+"""Requests of users and operators: each is checked against the grid as it is, then carried out.
+
+A job that is to come after others waits outside the grid until all of those have succeeded. While it waits it has no
+arrival and takes no part in the hold. Its place among other jobs (arrival, finish tag) is fixed as it enters. A job
+whose dependency failed or was cancelled goes on waiting: a retry of that job may yet succeed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from loopline_master.core import lifecycle, transitions
 from loopline_master.core.effects import Declined, Done, Reply, Submitted
 from loopline_master.core.entities import UNRELEASED, Job, Worker
-from loopline_master.core.estimates import program_history
-from loopline_master.core.estimates.program_key import key_of
+from loopline_master.core.estimates import measure, program_history
 from loopline_master.core.events import JobCancelled, JobPaused, JobResumed, JobRetried, JobSubmitted
-from loopline_master.core.index.intervals import IntervalSet
 from loopline_master.core.index.requirements import meets, requirement_class_of
-from loopline_master.core.placement import retract
-from loopline_master.core.rules import dependencies
+from loopline_master.core.index.sorted_collections import IntervalSet
+from loopline_master.core.runs import key_of
 from loopline_master.core.state import State
 from loopline_shared.model import JobState, Prediction, SizeSource, TaskState
 from loopline_shared.spec import JobSpec
@@ -24,11 +27,11 @@ def submit(state: State, event: JobSubmitted) -> Reply:
     declined = too_much(state, event.spec)
     if declined is not None:
         return declined
-    waits_for = dependencies.left_to_wait_for(state, event.spec.after, event.ended)
+    waits_for = _left_to_wait_for(state, event.spec.after, event.ended)
     if isinstance(waits_for, Declined):
         return waits_for
     job = _new_job(state, event)
-    dependencies.enter(state, job, waits_for)
+    _enter(state, job, waits_for)
     return Submitted(job.id, tuple(warnings(state.workers.values(), event.spec)))
 
 
@@ -62,7 +65,7 @@ def retry(state: State, event: JobRetried) -> Reply:
         return refused
     if len(state.jobs) >= state.settings.max_jobs:
         return _queue_full(state)
-    waits_for = dependencies.left_to_wait_for(state, event.job.spec.after, event.ended)
+    waits_for = _left_to_wait_for(state, event.job.spec.after, event.ended)
     if isinstance(waits_for, Declined):
         return waits_for
     job, tasks = replace(event.job), [replace(task) for task in event.tasks]  # the event is for the log
@@ -72,7 +75,7 @@ def retry(state: State, event: JobRetried) -> Reply:
         task.started, task.failures, task.finished_at = False, 0, None
         task.votes, task.verdict, task.took_down = (), "", ()
         task.state = transitions.check(transitions.TASK, task.state, TaskState.QUEUED)
-    dependencies.enter(state, job, waits_for, IntervalSet(event.succeeded))
+    _enter(state, job, waits_for, IntervalSet(event.succeeded))
     for task in tasks:
         state.put(task)
     return Done()
@@ -94,7 +97,7 @@ def drain(state: State, name: str, *, draining: bool) -> Reply:
     worker.draining = draining
     state.put(worker)
     if draining:
-        retract.retract_from(state, worker, "its worker is draining, and it had not begun")
+        lifecycle.retract_from(state, worker, "its worker is draining, and it had not begun")
     return Done()
 
 
@@ -105,7 +108,7 @@ def _set_paused(state: State, job_id: int, *, paused: bool) -> Reply:
     job.paused = paused
     state.put(job)
     if paused:
-        retract.retract_job(state, job, "its job is paused, and it had not begun")
+        lifecycle.retract_job(state, job, "its job is paused, and it had not begun")
     return Done()
 
 
@@ -196,3 +199,62 @@ def warnings(workers: Iterable[Worker], spec: JobSpec) -> list[str]:
     if any(meets(worker.facts, key) for worker in workers):
         return []
     return ["no worker known to this master can run this job: it waits for one that meets its requirements"]
+
+
+def _left_to_wait_for(
+    state: State, after: Collection[int], ended: Mapping[int, JobState]
+) -> tuple[int, ...] | Declined:
+    """Return those of the jobs ``after`` that have yet to succeed.
+
+    ``ended`` has the states of jobs that have left memory. For a job that is in neither, the request is declined: its
+    state has to be read again.
+    """
+    waits_for = []
+    for one in sorted(set(after)):
+        found = state.jobs[one].state if one in state.jobs else ended.get(one)
+        if found is None:
+            return Declined(409, "changed_meanwhile", f"job {one} has changed meanwhile", "try again")
+        if found is not JobState.SUCCEEDED:
+            waits_for.append(one)
+    return tuple(waits_for)
+
+
+def _enter(state: State, job: Job, waits_for: tuple[int, ...], started: IntervalSet | None = None) -> None:
+    """Let a new or retried job enter the grid as the last to come, or wait for its dependencies."""
+    job.waiting_for = waits_for
+    if waits_for:
+        _become(job, JobState.WAITING)
+        job.arrival = UNRELEASED
+    else:
+        _take_its_place(state, job)
+    if started is not None:
+        state.restore(job, started)
+    state.put(job)
+
+
+def release_followers(state: State, job: Job) -> None:
+    """Let the jobs enter the grid that waited only for this one, if it succeeded, in the order of submission."""
+    if job.state is not JobState.SUCCEEDED:
+        return
+    for number in state.index.dependents.followers(job.id):
+        follower = state.jobs[number]
+        follower.waiting_for = tuple(one for one in follower.waiting_for if one != job.id)
+        if follower.waiting_for:
+            state.put(follower)
+            continue
+        _take_its_place(state, follower)
+        state.put(follower)
+
+
+def _take_its_place(state: State, job: Job) -> None:
+    """Let a job enter the grid. Virtual time restarts with the first job of a busy time, to keep its precision."""
+    if not state.index.live:
+        state.grid.virtual = 0.0
+    _become(job, JobState.QUEUED)
+    job.arrival, job.entered_at = state.next_sequence(), state.now
+    job.tag = measure.tag_of(state.grid, job)
+
+
+def _become(job: Job, new: JobState) -> None:
+    if job.state is not new:
+        job.state = transitions.check(transitions.JOB, job.state, new)

@@ -8,9 +8,9 @@ started again from their rows it decides the same.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 
-from loopline_master.core import lifecycle, membership, requests
-from loopline_master.core.assign.frames import Outbox
+from loopline_master.core import lifecycle, requests, trust, worker_sessions
 from loopline_master.core.effects import Done, Effects, Reply
 from loopline_master.core.events import (
     Event,
@@ -27,13 +27,10 @@ from loopline_master.core.events import (
     WorkerReported,
     WorkerUndrained,
 )
-from loopline_master.core.placement.placement import Placer
+from loopline_master.core.placement import Placer
 from loopline_master.core.policies import REGISTRY
-from loopline_master.core.policies.view import View
-from loopline_master.core.reconcile import reconcile
-from loopline_master.core.rules import dependencies, quarantine
-from loopline_master.core.snapshot import Snapshot
-from loopline_master.core.state import State
+from loopline_master.core.policies.policy import View
+from loopline_master.core.state import Snapshot, State
 
 _DONE = Done()
 
@@ -46,7 +43,7 @@ class Scheduler:
         self._view = View(self.state)
         self._policy = REGISTRY[self.state.settings.policy](self._view)
         self._placer = Placer(self.state, self._view)
-        self._outbox = Outbox()
+        self._outbox = worker_sessions.Outbox()
 
     def step(self, events: Sequence[Event], now: float) -> Effects:
         """Return all that follows from ``events`` at ``now`` (seconds since 1970, never going back).
@@ -54,7 +51,7 @@ class Scheduler:
         The effects name the scheduler's own entities: read them before the next step.
         """
         self.state.grid.now = max(now, self.state.grid.now)
-        self._outbox = Outbox()
+        self._outbox = worker_sessions.Outbox()
         replies = self.state.effects.replies
         for event in events:
             if isinstance(event, WorkerReported) and not self.state.is_due:
@@ -63,7 +60,7 @@ class Scheduler:
                 self._flush()
                 replies.append(self._apply(event))
         self._flush()
-        for let_time_do_its_part in (quarantine.expire, membership.expire_leases, membership.stall):
+        for let_time_do_its_part in (trust.end_quarantines, worker_sessions.expire_leases, _stall):
             let_time_do_its_part(self.state)
             self.state.flush()
         self._complete()
@@ -83,7 +80,7 @@ class Scheduler:
     @property
     def wake_at(self) -> float | None:
         """Time at which a step is due, whether or not an event comes. None if there is no such time."""
-        times = (membership.wake_at(self.state), self._placer.wake_at)
+        times = (_wake_at(self.state), self._placer.wake_at)
         return min((at for at in times if at is not None), default=None)
 
     @property
@@ -100,7 +97,7 @@ class Scheduler:
         """Complete jobs until none can. Each may let others complete, and lets those enter that waited for it."""
         while job := lifecycle.complete_next(self.state):
             self.state.flush()
-            dependencies.release_followers(self.state, job)
+            requests.release_followers(self.state, job)
             self.state.flush()
 
     def _apply(self, event: Event) -> Reply:
@@ -108,9 +105,9 @@ class Scheduler:
             case WorkerReported():
                 return self._report(event)
             case WorkerJoined():
-                return membership.join(self.state, event)
+                return worker_sessions.join(self.state, event)
             case WorkerLeft():
-                return membership.leave(self.state, event.worker, event.session)
+                return worker_sessions.leave(self.state, event.worker, event.session)
             case WorkerDrained() | WorkerUndrained():
                 return requests.drain(self.state, event.worker, draining=isinstance(event, WorkerDrained))
             case MasterStarted():
@@ -120,7 +117,7 @@ class Scheduler:
 
     def _begin(self, event: MasterStarted) -> Reply:
         self.set_policy(event.settings)
-        return membership.master_started(self.state)
+        return worker_sessions.master_started(self.state)
 
     def _request(self, event: JobSubmitted | JobCancelled | JobPaused | JobResumed | JobRetried) -> Reply:
         match event:
@@ -138,5 +135,23 @@ class Scheduler:
     def _report(self, event: WorkerReported) -> Reply:
         worker = self.state.workers.get(event.worker)
         if worker is not None and worker.session == event.session:
-            reconcile(self.state, self._outbox, worker, event.report)
+            worker_sessions.reconcile(self.state, self._outbox, worker, event.report)
         return _DONE
+
+
+def _stall(state: State) -> None:
+    """Mark jobs as stalled that starved for too long."""
+    starved_s = state.settings.stall_after_s
+    for _, job_id in takewhile(lambda starving: starving[0] + starved_s <= state.now, state.index.starving.order):
+        job = state.jobs[job_id]
+        job.stalled = True
+        state.put(job)
+
+
+def _wake_at(state: State) -> float | None:
+    """Return the time at which a lease, a quarantine or a starving job will next be due; None if none will."""
+    leases, starving = state.index.leases.order, state.index.starving.order
+    probations = state.index.probations.order
+    times = [order[0][0] for order in (leases, probations) if order]
+    times += [starving[0][0] + state.settings.stall_after_s] if starving else []
+    return min(times, default=None)

@@ -11,7 +11,7 @@ that it belongs to is over; ``Scheduler.step`` alone calls ``flush()``, between 
 ``put`` notes the row for the store and that the entity is to be indexed anew. An attempt is entered into
 ``index.attempts`` at once, for lifecycle.py counts a task's attempts within an event; every other index stands as
 ``flush`` left it. A function that needs another index to be up to date is thus two functions, and the step calls one
-after the other: see ``lifecycle.complete_next`` and ``dependencies.release_followers``.
+after the other: see ``lifecycle.complete_next`` and ``requests.release_followers``.
 
 ``flush`` decides how much is to be done for an entity: it skips a worker of which only the load has changed and a job
 of which only the counts have, as long as no index can differ for it. Reports of one step may share a flush, unless
@@ -24,17 +24,31 @@ so first: ``restore``.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from loopline_master.core.effects import Effects
 from loopline_master.core.entities import Attempt, Grid, Job, Program, Task, Worker
-from loopline_master.core.estimates.program_key import ProgramKey
 from loopline_master.core.events import SchedulerSettings
+from loopline_master.core.index.attempts import ReadySet
 from loopline_master.core.index.index import Index
-from loopline_master.core.index.intervals import IntervalSet
-from loopline_master.core.index.ready_set import ReadySet
-from loopline_master.core.snapshot import Snapshot
+from loopline_master.core.index.sorted_collections import IntervalSet
+from loopline_master.core.runs import ProgramKey
 from loopline_shared.model import AttemptId, TaskId
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """The stored rows of all that is not over, from which the scheduler goes on after a restart."""
+
+    grid: Grid = field(default_factory=Grid)
+    jobs: list[Job] = field(default_factory=list)  # live, or with attempts that are not over
+    tasks: list[Task] = field(default_factory=list)  # of those: open, or with attempts that are not over
+    attempts: list[Attempt] = field(default_factory=list)  # not over: without ended_at
+    workers: list[Worker] = field(default_factory=list)
+    started: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    """By job: half-open ranges of the tasks whose row, in whatever state, says ``started``."""
+    programs: list[Program] = field(default_factory=list)
 
 
 class PolicyIndex(Protocol):

@@ -19,7 +19,7 @@ from typing import IO
 
 from loopline_master.files.blobs import Blobs
 from loopline_shared.errors import LooplineError
-from loopline_shared.protocol.messages import Assign, Run
+from loopline_shared.protocol.worker_link import Assign, Run
 from loopline_shared.row_lines import MAX_LINE_BYTES, read_row
 from loopline_shared.scalar import Scalar
 from loopline_shared.spec import MAX_RUN_CHARACTERS, PLACEHOLDER, JobSpec, RowFile, run_length

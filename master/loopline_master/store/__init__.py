@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from loopline_master.core.effects import Effects
 from loopline_master.core.events import Batch, JobRetried
-from loopline_master.core.snapshot import Snapshot
+from loopline_master.core.state import Snapshot
 from loopline_master.store import audit, restart
 from loopline_master.store.broken import StoreBroken
 from loopline_master.store.database.database import Database, open_database, parse_url

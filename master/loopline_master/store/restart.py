@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Connection, Select, func, or_, select, tup
 
 from loopline_master.core.entities import OCCUPYING, Grid
 from loopline_master.core.events import JobRetried
-from loopline_master.core.snapshot import Snapshot
+from loopline_master.core.state import Snapshot
 from loopline_master.store.rows import ATTEMPTS, GRID, JOBS, PROGRAMS, TASKS, WORKERS, Entity, Mapper
 from loopline_master.store.tables import attempts, jobs, tasks
 from loopline_shared.model import AttemptState, TaskState

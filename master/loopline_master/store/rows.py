@@ -11,7 +11,7 @@ from sqlalchemy import Row, Select, Table, select
 
 from loopline_master.core.effects import Effects, Submitted
 from loopline_master.core.entities import Attempt, Exemption, Grid, Job, Program, Task, Worker
-from loopline_master.core.estimates.program_key import ProgramKey
+from loopline_master.core.runs import ProgramKey
 from loopline_master.core.transitions import END
 from loopline_master.store import tables
 from loopline_master.store.statements import Statement, change, order_of_change, upsert

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from loopline_master.core.checks.invariants import check
 from loopline_master.core.effects import Effects, Reply, Submitted
 from loopline_master.core.entities import LIVE, Job
 from loopline_master.core.events import (
@@ -28,10 +27,11 @@ from loopline_master.core.events import (
     WorkerReported,
     WorkerUndrained,
 )
+from loopline_master.core.invariants import check
 from loopline_master.core.scheduler import Scheduler
 from loopline_shared.errors import ProtocolError
 from loopline_shared.model import AttemptId, JobState
-from loopline_shared.protocol.messages import Hello, Report, Welcome
+from loopline_shared.protocol.worker_link import Hello, Report, Welcome
 from loopline_shared.spec import JobSpec
 from loopline_simulator.full import ending
 from loopline_simulator.full.machine import CLOSED, Link, Machine

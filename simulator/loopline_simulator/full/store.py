@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from loopline_master.core.effects import Effects
 from loopline_master.core.entities import UNRELEASED, Attempt, Exemption, Grid, Job, Program, Task, Worker
-from loopline_master.core.estimates.program_key import ProgramKey
 from loopline_master.core.events import BATCH, Batch
-from loopline_master.core.index.intervals import IntervalSet
+from loopline_master.core.index.sorted_collections import IntervalSet
+from loopline_master.core.runs import ProgramKey
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.core.snapshot import Snapshot
+from loopline_master.core.state import Snapshot
 from loopline_master.core.transitions import END
 from loopline_shared.model import AttemptId, AttemptState, Order, Result, TaskId
 

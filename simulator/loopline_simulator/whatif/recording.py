@@ -30,7 +30,7 @@ from loopline_master.core.events import (
 from loopline_master.core.scheduler import Scheduler
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import AttemptId, AttemptState, Facts, Load, Order, Outcome, Result, TaskId
-from loopline_shared.protocol.messages import Report
+from loopline_shared.protocol.worker_link import Report
 from loopline_simulator.whatif.tally import Tally
 
 _AT_ONCE_S = 0.25

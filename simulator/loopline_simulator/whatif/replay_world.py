@@ -26,7 +26,7 @@ from loopline_master.core.events import (
     WorkerLeft,
 )
 from loopline_shared.model import AttemptId, JobState, Load, Outcome, Result, TaskId
-from loopline_shared.protocol.messages import Assign
+from loopline_shared.protocol.worker_link import Assign
 from loopline_simulator.fast.changing_world import ChangingWorld
 from loopline_simulator.fast.hosts import Steady
 from loopline_simulator.fast.world import Host

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from loopline_master.core.effects import Effects
 from loopline_master.core.entities import Job, Task
 from loopline_master.core.events import JobRetried
-from loopline_master.core.index.intervals import IntervalSet
+from loopline_master.core.index.sorted_collections import IntervalSet
 from loopline_shared.model import JobState, TaskState
 
 _UNSUCCESSFUL = (TaskState.FAILED, TaskState.CANCELLED)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from loopline_shared.model import Held, Outcome, Output, OutputFile, Result, Stream
-from loopline_shared.protocol.messages import Run
+from loopline_shared.protocol.worker_link import Run
 from loopline_worker.attempts import scratch
 from loopline_worker.attempts.capture import Capture
 from loopline_worker.attempts.limits import Breach

@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 from loopline_shared.model import AttemptId, Held, Outcome, Result, Stream
-from loopline_shared.protocol.messages import Run
+from loopline_shared.protocol.worker_link import Run
 from loopline_worker.attempts import scratch
 from loopline_worker.attempts.attempt import Attempt
 from loopline_worker.attempts.limits import Quota

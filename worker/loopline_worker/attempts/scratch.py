@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from loopline_shared.paths import TEMPORARY
-from loopline_shared.protocol.messages import Run
+from loopline_shared.protocol.worker_link import Run
 
 VARIABLE = "LOOPLINE_SCRATCH"
 

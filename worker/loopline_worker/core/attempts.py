@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice, takewhile
 
 from loopline_shared.model import AttemptId, Outcome, Result
-from loopline_shared.protocol.messages import Run
+from loopline_shared.protocol.worker_link import Run
 from loopline_worker.core.instructions import Kill
 from loopline_worker.core.transitions import TRANSITIONS, State
 

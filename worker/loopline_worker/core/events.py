@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from loopline_shared.model import AttemptId, Result
-from loopline_shared.protocol.messages import Assign, Run
+from loopline_shared.protocol.worker_link import Assign, Run
 from loopline_worker.core.owner_policy import Signs
 
 

@@ -38,7 +38,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from loopline_shared.model import MAX_ID, AttemptId, Outcome, Result
-from loopline_shared.protocol.messages import Run
+from loopline_shared.protocol.worker_link import Run
 from loopline_worker.core import events as on
 from loopline_worker.core.admission import Admission
 from loopline_worker.core.attempts import AttemptRecord, Attempts

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate, islice, takewhile
 
 from loopline_shared.model import AttemptId, Result
-from loopline_shared.protocol.messages import MAX_OUTPUT_FILES_PER_REPORT, MAX_RESULTS_PER_REPORT
+from loopline_shared.protocol.worker_link import MAX_OUTPUT_FILES_PER_REPORT, MAX_RESULTS_PER_REPORT
 from loopline_worker.core.attempts import Attempts
 
 

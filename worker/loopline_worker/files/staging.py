@@ -17,7 +17,7 @@ from typing import Any
 
 from loopline_shared import manifest
 from loopline_shared.model import InputFile, Outcome
-from loopline_shared.protocol.messages import Run
+from loopline_shared.protocol.worker_link import Run
 from loopline_worker.files import confined_paths
 from loopline_worker.files.cache import Cache
 from loopline_worker.files.downloads import DownloadError

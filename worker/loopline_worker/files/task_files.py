@@ -6,7 +6,7 @@ import asyncio
 import shutil
 from pathlib import Path
 
-from loopline_shared.protocol.messages import Run
+from loopline_shared.protocol.worker_link import Run
 from loopline_worker.files.cache import Cache
 from loopline_worker.files.outputs import Collected, Collector
 from loopline_worker.files.staging import Inputs

@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from loopline_shared.model import Function
-from loopline_shared.protocol.messages import Run
+from loopline_shared.protocol.worker_link import Run
 from loopline_worker.launch.interface import Call
 
 _FILE = "sha256:"

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from typing import NoReturn
 
 from loopline_shared.errors import LooplineError, ProtocolError
-from loopline_shared.protocol.messages import MAX_FRAME_BYTES
+from loopline_shared.protocol.worker_link import MAX_FRAME_BYTES
 from loopline_worker.link.conversation import Conversation, ConversationListener
 from loopline_worker.link.http_client import HttpClient
 from loopline_worker.link.websocket import LostError, RejectedError, WebSocket

@@ -14,9 +14,8 @@ from contextlib import suppress
 from typing import Protocol
 
 from loopline_shared.errors import LooplineError, ProtocolError
-from loopline_shared.protocol import codec
-from loopline_shared.protocol.messages import MAX_READS, Assign, Read, Refused, Welcome, Wrote
-from loopline_shared.protocol.session import WorkerSession
+from loopline_shared.protocol import worker_link
+from loopline_shared.protocol.worker_link import MAX_READS, Assign, Read, Refused, Welcome, WorkerSession, Wrote
 from loopline_worker.link.websocket import LostError, WebSocket
 from loopline_worker.timings import ANSWER_WITHIN_S, GATHER_S, REPORT_WITHIN_S, SHORTEST_REPORT_PAUSE_S
 
@@ -185,4 +184,4 @@ class Conversation:
         with suppress(OSError):
             answer = await self._listener.wrote(read)
             await self._socket.drain()
-            self._socket.send(codec.encode(answer))
+            self._socket.send(worker_link.encode(answer))

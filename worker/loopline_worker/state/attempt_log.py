@@ -12,7 +12,7 @@ import time
 from collections import Counter
 
 from loopline_shared.model import Result
-from loopline_shared.protocol.messages import Run
+from loopline_shared.protocol.worker_link import Run
 
 log = logging.getLogger(__name__)
 

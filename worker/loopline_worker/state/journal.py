@@ -20,8 +20,8 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from loopline_shared.model import AttemptId, Result
-from loopline_shared.protocol import codec, result_text
-from loopline_shared.protocol.messages import Assign, Run
+from loopline_shared.protocol import worker_link
+from loopline_shared.protocol.worker_link import Assign, Run
 from loopline_worker.core.instructions import Entry
 
 log = logging.getLogger(__name__)
@@ -71,19 +71,19 @@ class Journal:
     @property
     def results(self) -> list[Result]:
         """Return the results that the master may lack, the oldest first."""
-        return [result_text.read(text) for text in self._results.values()]
+        return [worker_link.read_result(text) for text in self._results.values()]
 
     def text(self, result: Result) -> bytes:
         """Return a result as it is sent, which is as it is written."""
-        return self._results.get(result.attempt) or result_text.write(result)
+        return self._results.get(result.attempt) or worker_link.write_result(result)
 
     def has(self, result: Result) -> bool:
         """True if exactly this result is on disk."""
-        return self._results.get(result.attempt) == result_text.write(result)
+        return self._results.get(result.attempt) == worker_link.write_result(result)
 
     def write(self, entry: Entry) -> None:
         """Append an entry in one piece. Raises OSError if there is no room: nothing is kept but what is over."""
-        ended = [(result.attempt, result_text.write(result)) for result in entry.results]
+        ended = [(result.attempt, worker_link.write_result(result)) for result in entry.results]
         gone = [attempt for attempt in entry.over if attempt in self._sizes]
         lines = [_RESULT % text for _, text in ended]
         if gone:
@@ -181,7 +181,7 @@ class Journal:
         if self._begun:
             yield _BEGAN % _list(self._begun)
         if self._waiting:
-            yield _CAME % codec.encode(Assign(0, 0, tuple(self._waiting.values())))
+            yield _CAME % worker_link.encode(Assign(0, 0, tuple(self._waiting.values())))
 
     def _read(self, lines: bytes) -> int:
         """Read the lines of an earlier agent. Return how many bytes are whole lines."""

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from statistics import pstdev
 
-from loopline_master.core.entities import LIVE, Attempt, Grid, Job, Worker
+from loopline_master.core.entities import LIVE, Grid, Job
 from loopline_master.core.estimates import measure
 from loopline_master.core.estimates.lognormal import MOST_LOG, Lognormal, fitted
 from loopline_master.core.index.requirements import RequirementClass, meets, requirement_class_of
@@ -37,7 +37,6 @@ _MARGIN = 0.1
 """What nothing here explains, as a standard deviation of the logarithm."""
 _EARLY = 1.0
 """The first of a job's tasks to finish are short ones: as a shift of the logarithm, divided among them and one."""
-_SHORTEST_S = 1e-3
 _SAMPLE = 20
 
 
@@ -92,16 +91,6 @@ class _Course:
         one = math.expm1(min(MOST_LOG, self.law.sigma**2 + self.spread**2))
         every = math.log1p(one / max(1, self.unstarted + len(self.under_way)))
         return self.law.sigma**2 / max(_PRIOR, known) + every
-
-
-def note(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> None:
-    """Learn the duration of a task whose result was accepted. Call it before the job counts the task."""
-    wall_s = attempt.wall_s
-    took = (wall_s if wall_s > _SHORTEST_S else _SHORTEST_S) * measure.speed_of(grid, worker)
-    log = math.log(took / (job.sweep.size_at(attempt.task) or 1.0))
-    deviation = log - job.log_mean
-    job.log_mean += deviation / (job.succeeded + 1)
-    job.log_m2 += deviation * (log - job.log_mean)
 
 
 def outlook(state: State) -> Outlook:

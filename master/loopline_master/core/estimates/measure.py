@@ -154,6 +154,16 @@ def learn(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> float:
     return size
 
 
+def learn_duration(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> None:
+    """Learn the duration of a task whose result was accepted. Call it before the job counts the task."""
+    wall_s = attempt.wall_s
+    took = (wall_s if wall_s > _SHORTEST_S else _SHORTEST_S) * speed_of(grid, worker)
+    log = math.log(took / (job.sweep.size_at(attempt.task) or 1.0))
+    deviation = log - job.log_mean
+    job.log_mean += deviation / (job.succeeded + 1)
+    job.log_m2 += deviation * (log - job.log_mean)
+
+
 def _known_work(grid: Grid, worker: Worker) -> float:
     return worker.work_done + _PRIOR_S * worker.facts.speed * grid.share
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from loopline_master.core import trust
 from loopline_master.core.entities import LIVE, Job, Task
 from loopline_master.core.index.requirements import meets, requirement_class_of
-from loopline_master.core.rules import agent_deaths
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.state import State
 from loopline_shared.model import AttemptState, JobState, SizeSource, TaskId, TaskState
@@ -51,7 +51,7 @@ def explain_task(scheduler: Scheduler, task_id: TaskId) -> Explanation | None:
         f"to be tried again after {counted(task.failures, 'failure')}; " if task is not None and task.failures else ""
     )
     if task is not None and task.took_down:
-        again += f"it {agent_deaths.verdict(task)}; "
+        again += f"it {trust.deaths_verdict(task)}; "
     if task is not None and task.votes:
         again += f"{_voted(job, task)}; "
     waiting = _blocked(state, job) or _for_slot(state, job, 1)
@@ -194,7 +194,7 @@ def _alive(state: State, task_id: TaskId, job: Job, task: Task) -> Reason:
     notes = [(a.worker, _NOTES.get(a.state, "")) for a in attempts]
     places = " and ".join(sorted(worker + note for worker, note in notes))
     votes = f"; {_voted(job, task)}" if task.votes and job.quorum else ""
-    took_down = f"; it {agent_deaths.verdict(task)} before" if task.took_down else ""
+    took_down = f"; it {trust.deaths_verdict(task)} before" if task.took_down else ""
     return Reason(code="running", count=len(attempts), detail=f"running on {places}{took_down}{votes}")
 
 

@@ -1,15 +1,25 @@
-"""The attempts in memory by task and by worker, and the role of each."""
+"""Attempts in memory by task and by worker, and what follows from them: ready sets of jobs, free slots of workers.
+
+Prefetched attempts wait at their workers for a slot, so that short tasks need no round trip. Each needs one slot, so
+that any slot that falls free will do.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from loopline_master.core import accounting
-from loopline_master.core.entities import LIVE, OCCUPYING, SEATED, Attempt
-from loopline_master.core.index.prefetched import PrefetchQueues
-from loopline_shared.model import AttemptId, AttemptState, TaskId
+from loopline_master.core.entities import LIVE, OCCUPYING, SEATED, Attempt, Job, Task, Worker
+from loopline_master.core.estimates import measure
+from loopline_master.core.index.sorted_collections import IntervalSet, Ranking
+from loopline_shared.model import AttemptId, AttemptState, TaskId, TaskState
+
+_MILLI = 1e3
+_MOST_MS = 10**15
+"""The longest expected time, so that sums stay exact."""
 
 _KEPT, _SEATED, _ALIVE, _FROZEN, _AHEAD = (1 << bit for bit in range(5))
 """Bits of a role: in memory, in a slot, alive, alive but frozen, prefetched."""
@@ -21,6 +31,46 @@ _ROLES = {
     | (_AHEAD if state is AttemptState.PREFETCHED else 0)
     for state in AttemptState
 }
+
+_IN_MEMORY, _TO_RETRY, _REPLICABLE, _STALLED, _UNDER_REPLICATED = (1 << bit for bit in range(5))
+"""Bits of a task: in memory, and a member of each set of the ready set."""
+_RARELY = _TO_RETRY | _STALLED | _UNDER_REPLICATED
+_RUNNING, _QUEUED = TaskState.RUNNING, TaskState.QUEUED
+
+
+@dataclass(slots=True)
+class PrefetchQueues:
+    """Queues of prefetched attempts by worker.
+
+    Work is in whole milliseconds, so that sums do not depend on the order in which attempts came and went.
+    """
+
+    of_worker: dict[str, dict[AttemptId, int]] = field(default_factory=dict)  # how long each is expected to take
+    work_ms: dict[str, int] = field(default_factory=dict)
+    order: dict[str, list[tuple[float, AttemptId]]] = field(default_factory=dict)  # by when they were dispatched
+
+    def latest_on(self, worker: str) -> AttemptId:
+        """Return the attempt of the worker's queue that was dispatched last."""
+        return self.order[worker][-1][1]
+
+    def toggle(self, attempt: Attempt, waits: bool | int) -> None:
+        """Enter an attempt that begins to wait, or drop one that no longer does."""
+        name = attempt.worker
+        if waits:
+            work_ms = self.of_worker.setdefault(name, {})[attempt.id] = milliseconds(attempt.expected_s)
+            self.work_ms[name] = self.work_ms.get(name, 0) + work_ms
+            insort(self.order.setdefault(name, []), (attempt.dispatched_at, attempt.id))
+            return
+        queue, order = self.of_worker[name], self.order[name]
+        self.work_ms[name] -= queue.pop(attempt.id)
+        del order[bisect_left(order, (attempt.dispatched_at, attempt.id))]
+        if not queue:
+            del self.of_worker[name], self.work_ms[name], self.order[name]
+
+
+def milliseconds(seconds: float) -> int:
+    """Return whole milliseconds, at least one: every attempt makes the queue that it joins longer."""
+    return max(1, round(min(seconds * _MILLI, _MOST_MS)))
 
 
 @dataclass(slots=True)
@@ -120,3 +170,130 @@ def _count(counts: dict[Any, int], of: object, change: int) -> None:
         counts[of] = new
     elif change:
         del counts[of]
+
+
+@dataclass(slots=True)
+class ReadySet:
+    """Started tasks of one job; those never started are in State.fresh."""
+
+    to_retry: IntervalSet = field(default_factory=IntervalSet)  # started once, queued again
+    replicable: IntervalSet = field(default_factory=IntervalSet)  # running, with room for a replica
+    stalled: IntervalSet = field(default_factory=IntervalSet)  # of these: all their attempts are frozen, or the below
+    under_replicated: IntervalSet = field(default_factory=IntervalSet)  # of these: a quorum needs more
+    kept: dict[int, int] = field(default_factory=dict)  # all that have a Task in memory, and where each stands
+
+    def place(self, task: Task, job: Job, attempts: Attempts) -> bool:
+        """Enter a task as it is now. Return True if its job must be placed anew, too.
+
+        That is so if a set may have become empty or non-empty: a job's places depend on nothing else here. A
+        queued task with votes is replicable, for its voters are barred. A task that has failed too often gets no more
+        attempts beside those that run: with ever new replicas it would never end.
+        """
+        number, stands = task.number, _stands(task, job, attempts)
+        changed = stands ^ self.kept.get(number, 0)
+        if not changed:
+            return False
+        if stands:
+            self.kept[number] = stands
+        else:
+            del self.kept[number]
+        if changed & _REPLICABLE:
+            (self.replicable.add if stands & _REPLICABLE else self.replicable.discard)(number)
+        if changed & _RARELY:
+            self.to_retry.toggle(number, stands & _TO_RETRY)
+            self.stalled.toggle(number, stands & _STALLED)
+            self.under_replicated.toggle(number, stands & _UNDER_REPLICATED)
+            return True
+        return self.replicable.count <= 1  # so it is where none is kept
+
+
+def _stands(task: Task, job: Job, attempts: Attempts) -> int:
+    """Return the bits of the sets in which the task belongs; 0 if it is to be forgotten."""
+    if task.state is not _RUNNING:
+        if task.state is not _QUEUED:
+            return _IN_MEMORY if task.id in attempts.of_task else 0
+        if not (task.started and task.votes):
+            return _IN_MEMORY | _TO_RETRY if task.started else _IN_MEMORY
+    alive, limit = attempts.alive.get(task.id, 0), job.max_replicas
+    if limit is not None and alive >= limit:
+        return _IN_MEMORY
+    if (task.failures or task.votes) and task.setbacks >= job.max_attempts:
+        return _IN_MEMORY
+    if task.took_down and task.is_dangerous:
+        return _IN_MEMORY
+    if job.quorum is None and not attempts.frozen:
+        return _IN_MEMORY | _REPLICABLE
+    frozen, quorum = attempts.frozen.get(task.id, 0), job.quorum
+    if quorum is not None and task.agreeing + alive - frozen < quorum:
+        return _IN_MEMORY | _REPLICABLE | _STALLED | _UNDER_REPLICATED
+    return _IN_MEMORY | _REPLICABLE | _STALLED if 0 < alive == frozen else _IN_MEMORY | _REPLICABLE
+
+
+@dataclass(slots=True, eq=False)
+class Slots:
+    """A function of the workers and their attempts. Queues at workers are ranked when the ranking is read.
+
+    By then, a worker that has ended one task has mostly been given another one.
+    """
+
+    attempts: Attempts
+    idle: Ranking[str, tuple[int, int, str]] = field(default_factory=Ranking)  # (-free slots, -merit, worker)
+    _full: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)
+    _backlog: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)
+    _unranked: dict[str, Worker] = field(default_factory=dict)  # whose queues may stand elsewhere
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Slots):
+            return NotImplemented
+        return (self.idle, self.full, self.backlog) == (other.idle, other.full, other.backlog)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def full(self) -> Ranking[str, tuple[float, str]]:
+        """Busy workers at which more may wait, as (milliseconds of work that waits there for each slot, worker)."""
+        if self._unranked:
+            self._rank()
+        return self._full
+
+    @property
+    def backlog(self) -> Ranking[str, tuple[float, str]]:
+        """Workers with a queue, longest first, as (negated milliseconds of waiting work for each slot, worker)."""
+        if self._unranked:
+            self._rank()
+        return self._backlog
+
+    def _rank(self) -> None:
+        for worker in self._unranked.values():
+            self._place_queue(worker)
+        self._unranked.clear()
+
+    def place(self, worker: Worker) -> None:
+        """Enter a worker's free slots as they are now; its queue is ranked later."""
+        name, attempts = worker.name, self.attempts
+        self._unranked[name] = worker
+        waiting = attempts.queues.of_worker.get(name)
+        in_hand = attempts.used.get(name, 0) + (len(waiting) if waiting else 0)
+        free = worker.offered - in_hand
+        if free > 0 and worker.is_available and not (worker.on_trial and in_hand):  # then one attempt at a time
+            self.idle.place(name, (-free, -measure.merit(worker), name))
+        elif name in self.idle.keys:
+            self.idle.place(name, None)
+
+    def _place_queue(self, worker: Worker) -> None:
+        name, waiting_ms = worker.name, self.attempts.queues.work_ms.get(worker.name)
+        wait_ms = waiting_ms / max(1, worker.offered) if waiting_ms else 0.0
+        self._full.place(name, (wait_ms, name) if self.is_full(worker) else None)
+        if waiting_ms or name in self._backlog.keys:
+            self._backlog.place(name, (-wait_ms, name) if waiting_ms and worker.session is not None else None)
+
+    def is_full(self, worker: Worker) -> bool:
+        """True if all slots of the worker are busy and more attempts may wait there."""
+        if worker.name in self.idle.keys or worker.offered <= 0 or not worker.is_available:
+            return False
+        return not worker.on_trial and worker.probation_until is None and worker.name not in self.attempts.frozen_on
+
+    def free_slots(self, worker: Worker) -> int:
+        """Return the worker's free slots, as last placed."""
+        key = self.idle.keys.get(worker.name)
+        return 0 if key is None else -key[0]

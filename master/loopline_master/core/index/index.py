@@ -15,16 +15,11 @@ from sortedcontainers import SortedDict, SortedSet
 
 from loopline_master.core import accounting
 from loopline_master.core.entities import Attempt, Job, Task, Worker
-from loopline_master.core.estimates.program_key import ProgramKey
-from loopline_master.core.index.attempts import Attempts
-from loopline_master.core.index.dependents import Dependents
-from loopline_master.core.index.intervals import IntervalSet
-from loopline_master.core.index.ranking import Ranking
-from loopline_master.core.index.ready_set import ReadySet
+from loopline_master.core.index.attempts import Attempts, ReadySet, Slots
+from loopline_master.core.index.job_order import Dependents, HoldIndex, VirtualTime
 from loopline_master.core.index.requirements import RequirementClass, RequirementIndex
-from loopline_master.core.index.slots import Slots
-from loopline_master.core.index.virtual_time import VirtualTime
-from loopline_master.core.rules.hold import HoldIndex
+from loopline_master.core.index.sorted_collections import IntervalSet, Ranking
+from loopline_master.core.runs import ProgramKey
 from loopline_shared.model import JobState, Order, TaskId
 
 Signature = tuple[bool | float | None, ...]

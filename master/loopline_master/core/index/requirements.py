@@ -109,7 +109,7 @@ class RequirementIndex:
         """Enter a worker as it is now. Return the classes whose jobs may starve, or no longer starve, for it.
 
         These are the classes that it was the last or is the first to be able to meet, and those with a quorum that it
-        joins or leaves. Its facts change only while it is away: see membership.join.
+        joins or leaves. Its facts change only while it is away: see worker_sessions.join.
         """
         if self.knows(worker):
             return []

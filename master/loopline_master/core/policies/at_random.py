@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from loopline_master.core.policies.policy import register
-from loopline_master.core.policies.task_first import TaskFirst
-from loopline_master.core.policies.view import View
-from loopline_master.core.policies.worker_index import Candidate, ReadyTask
+from loopline_master.core.policies.policy import View, register
+from loopline_master.core.policies.task_first import Candidate, ReadyTask, TaskFirst
 
 
 @register("random")

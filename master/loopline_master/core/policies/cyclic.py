@@ -5,10 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from loopline_master.core.policies.policy import register
-from loopline_master.core.policies.task_first import TaskFirst
-from loopline_master.core.policies.view import View
-from loopline_master.core.policies.worker_index import Candidate, Ranked, ReadyTask
+from loopline_master.core.policies.policy import View, register
+from loopline_master.core.policies.task_first import Candidate, Ranked, ReadyTask, TaskFirst
 
 
 @register("cyclic")

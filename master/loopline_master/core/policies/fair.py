@@ -14,9 +14,7 @@ from loopline_master.core.entities import Job, Worker
 from loopline_master.core.estimates import measure
 from loopline_master.core.index.requirements import RequirementClass
 from loopline_master.core.policies.fair_index import FairIndex
-from loopline_master.core.policies.policy import Placement, register
-from loopline_master.core.policies.view import View
-from loopline_master.core.policies.worker_first import WorkerFirst
+from loopline_master.core.policies.policy import Placement, View, WorkerFirst, register
 
 _WORTH = 0.7
 """A copy has to take less than this part of what its original is expected to take still."""

@@ -1,7 +1,13 @@
-"""The index of policy ``fair``: like Index, a function of the entities as they are."""
+"""The index of policy ``fair``: like Index, a function of the entities as they are.
+
+Beside the order in which jobs take turns it has the machines by speed (Capacity), for the faster half serves the
+first job in turn, and the tasks of a job by size (BySize), where they differ.
+"""
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import merge
@@ -11,17 +17,147 @@ from sortedcontainers import SortedSet
 
 from loopline_master.core.entities import LIVE, Attempt, Job, Task, Worker
 from loopline_master.core.estimates import measure
-from loopline_master.core.index.by_size import BySize
-from loopline_master.core.index.capacity import Capacity
 from loopline_master.core.index.index import toggle_under
-from loopline_master.core.index.ranking import LongRanking, Ranking
 from loopline_master.core.index.requirements import RequirementClass
-from loopline_master.core.policies.view import View
+from loopline_master.core.index.sorted_collections import IntervalSet, LongRanking, Ranking
+from loopline_master.core.policies.policy import View
 from loopline_shared.model import JobState, TaskId
 
 Turn = tuple[float, int]
 """A job's place in the order of fair sharing: (tag, arrival)."""
 Families = dict[RequirementClass, SortedSet[Turn]]
+
+_STEPS = 16
+"""Speeds are told apart to one part in so many of a factor of two."""
+_LEVELS = 1024
+_MICRO = 1e6
+
+
+class Capacity:
+    """Workers by level of speed. The level of the median is kept, and moves over by as much as has changed.
+
+    Sums are whole millionths, so that they do not depend on the order in which workers came and went.
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[str, tuple[float, int]] = {}  # by worker: speed, slots
+        self._levels = [0] * (_LEVELS + 1)  # what is delivered at each, and nothing beyond the last
+        self._total = 0
+        self._median, self._below = _LEVELS, 0  # level, as last asked for, and what is delivered below it
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Capacity) and self._of == other._of and self._total == other._total
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def place(self, worker: str, speed: float, slots: int) -> None:
+        """Enter a worker with so many slots of this speed; 0 if it is away."""
+        old = self._of.get(worker)
+        if old == (speed, slots):
+            return
+        if old is not None:
+            self._add(*old, sign=-1)
+            del self._of[worker]
+        if slots:
+            self._add(speed, slots, sign=1)
+            self._of[worker] = (speed, slots)
+
+    @property
+    def total(self) -> float:
+        """Reference CPU-seconds a second."""
+        return self._total / _MICRO
+
+    def is_fast(self, speed: float) -> bool:
+        """True if a worker of this speed belongs to the faster half."""
+        return _level(speed) >= self._median_level()
+
+    @property
+    def median(self) -> float:
+        """The greatest speed such that the workers at least as fast deliver half of the total."""
+        return _slowest_of(self._median_level())
+
+    def _median_level(self) -> int:
+        """Return the highest level below which at most half is delivered."""
+        at, below, half, levels = self._median, self._below, self._total // 2, self._levels
+        while below > half:
+            at -= 1
+            below -= levels[at]
+        while at < _LEVELS and below + levels[at] <= half:
+            below += levels[at]
+            at += 1
+        self._median, self._below = at, below
+        return at
+
+    def _add(self, speed: float, slots: int, sign: int) -> None:
+        amount, level = sign * round(speed * slots * _MICRO), _level(speed)
+        self._levels[level] += amount
+        self._total += amount
+        if level < self._median:
+            self._below += amount
+
+
+def _level(speed: float) -> int:
+    level = math.floor(_STEPS * math.log2(speed)) + _LEVELS // 2
+    return level if 0 <= level < _LEVELS else min(_LEVELS - 1, max(0, level))
+
+
+def _slowest_of(level: int) -> float:
+    return float(2.0 ** ((level - _LEVELS // 2) / _STEPS))
+
+
+class BySize:
+    """Tasks are known by their rank among all of the job's tasks; the largest gone first, ranks stay few ranges."""
+
+    def __init__(self, sizes: Sequence[float]) -> None:
+        """``sizes`` of tasks 1 to n; none of them is startable yet."""
+        self._number = sorted(range(1, len(sizes) + 1), key=lambda number: (sizes[number - 1], number))
+        self._sizes = [sizes[number - 1] for number in self._number]
+        self._rank = [0] * len(sizes)
+        for rank, number in enumerate(self._number):
+            self._rank[number - 1] = rank
+        self._startable = IntervalSet()
+        self._micro = 0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BySize) and (self._startable, self._micro) == (other._startable, other._micro)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def work(self) -> float:
+        """Return the work of all startable tasks together, in reference CPU-seconds."""
+        return self._micro / _MICRO
+
+    def place(self, number: int, startable: bool) -> None:
+        rank = self._rank[number - 1]
+        if startable == (rank in self._startable):
+            return
+        change = round(self._sizes[rank] * _MICRO)
+        if startable:
+            self._startable.add(rank)
+            self._micro += change
+        else:
+            self._startable.discard(rank)
+            self._micro -= change
+
+    def place_all(self, numbers: IntervalSet) -> None:
+        """Make these tasks startable, and no others."""
+        self._startable = IntervalSet.of(sorted(self._rank[number - 1] for number in numbers))
+        self._micro = sum(round(self._sizes[rank] * _MICRO) for rank in self._startable)
+
+    def largest(self, limit: float, but: int | None = None) -> int | None:
+        """Return the largest task whose size is at most ``limit``, other than ``but``."""
+        rank = self._startable.last_up_to(bisect_right(self._sizes, limit) - 1)
+        if rank is not None and self._number[rank] == but:
+            rank = self._startable.last_up_to(rank - 1)
+        return None if rank is None else self._number[rank]
+
+    def smallest(self, but: int | None = None) -> int | None:
+        """Return the smallest task, other than ``but``."""
+        rank = self._startable.first_after(-1)
+        if rank is not None and self._number[rank] == but:
+            rank = self._startable.first_after(rank)
+        return None if rank is None else self._number[rank]
 
 
 @dataclass(slots=True)

@@ -6,9 +6,7 @@ No task has replicas.
 from __future__ import annotations
 
 from loopline_master.core.entities import Worker
-from loopline_master.core.policies.policy import Placement, register
-from loopline_master.core.policies.view import View
-from loopline_master.core.policies.worker_first import WorkerFirst
+from loopline_master.core.policies.policy import Placement, View, WorkerFirst, register
 
 
 @register("first-come")

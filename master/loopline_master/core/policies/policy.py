@@ -1,14 +1,187 @@
-"""Policy: the scheduler's source of proposals, registered under a name."""
+"""Policy: the scheduler's source of proposals; with the View that it asks, and its first kind, WorkerFirst.
+
+The View answers the questions that policies ask from the scheduler's indexes, each in logarithmic time.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
-from loopline_master.core.policies.view import View
-from loopline_master.core.state import PolicyIndex
+from loopline_master.core import eligibility
+from loopline_master.core.eligibility import Prefetch
+from loopline_master.core.entities import Grid, Job, Task, Worker
+from loopline_master.core.index.index import Index
+from loopline_master.core.index.requirements import RequirementClass
+from loopline_master.core.index.sorted_collections import IntervalSet
+from loopline_master.core.state import PolicyIndex, State
+from loopline_shared.model import MAX_ID, TaskId
+
+Thing = TypeVar("Thing")
+_LOOK_AT = 64
+"""So many tasks that have failed on a worker are passed over for one that has not."""
+
+
+class View:
+    """The grid as it is at this moment: a placement that was accepted shows at once. Read only."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._slots = state.index.slots
+        self.grid: Grid = state.grid
+        """Facts about the whole grid: the time, the job and the worker whose turn was last, virtual time."""
+        self.workers: Mapping[str, Worker] = state.workers
+        """All known workers by name, those that are away included."""
+        self.jobs: Mapping[int, Job] = state.jobs
+        """All jobs in memory by number, some of them over; ``index.live`` has the live ones by arrival."""
+        self.tasks: Mapping[TaskId, Task] = state.tasks
+        """All tasks in memory: those that were started and are not over."""
+        self.index: Index = state.index
+        """The scheduler's indexes, for what the questions below leave open and for a policy's own index."""
+        self.prefetch = Prefetch(state)
+        """The room that busy workers have, and the tasks that may wait there."""
+
+    def memo(self, name: str, compute: Callable[[], Thing]) -> Thing:
+        """Return a result computed from available workers and live jobs, kept until one of them comes or goes."""
+        memos = self._state.memos
+        if name not in memos:
+            memos[name] = compute()
+        return memos[name]  # type: ignore[return-value]
+
+    # --- workers --------------------------------------------------------------------------------------------
+
+    def is_free(self, worker: Worker) -> bool:
+        """True if the worker has a free slot; asked for a busy one, a policy chooses a task that waits there."""
+        return worker.name in self._slots.idle.keys
+
+    # --- jobs -----------------------------------------------------------------------------------------------
+
+    def jobs_to_start(self, worker: Worker, after: int = 0) -> Iterator[Job]:
+        """Return jobs with a task to start that fits this worker, by arrival from just after ``after`` once round."""
+        return self._round(after, self._members(self.index.ready, worker))
+
+    def jobs_in_turn(self, worker: Worker, after: int) -> Iterator[Job]:
+        """Return jobs with a task to start or to replicate that fits this worker, as ``jobs_to_start`` does."""
+        return self._round(after, self._members(self.index.open, worker))
+
+    # --- tasks ----------------------------------------------------------------------------------------------
+
+    def fresh(self, job: Job) -> IntervalSet:
+        """Tasks of the job that were never started, the held one included."""
+        return self._state.fresh[job.id]
+
+    def first_startable(self, job: Job, worker: Worker, after: int = 0) -> int | None:
+        """Return the job's next task after ``after`` (else its first) that may start, or wait, on this worker."""
+        is_free = self.is_free(worker)
+        if not is_free and self.prefetch.is_too_long(job, worker):
+            return None
+        fresh = None if self.index.is_held(job) else self.fresh(job)
+        found = None
+        for start in (after, 0) if after else (0,):
+            first = fresh.first_after(start) if fresh is not None else None
+            found = _least(self._first_waiting(job, worker, start), first)
+            if found is not None:
+                break
+        return _least(found, self.first_stalled(job, worker)) if is_free else found
+
+    def first_stalled(self, job: Job, worker: Worker) -> int | None:
+        """Return the job's first task that needs another attempt, and may have it on this worker.
+
+        All its attempts are frozen, or the job's quorum needs one more result.
+        """
+        stalled = self.index.needs_replica(job)
+        return self._first_elsewhere(stalled, job, worker, 0) if stalled.starts else None
+
+    def next_in_queue(self, job: Job, worker: Worker, after: int) -> int | None:
+        """Return the task after ``after`` in the job's queue (the paper's Figure 1), held and started ones included.
+
+        The queue is kept as a circle: taking a task from the head and putting it back at the tail is moving the
+        cursor. None if no task of the job could have an attempt on this worker.
+        """
+        fresh = self._state.fresh[job.id]
+        if after + 1 in fresh:
+            return after + 1  # as most often: none of the others could come before it
+        ready_set, others = self.index.ready_sets[job.id], self.index.to_replicate(job)
+        for start in (after, 0):
+            found = fresh.first_after(start)
+            if ready_set.to_retry.starts:
+                found = _least(found, self._first_waiting(job, worker, start))
+            if others.starts:
+                found = _least(found, self._first_elsewhere(others, job, worker, start))
+            if found is not None:
+                return found
+        return None
+
+    # --- placements -----------------------------------------------------------------------------------------
+
+    def accepts(self, job: Job, task: int, worker: Worker) -> bool:
+        """True if the scheduler would accept this placement now, to start at once or to wait at a busy worker."""
+        if self.is_free(worker):
+            return eligibility.may_start(self._state, job, task, worker)
+        return self.prefetch.may_wait(job, task, worker)
+
+    def should_go_elsewhere(self, job: Job, task: int, worker: Worker) -> bool:
+        """True if the task failed on this unhealthy worker and there is another healthy candidate for it."""
+        return eligibility.should_go_elsewhere(self._state, job, task, worker)
+
+    # --- looking them up ------------------------------------------------------------------------------------
+
+    def _first_waiting(self, job: Job, worker: Worker, after: int) -> int | None:
+        """Return the job's first task to start again, passing over those that should go elsewhere."""
+        waiting, number = self.index.ready_sets[job.id].to_retry, after
+        if not waiting.starts:
+            return None
+        for _ in range(_LOOK_AT):
+            found = waiting.first_after(number)
+            if found is None or not self.should_go_elsewhere(job, found, worker):
+                return found
+            number = found
+        return None
+
+    def _first_elsewhere(self, numbers: IntervalSet, job: Job, worker: Worker, after: int) -> int | None:
+        number = numbers.first_after(after)
+        while number is not None and self.index.on_worker(job.task_id(number), worker.name):
+            number = numbers.first_after(number)
+        return number
+
+    def _members(self, family: dict[RequirementClass, IntervalSet], worker: Worker) -> list[IntervalSet]:
+        """Return the family's jobs by requirement class, of the classes that the worker could serve now."""
+        members = []
+        for key in self.index.requirements.served_in(self._slots.free_slots(worker) or 1, worker.name):
+            found = family.get(key)
+            if found is not None:
+                members.append(found)
+        return members
+
+    def _round(self, after: int, members: list[IntervalSet]) -> Iterator[Job]:
+        """Return jobs whose arrival is in any of the sets, looked up one by one, since a placement changes them."""
+        first_after = first_of(members)
+        for low, high in ((after, MAX_ID), (-1, after)):
+            at = first_after(low)
+            while at is not None and at <= high:
+                yield self.index.live[at]
+                at = first_after(at)
+
+
+def first_of(members: list[IntervalSet]) -> Callable[[int], int | None]:
+    """Return a function that finds the smallest member of any set that is greater than a number."""
+    return members[0].first_after if len(members) == 1 else partial(_first_after, members)
+
+
+def _first_after(members: list[IntervalSet], number: int) -> int | None:
+    first = None
+    for each in members:
+        first = _least(first, each.first_after(number))
+    return first
+
+
+def _least(one: int | None, other: int | None) -> int | None:
+    if one is None or (other is not None and other < one):
+        return other
+    return one
 
 
 @dataclass(slots=True)  # not frozen: one is made for each attempt
@@ -59,7 +232,6 @@ class Policy(ABC):
 
 REGISTRY: dict[str, type[Policy]] = {}
 """All policies by name. ``loopline_master.core.policies`` has it filled."""
-
 Registered = TypeVar("Registered", bound=type[Policy])
 
 
@@ -73,3 +245,47 @@ def register(name: str) -> Callable[[Registered], Registered]:
         return policy
 
     return enter
+
+
+class WorkerFirst(Policy):
+    """Workers ask one after the other; a worker asks again until it is given nothing."""
+
+    @abstractmethod
+    def next_task(self, view: View, worker: Worker) -> Proposal | None:
+        """Return the placement that this worker should have next, Later, or None for nothing.
+
+        The scheduler also asks for busy workers (``view.is_free`` tells): what is proposed then waits there. A policy
+        should propose the very task that the worker would be given next. If that one may not wait, nothing does:
+        shorter tasks that passed it would keep every slot from falling free for it.
+        """
+
+    def free_workers(self, view: View) -> Iterator[Worker]:
+        """Return free workers in the order in which they ask, once a step: here most free slots first.
+
+        It ends when there is nothing to start (or to replicate). A worker for which nothing was accepted is not
+        offered again.
+        """
+        idle, requirements, passed_over = view.index.slots.idle, view.index.requirements, None
+        wanted = view.index.open if self.replicates else view.index.ready
+        while (entry := idle.next_after(passed_over)) is not None:
+            changes = idle.changes
+            if not wanted.keys().isdisjoint(requirements.served_by(entry[-1])):
+                yield view.workers[entry[-1]]
+            elif not any(requirements.workers[key] for key in wanted):
+                return  # nobody could run any of it
+            if changes == idle.changes:
+                passed_over = entry
+
+    def plan(self, view: View) -> Iterator[Proposal]:
+        """Ask for every free worker."""
+        for worker in self.free_workers(view):
+            answer = self.next_task(view, worker)
+            if answer is not None:
+                yield answer
+
+    def prefetch(self, view: View) -> Iterator[Proposal]:
+        """Ask for every busy worker that may have one more task prefetched."""
+        for worker in view.prefetch.workers_with_room():
+            answer = self.next_task(view, worker)
+            if answer is not None:
+                yield answer

@@ -11,9 +11,7 @@ from collections import defaultdict
 from functools import partial
 
 from loopline_master.core.entities import Job, Worker
-from loopline_master.core.policies.policy import Placement, register
-from loopline_master.core.policies.view import View
-from loopline_master.core.policies.worker_first import WorkerFirst
+from loopline_master.core.policies.policy import Placement, View, WorkerFirst, register
 
 
 @register("space-partition")

@@ -1,21 +1,47 @@
-"""The second kind of policy: the next task asks for a worker, and takes the one of least cost."""
+"""The second kind of policy: the next task asks for a worker, and takes the one of least cost.
+
+WorkerIndex has the workers that could take one more task. Free workers, and busy ones where a task may wait, are kept
+by *class*: same facts that requirements ask for, same level of speed. Within a class they stand in the order of the
+policy's rank. So the best is found by looking at the first of each class, not at every worker, and a change moves one
+worker in one list.
+"""
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
+from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
 
 from loopline_master.core.entities import Job, Worker
 from loopline_master.core.estimates import measure
-from loopline_master.core.index.requirements import RequirementClass
-from loopline_master.core.policies.policy import Later, Placement, Policy, Proposal
-from loopline_master.core.policies.view import View, first_of
-from loopline_master.core.policies.worker_index import Candidate, Ranked, ReadyTask, WorkerIndex
+from loopline_master.core.index.requirements import RequirementClass, meets, slots_of
+from loopline_master.core.policies.policy import Later, Placement, Policy, Proposal, View, first_of
+from loopline_shared.model import Facts
 
 _MOST_IN_VAIN = 16
 """After so many jobs of one requirement class in vain, the others of that class are not asked."""
 _MOST_PROPOSALS = 512
 """In one step: workers for which so many are accepted will report again soon."""
+
+ClassKey = tuple[object, ...]
+"""What workers have in common that serve the same jobs at the same level of speed."""
+Ranked = list[tuple[float, str]]
+"""Workers of one class, as (rank, name)."""
+_LOOK_AT = 32
+"""So many of one list are tried at most: a few already run the task, or it failed there."""
+_STEPS = 8
+"""Speeds are told apart to one part in so many of a factor of two, ..."""
+_MEMORY_STEPS = 2
+"""... amounts of memory to so many: every class is looked at for each task."""
+_MOST_STALLED = 8
+"""So many tasks that need another attempt are tried for each job."""
+_LAST = "\U0010ffff"
+"""Sorts behind every name."""
+
+_MASK = 2**64 - 1
 
 
 class TaskFirst(Policy):
@@ -81,3 +107,247 @@ def _next_job(view: View, after: int, in_vain: dict[RequirementClass, int]) -> J
 
 def _is_placed(view: View, job: Job, placement: Placement) -> bool:
     return view.index.on_worker(job.task_id(placement.task), placement.worker)
+
+
+@dataclass(slots=True)
+class WorkerClass:
+    """Workers that serve the same jobs at the same level of speed."""
+
+    facts: Facts = field(compare=False)
+    most_bytes: int  # of memory; whether a worker itself has enough is looked at when it is its turn
+    speed: float  # reference CPU-seconds a second, of each slot
+    longest: float  # work of a task that may wait at some worker of it
+    free: Ranked = field(default_factory=list)
+    busy: Ranked = field(default_factory=list)  # where a task may wait
+
+
+@dataclass(slots=True)  # not frozen: some are made for each attempt
+class ReadyTask:
+    """A task that asks for a worker."""
+
+    job: Job
+    number: int
+    work: float  # expected, in reference CPU-seconds
+
+
+@dataclass(slots=True)
+class Candidate:
+    """The best worker of a class, and ``ties`` of them with the same rank, from place ``at`` on in their list."""
+
+    name: str
+    rank: float
+    speed: float
+    is_busy: bool
+    ranked: Ranked
+    at: int
+    ties: int
+    cost: float = 0.0
+
+
+class WorkerIndex:
+    """A function of the workers as they are, like every index: it is placed anew whenever one changes."""
+
+    def __init__(self, view: View, policy: TaskFirst) -> None:
+        self.classes: dict[ClassKey, WorkerClass] = {}
+        self._view, self._policy = view, policy
+        self._serving: dict[RequirementClass, list[WorkerClass]] = {}  # of them, computed so far
+        self._share = view.grid.share
+        self._placed: dict[str, tuple[ClassKey, bool, float]] = {}
+        self._kinds: dict[str, tuple[Facts, ClassKey]] = {}  # by worker: the part of its class that its facts tell
+        for worker in view.workers.values():
+            self._place(worker)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, WorkerIndex) and self.classes == other.classes
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def place_worker(self, worker: Worker) -> None:
+        """Enter a worker as it is now; all of them if the worth of benchmarks changed, and so every speed."""
+        if self._share == self._view.grid.share:
+            self._place(worker)
+            return
+        self._share = self._view.grid.share
+        for each in self._view.workers.values():
+            self._place(each)
+
+    # --- asking -------------------------------------------------------------------------------------------------
+
+    def best(self, job: Job) -> Proposal | None:
+        """Return the placement of the job's first task for which there is a worker; Later if there only will be."""
+        later: Later | None = None
+        for number in self.to_start(job):
+            answer = self._best_for(job, number)
+            if isinstance(answer, Placement):
+                return answer
+            later = _earlier(later, answer)
+        return self._elsewhere(job) or later
+
+    def to_start(self, job: Job) -> Iterator[int]:
+        """Return the first of the job's tasks to start again and of the fresh ones, and a few that are stalled."""
+        index = self._view.index
+        fresh = None if index.is_held(job) else self._view.fresh(job).first_after(0)
+        again = index.ready_sets[job.id].to_retry.first_after(0)
+        yield from sorted(number for number in (again, fresh) if number is not None)
+        yield from islice(index.needs_replica(job), _MOST_STALLED)
+
+    def _elsewhere(self, job: Job) -> Placement | None:
+        """Return a placement of one of the other stalled tasks, on a worker that has none of its attempts."""
+        view = self._view
+        if not view.index.needs_replica(job).starts:
+            return None
+        for _, name in sorted(each.free[0] for each in self.classes.values() if each.free):
+            worker = view.workers[name]
+            task = view.first_stalled(job, worker)
+            if task is not None and view.accepts(job, task, worker):
+                return Placement(job.id, task, name)
+        return None
+
+    def _best_for(self, job: Job, number: int) -> Proposal | None:
+        task = ReadyTask(job, number, measure.work_of(self._view.grid, job, number))
+        found, later = self._candidates(task)
+        if not found:
+            return later
+        found.sort(key=lambda candidate: (candidate.cost, candidate.name))
+        name = self._drawn(task, found) or self._first_that_takes(task, found) or self._wide(job, number)
+        return Placement(job.id, number, name) if name is not None else later
+
+    def _candidates(self, task: ReadyTask) -> tuple[list[Candidate], Later | None]:
+        """Return the best of every class that may take the task, at their cost."""
+        key, work = self._view.index.requirements.key_of(task.job), task.work
+        may_wait, found, later = slots_of(key) == 1, [], None
+        for each in self._classes_for(key):
+            candidates = self.best_of(each, busy=False) if each.free else []
+            if may_wait and work <= each.longest and each.busy:
+                candidates += self.best_of(each, busy=True)
+            for candidate in candidates:
+                cost = self._policy.cost(self._view, task, candidate)
+                if isinstance(cost, Later):
+                    later = _earlier(later, cost)
+                else:
+                    candidate.cost = cost
+                    found.append(candidate)
+        return found, later
+
+    def best_of(self, each: WorkerClass, *, busy: bool) -> list[Candidate]:
+        """Return the candidates of a class that has free (or busy) workers: as a rule the first of its rank."""
+        ranked = each.busy if busy else each.free
+        candidates = []
+        for at in self._policy.places(self._view, ranked, busy=busy):
+            rank, name = ranked[at]
+            ties = max(1, bisect_left(ranked, (rank, _LAST)) - at)
+            candidates.append(Candidate(name, rank, speed=each.speed, is_busy=busy, ranked=ranked, at=at, ties=ties))
+        return candidates
+
+    def _drawn(self, task: ReadyTask, found: list[Candidate]) -> str | None:
+        """Return one of the equally good workers, drawn by task and attempt; None if it may not have the task."""
+        least, job = found[0].cost, task.job
+        best = [candidate for candidate in found if candidate.cost <= least]
+        known = self._view.tasks.get(job.task_id(task.number))
+        chance = draw(job.id, task.number, known.attempts if known else 0) if self._policy.draws else 0.0
+        place = int(chance * sum(candidate.ties for candidate in best))
+        for candidate in best:
+            if place < candidate.ties:
+                name = candidate.ranked[candidate.at + place][1]
+                return name if self._view.accepts(job, task.number, self._view.workers[name]) else None
+            place -= candidate.ties
+        return None
+
+    def _first_that_takes(self, task: ReadyTask, found: list[Candidate]) -> str | None:
+        view = self._view
+        for candidate in found:
+            for _, name in candidate.ranked[candidate.at : candidate.at + _LOOK_AT]:
+                if view.accepts(task.job, task.number, view.workers[name]):
+                    return name
+        return None
+
+    def _wide(self, job: Job, number: int) -> str | None:
+        """Return the worker with most slots free that takes a task of several slots."""
+        slots, view = job.slots, self._view
+        for free, _, name in view.index.slots.idle.order if slots > 1 else ():
+            if -free < slots:
+                break
+            if view.accepts(job, number, view.workers[name]):
+                return name
+        return None
+
+    def _classes_for(self, key: RequirementClass) -> list[WorkerClass]:
+        found = self._serving.get(key)
+        if found is None:
+            found = self._serving[key] = [
+                each for each in self.classes.values() if meets(each.facts, key, each.most_bytes)
+            ]
+        return found
+
+    # --- placing ------------------------------------------------------------------------------------------------
+
+    def _place(self, worker: Worker) -> None:
+        name, old, new = worker.name, self._placed.get(worker.name), self._placing(worker)
+        if old == new:
+            return
+        if old is not None:
+            key, is_free, rank = old
+            each = self.classes[key]
+            ranked = each.free if is_free else each.busy
+            del ranked[bisect_left(ranked, (rank, name))]
+            del self._placed[name]
+            if not each.free and not each.busy:
+                del self.classes[key]
+                self._serving.clear()
+        if new is not None:
+            key, is_free, rank = self._placed[name] = new
+            if key not in self.classes:
+                self.classes[key] = self._class_of(worker)
+                self._serving.clear()
+            insort(self.classes[key].free if is_free else self.classes[key].busy, (rank, name))
+
+    def _placing(self, worker: Worker) -> tuple[ClassKey, bool, float] | None:
+        is_free = self._view.is_free(worker)
+        if not is_free and not self._view.prefetch.has_room(worker):
+            return None
+        return self._key_of(worker), is_free, self._policy.rank(self._view, worker)
+
+    def _key_of(self, worker: Worker) -> ClassKey:
+        facts, kind = self._kinds.get(worker.name, (None, ()))
+        if facts is not worker.facts:
+            facts = worker.facts
+            labels = frozenset(facts.labels)
+            kind = (facts.os, _memory_level(facts), labels, facts.slots, facts.network, facts.functions)
+            self._kinds[worker.name] = facts, kind
+        return (kind, worker.is_trusted, _level(self._policy.speed(self._view, worker)))
+
+    def _class_of(self, worker: Worker) -> WorkerClass:
+        level = _level(self._policy.speed(self._view, worker))
+        fastest = float(2.0 ** ((level + 1) / _STEPS)) / self._policy.least_share
+        longest = self._view.prefetch.limit_s * fastest
+        return WorkerClass(worker.facts, _most_bytes(worker.facts), float(2.0 ** (level / _STEPS)), longest)
+
+
+def _earlier(one: Later | None, other: Later | None) -> Later | None:
+    if one is None or (other is not None and other.at < one.at):
+        return other
+    return one
+
+
+def _memory_level(facts: Facts) -> int:
+    return math.floor(_MEMORY_STEPS * math.log2(max(1, facts.memory_bytes)))
+
+
+def _most_bytes(facts: Facts) -> int:
+    """Return the memory that no worker of the same level exceeds."""
+    return int(2.0 ** ((_memory_level(facts) + 1) / _MEMORY_STEPS)) + 1
+
+
+def _level(speed: float) -> int:
+    return math.floor(_STEPS * math.log2(speed))
+
+
+def draw(*seeds: int) -> float:
+    """Return a number from 0 up to 1, as if at random, but always the same for the same seeds (SplitMix64)."""
+    mixed = 0
+    for seed in seeds:
+        mixed = (mixed + seed + 0x9E3779B97F4A7C15) & _MASK
+        mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+        mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _MASK
+        mixed ^= mixed >> 31
+    return (mixed >> 11) / 2**53

@@ -17,10 +17,8 @@ from collections.abc import Sequence
 
 from loopline_master.core.entities import Worker
 from loopline_master.core.estimates import measure
-from loopline_master.core.policies.policy import register
-from loopline_master.core.policies.task_first import TaskFirst
-from loopline_master.core.policies.view import View
-from loopline_master.core.policies.worker_index import Candidate, Ranked, ReadyTask
+from loopline_master.core.policies.policy import View, register
+from loopline_master.core.policies.task_first import Candidate, Ranked, ReadyTask, TaskFirst
 
 _STEP_S = 0.01
 """Delays, and times until workers are free, are told apart to so much: machines of one kind are equally good."""

@@ -1,7 +1,7 @@
 """Invariants, which must hold for the scheduler after every step.
 
-Tests check all of them, a running master samples them (sampled_invariants.py). So each invariant of one job, attempt
-or worker is a function of its own.
+Tests check all of them (``check``). A running master samples them: ``check_job`` and ``check_worker`` take a bounded
+time however large the grid is. So each invariant of one job, attempt or worker is a function of its own.
 """
 
 from __future__ import annotations
@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
+from itertools import takewhile
 
 from loopline_master.core.entities import LIVE, UNRELEASED, Attempt, Job, Task, Worker
 from loopline_master.core.policies import REGISTRY
-from loopline_master.core.policies.view import View
-from loopline_master.core.rules.quarantine import BOTTOM, TOP
+from loopline_master.core.policies.policy import View
 from loopline_master.core.state import State
-from loopline_shared.model import AttemptState, JobState, Order, TaskState
+from loopline_master.core.trust import BOTTOM, TOP
+from loopline_shared.model import AttemptState, JobState, Order, TaskId, TaskState
+
+MOST_TASKS = 5_000
+"""Tasks in memory of a job whose counts are checked; with more, only the guarantee is."""
 
 
 def check(state: State) -> None:
@@ -139,3 +143,30 @@ def check_quarantine(state: State, worker: Worker) -> None:
     assert BOTTOM < worker.standing <= TOP, f"worker {name} has standing {worker.standing}"
     is_due = worker.probation_until is not None and worker.probation_until <= state.now
     assert not is_due, f"worker {name} should be back from probation"
+
+
+def check_job(state: State, number: int) -> None:
+    """Raises AssertionError if a job contradicts its tasks, or breaks the guarantee.
+
+    Costs O(live jobs + its tasks in memory).
+    """
+    job, in_memory = state.jobs[number], state.index.ready_sets[number].kept
+    if len(in_memory) <= MOST_TASKS:
+        check_counts(state, job, [state.tasks[TaskId(number, task)] for task in in_memory])
+    if job.is_live:
+        assert state.index.live.get(job.arrival) is job, f"job {number} is live, but not in the order of arrival"
+        check_guarantee(state, job, list(takewhile(lambda one: one is not job, state.index.live.values())))
+
+
+def check_worker(state: State, name: str) -> None:
+    """Raises AssertionError if a worker contradicts its attempts, or these their tasks. Costs O(its attempts)."""
+    worker, index = state.workers[name], state.index.attempts
+    attempts = list(index.of_worker.get(name, {}).values())
+    for attempt in attempts:
+        assert state.attempts.get(attempt.id) is attempt, f"attempt {attempt.id} is indexed, but not in memory"
+        check_attempt(state, attempt)
+    check_slots(worker, attempts)
+    seated = sum(attempt.slots for attempt in attempts if attempt.is_seated)
+    used = index.used.get(name, 0)
+    assert used == seated, f"worker {name} counts {used} slots in use, its attempts take {seated}"
+    check_quarantine(state, worker)

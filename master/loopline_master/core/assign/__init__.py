@@ -1,1 +1,0 @@
-"""The Assign frames of a step, and the runs in them."""

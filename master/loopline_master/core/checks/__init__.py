@@ -1,1 +1,0 @@
-"""Checks of the invariants: all of them for tests, and a sample for a running master."""

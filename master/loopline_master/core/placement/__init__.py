@@ -1,1 +1,0 @@
-"""Carrying out a policy: eligibility of workers, placement, prefetching, and retracting what was prefetched."""

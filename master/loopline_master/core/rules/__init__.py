@@ -1,1 +1,0 @@
-"""Rules that no policy can break: the order guarantee, quorum, dependencies, quarantine."""

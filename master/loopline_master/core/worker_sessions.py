@@ -1,0 +1,333 @@
+"""Sessions of workers: joining and leases, Reports in, Assigns out.
+
+A Report is reconciled: what the worker holds is compared with what the scheduler believes. This is the one path for
+news, loss, reboot and restart. It is the table of docs/design/architecture.md, row by row. *Seen* means that the
+worker has carried out the Assign with the attempt's last command; before that, its silence about the attempt says
+nothing.
+
+| believed   | held                      | not held                              |
+| dispatched | running, frozen or prefetched | seen: send the run again          |
+| prefetched | running, frozen, or nothing to do | seen: send the run again      |
+| running    | frozen, or nothing to do  | lost; its task is queued again        |
+| frozen     | running, or nothing to do | lost; its task is queued again        |
+| cancelling, retracting | seen: send the cancel again | seen: cancelled         |
+| lost       | adopt; waiting: retract   | lost for good                         |
+| unknown    | send a cancel             |                                       |
+"""
+
+from __future__ import annotations
+
+from itertools import islice, takewhile
+
+from loopline_master.core import lifecycle, transitions
+from loopline_master.core.effects import Declined, Done, Reply
+from loopline_master.core.entities import LIVE, OCCUPYING, Attempt, Worker
+from loopline_master.core.events import WorkerJoined
+from loopline_master.core.state import State
+from loopline_shared.model import AttemptId, AttemptState, Held, Probation
+from loopline_shared.protocol.worker_link import (
+    MAX_LONG_RUNS_PER_ASSIGN,
+    MAX_RUNS_PER_ASSIGN,
+    Assign,
+    Report,
+    Run,
+    attempts_of,
+)
+from loopline_shared.spec import MAX_RUN_CHARACTERS
+
+_ALMOST_NEW = 1 / 16
+"""By this part of it a lease may end early."""
+
+_RUNS = AttemptState.RUNNING
+Id = tuple[int, int, int]
+"""Equal to an AttemptId."""
+
+_INPUT_CHARACTERS = 150
+"""Of an input of a task's own, beside its path."""
+_TO_RUN = (AttemptState.DISPATCHED, AttemptState.PREFETCHED)
+_TO_CANCEL = (AttemptState.CANCELLING, AttemptState.RETRACTING)
+
+
+def master_started(state: State) -> Reply:
+    """Begin every lease anew and close every session: leases also ran while the master was away."""
+    for worker in state.workers.values():
+        renew_lease(state, worker)
+        _disconnect(state, worker)
+    return Done()
+
+
+def join(state: State, event: WorkerJoined) -> Reply:
+    """Open a session. What the worker holds is not known before its first Report."""
+    worker = state.workers.get(event.worker)
+    if worker is None and len(state.workers) >= state.settings.max_workers:
+        message = f"{state.settings.max_workers:,} workers are known, which is this master's limit"
+        return Declined(503, "too_many_workers", message, "raise max_workers in the master's settings")
+    if worker is None:
+        worker = Worker(event.worker, event.boot, event.facts, joined_at=state.now, lease_until=0.0)
+    elif worker.session is not None:
+        state.effects.closes.append((worker.name, worker.session))
+    _disconnect(state, worker)  # and so out of the requirement classes that its old facts met
+    worker.session, worker.boot, worker.facts = event.session, event.boot, event.facts
+    renew_lease(state, worker)
+    state.put(worker)
+    return Done()
+
+
+def renew_lease(state: State, worker: Worker) -> None:
+    """Renew the lease of a worker that has reported. A lease that is almost new is left as it is.
+
+    So most Reports change no lease.
+    """
+    settings, until = state.settings, state.grid.now + state.settings.lease_s
+    older_s = abs(until - worker.lease_until)
+    if older_s > _ALMOST_NEW * settings.lease_s or older_s > (settings.lease_s - settings.report_every_s) / 2:
+        worker.lease_until = until
+
+
+def leave(state: State, name: str, session: int) -> Reply:
+    """Close the session of a worker; it is believed to be working until its lease expires."""
+    worker = state.workers.get(name)
+    if worker is not None and worker.session == session:
+        _disconnect(state, worker)
+    return Done()
+
+
+def expire_leases(state: State) -> None:
+    """Disconnect the workers whose leases have expired, and mark their attempts as lost."""
+    for _, name in list(takewhile(lambda lease: lease[0] <= state.now, state.index.leases.order)):
+        _give_up(state, state.workers[name])
+
+
+def _give_up(state: State, worker: Worker) -> None:
+    if worker.session is not None:
+        state.effects.closes.append((worker.name, worker.session))
+    for attempt in list(state.index.attempts.of_worker.get(worker.name, {}).values()):
+        if attempt.state in OCCUPYING:
+            lifecycle.lose_attempt(state, attempt, "its worker fell silent", for_good=False)
+    _disconnect(state, worker)
+
+
+def _disconnect(state: State, worker: Worker) -> None:
+    worker.session, worker.offered, worker.reported, worker.assigned = None, 0, 0, 0
+    for attempt in list(state.index.attempts.of_worker.get(worker.name, {}).values()):
+        if attempt.sent:
+            attempt.sent = 0
+            state.put(attempt)
+    state.put(worker)
+
+
+def reconcile(state: State, outbox: Outbox, worker: Worker, report: Report) -> None:
+    """Take in one Report of the worker's open session."""
+    load = report.load
+    offered = load.slots if load.slots < worker.facts.slots else worker.facts.slots
+    renew_lease(state, worker)
+    worker.reported, worker.reported_at, worker.load, worker.offered = report.seq, state.grid.now, load, offered
+    state.put(worker)
+    outbox.answer(worker.name)
+    for result in report.results:
+        attempt = state.attempts.get(result.attempt)
+        if attempt is None or attempt.worker != worker.name:
+            state.effects.late.append((worker.name, result))
+        else:
+            lifecycle.finish_attempt(state, attempt, result)
+    if report.holding or report.waiting or worker.name in state.index.attempts.of_worker:
+        _compare(state, outbox, worker, report)
+
+
+def _compare(state: State, outbox: Outbox, worker: Worker, report: Report) -> None:
+    """Compare the attempts that the worker reports with those it is believed to have."""
+    begun, waiting = {held.attempt: held for held in report.holding}, set(attempts_of(report.waiting))
+    queue = state.index.attempts.queues.of_worker.get(worker.name, {}).keys()
+    strangers = [*begun, *(waiting - queue)]
+    for attempt in _worth_a_look(state, worker, waiting):
+        held = begun.get(attempt.id)
+        if held is None and attempt.id not in waiting:
+            _is_not_held(state, attempt, report.seen)
+        elif attempt.state is not _RUNS or (held is not None and held.frozen):
+            _is_held(state, attempt, held, report.seen)
+    for stranger in strangers:
+        if not _is_ours(state, worker, stranger):
+            outbox.cancel_stranger(worker.name, AttemptId(*stranger))
+
+
+def _worth_a_look(state: State, worker: Worker, waiting: set[Id]) -> list[Attempt]:
+    """Return the worker's attempts, except those that wait there as before.
+
+    Nothing follows from these, and they are most of a long queue.
+    """
+    attempts = state.index.attempts
+    ours, queue = attempts.of_worker.get(worker.name, {}), attempts.queues.of_worker.get(worker.name)
+    if queue is None or worker.name in attempts.frozen_on:
+        return list(ours.values())
+    others = (attempt for number, attempt in ours.items() if number not in queue)
+    found = list(islice(others, len(ours) - len(queue)))  # which came before the queue, as a rule
+    return [*found, *(ours[number] for number in sorted(queue.keys() - waiting))]
+
+
+def _is_held(state: State, attempt: Attempt, held: Held | None, seen: int) -> None:
+    """Take in that the worker has this attempt; ``held`` is None if it waits there for a slot."""
+    match attempt.state:
+        case AttemptState.DISPATCHED | AttemptState.PREFETCHED if held:
+            _has_begun(state, attempt, held)
+        case AttemptState.DISPATCHED:
+            _waits_after_all(state, attempt)
+        case AttemptState.RUNNING | AttemptState.FROZEN:
+            _note_frozen(state, attempt, held is not None and held.frozen)
+        case AttemptState.CANCELLING | AttemptState.RETRACTING:
+            _is_called_back(state, attempt, held, seen)
+        case AttemptState.LOST if held:
+            if held.frozen:
+                attempt.freeze(state.now)
+            lifecycle.adopt_attempt(state, attempt)
+        case AttemptState.LOST:
+            lifecycle.retract_lost(state, attempt, "it had not begun when its worker fell silent")
+
+
+def _has_begun(state: State, attempt: Attempt, held: Held) -> None:
+    if attempt.state is AttemptState.PREFETCHED:
+        attempt.waited_s = _waited_s(state, attempt, held)
+    _become(attempt, AttemptState.FROZEN if held.frozen else AttemptState.RUNNING)
+    attempt.started_at = attempt.since if attempt.waited_s else state.now
+    if held.frozen:
+        attempt.freeze(state.now)
+    state.put(attempt)
+
+
+def _waits_after_all(state: State, attempt: Attempt) -> None:
+    """Treat an attempt that was to begin at once, and waits, as prefetched.
+
+    It is retracted if it may take long or needs more than the first slot that falls free.
+    """
+    _become(attempt, AttemptState.PREFETCHED)
+    state.put(attempt)
+    if attempt.expected_s > state.ahead_s or attempt.slots > 1:
+        lifecycle.retract_attempt(state, attempt, "its slot was no longer free when it came")
+
+
+def _note_frozen(state: State, attempt: Attempt, is_frozen: bool) -> None:
+    if is_frozen == attempt.stands_still:
+        return
+    if is_frozen:
+        attempt.freeze(state.now)
+    else:
+        attempt.thaw(state.now)
+    if attempt.state in LIVE:
+        _become(attempt, AttemptState.FROZEN if is_frozen else AttemptState.RUNNING)
+    state.put(attempt)
+
+
+def _is_called_back(state: State, attempt: Attempt, held: Held | None, seen: int) -> None:
+    """Note whether a cancelled attempt that its worker still has takes up its slots there."""
+    if held and attempt.state is AttemptState.RETRACTING:
+        attempt.waited_s = _waited_s(state, attempt, held)
+    now = AttemptState.CANCELLING if held else AttemptState.RETRACTING
+    if attempt.state is not now:
+        _become(attempt, now)
+        state.put(attempt)
+    _note_frozen(state, attempt, held is not None and held.frozen)
+    if seen >= attempt.sent:
+        _send_again(state, attempt)
+
+
+def _waited_s(state: State, attempt: Attempt, held: Held) -> float:
+    return max(0.0, state.now - held.wall_s - attempt.dispatched_at)
+
+
+def _become(attempt: Attempt, new: AttemptState) -> None:
+    attempt.state = transitions.check(transitions.ATTEMPT, attempt.state, new)
+
+
+def _is_not_held(state: State, attempt: Attempt, seen: int) -> None:
+    if attempt.state in (AttemptState.RUNNING, AttemptState.FROZEN, AttemptState.LOST):
+        lifecycle.lose_attempt(state, attempt, "its worker no longer has it", for_good=True)
+    elif seen < attempt.sent:
+        return
+    elif attempt.state in (AttemptState.DISPATCHED, AttemptState.PREFETCHED):
+        _send_again(state, attempt)
+    elif attempt.state in (AttemptState.CANCELLING, AttemptState.RETRACTING):
+        lifecycle.close_attempt(state, attempt)
+
+
+def _send_again(state: State, attempt: Attempt) -> None:
+    attempt.sent = 0
+    state.put(attempt)
+
+
+def _is_ours(state: State, worker: Worker, stranger: Id) -> bool:
+    attempt = state.attempts.get(stranger)  # type: ignore[call-overload]
+    return attempt is not None and attempt.worker == worker.name and attempt.state in OCCUPYING
+
+
+class Outbox:
+    """Collects the workers that one step must write to; commands follow from the attempts that it changed."""
+
+    def __init__(self) -> None:
+        self._concerned: dict[str, None] = {}
+        self._runs: dict[str, list[Run]] = {}
+        self._cancels: dict[str, list[AttemptId]] = {}
+        self._lengths: dict[str, tuple[int, int]] = {}  # of so many of these runs: characters
+
+    def answer(self, worker: str) -> None:
+        """Answer the worker's Report with an Assign, as every Report is answered."""
+        self._concerned[worker] = None
+
+    def cancel_stranger(self, worker: str, attempt: AttemptId) -> None:
+        """Cancel an attempt that the worker holds although it is over, or was never given to it."""
+        self._cancels.setdefault(worker, []).append(attempt)
+
+    def seal(self, state: State) -> dict[str, Assign]:
+        """Return the numbered frames, and note on each attempt which frame carries its command.
+
+        Only workers that have reported in their open session get one: what they hold is known. A command that does
+        not fit into a frame is sent when the worker's next Report shows that the worker does not hold the attempt.
+        """
+        workers = state.workers
+        for attempt in state.effects.attempts.values():
+            if attempt.sent == 0 and attempt.ended_at is None and workers[attempt.worker].reported:
+                self._command(state, attempt, workers[attempt.worker])
+        return {name: self._assign(state, workers[name]) for name in self._concerned if workers[name].reported}
+
+    def _command(self, state: State, attempt: Attempt, worker: Worker) -> None:
+        name = worker.name
+        if attempt.state in _TO_RUN:
+            runs = self._runs.get(name)
+            if runs is None:
+                runs = self._runs[name] = []
+            elif len(runs) >= MAX_LONG_RUNS_PER_ASSIGN and not self._has_space(name, runs):
+                return
+            runs.append(state.jobs[attempt.job].runs.run(attempt.id))
+        elif attempt.state in _TO_CANCEL:
+            self._cancels.setdefault(name, []).append(attempt.id)
+        else:
+            return
+        attempt.sent = worker.assigned + 1
+        self._concerned[name] = None
+
+    def _has_space(self, worker: str, runs: list[Run]) -> bool:
+        """True if one more run fits into the worker's frame, however long. A few always fit; they are not counted."""
+        length, counted = self._lengths.get(worker, (0, 0))
+        length += sum(map(_length, runs[counted:]))
+        self._lengths[worker] = length, len(runs)
+        return len(runs) < MAX_RUNS_PER_ASSIGN and length <= (MAX_LONG_RUNS_PER_ASSIGN - 1) * MAX_RUN_CHARACTERS
+
+    def _assign(self, state: State, worker: Worker) -> Assign:
+        worker.assigned += 1
+        state.effects.workers[worker.name] = worker
+        runs, cancels = self._runs.get(worker.name, ()), self._cancels.get(worker.name, ())
+        return Assign(worker.assigned, worker.reported, tuple(runs), tuple(cancels), probation=_notice(worker))
+
+
+def _notice(worker: Worker) -> Probation | None:
+    """Return the notice of a quarantine for the computer's owner; every frame repeats it, in case one is lost."""
+    until = worker.probation_until
+    return None if until is None else Probation(until, worker.probation_reason)
+
+
+def _length(run: Run) -> int:
+    """Return the most characters that the run can have; the line of a row file is filled in later."""
+    if run.row_file is not None:
+        return MAX_RUN_CHARACTERS
+    pairs = (*run.parameters.items(), *run.environment.items())
+    named = sum(len(name) + len(str(value)) for name, value in pairs)
+    inputs = sum(len(path) + _INPUT_CHARACTERS for path in run.own_inputs)
+    return named + inputs + sum(map(len, run.command)) + sum(map(len, run.outputs))

@@ -1,0 +1,361 @@
+"""The worker link without I/O: its messages, their form as bytes, and the session at both ends.
+
+In steady state a task takes two frames: a Report up, an Assign down. The link is level-triggered: a Report names
+everything that the worker holds, so that the next Report repairs loss, reboot and restart without recovery code
+(docs/design/architecture.md). A frame is validated JSON.
+
+A session lives as long as one connection. It opens with Hello / Welcome; afterwards Reports and Assigns are numbered
+1, 2, 3, ...: a repeated number is a duplicate and is dropped; a gap means that frames were lost, which closes the
+link (ProtocolError), and the next session's first Report restores the state. A Read and its answer, Wrote, are
+repeated by the reader if it still needs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
+
+from loopline_shared.errors import ProtocolError
+from loopline_shared.model import (
+    MAX_ID,
+    MAX_OUTPUT_PATTERNS,
+    MAX_OWN_INPUTS,
+    NO_NUL,
+    AttemptId,
+    Count,
+    Data,
+    Facts,
+    Function,
+    Held,
+    InputFile,
+    Load,
+    Name,
+    Probation,
+    Result,
+    Seconds,
+    Sha256,
+    ShortText,
+    Stream,
+)
+from loopline_shared.paths import Pattern, RelativePath
+from loopline_shared.scalar import Scalar
+
+MAX_ATTEMPTS = 100_000
+"""Maximum number of attempts that a message's ranges stand for."""
+_Number = Annotated[int, Field(ge=0, le=MAX_ID)]
+
+PROTOCOL_VERSION = 3
+MAX_FRAME_BYTES = 64 * 2**20
+MAX_RUNS_PER_ASSIGN = 500
+MAX_LONG_RUNS_PER_ASSIGN = 50  # each of at most MAX_RUN_CHARACTERS, a character of at most 6 bytes; or as much in all
+MAX_RESULTS_PER_REPORT = 500
+MAX_OUTPUT_FILES_PER_REPORT = 20_000  # each with a path of at most MAX_PATH_CHARACTERS, of at most 4 bytes
+MAX_WROTE_BYTES = 64 * 1024
+MAX_READS = 100  # unanswered at once, on one link
+OwnInputs = Annotated[dict[RelativePath, InputFile], Field(max_length=MAX_OWN_INPUTS)]
+FrameNumber = Annotated[int, Field(ge=0, le=MAX_ID)]
+
+
+class AttemptRange(NamedTuple):
+    """The ``number``-th attempts at tasks ``first`` to ``last`` of a job."""
+
+    job: _Number
+    first: _Number
+    last: _Number
+    number: _Number
+
+
+def _bounded(ranges: tuple[AttemptRange, ...]) -> tuple[AttemptRange, ...]:
+    if any(one.first > one.last for one in ranges):
+        raise ValueError("a range of attempts ends before it begins")
+    if sum(one.last - one.first + 1 for one in ranges) > MAX_ATTEMPTS:
+        raise ValueError(f"more than {MAX_ATTEMPTS:,} attempts")
+    return ranges
+
+
+AttemptRanges = Annotated[tuple[AttemptRange, ...], AfterValidator(_bounded)]
+
+
+def ranges_of(attempts: Iterable[AttemptId]) -> tuple[AttemptRange, ...]:
+    """Return the attempts as the fewest ranges that keep their order."""
+    firsts, lasts, follower = list[AttemptId](), list[AttemptId](), None
+    for attempt in attempts:
+        if attempt == follower:
+            lasts[-1] = attempt
+        else:
+            firsts.append(attempt)
+            lasts.append(attempt)
+        follower = (attempt.job, attempt.task + 1, attempt.number)
+    return tuple(
+        AttemptRange(one.job, one.task, last.task, one.number) for one, last in zip(firsts, lasts, strict=True)
+    )
+
+
+def attempts_of(ranges: Iterable[AttemptRange]) -> list[tuple[int, int, int]]:
+    """Return the attempts as plain tuples, which equal their ids: they are cheaper, and built again and again."""
+    attempts: list[tuple[int, int, int]] = []
+    for job, first, last, number in ranges:
+        if first == last:
+            attempts.append((job, first, number))
+        else:
+            attempts += [(job, task, number) for task in range(first, last + 1)]
+    return attempts
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """Worker to master, once, first: the identity of the worker."""
+
+    version: int
+    worker: Name
+    boot: Annotated[str, Field(min_length=1, max_length=64, pattern=NO_NUL)]  # new each time the agent starts
+    facts: Facts
+    kind: Literal["hello"] = "hello"
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """Master to worker: the link is open. Report at least every ``report_every_s``."""
+
+    report_every_s: Seconds
+    lease_s: Seconds
+    kind: Literal["welcome"] = "welcome"
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Master to worker: the link is refused, with the reason; ``hint`` is the next step for a person."""
+
+    code: Annotated[str, Field(max_length=50)]
+    message: ShortText
+    hint: ShortText = ""
+    kind: Literal["refused"] = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Worker to master: everything that it holds, results not yet sent in this session, and its load.
+
+    ``seen`` is the last Assign that it has carried out. Each Report is answered by an Assign.
+    """
+
+    seq: FrameNumber
+    seen: FrameNumber
+    holding: tuple[Held, ...]  # attempts that have begun
+    results: Annotated[tuple[Result, ...], Field(max_length=MAX_RESULTS_PER_REPORT)]
+    load: Load
+    _: KW_ONLY
+    waiting: AttemptRanges = ()  # for a slot, in the order in which it came
+    kind: Literal["report"] = "report"
+
+
+@dataclass(slots=True)  # not frozen: freezing triples the cost of creation
+class Run:
+    """Order to start an attempt."""
+
+    attempt: AttemptId
+    command: tuple[str, ...]
+    parameters: dict[str, Scalar]
+    environment: dict[str, str]
+    job_name: str = ""
+    slots: Annotated[int, Field(ge=1)] = 1
+    timeout_s: Seconds | None = None
+    memory_bytes: Annotated[int, Field(ge=1, le=2**60)] | None = None  # limit; None: the worker's share
+    network: bool = False  # requested by its job; without a sandbox, every task has it
+    inputs: Sha256 | None = None  # of a file that lists those of its job's tasks (loopline_shared/manifest.py)
+    own_inputs: OwnInputs = field(default_factory=dict)  # of this task; they override the job's
+    outputs: Annotated[tuple[Pattern, ...], Field(max_length=MAX_OUTPUT_PATTERNS)] = ()  # files to bring back
+    function: Function | None = None  # called in place of a command; its session is its user's alone
+    row_file: Sha256 | None = None
+    """Row file that holds the task's parameters. The master fills them in before it sends the Run.
+
+    A Run that arrives with this field cannot be run, because the file is gone.
+    """
+
+
+@dataclass(slots=True)  # not frozen: freezing triples the cost of creation
+class Assign:
+    """Master to worker: start these, end those; Reports up to ``seen`` are on the master's disk.
+
+    A run without a free slot waits at the worker, in order of arrival.
+    """
+
+    seq: FrameNumber
+    seen: FrameNumber
+    run: tuple[Run, ...] = ()
+    cancel: tuple[AttemptId, ...] = ()
+    _: KW_ONLY
+    held_s: Seconds | None = None  # from the arrival of Report ``seen`` until now; None: it was answered before
+    probation: Probation | None = None  # quarantine, shown to the PC's owner; None: it is healthy
+    kind: Literal["assign"] = "assign"
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Master to worker: request for an attempt's output from this byte on. The answer comes once there is some, or no
+    more.
+    """
+
+    number: FrameNumber  # of the question, on this link
+    attempt: AttemptId
+    stream: Stream
+    offset: Count
+    kind: Literal["read"] = "read"
+
+
+@dataclass(frozen=True, slots=True)
+class Wrote:
+    """Worker to master: the answer to a Read. ``is_over`` is true if nothing will follow, or the attempt is
+    not here.
+    """
+
+    number: FrameNumber
+    data: Annotated[Data, Field(max_length=MAX_WROTE_BYTES)]
+    is_over: bool
+    kind: Literal["wrote"] = "wrote"
+
+
+FromWorker = Annotated[Hello | Report | Wrote, Field(discriminator="kind")]
+FromMaster = Annotated[Welcome | Refused | Assign | Read, Field(discriminator="kind")]
+
+Message = TypeVar("Message")
+_from_worker: TypeAdapter[Hello | Report | Wrote] = TypeAdapter(FromWorker)
+_from_master: TypeAdapter[Welcome | Refused | Assign | Read] = TypeAdapter(FromMaster)
+_result: TypeAdapter[Result] = TypeAdapter(Result)
+_NO_RESULTS = b'"results":[]'
+
+
+def encode(message: Hello | Report | Wrote | Welcome | Refused | Assign | Read) -> bytes:
+    adapter: TypeAdapter[Any] = _from_worker if isinstance(message, Hello | Report | Wrote) else _from_master
+    return adapter.dump_json(message)
+
+
+def decode_from_worker(frame: bytes) -> Hello | Report | Wrote:
+    """Read a worker's frame. Raises ProtocolError if it is invalid."""
+    return _decode(_from_worker, frame)
+
+
+def decode_from_master(frame: bytes) -> Welcome | Refused | Assign | Read:
+    """Read a master's frame. Raises ProtocolError if it is invalid."""
+    return _decode(_from_master, frame)
+
+
+def _decode(adapter: TypeAdapter[Message], frame: bytes) -> Message:
+    if len(frame) > MAX_FRAME_BYTES:
+        raise ProtocolError(f"a frame of {len(frame):,} bytes is over the limit of {MAX_FRAME_BYTES:,}")
+    try:
+        return adapter.validate_json(frame)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise ProtocolError(f"malformed frame: {place}: {first['msg']}") from None
+
+
+def write_result(result: Result) -> bytes:
+    return _result.dump_json(result)
+
+
+def read_result(text: bytes) -> Result:
+    """Read a result. Raises ValidationError if it is invalid."""
+    return _result.validate_json(text)
+
+
+def with_results(report: bytes, results: list[bytes]) -> bytes:
+    """Insert these results into the frame of a Report without results, at the first empty list of that name."""
+    return report.replace(_NO_RESULTS, b'"results":[%s]' % b",".join(results), 1)
+
+
+class _Inbound:
+    """Check of the numbers of incoming frames."""
+
+    def __init__(self) -> None:
+        self.last = 0
+
+    def is_new(self, seq: int) -> bool:
+        if seq > self.last + 1:
+            raise ProtocolError(f"frame {seq} came after frame {self.last}: frames were lost")
+        if seq <= self.last:
+            return False
+        self.last = seq
+        return True
+
+
+class WorkerSession:
+    """The worker's end."""
+
+    def __init__(self, worker: str, boot: str, facts: Facts) -> None:
+        self.welcome: Welcome | None = None
+        self._hello = Hello(PROTOCOL_VERSION, worker, boot, facts)
+        self._inbound = _Inbound()
+        self._sent = 0
+
+    def hello(self) -> bytes:
+        return encode(self._hello)
+
+    def receive(self, frame: bytes) -> Welcome | Refused | Assign | Read | None:
+        """Return the message in a frame; None for a duplicate. Raises ProtocolError, which closes the link."""
+        message = decode_from_master(frame)
+        if isinstance(message, Assign | Read):
+            if self.welcome is None:
+                raise ProtocolError(f"{message.kind} before welcome")
+            return message if isinstance(message, Read) or self._inbound.is_new(message.seq) else None
+        if self.welcome is not None:
+            return None
+        if isinstance(message, Welcome):
+            self.welcome = message
+        return message
+
+    def report(
+        self, holding: Sequence[Held], results: Sequence[Result], load: Load, waiting: Iterable[AttemptId] = ()
+    ) -> tuple[int, bytes]:
+        """Return the next Report's number and frame."""
+        self._sent += 1
+        report = Report(
+            self._sent, self._inbound.last, tuple(holding), tuple(results), load, waiting=ranges_of(waiting)
+        )
+        return self._sent, encode(report)
+
+    def report_of(
+        self, holding: Sequence[Held], results: list[bytes], load: Load, waiting: Iterable[AttemptId]
+    ) -> tuple[int, bytes]:
+        """The same of results that are written already (``write_result``)."""
+        self._sent += 1
+        report = Report(self._sent, self._inbound.last, tuple(holding), (), load, waiting=ranges_of(waiting))
+        return self._sent, with_results(encode(report), results)
+
+
+class MasterSession:
+    """The master's end. The scheduler numbers the Assigns, and waits until the worker has seen them."""
+
+    def __init__(self) -> None:
+        self.hello: Hello | None = None
+        self._inbound = _Inbound()
+
+    def receive(self, frame: bytes) -> Hello | Report | Wrote | None:
+        """Return the message in a frame; None for a duplicate. Raises ProtocolError, which closes the link."""
+        message = decode_from_worker(frame)
+        if isinstance(message, Report | Wrote):
+            if self.hello is None:
+                raise ProtocolError(f"{message.kind} before hello")
+            return message if isinstance(message, Wrote) or self._inbound.is_new(message.seq) else None
+        if self.hello is not None:
+            return None
+        self.hello = message
+        return message
+
+    def refusal(self) -> Refused | None:
+        """Return the reason for refusing this worker, or None: both ends must speak the same version."""
+        if self.hello is None or self.hello.version == PROTOCOL_VERSION:
+            return None
+        return Refused(
+            "version",
+            f"worker {self.hello.worker} (loopline {self.hello.facts.agent}) speaks link version "
+            f"{self.hello.version}, this master speaks {PROTOCOL_VERSION}",
+            "install the same loopline release on both",
+        )
+
+    def send(self, message: Welcome | Refused | Assign | Read) -> bytes:
+        return encode(message)
