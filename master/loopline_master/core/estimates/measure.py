@@ -56,6 +56,12 @@ def left_of(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> float:
     return _AGAIN * -left * known / (known + work)
 
 
+def late_from(grid: Grid, job: Job, worker: Worker, attempt: Attempt, left_s: float) -> float:
+    """Return the time from which a seated attempt is so late that ``left_of`` is at least ``left_s``."""
+    work, known = work_of(grid, job, attempt.task), _known_work(grid, worker)
+    return attempt.since + work / speed_of(grid, worker) + left_s * (known + work) / (_AGAIN * known)
+
+
 def work_of(grid: Grid, job: Job, number: int) -> float:
     """Return the size of a task in reference CPU-seconds: as given, else from prediction and finished tasks."""
     size = job.sweep.size_at(number)

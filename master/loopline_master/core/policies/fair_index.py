@@ -283,6 +283,10 @@ class FairIndex:
         """Return the seconds that an attempt of the job is expected to take still."""
         return measure.left_of(self.view.grid, job, self.view.workers[attempt.worker], attempt)
 
+    def late_from(self, job: Job, attempt: Attempt, left_s: float) -> float:
+        """Return the time from which the attempt, if it still runs, is late by enough to take so many seconds more."""
+        return measure.late_from(self.view.grid, job, self.view.workers[attempt.worker], attempt, left_s)
+
     def _alive(self, task: TaskId) -> list[Attempt]:
         return [a for a in self.view.index.attempts.of_task.get(task, {}).values() if a.state in LIVE]
 
