@@ -115,7 +115,8 @@ def test_an_owner_who_came_back_when_all_was_done_is_still_there():
     withheld = replace(reported.report, load=Load(0, withheld="somebody is at the desk"))
     world._step([replace(reported, report=withheld)])
     moments = record(batches(world.log)).moments
-    assert Reported("h0", 0) in [item for moment in moments for item in moment.items]
+    said = [item for moment in moments for item in moment.items if isinstance(item, Reported)]
+    assert ("h0", 0) in [(item.worker, item.load.slots) for item in said]
 
 
 def say_goodbye(world, leaves):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -59,9 +58,8 @@ class WhatIfWorld(ChangingWorld):
     ) -> None:
         self._policy, self._order = policy, order
         self._moments, self._loads, self._durations = recording.moments, recording.loads, Durations(recording)
-        self._ended, self._recalls_s = recording.ended, _recalls_s(recording)
-        self._recalled: dict[str, list[int]] = defaultdict(list)  # by worker: Assigns whose cancels are under way
-        self._assigned: dict[str, int] = defaultdict(int)  # by worker: the last Assign of its session
+        self._ended, self._round_trips_s = recording.ended, _round_trips_s(recording)
+        self._sent_at: float | None = None  # the Assign that is being carried out
         self._failures: dict[TaskId, int] = {}
         self._submitted = 0  # of the recording's jobs
         self.jobs_as: dict[int, int] = {}  # number in the recording: number here
@@ -149,8 +147,6 @@ class WhatIfWorld(ChangingWorld):
             self.lose(host)  # the agent restarted: assume that the machine was off meanwhile
             host.unsent.clear()
         self._boots[host.name] = event.boot
-        self._recalled.pop(host.name, None)
-        self._assigned.pop(host.name, None)
         self._online.add(host.name)
         host.facts, host.session, host.seq, host.seen = event.facts, event.session, 0, 0
         return event
@@ -174,42 +170,31 @@ class WhatIfWorld(ChangingWorld):
     # --- what follows ---------------------------------------------------------------------------------------
 
     def _obey(self, name: str, assign: Assign) -> list[Event]:
-        """Carry out an Assign; a frame to a machine that is not connected is lost."""
+        """Have the master hear of an Assign's execution in time; a frame to a machine that is away is lost."""
         if name not in self._online:
             return []
-        host, recall_s = self._hosts[name], self._recalls_s.get(name, 0.0) if assign.cancel else 0.0
-        if recall_s:
-            self._recalled[name].append(assign.seq)
-            self.kernel.at(self.kernel.now + recall_s, partial(self._confirm, host, host.session, assign))
-            for attempt in assign.cancel:
-                host.waiting.pop(attempt, None)
-            assign = replace(assign, cancel=())
-        events = super()._obey(name, assign)
-        self._assigned[name] = assign.seq
-        self._see(host)
-        return events
+        host, round_trip_s = self._hosts[name], self._round_trips_s.get(name, 0.0)
+        if not round_trip_s:
+            return super()._obey(name, assign)
+        at = self.kernel.now + round_trip_s
+        self.kernel.at(at, partial(self._arrive, host, host.session, assign, self.kernel.now))
+        return []
 
-    def _confirm(self, host: Host, session: int, assign: Assign) -> None:
-        """Confirm cancels whose time has come; an attempt may have ended by itself until then."""
-        if host.session != session or host.name not in self._online:
-            return
-        self._recalled[host.name].remove(assign.seq)
-        ended = {result.attempt for result in host.unsent}
-        cancelled = [self._drop(host, attempt) for attempt in assign.cancel if attempt not in ended]
-        self._begin_next(host)
-        self._see(host)
-        self._step([self._report(host, cancelled)])
-
-    def _see(self, host: Host) -> None:
-        """Have reports say that nothing was seen yet of a cancel that is not carried out."""
-        host.seen = min((seq - 1 for seq in self._recalled[host.name]), default=self._assigned[host.name])
+    def _arrive(self, host: Host, session: int, assign: Assign, sent_at: float) -> None:
+        """Carry out an Assign that was sent a round trip ago: from now on reports show what came of it."""
+        if host.session == session and host.name in self._online:
+            self._sent_at = sent_at
+            reports = super()._obey(host.name, assign)
+            self._sent_at = None
+            if reports:
+                self._step(reports)
 
     def _start(self, host: Host, attempt: AttemptId) -> None:
         task = TaskId(self._recorded_as[attempt.job], attempt.task)
         failures = self._failures.get(task, 0)
-        fate = self._durations.plan(task, host.name, self.kernel.now, failures)
+        fate = self._durations.plan(task, host.name, self._sent_at or self.kernel.now, failures)
         self._failures[task] = failures + (fate.outcome is Outcome.FAILED)
-        self._until(host, attempt, fate.end, partial(self._finish, host, attempt, fate))
+        self._until(host, attempt, max(fate.end, self.kernel.now), partial(self._finish, host, attempt, fate))
 
     def _finish(self, host: Host, attempt: AttemptId, fate: Fate) -> None:
         self._leave(host, attempt)
@@ -223,8 +208,8 @@ class WhatIfWorld(ChangingWorld):
         return replace(past[max(0, at - 1)][1], slots=host.facts.slots if host.offered is None else host.offered)
 
 
-def _recalls_s(recording: Recording) -> dict[str, float]:
-    """Return how long a cancel and its confirmation take, by worker."""
+def _round_trips_s(recording: Recording) -> dict[str, float]:
+    """Return how long it takes, by worker, from an Assign to a report of what came of it: as for cancels."""
     return {worker: median(found) for worker, found in recording.recalls.items()}
 
 
