@@ -117,7 +117,7 @@ class _Recorder:
         self._boots: dict[str, tuple[str, float]] = {}  # by worker: the agent's boot, since when
         self._freed: dict[str, list[float]] = defaultdict(list)  # by worker: when slots fell free that nobody took
         self._recalled: dict[AttemptId, float] = {}  # cancelled attempts of which nothing was heard since: when
-        self._is_first = True
+        self._is_first, self._has_decided = True, False
 
     def take(self, batch: Batch) -> None:
         if self._is_first:
@@ -125,6 +125,9 @@ class _Recorder:
         now = self._recording.ended = max(self._recording.ended, batch.now - self._recording.began)
         results = [self._spans(event, now) for event in batch.events if isinstance(event, WorkerReported)]
         effects = self._step(batch)
+        self._has_decided = any(
+            attempt.dispatched_at == batch.now or attempt.state in _RECALLED for attempt in effects.attempts.values()
+        )
         items: list[FromOutside] = []
         for event, reply in zip(batch.events, effects.replies, strict=True):
             if not isinstance(reply, Declined):
@@ -179,7 +182,10 @@ class _Recorder:
         return [event]
 
     def _reported(self, worker: str, session: int, report: Report, now: float) -> list[FromOutside]:
-        """Return the report if it is to come again: one that brings results comes by itself, unless slots change."""
+        """Return the report if it is to come again: one that brings results comes by itself, unless slots change.
+
+        One without results comes again where something was started or cancelled at it: the scheduler looked again.
+        """
         if self._sessions.get(worker, (None,))[0] != session:
             return []
         load = _of_weight(report.load)
@@ -187,7 +193,8 @@ class _Recorder:
         if not past or past[-1][1] != load:
             past.append((now, load))
         kept_at, kept = self._kept.get(worker, (now, None))
-        if kept is not None and (load == kept or (report.results and load.slots == kept.slots)):
+        is_known = kept is not None and (load == kept or (report.results and load.slots == kept.slots))
+        if is_known and (report.results or not self._has_decided):
             if now - kept_at > self._recording.settings.lease_s / 2:
                 self._keep_last(worker)
             self._heard[worker] = now

@@ -59,7 +59,7 @@ class WhatIfWorld(ChangingWorld):
         self._policy, self._order = policy, order
         self._moments, self._loads, self._durations = recording.moments, recording.loads, Durations(recording)
         self._ended, self._round_trips_s = recording.ended, _round_trips_s(recording)
-        self._sent_at: float | None = None  # the Assign that is being carried out
+        self._sent_at: dict[AttemptId, float] = {}  # attempts of the Assign that is being carried out
         self._failures: dict[TaskId, int] = {}
         self._submitted = 0  # of the recording's jobs
         self.jobs_as: dict[int, int] = {}  # number in the recording: number here
@@ -183,16 +183,17 @@ class WhatIfWorld(ChangingWorld):
     def _arrive(self, host: Host, session: int, assign: Assign, sent_at: float) -> None:
         """Carry out an Assign that was sent a round trip ago: from now on reports show what came of it."""
         if host.session == session and host.name in self._online:
-            self._sent_at = sent_at
+            self._sent_at = {run.attempt: sent_at for run in assign.run}
             reports = super()._obey(host.name, assign)
-            self._sent_at = None
+            self._sent_at = {}
             if reports:
                 self._step(reports)
 
     def _start(self, host: Host, attempt: AttemptId) -> None:
         task = TaskId(self._recorded_as[attempt.job], attempt.task)
         failures = self._failures.get(task, 0)
-        fate = self._durations.plan(task, host.name, self._sent_at or self.kernel.now, failures)
+        since = self._sent_at.get(attempt, self.kernel.now)
+        fate = self._durations.plan(task, host.name, since, failures)
         self._failures[task] = failures + (fate.outcome is Outcome.FAILED)
         self._until(host, attempt, max(fate.end, self.kernel.now), partial(self._finish, host, attempt, fate))
 
