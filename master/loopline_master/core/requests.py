@@ -133,6 +133,9 @@ def _new_job(state: State, event: JobSubmitted) -> Job:
         size_source=source,
         predicted=predicted,
     )
+    program = state.programs.get(job.program)
+    if source is SizeSource.GIVEN and program is not None:
+        job.log_mean = program_history.log_unit(program)
     state.grid.next_job += 1
     return job
 

@@ -66,7 +66,7 @@ class _Turn:
 
     def __init__(self, view: View, index: FairIndex, worker: Worker, keys: Sequence[RequirementClass]) -> None:
         self._view, self._index, self._worker, self._keys = view, index, worker, keys
-        self._speed = measure.speed_of(view.grid, worker)
+        self._speed = measure.speed_now(worker)
         self._is_fast = index.capacity.is_fast(self._speed)
         self.is_barred, self.due_at = False, inf
 

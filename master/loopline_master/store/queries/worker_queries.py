@@ -83,7 +83,7 @@ def _last_hour(connection: Connection, names: Iterable[str], now: float) -> dict
 def _view(
     worker: Worker, in_hand: Sequence[Row[Any]], grid: Grid, did: Row[Any] | None, now: float, last_hour: bool
 ) -> WorkerView:
-    speed, until = measure.speed_of(grid, worker), worker.probation_until
+    speed, until = measure.speed_of(worker), worker.probation_until
     fields = (
         "name",
         "draining",
