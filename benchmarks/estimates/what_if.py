@@ -1,10 +1,9 @@
 """What if, held against a live grid: what a replay says of what happened, and of one job more.
 
-Four workers of one slot and of speeds 4, 2, 2 and 1 (their tasks sleep, so that speeds are what they are said to be)
-are given jobs of short tasks that queue. Under each policy the log is replayed under that very policy: *mean* and
-*worst* say how far mean total times and the worst job's total are off. Then a further job is forecast on a copy of the
-database and submitted at the same moment: *inside* counts how often its end lay within the forecast's interval, ends
-of the jobs before it being as uncertain as tasks that have yet to run.
+Four workers of one slot and of speeds 4, 2, 2 and 1 (tasks sleep, so that speeds are what they are said to be) are
+given jobs of short tasks that queue. Under each policy the log is replayed under that very policy: how far are the
+mean of the jobs' total times and the worst job's total time off? Further jobs are forecast on a copy of the database
+and submitted at the same moment: how often is the end within the forecast's interval?
 
     python benchmarks/estimates/what_if.py [--full] [--policy NAME ...] [--tries N] [--json]
 """
@@ -82,15 +81,16 @@ async def row_of(policy: str, tries: int) -> Row:
 
 
 async def _is_inside(one: Grid, client: AsyncClient, attempt: int) -> bool:
-    """Forecast a job on a copy of the database, submit it at the same time, and see whether its end was in between."""
+    """Forecast a job on a copy of the database, submit it at the same time, and see if its end was in between."""
     job, copy = a_job(2, attempt), one.folder / f"copy-{attempt}.db"
-    with closing(sqlite3.connect(one.folder / "master" / "loopline.db")) as live, closing(sqlite3.connect(copy)) as to:
-        live.backup(to)
+    database = one.folder / "master" / "loopline.db"
+    with closing(sqlite3.connect(database)) as live, closing(sqlite3.connect(copy)) as other:
+        live.backup(other)
     submitted = await client.submit(job)
     file = one.folder / "job.json"
     file.write_text(job.model_dump_json(exclude_defaults=True))
     said = await _replay(copy, "--what-if-submit", str(file))
-    while (view := await client.job(submitted.id)).finished_at is None:
+    while (view := await client.job(submitted.id)).finished_at is None:  # noqa: ASYNC110
         await asyncio.sleep(_LOOK_EVERY_S)
     took = view.finished_at - view.submitted_at
     progress(f"  took {took:.2f} s, forecast {said['end']}")
@@ -98,7 +98,7 @@ async def _is_inside(one: Grid, client: AsyncClient, attempt: int) -> bool:
 
 
 async def _all_ended(client: AsyncClient) -> None:
-    while any([job.finished_at is None async for job in client.jobs()]):
+    while any([job.finished_at is None async for job in client.jobs()]):  # noqa: ASYNC110
         await asyncio.sleep(_LOOK_EVERY_S)
 
 

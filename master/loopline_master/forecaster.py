@@ -15,11 +15,12 @@ from typing import TypeVar
 
 from loopline_master.change_feed import ChangeFeed
 from loopline_master.core.estimates import eta
-from loopline_master.core.estimates.calibration import MOMENTS, Calibration, EtaOutcome, moment_of
+from loopline_master.core.estimates.calibration import MOMENTS, Calibration, EtaOutcome, is_told, moment_of
 from loopline_master.core.estimates.eta import Forecast, Outlook, Unknown
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.store.eta_records import EtaRecords, JudgedEta, ToldEta
 from loopline_master.timings import ETA_CALIBRATE_EVERY_S, ETA_FRESH_FOR_S, ETA_FRESH_SHARE
+from loopline_shared.model import SizeSource
 from loopline_shared.rest.bodies import Eta, ForecastReport, JobView, MomentReport
 
 View = TypeVar("View", bound=JobView)
@@ -61,6 +62,9 @@ class Forecaster:
         if isinstance(found, Unknown):
             return view.model_copy(update={"eta_note": found.reason})
         moment = moment_of(job.succeeded + job.failed, job.task_count) or 0
+        is_given, judged = job.size_source is SizeSource.GIVEN, self._record.get(moment, _NOTHING).jobs
+        if not is_told(moment, is_given=is_given, judged=judged):
+            return view.model_copy(update={"eta_note": "too few jobs have ended to say when one at this point will"})
         return view.model_copy(update={"eta": self._eta(moment, found)})
 
     def report(self) -> ForecastReport:

@@ -13,7 +13,7 @@ from loopline_master.core.estimates.measure import speed_of
 from loopline_master.core.index.job_order import VirtualTime
 from loopline_master.core.index.sorted_collections import IntervalSet
 from loopline_master.core.policies.fair_index import BySize, Capacity
-from loopline_shared.model import AttemptId, Outcome, TaskId
+from loopline_shared.model import AttemptId, Order, Outcome, TaskId
 from loopline_shared.spec import JobSpec, TaskSpec
 from tests.scheduling.driver import PATIENT, Grid, facts, result
 
@@ -314,3 +314,19 @@ def test_the_clock_begins_anew_when_nothing_is_left_to_do() -> None:
         grid.end(grid.running("a")[0], wall_s=10.0)
     grid.submit(1, 2.0)
     assert grid.job(4).tag == 2.0
+
+
+def test_a_large_job_under_a_stream_of_small_ones_ends_by_its_fair_sharing_time() -> None:
+    """Two small jobs are always there: the large one has a third of the workers, and ends as if they were shared."""
+    grid = Grid(policy="fair", lease_s=1e9, max_replicas=1, order=Order.NONE)
+    grid.workers("a", "b")
+    large, began = grid.submit(30, 300.0), grid.now
+    small = [grid.submit(4, 40.0) for _ in range(2)]
+    while grid.job(large).is_live and grid.now < began + 2000.0:
+        grid.now += 10.0
+        for name in ("a", "b"):
+            grid.end(grid.running(name)[0], wall_s=10.0, cpu_s=10.0)
+        small = [job if grid.job(job).is_live else grid.submit(4, 40.0) for job in small]
+    shared_s = 300.0 / (2 / 3)  # its work, by its share of two workers
+    assert not grid.job(large).is_live, "it starves"
+    assert grid.now - began <= 1.15 * shared_s

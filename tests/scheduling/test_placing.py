@@ -182,11 +182,6 @@ def test_the_papers_turnaround_term_by_term(row: Term) -> None:
     assert cost == pytest.approx(row.total_s, abs=0.011), "in hundredths of a second"
 
 
-def speed_of(state: State, name: str) -> float:
-    view = View(state)
-    return Turnaround(view).speed(view, state.workers[name])
-
-
 @pytest.mark.parametrize("left", [1.0, 0.5, 0.25])
 @pytest.mark.parametrize("policy", ["turnaround", "most-throughput"])
 def test_what_the_owner_takes_counts_once_however_much_was_learnt(policy: str, left: float) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from loopline_master.core.estimates import measure
 from loopline_shared.spec import JobSpec, TaskSpec
-from tests.scheduling.driver import Grid, facts, result
+from tests.scheduling.driver import Grid, facts
 
 SPEEDS = {"a": 4.0, "b": 2.0, "c": 2.0, "d": 1.0}
 

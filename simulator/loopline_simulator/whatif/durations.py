@@ -23,7 +23,7 @@ _LONGER = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """The end of an attempt and how it ended; times in seconds, ``wall_s`` and ``cpu_s`` as its worker reports them."""
+    """The end of an attempt, how it ended, and the seconds that its worker reports."""
 
     end: float
     outcome: Outcome

@@ -37,7 +37,7 @@ _AT_ONCE_S = 0.25
 """An attempt that began within so much of the end of another, at the same worker, took over its slot."""
 _MOST_FREED = 64
 _CANCELLED = AttemptState.CANCELLED
-_RECALLED = (AttemptState.CANCELLING, AttemptState.RETRACTING)
+_ENDING = (AttemptState.CANCELLING, AttemptState.RETRACTING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Recording:
     spans: list[Span] = field(default_factory=list)
     facts: dict[str, Facts] = field(default_factory=dict)  # by worker, the latest
     loads: dict[str, list[tuple[float, Load]]] = field(default_factory=dict)  # by worker: from when on, as reported
-    recalls: dict[str, list[float]] = field(default_factory=dict)  # by worker: from a cancel to its confirmation
+    cancels_s: dict[str, list[float]] = field(default_factory=dict)  # by worker: from a cancel to its confirmation
     tally: Tally = field(default_factory=Tally)
     settings: SchedulerSettings = field(default_factory=SchedulerSettings)
     scheduler: Scheduler = field(default_factory=Scheduler)  # as it was at the end
@@ -116,7 +116,7 @@ class _Recorder:
         self._heard: dict[str, float] = {}  # the last report that was not kept, if there is one since
         self._boots: dict[str, tuple[str, float]] = {}  # by worker: the agent's boot, since when
         self._freed: dict[str, list[float]] = defaultdict(list)  # by worker: when slots fell free that nobody took
-        self._recalled: dict[AttemptId, float] = {}  # cancelled attempts of which nothing was heard since: when
+        self._cancelled: dict[AttemptId, float] = {}  # cancelled attempts of which nothing was heard since: when
         self._is_first, self._has_decided = True, False
 
     def take(self, batch: Batch) -> None:
@@ -126,7 +126,7 @@ class _Recorder:
         results = [self._spans(event, now) for event in batch.events if isinstance(event, WorkerReported)]
         effects = self._step(batch)
         self._has_decided = any(
-            attempt.dispatched_at == batch.now or attempt.state in _RECALLED for attempt in effects.attempts.values()
+            attempt.dispatched_at == batch.now or attempt.state in _ENDING for attempt in effects.attempts.values()
         )
         items: list[FromOutside] = []
         for event, reply in zip(batch.events, effects.replies, strict=True):
@@ -137,7 +137,7 @@ class _Recorder:
         if items:
             self._recording.moments.append(Moment(now, items))
         self._close(effects, batch)
-        self._note_recalls(effects, now)
+        self._note_cancels(effects, now)
         self._recording.tally(effects)
 
     def finished(self) -> Recording:
@@ -222,13 +222,13 @@ class _Recorder:
                 self._recording.moments.append(Moment(since + every / 2, [FellSilent(worker)]))
                 del self._sessions[worker]
 
-    def _note_recalls(self, effects: Effects, now: float) -> None:
+    def _note_cancels(self, effects: Effects, now: float) -> None:
         """Note how long it takes until a worker says that an attempt was cancelled."""
         for attempt in effects.attempts.values():
-            if attempt.state in _RECALLED:
-                self._recalled.setdefault(attempt.id, now)
-            elif (since := self._recalled.pop(attempt.id, None)) is not None and attempt.state is _CANCELLED:
-                self._recording.recalls.setdefault(attempt.worker, []).append(now - since)
+            if attempt.state in _ENDING:
+                self._cancelled.setdefault(attempt.id, now)
+            elif (since := self._cancelled.pop(attempt.id, None)) is not None and attempt.state is _CANCELLED:
+                self._recording.cancels_s.setdefault(attempt.worker, []).append(now - since)
 
     def _spans(self, event: WorkerReported, now: float) -> list[Span]:
         return [self._span(event, result, now) for result in event.report.results]
@@ -247,7 +247,8 @@ class _Recorder:
         start = _nearest(freed, began) if has_waited else sent
         took = now - start
         is_whole = self._boots.get(event.worker, ("", now))[1] <= sent  # otherwise it was sent again
-        if not is_whole or self._sessions.get(event.worker, (0, now))[1] > sent or result.outcome is Outcome.CANCELLED:
+        is_linked = is_whole and self._sessions.get(event.worker, (0, now))[1] <= sent
+        if not is_linked or result.outcome is Outcome.CANCELLED:
             start, took = (start if is_whole else began), result.wall_s
         if result.wall_s or (attempt is not None and attempt.is_seated):
             _take(freed, start)

@@ -211,7 +211,7 @@ class WhatIfWorld(ChangingWorld):
 
 def _round_trips_s(recording: Recording) -> dict[str, float]:
     """Return how long it takes, by worker, from an Assign to a report of what came of it: as for cancels."""
-    return {worker: median(found) for worker, found in recording.recalls.items()}
+    return {worker: median(found) for worker, found in recording.cancels_s.items()}
 
 
 def _retries(item: FromOutside) -> TypeGuard[JobRetried]:

@@ -19,6 +19,8 @@ MOMENTS = (0, 25, 50, 75)
 _BELIEF = 20
 """The model counts as so many completions that were as it said."""
 _Z90 = 1.2816
+_UNPROVEN = {0: 1.4, 25: 1.6, 50: 1.6, 75: 1.4}
+"""By moment: the p90 in spreads, before completions have shown it (eta_calibration.py of benchmarks)."""
 _LEAST_SPREAD = 0.02
 _FARTHEST = 5.0
 
@@ -40,18 +42,31 @@ def moment_of(done: int, count: int) -> int | None:
     return max(moment for moment in MOMENTS if 100 * done >= moment * count)
 
 
+def is_told(moment: int, *, is_given: bool, judged: int) -> bool:
+    """True if a forecast at this moment is good enough to be shown: by its record, or by its kind.
+
+    Without a record, of a job without sizes the first finished tasks say too little, and of one with sizes the last
+    tasks take longer than any law of theirs says: fewer than eight in ten ended by their p90.
+    """
+    return judged >= _BELIEF or moment != (75 if is_given else 0)
+
+
 class Calibration:
     def __init__(self, outcomes: Iterable[EtaOutcome] = ()) -> None:
         found: dict[int, list[float]] = defaultdict(list)
         for outcome in outcomes:
             found[outcome.moment].append(_deviation(outcome))
-        self._quantiles = {moment: (_at(0.5, found[moment], 0.0), _at(0.9, found[moment], _Z90)) for moment in found}
+        self._quantiles = {moment: _quantiles(moment, found[moment]) for moment in found}
 
     def applied(self, moment: int, forecast: Forecast) -> Forecast:
-        half, most = self._quantiles.get(moment, (0.0, _Z90))
+        half, most = self._quantiles.get(moment, (0.0, _UNPROVEN[moment]))
         spread = _spread(forecast.p50_s, forecast.p90_s)
         p50_s = forecast.p50_s * math.exp(half * spread)
         return replace(forecast, p50_s=p50_s, p90_s=max(p50_s, forecast.p50_s * math.exp(most * spread)))
+
+
+def _quantiles(moment: int, found: list[float]) -> tuple[float, float]:
+    return _at(0.5, found, 0.0), _at(0.9, found, _UNPROVEN[moment])
 
 
 def _deviation(outcome: EtaOutcome) -> float:

@@ -17,6 +17,7 @@ _FADES = 1 - 1 / 32
 _AGAIN = 1.1
 _FAR = 4.0
 """An attempt shows its worker to be at most so many times as fast, or as slow, as was believed."""
+_MOST_SKEW = 0.5
 _FEW = 4
 _TEACHES_S = 0.1
 """Shorter attempts say more of how processes are started than of the machine."""
@@ -93,7 +94,9 @@ def unit_of(job: Job) -> float:
 
     As its finished tasks show it, and before them its program's runs. So a user's wrong sizes are the user's own.
     """
-    return math.exp(job.log_mean) if job.log_mean and job.size_source is SizeSource.GIVEN else 1.0
+    if not job.log_mean or job.size_source is not SizeSource.GIVEN:
+        return 1.0
+    return math.exp(job.log_mean + min(_MOST_SKEW, job.log_m2 / (2 + 2 * job.succeeded)))  # the mean, if lognormal
 
 
 def mean_work(grid: Grid, job: Job) -> float:

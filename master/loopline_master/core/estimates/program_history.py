@@ -125,7 +125,7 @@ def _reference(program: Program) -> tuple[float, float]:
 
 
 def _done(run: Observation) -> float:
-    """Return the work that a run did, as fast as its worker was believed to be; older rows know the benchmark only."""
+    """Return the work that a run did, by its worker's speed as then believed; older rows have the benchmark's."""
     return _within(run.done if run.done is not None else run.work)
 
 

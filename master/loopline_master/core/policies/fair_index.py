@@ -275,7 +275,7 @@ class FairIndex:
         return measure.left_of(self.view.grid, job, self.view.workers[attempt.worker], attempt)
 
     def late_from(self, job: Job, attempt: Attempt, left_s: float) -> float:
-        """Return the time from which the attempt, if it still runs, is late by enough to take so many seconds more."""
+        """Return the time from which the attempt is late by enough to be expected to take so many seconds more."""
         return measure.late_from(self.view.grid, job, self.view.workers[attempt.worker], attempt, left_s)
 
     def _alive(self, task: TaskId) -> list[Attempt]:
