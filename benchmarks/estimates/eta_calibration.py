@@ -25,8 +25,8 @@ from loopline_master.core.effects import Effects
 from loopline_master.core.entities import Job
 from loopline_master.core.estimates.eta import Forecast, outlook
 from loopline_master.core.policies import REGISTRY
-from loopline_master.forecaster import MOMENTS, Calibration, EtaOutcome, moment_of
-from loopline_shared.model import AttemptId, Order
+from loopline_master.forecaster import MOMENTS, Calibration, EtaOutcome, is_told, moment_of
+from loopline_shared.model import AttemptId, Order, SizeSource
 from loopline_shared.spec import JobSpec, Range
 from loopline_shared.sweep import size_at
 from loopline_simulator.fast.machines import Park
@@ -61,7 +61,7 @@ class Judge:
         self.calibration = Calibration()
         self.is_fresh = True
         self.errors: dict[int, list[float]] = defaultdict(list)  # of p50, as a share of the time that was left
-        self._open: dict[int, dict[int, tuple[float, Forecast, Forecast]]] = defaultdict(dict)
+        self._open: dict[int, dict[int, tuple[float, Forecast, Forecast, bool]]] = defaultdict(dict)
 
     def watch(self, world: FastWorld) -> None:
         self.world = world
@@ -75,18 +75,27 @@ class Judge:
         found = outlook(self.world.scheduler.state) if due else {}
         for job, moment in due:
             if isinstance(one := found.get(job), Forecast):
-                shown = one if self.is_fresh else self.calibration.applied(moment, one)
-                self._open[job][moment] = (effects.grid.now, one, shown)
+                shown = (Calibration() if self.is_fresh else self.calibration).applied(moment, one)
+                self._open[job][moment] = (effects.grid.now, one, shown, self._is_told(job, moment))
         for job in effects.completed:
             self._judge(effects.grid.now, self._open.pop(job, {}))
 
-    def _judge(self, now: float, said: dict[int, tuple[float, Forecast, Forecast]]) -> None:
-        for moment, (at, model, shown) in said.items():
+    def _judge(self, now: float, said: dict[int, tuple[float, Forecast, Forecast, bool]]) -> None:
+        for moment, (at, model, shown, is_shown) in said.items():
             took = now - at
             self.outcomes.append(EtaOutcome(moment, model.p50_s, model.p90_s, took))
+            if not is_shown:
+                continue
             self.held[moment].append((took <= shown.p50_s, took <= shown.p90_s))
             self.errors[moment].append(abs(shown.p50_s - took) / max(took, 1.0))
         self.calibration = Calibration(self.outcomes)
+
+    def _is_told(self, job: int, moment: int) -> bool:
+        """True if the master shows an ETA at this moment."""
+        assert self.world is not None
+        is_given = self.world.scheduler.state.jobs[job].size_source is SizeSource.GIVEN
+        judged = 0 if self.is_fresh else sum(outcome.moment == moment for outcome in self.outcomes)
+        return is_told(moment, is_given=is_given, judged=judged)
 
     def _moment(self, job: Job) -> int | None:
         moment = moment_of(job.succeeded + job.failed, job.task_count) if job.is_live else None

@@ -25,6 +25,7 @@ from loopline_master.core.explain import submission_notes
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.store.records import EtaRecords, JudgedEta, ToldEta
 from loopline_master.timings import ETA_CALIBRATE_EVERY_S, ETA_FRESH_FOR_S, ETA_FRESH_SHARE
+from loopline_shared.model import SizeSource
 from loopline_shared.rest.bodies import Eta, ForecastReport, JobView, MomentReport
 
 MOMENTS = (0, 25, 50, 75)
@@ -32,6 +33,8 @@ MOMENTS = (0, 25, 50, 75)
 _BELIEF = 20
 """The model counts as so many completions that were as it said."""
 _Z90 = 1.2816
+_UNPROVEN = {0: 1.4, 25: 1.6, 50: 1.6, 75: 1.4}
+"""By moment: the p90 in spreads, before completions have shown it (eta_calibration.py of benchmarks)."""
 _LEAST_SPREAD = 0.02
 _FARTHEST = 5.0
 
@@ -56,18 +59,27 @@ def moment_of(done: int, count: int) -> int | None:
     return max(moment for moment in MOMENTS if 100 * done >= moment * count)
 
 
+def is_told(moment: int, *, is_given: bool, judged: int) -> bool:
+    """Return True if a forecast at this moment is good enough to be shown: by its record, or by its kind.
+
+    Without a record, of a job without sizes the first finished tasks say too little, and of one with sizes the last
+    tasks take longer than any law of theirs says: fewer than eight in ten ended by their p90.
+    """
+    return judged >= _BELIEF or moment != (75 if is_given else 0)
+
+
 class Calibration:
     def __init__(self, outcomes: Iterable[EtaOutcome] = ()) -> None:
         found: dict[int, list[float]] = defaultdict(list)
         for outcome in outcomes:
             found[outcome.moment].append(_deviation(outcome))
         self._quantiles = {
-            moment: (_quantile_of(0.5, found[moment], 0.0), _quantile_of(0.9, found[moment], _Z90))
+            moment: (_quantile_of(0.5, found[moment], 0.0), _quantile_of(0.9, found[moment], _UNPROVEN[moment]))
             for moment in found
         }
 
     def applied(self, moment: int, forecast: Forecast) -> Forecast:
-        half, most = self._quantiles.get(moment, (0.0, _Z90))
+        half, most = self._quantiles.get(moment, (0.0, _UNPROVEN[moment]))
         spread = _spread_of(forecast.p50_s, forecast.p90_s)
         p50_s = forecast.p50_s * math.exp(half * spread)
         return replace(forecast, p50_s=p50_s, p90_s=max(p50_s, forecast.p50_s * math.exp(most * spread)))
@@ -129,6 +141,9 @@ class Forecaster:
         if isinstance(found, Unknown):
             return view.model_copy(update={"eta_note": found.reason})
         moment = moment_of(job.succeeded + job.failed, job.task_count) or 0
+        is_given, judged = job.size_source is SizeSource.GIVEN, self._record.get(moment, _NOTHING).jobs
+        if not is_told(moment, is_given=is_given, judged=judged):
+            return view.model_copy(update={"eta_note": "too few jobs have ended to say when one at this point will"})
         return view.model_copy(update={"eta": self._eta(moment, found)})
 
     def notes_on(self, job: int) -> list[str]:

@@ -10,7 +10,7 @@ from loopline_master.core.estimates.eta import Forecast, Unknown, outlook, previ
 from loopline_master.core.estimates.lognormal import Lognormal, fitted
 from loopline_master.core.events import JobPaused
 from loopline_master.core.policies import REGISTRY
-from loopline_master.forecaster import Calibration, EtaOutcome, moment_of
+from loopline_master.forecaster import Calibration, EtaOutcome, is_told, moment_of
 from loopline_shared.model import Order
 from tests.scheduling.driver import Grid, spec
 
@@ -145,10 +145,16 @@ def test_moments() -> None:
     assert moment_of(1, 1) is None
 
 
+def test_what_does_not_hold_is_told_only_once_a_record_sets_it_right() -> None:
+    assert [is_told(moment, is_given=True, judged=0) for moment in (0, 25, 50, 75)] == [True, True, True, False]
+    assert [is_told(moment, is_given=False, judged=0) for moment in (0, 25, 50, 75)] == [False, True, True, True]
+    assert is_told(0, is_given=False, judged=20)
+
+
 def test_the_record_sets_them_right() -> None:
     said = Forecast(100.0, 200.0, "")
     late = Calibration(EtaOutcome(25, 100.0, 200.0, 300.0) for _ in range(200))
-    assert late.applied(0, said) == said, "of another moment nothing is known"
+    assert late.applied(0, said) == Calibration().applied(0, said), "of another moment nothing is known"
     told = late.applied(25, said)
     assert 250 < told.p50_s <= told.p90_s
     few = Calibration(EtaOutcome(25, 100.0, 200.0, 300.0) for _ in range(3)).applied(25, said)

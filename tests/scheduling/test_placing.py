@@ -10,10 +10,10 @@ import pytest
 
 from loopline_master.core.chance import draw
 from loopline_master.core.entities import Job
+from loopline_master.core.estimates import measure
 from loopline_master.core.policies.policy import View
 from loopline_master.core.policies.task_first import ReadyTask, WorkerIndex
 from loopline_master.core.policies.turnaround import Turnaround
-from loopline_master.core.state import State
 from loopline_shared.model import AttemptId, Load, Order
 from tests.scheduling.driver import Grid, facts, result, spec
 
@@ -149,11 +149,11 @@ def worker_of(row: Term) -> Grid:
     grid = grid_of("turnaround", {row.name: row.speed}, ahead_s=1.0)
     owner_leaves(grid, row.name, row.left)
     if row.began_s is not None:
-        grid.submit(1, 60.0 * row.speed)
+        grid.submit(1, 60.0 * row.speed * row.left)
         grid.now += row.began_s
         grid.step()
         for wait_s in row.waits_s:
-            grid.submit(1, wait_s * row.speed)
+            grid.submit(1, wait_s * row.speed * row.left)
     far(grid, row.name, row.delay_s)
     return grid
 
@@ -183,26 +183,25 @@ def test_the_papers_turnaround_term_by_term(row: Term) -> None:
     assert cost == pytest.approx(row.total_s, abs=0.011), "in hundredths of a second"
 
 
-def speed_of(state: State, name: str) -> float:
-    view = View(state)
-    return Turnaround(view).speed(view, state.workers[name])
-
-
 @pytest.mark.parametrize("left", [1.0, 0.5, 0.25])
-def test_what_the_owner_takes_counts_once_however_much_was_learnt(left: float) -> None:
-    """A machine twice as fast as its benchmark says, and an owner who has taken his share all the while."""
-    grid = grid_of("turnaround", {"a": 1.0})
+@pytest.mark.parametrize("policy", ["turnaround", "most-throughput"])
+def test_what_the_owner_takes_counts_once_however_much_was_learnt(policy: str, left: float) -> None:
+    """Two machines that are as fast as one another, and an owner who has taken his share of one all the while."""
+    grid = grid_of(policy, {"a": 1.0, "b": 1.0}, max_replicas=1)
     for _ in range(20):
         owner_leaves(grid, "a", left)
-        grid.submit(1, 20.0)
-        wall_s = 10.0 / left
-        grid.now += wall_s
-        said = result(grid.running("a")[0], wall_s=wall_s, cpu_s=10.0)
-        grid.report("a", said, spare_cpu=left)
-    state = grid.scheduler.state
-    assert speed_of(state, "a") == pytest.approx(2.0 * left, rel=0.03)
+        grid.submit(2, 20.0)
+        grid.now += 10.0 / left
+        for name, share in (("a", left), ("b", 1.0)):
+            said = result(grid.running(name)[0], wall_s=10.0 / share, cpu_s=10.0)
+            grid.report(name, said, spare_cpu=share)
+    speeds = {name: measure.speed_now(worker) for name, worker in grid.scheduler.state.workers.items()}
+    assert speeds["a"] == pytest.approx(left * speeds["b"], rel=0.03)
+    job = grid.submit(1, 1.0)
+    assert place_of(grid, job) == ["b"] or left == 1.0
     owner_leaves(grid, "a", 1.0)
-    assert speed_of(state, "a") == pytest.approx(2.0, rel=0.03), "when he has gone"
+    worker = grid.scheduler.state.workers["a"]
+    assert measure.speed_now(worker) == pytest.approx(speeds["b"], rel=0.03), "when he has gone"
 
 
 # --- the alternatives -------------------------------------------------------------------------------------------

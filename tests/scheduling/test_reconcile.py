@@ -415,3 +415,14 @@ def test_a_task_that_always_fails_ends_although_others_copy_it() -> None:
         if not grid.attempts_of(TaskId(job, 1)):
             break
     assert grid.ended([job]) == {job: JobState.FAILED}
+
+
+def test_an_attempt_began_when_its_run_time_says_not_when_the_report_came() -> None:
+    grid = Grid(policy="first-come")
+    grid.workers("a")
+    job = grid.submit(1)
+    grid.now += 3.0
+    agent = grid.agents["a"]
+    holding = (Held(AttemptId(job, 1, 1), wall_s=2.5),)
+    grid.step(WorkerReported("a", agent.session, Report(agent.sent + 1, agent.seen, holding, (), Load(1, 1.0))))
+    assert grid.attempt(job).started_at == grid.now - 2.5

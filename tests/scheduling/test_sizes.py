@@ -103,16 +103,6 @@ def test_a_job_of_predicted_size_holds_larger_ones_and_lets_smaller_ones_pass() 
     assert not state.index.is_held(state.jobs[smaller])
 
 
-def test_given_sizes_teach_speeds_and_predicted_ones_do_not() -> None:
-    """Else a speed would be learnt from a size that was predicted from that speed."""
-    grid = known(10.0)
-    before = grid.store.workers["a"].work_s, grid.store.grid.measured
-    ran(grid, 100.0, 5)
-    assert (grid.store.workers["a"].work_s, grid.store.grid.measured) == before
-    ran(grid, 10.0, 1, size=5.0)
-    assert grid.store.workers["a"].work_s > before[0]
-
-
 def test_programs_outlive_a_restart_and_a_replay() -> None:
     grid = known()
     grid.restart()

@@ -14,8 +14,7 @@ class Recorded(FastWorld):
     def _step(self, events: list[Event]) -> Effects:
         if not hasattr(self, "log"):
             self.log = []
-        if events:
-            self.log.append(BATCH.dump_json(Batch(self.kernel.now, events)) + b"\n")
+        self.log.append(BATCH.dump_json(Batch(self.kernel.now, events)) + b"\n")
         return super()._step(events)
 
 

@@ -98,7 +98,7 @@ class Log:
 
 
 def duration(log, task, worker, start=1e5):
-    return Durations(log.recording()).plan(TaskId(*task), worker, start, 0)[0] - start
+    return Durations(log.recording()).plan(TaskId(*task), worker, start, 0).end - start
 
 
 def test_a_task_of_unknown_size_needs_what_its_attempt_came_to():
@@ -167,8 +167,8 @@ def test_what_was_cut_off_would_have_taken_longer():
     (span,) = [span for span in log.recording().spans if span.outcome is Outcome.CANCELLED]
     assert span.task == TaskId(1, 2)
     durations = Durations(log.recording())
-    assert durations.plan(TaskId(1, 2), "ant", 5.0, 0)[0] > 45.0
-    assert durations.plan(TaskId(1, 2), "ant", 60.0, 0)[0] == pytest.approx(65.0)  # at another time, perhaps not
+    assert durations.plan(TaskId(1, 2), "ant", 5.0, 0).end > 45.0
+    assert durations.plan(TaskId(1, 2), "ant", 60.0, 0).end == pytest.approx(65.0)  # at another time, perhaps not
 
 
 def test_a_task_fails_as_often_as_it_did():

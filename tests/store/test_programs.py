@@ -114,5 +114,5 @@ async def test_a_worker_says_what_is_known_of_it(store: Store) -> None:
     ant = await store.workers.detail("ant")
     assert ant is not None
     assert 90.0 < ant.queue_s <= 97.0
-    assert ant.speed == (300.0 + 50 * 1.5) / 100.0
+    assert ant.speed == 300.0 / 50.0
     assert ant.probation == Probation(9e9, "task 1.1 failed there")

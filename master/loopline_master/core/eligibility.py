@@ -74,7 +74,7 @@ class Prefetch:
         A worker for which nothing was accepted is not offered again; after a few of these, no other is.
         """
         full, by_shortest_task, passed_over = self._slots.full, self._index.by_shortest_task.order, 0
-        grid, workers, limit_s = self._grid, self._state.workers, self._state.ahead_s
+        workers, limit_s = self._state.workers, self._state.ahead_s
         most_ms = milliseconds(limit_s)
         is_over = False
         while not is_over and by_shortest_task:
@@ -83,7 +83,7 @@ class Prefetch:
                 if wait_ms >= most_ms:
                     return
                 worker = workers[name]
-                is_any_short = least / measure.speed_of(grid, worker) <= limit_s
+                is_any_short = least / measure.speed_now(worker) <= limit_s
                 if is_any_short and self._has_place(name):
                     yield worker
                     if changes != self._slots.full.changes:  # which may have been ranked anew
@@ -122,7 +122,7 @@ class Prefetch:
 
     def expected_s(self, job: Job, task: int, worker: Worker) -> float:
         """Expected run time of the task on this worker."""
-        return measure.work_of(self._grid, job, task) / measure.speed_of(self._grid, worker)
+        return measure.work_of(self._grid, job, task) / measure.speed_now(worker)
 
     def free_at(self, worker: Worker) -> float:
         """Time at which one more task is expected to get a slot of this busy worker."""

@@ -77,9 +77,9 @@ class Grid:
     now: float = 0.0  # time of the last step; seconds since 1970
     last_start: float = 0.0  # when an attempt was last dispatched
     virtual: float = 0.0  # clock of fair sharing, in reference CPU-seconds of each job's share
-    share: float = 1.0  # of what their benchmarks promise, that workers turned out to deliver
-    log_share: float = 0.0  # mean of its logarithm over attempts at tasks of known size, exact ...
-    measured: int = 0  # ... and how many they were
+    share: float = 1.0  # of older releases; goes with the next migration
+    log_share: float = 0.0  # of older releases; goes with the next migration
+    measured: int = 0  # attempts at tasks of given size that were accepted
     work_accepted: float = 0.0  # of the tasks that succeeded
     tasks_accepted: int = 0
     last_worker: str = ""  # on which an attempt was dispatched last (policy cyclic)
@@ -123,7 +123,7 @@ class Job:
     inputs: str | None = None  # SHA-256 of the file that lists what its tasks find in their scratch folders
     waiting_for: tuple[int, ...] = ()  # jobs that have yet to succeed before it enters the grid
     entered_at: float | None = None  # when it (last) entered the grid
-    log_mean: float = 0.0  # of ln(work) of its tasks that succeeded, as it turned out against what was expected
+    log_mean: float = 0.0  # of ln(work) of its tasks that succeeded, a unit of size where one was given
     log_m2: float = 0.0  # ... and the sum of its squared deviations
     mismatches: int = 0  # tasks of which two results differ
     useful_cpu_ms: int = 0  # CPU time of attempts whose results count (measure.py) ...
@@ -320,8 +320,8 @@ class Worker:
     offered: int = 0  # slots; 0 until the first report of a session
     reported: int = 0  # the last Report of this session; 0 without one
     assigned: int = 0  # the last Assign of this session
-    work_done: float = 0.0  # by its attempts that succeeded, in reference CPU-seconds (sizes known beforehand) ...
-    work_s: float = 0.0  # ... in so many seconds of a slot, without what the owner took
+    work_done: float = 0.0  # by its attempts that succeeded, in reference CPU-seconds, as others' runs tell ...
+    work_s: float = 0.0  # ... in so many seconds of a slot, without what the owner took; older ones fade
     mismatches: int = 0  # results of its that another worker's contradict
     standing: float = 0.0  # falls with what went wrong on it and not elsewhere, rises with its successes
     probations: int = 0  # so many levels up is the time that the next one lasts
@@ -356,6 +356,7 @@ class Program:
     works: list[float] = field(init=False, repr=False, compare=False)  # of the window, the least first ...
     wholes: list[float] = field(init=False, repr=False, compare=False)  # ... and without the shares that they had
     predicted: Prediction | None = field(default=None, init=False, repr=False, compare=False)  # from the window
+    reference: tuple[float, float] | None = field(default=None, init=False, repr=False, compare=False)  # the same
     key: ProgramKey = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -35,7 +35,7 @@ def start_attempt(state: State, job: Job, number: int, worker: Worker, *, ahead:
         job.nodes == 1 and task.id in index.attempts.alive,
         grid.now,
         PREFETCHED if ahead else DISPATCHED,
-        measure.work_of(grid, job, number) / (measure.speed_of(grid, worker) * job.nodes),
+        measure.work_of(grid, job, number) / (measure.speed_now(worker) * job.nodes),
         job.quorum is not None and number in index.ready_sets[job.id].under_replicated,
     )
     grid.last_start, grid.last_worker = grid.now, worker.name
@@ -251,23 +251,31 @@ def _learn(state: State, job: Job, attempt: Attempt) -> bool:
 
     Return True if the worker was far slower than others.
     """
-    grid, worker = state.grid, state.workers[attempt.worker]
-    measure.learn_duration(grid, job, worker, attempt)
-    attempt.work = work = measure.learn(grid, job, worker, attempt)  # the worker is put as its Report is taken in
-    job.work_done += work
+    grid, worker, size = state.grid, state.workers[attempt.worker], job.sweep.size_at(attempt.task)
+    attempt.work = work = measure.work_done(worker, attempt)
+    measure.learn_duration(job, work, size)
+    size_done = work if size is None else size
+    job.work_done += size_done
     grid.work_accepted += work
     grid.tasks_accepted += 1
-    grid.virtual = state.index.virtual_time.after(grid.virtual, work)
-    return _learn_of_program(state, job, worker, attempt)
-
-
-def _learn_of_program(state: State, job: Job, worker: Worker, attempt: Attempt) -> bool:
-    now, program, is_slow = state.grid.now, state.programs.get(job.program), False
+    grid.measured += size is not None
+    grid.virtual = state.index.virtual_time.after(grid.virtual, size_done)
+    program = state.programs.get(job.program)
     if program is None:
-        program = Program(*job.program, first_run_at=now, used_at=now)
-    is_news = program_history.is_news(program, now)
+        program = Program(*job.program, first_run_at=grid.now, used_at=grid.now)
+    is_news = program_history.is_news(program, grid.now)
+    is_slow = _learn_of_program(state, program, job, attempt, is_news=is_news)
+    if measure.may_teach(worker, attempt, is_news=is_news):
+        expected = program_history.expected_work(program, size)
+        if expected is not None:
+            measure.learn_speed(worker, attempt, expected)  # it is put as its Report is taken in
+    return is_slow
+
+
+def _learn_of_program(state: State, program: Program, job: Job, attempt: Attempt, *, is_news: bool) -> bool:
+    now, worker, is_slow = state.grid.now, state.workers[attempt.worker], False
     if is_news or not program_history.is_usual(program, measure.most_shown(worker, attempt)):
-        seen = measure.observe(worker, attempt, now)
+        seen = measure.observe(job, worker, attempt, now)
         is_slow = program_history.is_far_slower(program, seen)
     if is_news:
         program_history.learn(program, seen)

@@ -26,6 +26,8 @@ _LONGEST_WAIT_S = 3600.0
 
 _CLEARLY_S = 0.05
 """A move costs a frame to each of two workers: it has to bring the end so much nearer."""
+_CLOSELY_S = 1e-6
+"""Times are told apart to so much."""
 _LOOK_AT = 4
 """So many workers' queues are looked at for one that is idle, the longest first ..."""
 _OFFER_TO = 8
@@ -47,10 +49,10 @@ class Placer:
         """
         self.wake_at, attempts, idle = None, self._state.index.attempts, self._state.index.slots.idle
         if attempts.queues.of_worker and idle.order:
-            yield from _relieve_queues(self._state, self._view.prefetch, unless_ready=True)
+            yield from self._relieve(unless_ready=True)
         yield from self._start_on_free(policy.plan(self._view))
         if attempts.queues.of_worker and idle.order:
-            yield from _relieve_queues(self._state, self._view.prefetch, unless_ready=False)
+            yield from self._relieve(unless_ready=False)
         if policy.prefetches and self._state.ahead_s > 0:
             yield from self._prefetch(policy.prefetch(self._view))
         if self.wake_at is None and not (attempts.used or attempts.queues.of_worker):
@@ -106,6 +108,25 @@ class Placer:
             self.wake_at = min(later.at, now + _LONGEST_WAIT_S, self.wake_at or inf)
         return False
 
+    def _relieve(self, *, unless_ready: bool) -> Iterator[None]:
+        """Have idle workers begin attempts that only wait elsewhere. (These come before replicas.)
+
+        Yields after each move: the index must be flushed before the next.
+        ``unless_ready``: leave out workers that could start something else, for that is the policy's affair.
+        """
+        state = self._state
+        slots = state.index.slots
+        for name in [entry[-1] for entry in slots.idle.order[:_OFFER_TO]]:
+            worker = state.workers[name]
+            if unless_ready and _could_start(state, worker):
+                continue
+            while slots.free_slots(worker) > 0 and (found := _worth_moving(state, self._view.prefetch, worker)):
+                if isinstance(found, Later):
+                    self._note(found)
+                    break
+                _move(state, found, worker)
+                yield
+
     def _start(self, job: Job, task: int, worker: Worker) -> bool:
         """Start the task on a free worker, if it may. Held, or bound to delay a gang, it spends its job's turn."""
         state = self._state
@@ -134,21 +155,6 @@ class Placer:
         return True
 
 
-def _relieve_queues(state: State, prefetch: Prefetch, *, unless_ready: bool) -> Iterator[None]:
-    """Have idle workers begin attempts that only wait elsewhere. (These come before replicas.)
-
-    Yields after each move: the index must be flushed before the next.
-    ``unless_ready``: leave out workers that could start something else, for that is the policy's affair.
-    """
-    for name in [entry[-1] for entry in state.index.slots.idle.order[:_OFFER_TO]]:
-        worker = state.workers[name]
-        if unless_ready and _could_start(state, worker):
-            continue
-        while state.index.slots.free_slots(worker) > 0 and (attempt := _worth_moving(state, prefetch, worker)):
-            _move(state, attempt, worker)
-            yield
-
-
 def _could_start(state: State, worker: Worker) -> bool:
     """True if some job has a task to start that fits the worker now."""
     keys = state.index.requirements.served_in(state.index.slots.free_slots(worker), worker.name)
@@ -161,23 +167,32 @@ def _move(state: State, attempt: Attempt, worker: Worker) -> None:
     lifecycle.start_attempt(state, job, attempt.task, worker)
 
 
-def _worth_moving(state: State, prefetch: Prefetch, worker: Worker) -> Attempt | None:
-    """Return the attempt that would begin last of those that this idle worker would finish clearly earlier."""
+def _worth_moving(state: State, prefetch: Prefetch, worker: Worker) -> Attempt | Later | None:
+    """Return the attempt that would begin last of those that this idle worker would finish clearly earlier.
+
+    Later if there will be one, because what runs before it is late by then.
+    """
+    due_at = inf
     for wait_ms, name in state.index.slots.backlog.order[:_LOOK_AT]:
         donor, queue = state.workers[name], state.index.attempts.queues.of_worker[name]
         last = state.attempts[state.index.attempts.queues.latest_on(name)]
         job = state.jobs[last.job]
-        there_s = (
-            (-wait_ms - queue[last.id] / max(1, donor.offered)) / 1e3 + _until_free_s(state, donor) + last.expected_s
-        )
-        is_better = prefetch.expected_s(job, last.task, worker) + _CLEARLY_S < there_s
-        may_run = eligibility.fits(state, job, worker) and not state.index.on_worker(last.task_id, worker.name)
-        if is_better and may_run and not eligibility.should_go_elsewhere(state, job, last.task, worker):
+        if not eligibility.fits(state, job, worker) or state.index.on_worker(last.task_id, worker.name):
+            continue
+        if eligibility.should_go_elsewhere(state, job, last.task, worker):
+            continue
+        behind_s = (-wait_ms - queue[last.id] / max(1, donor.offered)) / 1e3 + last.expected_s
+        better_at = _busy_for(state, donor, prefetch.expected_s(job, last.task, worker) + _CLEARLY_S - behind_s)
+        if better_at <= state.now + _CLOSELY_S:
             return last
-    return None
+        due_at = min(due_at, better_at)
+    return Later(due_at) if due_at < inf else None
 
 
-def _until_free_s(state: State, worker: Worker) -> float:
-    """Seconds until the first slot of the worker falls free."""
-    seated = state.index.attempts.seated_on(worker.name)
-    return min((measure.left_of(state.grid, state.jobs[a.job], worker, a) for a in seated), default=0.0)
+def _busy_for(state: State, worker: Worker, seconds: float) -> float:
+    """Return the time from which no slot of the worker is expected to fall free for so long; now, if that is so."""
+    seated = [(state.jobs[attempt.job], attempt) for attempt in state.index.attempts.seated_on(worker.name)]
+    left = min((measure.left_of(state.grid, job, worker, attempt) for job, attempt in seated), default=0.0)
+    if left > seconds:
+        return state.now
+    return max((measure.late_from(state.grid, job, worker, attempt, seconds) for job, attempt in seated), default=inf)

@@ -138,6 +138,9 @@ def _new_job(state: State, event: JobSubmitted) -> Job:
         predicted=predicted,
         nodes=spec.nodes,
     )
+    program = state.programs.get(job.program)
+    if source is SizeSource.GIVEN and program is not None:
+        job.log_mean = program_history.log_unit(program)
     state.grid.next_job += 1
     return job
 

@@ -210,6 +210,7 @@ def _is_held(state: State, attempt: Attempt, held: Held | None, seen: int) -> No
         case AttemptState.LOST if held:
             if held.frozen:
                 attempt.freeze(state.now)
+            attempt.started_at = attempt.started_at or _began_at(state, attempt, held)
             if phases.gang_of(state, attempt):
                 phases.come_back(state, attempt, AttemptState.FROZEN if held.frozen else _RUNS)
             else:
@@ -219,10 +220,10 @@ def _is_held(state: State, attempt: Attempt, held: Held | None, seen: int) -> No
 
 
 def _has_begun(state: State, attempt: Attempt, held: Held) -> None:
+    attempt.started_at = _began_at(state, attempt, held)
     if attempt.state is AttemptState.PREFETCHED:
-        attempt.waited_s = _waited_s(state, attempt, held)
+        attempt.waited_s = attempt.started_at - attempt.dispatched_at
     _become(attempt, AttemptState.FROZEN if held.frozen else AttemptState.RUNNING)
-    attempt.started_at = attempt.since if attempt.waited_s else state.now
     if held.frozen:
         attempt.freeze(state.now)
     state.put(attempt)
@@ -254,7 +255,7 @@ def _note_frozen(state: State, attempt: Attempt, is_frozen: bool) -> None:
 def _is_called_back(state: State, attempt: Attempt, held: Held | None, seen: int) -> None:
     """Note whether a cancelled attempt that its worker still has takes up its slots there."""
     if held and attempt.state is AttemptState.RETRACTING:
-        attempt.waited_s = _waited_s(state, attempt, held)
+        attempt.waited_s = _began_at(state, attempt, held) - attempt.dispatched_at
     now = AttemptState.CANCELLING if held else AttemptState.RETRACTING
     if attempt.state is not now:
         _become(attempt, now)
@@ -264,8 +265,9 @@ def _is_called_back(state: State, attempt: Attempt, held: Held | None, seen: int
         _send_again(state, attempt)
 
 
-def _waited_s(state: State, attempt: Attempt, held: Held) -> float:
-    return max(0.0, state.now - held.wall_s - attempt.dispatched_at)
+def _began_at(state: State, attempt: Attempt, held: Held) -> float:
+    """Return when the attempt began, as its run time tells: the Report that says so may be half a second late."""
+    return max(attempt.dispatched_at, state.now - held.wall_s)
 
 
 def _become(attempt: Attempt, new: AttemptState) -> None:

@@ -71,7 +71,7 @@ class FastWorld:
         self._observe = observe
         self._hosts = {host.name: host for host in hosts}
         self._to_come = 0  # jobs
-        self._asks_at: float | None = None  # the policy again, whatever happens until then
+        self._asks: tuple[float, Appointment] | None = None  # when the policy is asked again
         self._begin(settings)
         for arrival in arrivals:
             self._to_come += 1
@@ -102,11 +102,14 @@ class FastWorld:
 
     def _ask_again_at(self, at: float | None) -> None:
         """Ask the policy again when it wants; leases are as good as endless here, and need no alarm."""
-        if at is not None and at != self._asks_at:
-            self._asks_at = at
-            self.kernel.at(max(at, self.kernel.now), self._ask_again)
+        if self._asks is not None and at != self._asks[0]:
+            self._asks[1].cancel()
+            self._asks = None
+        if at is not None and self._asks is None:
+            self._asks = at, self.kernel.at(max(at, self.kernel.now), self._ask_again)
 
     def _ask_again(self) -> None:
+        self._asks = None
         self._step([])
 
     def _obey(self, name: str, assign: Assign) -> list[Event]:
@@ -164,6 +167,10 @@ class FastWorld:
     def _report(self, host: Host, results: Sequence[Result] = ()) -> WorkerReported:
         host.seq += 1
         holding = tuple(Held(attempt, self.kernel.now - since) for attempt, (since, _) in host.running.items())
-        load = Load(host.facts.slots if host.offered is None else host.offered)
-        report = Report(host.seq, host.seen, holding, tuple(results), load, waiting=ranges_of(host.waiting))
+        waiting = ranges_of(host.waiting)
+        report = Report(host.seq, host.seen, holding, tuple(results), self._load(host), waiting=waiting)
         return WorkerReported(host.name, host.session, report)
+
+    def _load(self, host: Host) -> Load:
+        """Return the load that a host reports: what its owner takes shows in its speed alone."""
+        return Load(host.facts.slots if host.offered is None else host.offered, float(host.facts.slots))

@@ -172,7 +172,7 @@ class Machine:
             return
         inventory = self.core.inventory()
         held = [Held(attempt, self._age(attempt), frozen=attempt in self._frozen) for attempt in inventory.holding]
-        load = Load(self.core.slots_offered, in_use=self.core.is_in_use)
+        load = Load(self.core.slots_offered, float(self.facts.slots), in_use=self.core.is_in_use)
         members = members_reported(self.core.attempts)
         seq, frame = self.link.worker.report(held, inventory.results, load, inventory.waiting, members)
         self._happens(Reported(seq, inventory.results))

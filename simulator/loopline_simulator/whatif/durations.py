@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from statistics import median
 
 from loopline_shared.model import Outcome, TaskId
@@ -20,6 +21,16 @@ A_MINUTE = 60.0
 _LONGER = 1e-6
 
 
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """The end of an attempt, how it ended, and the seconds that its worker reports."""
+
+    end: float
+    outcome: Outcome
+    wall_s: float
+    cpu_s: float
+
+
 class Durations:
     """Durations of attempts. Work is in reference CPU-seconds by the workers' own measured speed."""
 
@@ -31,6 +42,7 @@ class Durations:
         self._failed: dict[TaskId, list[Span]] = defaultdict(list)
         for span in recording.spans:
             self._sort(span)
+        self._used = self._cpu_used()
         self.unit, self._factors = self._calibrated()
         self.speeds = self._speeds()
         self._of_job = self._works_by_job()
@@ -38,14 +50,15 @@ class Durations:
         self.works = works or [A_MINUTE]
         self._typical = median(self.works)
 
-    def plan(self, task: TaskId, worker: str, start: float, failures: int) -> tuple[float, Outcome]:
-        """Return the end and outcome of an attempt that starts at ``start``, after ``failures`` failures of
-        its task.
-        """
+    def plan(self, task: TaskId, worker: str, start: float, failures: int) -> Fate:
+        """Return the fate of an attempt that starts at ``start``, after ``failures`` failures of its task."""
         failed = self._failed.get(task, [])
         if failures < len(failed):
-            return self._failing(failed[failures], worker, start), Outcome.FAILED
-        return self._end_of(task, worker, start), Outcome.SUCCEEDED
+            return self._fate(task, failed[failures], worker, start)
+        for span in self._good.get(task, ()):
+            if span.worker == worker and _is_about(span, start):
+                return self._fate(task, span, worker, start)
+        return self._like(task, start, self._end_of(task, worker, start))
 
     def work(self, task: TaskId) -> float | None:
         """Return the work of a task; None if it is unknown."""
@@ -69,9 +82,6 @@ class Durations:
         return None if size is None else size * self.unit
 
     def _end_of(self, task: TaskId, worker: str, start: float) -> float:
-        for span in self._good.get(task, ()):
-            if span.worker == worker and _is_about(span, start):
-                return start + span.took_s
         work = self.work(task)
         if work is None:
             work = _mean(self._of_job.get(task.job, [self._typical]))
@@ -81,10 +91,16 @@ class Durations:
             end = max(end, start + cut.took_s * (1 + _LONGER) + _LONGER)
         return end
 
-    def _failing(self, span: Span, worker: str, start: float) -> float:
+    def _fate(self, task: TaskId, span: Span, worker: str, start: float) -> Fate:
+        """Return the fate of a recorded attempt, if it starts at ``start`` on this worker."""
         if span.worker == worker:
-            return start + span.took_s
-        return self.speed(worker).end_of(start, self._work(span))
+            return Fate(start + span.took_s, span.outcome, span.wall_s, span.cpu_s)
+        return self._like(task, start, self.speed(worker).end_of(start, self._work(span)), span.outcome)
+
+    def _like(self, task: TaskId, start: float, end: float, outcome: Outcome = Outcome.SUCCEEDED) -> Fate:
+        """Return a fate of this length, which uses the processor as the job's attempts do."""
+        used = self._used.get(task.job, 0.0)
+        return Fate(end, outcome, end - start, (end - start) * used)
 
     def _size(self, task: TaskId) -> float | None:
         spec = self._specs.get(task.job)
@@ -113,6 +129,14 @@ class Durations:
         by_job = {job: median(of_job) for job, of_job in ratios.items()}
         unit = (median(by_job.values()) if by_job else 0.0) or 1.0
         return unit, {job: unit if _is_near(own, unit) else own for job, own in by_job.items()}
+
+    def _cpu_used(self) -> dict[int, float]:
+        """Return the CPU time that attempts of each job took, as a share of their run time."""
+        cpu_s, wall_s = defaultdict[int, float](float), defaultdict[int, float](float)
+        for task, spans in self._good.items():
+            cpu_s[task.job] += sum(span.cpu_s for span in spans)
+            wall_s[task.job] += sum(span.wall_s for span in spans)
+        return {job: cpu_s[job] / taken for job, taken in wall_s.items() if taken}
 
     def _speeds(self) -> Mapping[str, Piecewise]:
         known: dict[str, list[tuple[float, float, float]]] = defaultdict(list)

@@ -52,7 +52,7 @@ class Luck:
 
     def rest(self, attempt: Attempt, now: float) -> float:
         """Return the work left of a running task; if it should have ended already, less than it has done so far."""
-        began = attempt.dispatched_at - self._recording.began
+        began = attempt.since - self._recording.began  # what it waited at its worker is no work
         done = self._durations.speed(attempt.worker).work_between(began, now)
         known = self._known(attempt.task_id)
         longer = [work for work in self._durations.typical(attempt.job) if work > done]
@@ -118,7 +118,7 @@ class ForecastWorld(ChangingWorld):
         host.taken[attempt.id] = attempt.slots
         end = self.now + host.speed.end_of(0.0, self._luck.rest(attempt, self._recording.ended))
         self._until(host, attempt.id, end, lambda: self._end(host, attempt.id))
-        host.running[attempt.id] = (attempt.dispatched_at, host.running[attempt.id][1])
+        host.running[attempt.id] = (attempt.since, host.running[attempt.id][1])
 
     def _end_of(self, host: Host, attempt: AttemptId) -> float:
         return self.now + host.speed.end_of(self.kernel.now - self.now, self._luck.work(attempt.task_id))

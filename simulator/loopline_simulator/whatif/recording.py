@@ -5,8 +5,9 @@ The log is stepped through a fresh scheduler as it is read; only numbers and ext
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 
 from loopline_master.core.effects import Declined, Effects
 from loopline_master.core.entities import UNSEATED
@@ -28,18 +29,23 @@ from loopline_master.core.events import (
 )
 from loopline_master.core.scheduler import Scheduler
 from loopline_shared.errors import LooplineError
-from loopline_shared.model import Facts, Order, Outcome, Result, TaskId
+from loopline_shared.model import AttemptId, AttemptState, Facts, Load, Order, Outcome, Result, TaskId
+from loopline_shared.protocol.worker_link import Report
 from loopline_simulator.whatif.tally import Tally
+
+_AT_ONCE_S = 0.25
+"""An attempt that began within so much of the end of another, at the same worker, took over its slot."""
+_MOST_FREED = 64
+_CANCELLED = AttemptState.CANCELLED
+_ENDING = (AttemptState.CANCELLING, AttemptState.RETRACTING)
 
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """A report that matters: the first of a session, one with another number of slots, or the last to renew
-    a lease.
-    """
+    """A report that matters: the first of a session, one with another load, or the last to renew a lease."""
 
     worker: str
-    slots: int
+    load: Load
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +72,16 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """An attempt and the time for which it occupied its worker; a cancelled one would have taken longer."""
+    """An attempt and the time for which it took up its slot; a cancelled one would have taken longer."""
 
     task: TaskId
     worker: str
     start: float
     took_s: float
     outcome: Outcome
+    _: KW_ONLY
+    wall_s: float  # as its worker says: ``took_s`` without the ways there and back
+    cpu_s: float
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,6 +93,8 @@ class Recording:
     moments: list[Moment] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
     facts: dict[str, Facts] = field(default_factory=dict)  # by worker, the latest
+    loads: dict[str, list[tuple[float, Load]]] = field(default_factory=dict)  # by worker: from when on, as reported
+    cancels_s: dict[str, list[float]] = field(default_factory=dict)  # by worker: from a cancel to its confirmation
     tally: Tally = field(default_factory=Tally)
     settings: SchedulerSettings = field(default_factory=SchedulerSettings)
     scheduler: Scheduler = field(default_factory=Scheduler)  # as it was at the end
@@ -101,10 +112,12 @@ class _Recorder:
     def __init__(self) -> None:
         self._recording = Recording()
         self._sessions: dict[str, tuple[int, float]] = {}  # open ones: number, since when
-        self._kept: dict[str, tuple[float, int]] = {}  # of open sessions: the last report kept; when, slots
+        self._kept: dict[str, tuple[float, Load]] = {}  # of open sessions: the last report kept
         self._heard: dict[str, float] = {}  # the last report that was not kept, if there is one since
         self._boots: dict[str, tuple[str, float]] = {}  # by worker: the agent's boot, since when
-        self._is_first = True
+        self._freed: dict[str, list[float]] = defaultdict(list)  # by worker: when slots fell free that nobody took
+        self._cancelled: dict[AttemptId, float] = {}  # cancelled attempts of which nothing was heard since: when
+        self._is_first, self._has_decided = True, False
 
     def take(self, batch: Batch) -> None:
         if self._is_first:
@@ -112,6 +125,9 @@ class _Recorder:
         now = self._recording.ended = max(self._recording.ended, batch.now - self._recording.began)
         results = [self._spans(event, now) for event in batch.events if isinstance(event, WorkerReported)]
         effects = self._step(batch)
+        self._has_decided = any(
+            attempt.dispatched_at == batch.now or attempt.state in _ENDING for attempt in effects.attempts.values()
+        )
         items: list[FromOutside] = []
         for event, reply in zip(batch.events, effects.replies, strict=True):
             if not isinstance(reply, Declined):
@@ -121,6 +137,7 @@ class _Recorder:
         if items:
             self._recording.moments.append(Moment(now, items))
         self._close(effects, batch)
+        self._note_cancels(effects, now)
         self._recording.tally(effects)
 
     def finished(self) -> Recording:
@@ -151,6 +168,7 @@ class _Recorder:
                 self._sessions[worker] = (session, now)
                 if self._boots.get(worker, ("", 0.0))[0] != boot:
                     self._boots[worker] = (boot, now)
+                    self._freed[worker].clear()
                 self._keep_last(worker)
                 self._kept.pop(worker, None)
                 self._recording.facts[worker] = facts
@@ -160,29 +178,38 @@ class _Recorder:
                 self._keep_last(worker)
                 del self._sessions[worker]
             case WorkerReported(worker, session, report):
-                return self._reported(worker, session, report.load.slots, now)
+                return self._reported(worker, session, report, now)
         return [event]
 
-    def _reported(self, worker: str, session: int, slots: int, now: float) -> list[FromOutside]:
+    def _reported(self, worker: str, session: int, report: Report, now: float) -> list[FromOutside]:
+        """Return the report if it is to come again: one that brings results comes by itself, unless slots change.
+
+        One without results comes again where something was started or cancelled at it: the scheduler looked again.
+        """
         if self._sessions.get(worker, (None,))[0] != session:
             return []
-        kept_at, kept_slots = self._kept.get(worker, (now, None))
-        if slots == kept_slots:
+        load = _of_weight(report.load)
+        past = self._recording.loads.setdefault(worker, [])
+        if not past or past[-1][1] != load:
+            past.append((now, load))
+        kept_at, kept = self._kept.get(worker, (now, None))
+        is_known = kept is not None and (load == kept or (report.results and load.slots == kept.slots))
+        if is_known and (report.results or not self._has_decided):
             if now - kept_at > self._recording.settings.lease_s / 2:
                 self._keep_last(worker)
             self._heard[worker] = now
             return []
-        self._kept[worker] = (now, slots)
+        self._kept[worker] = (now, load)
         self._heard.pop(worker, None)
-        return [Reported(worker, slots)]
+        return [Reported(worker, load)]
 
     def _keep_last(self, worker: str) -> None:
         """Keep the last report of a session, which decides when its lease ends."""
         at = self._heard.pop(worker, None)
         if at is not None:
-            slots = self._kept[worker][1]
-            self._kept[worker] = (at, slots)
-            self._recording.moments.append(Moment(at, [Reported(worker, slots)]))
+            load = self._kept[worker][1]
+            self._kept[worker] = (at, load)
+            self._recording.moments.append(Moment(at, [Reported(worker, load)]))
 
     def _close(self, effects: Effects, batch: Batch) -> None:
         """Record silences: a worker whose lease ran out fell silent after its last report."""
@@ -195,25 +222,65 @@ class _Recorder:
                 self._recording.moments.append(Moment(since + every / 2, [FellSilent(worker)]))
                 del self._sessions[worker]
 
+    def _note_cancels(self, effects: Effects, now: float) -> None:
+        """Note how long it takes until a worker says that an attempt was cancelled."""
+        for attempt in effects.attempts.values():
+            if attempt.state in _ENDING:
+                self._cancelled.setdefault(attempt.id, now)
+            elif (since := self._cancelled.pop(attempt.id, None)) is not None and attempt.state is _CANCELLED:
+                self._recording.cancels_s.setdefault(attempt.worker, []).append(now - since)
+
     def _spans(self, event: WorkerReported, now: float) -> list[Span]:
         return [self._span(event, result, now) for result in event.report.results]
 
     def _span(self, event: WorkerReported, result: Result, now: float) -> Span:
-        """Return the time for which the attempt took up its slot.
+        """Return the time for which the attempt took up its slot, as the master saw it.
 
-        One that was sent to a free slot took it up as the master saw it, the way there and back included, if the
-        link held all the time. One that waited at its worker began there when its own time says.
+        One that was sent to a free slot took it up from then on, the way there and back included, if the link held
+        all the time. One that waited at its worker took over the slot of the one that had ended before it.
         """
         attempt = self._recording.scheduler.state.attempts.get(result.attempt)
-        took = result.wall_s
-        start = now - took
+        began = now - result.wall_s
         has_waited = attempt is not None and (attempt.state in UNSEATED or attempt.waited_s > 0)
-        dispatched = start if attempt is None or has_waited else attempt.dispatched_at - self._recording.began
-        if self._boots.get(event.worker, ("", now))[1] <= dispatched:  # otherwise it was sent again
-            start = dispatched
-            if self._sessions.get(event.worker, (0, now))[1] <= start and result.outcome is not Outcome.CANCELLED:
-                took = now - start
-        return Span(result.attempt.task_id, event.worker, start, took, result.outcome)
+        freed = self._freed[event.worker]
+        sent = began if attempt is None else attempt.dispatched_at - self._recording.began
+        start = _nearest(freed, began) if has_waited else sent
+        took = now - start
+        is_whole = self._boots.get(event.worker, ("", now))[1] <= sent  # otherwise it was sent again
+        is_linked = is_whole and self._sessions.get(event.worker, (0, now))[1] <= sent
+        if not is_linked or result.outcome is Outcome.CANCELLED:
+            start, took = (start if is_whole else began), result.wall_s
+        if result.wall_s or (attempt is not None and attempt.is_seated):
+            _take(freed, start)
+            freed.append(now)
+            del freed[:-_MOST_FREED]
+        return Span(
+            result.attempt.task_id,
+            event.worker,
+            start,
+            took,
+            result.outcome,
+            wall_s=result.wall_s,
+            cpu_s=result.cpu_s,
+        )
+
+
+def _of_weight(load: Load) -> Load:
+    """Return the part of a load by which something is decided."""
+    return Load(load.slots, load.spare_cpu, withheld=load.withheld, delay_s=load.delay_s)
+
+
+def _nearest(freed: list[float], began: float) -> float:
+    """Return when the slot fell free that an attempt took that began at about that time; that time if none did."""
+    found = min(freed, key=lambda at: abs(at - began), default=began)
+    return found if abs(found - began) <= _AT_ONCE_S else began
+
+
+def _take(freed: list[float], start: float) -> None:
+    """Strike out the slot that was taken: the last that had fallen free by then."""
+    before = [at for at in freed if at <= start]
+    if before:
+        freed.remove(before[-1])
 
 
 def _keep_machines(recording: Recording) -> None:
@@ -243,8 +310,8 @@ def _goes(item: FromOutside, going: set[str]) -> bool:
         case WorkerLeft(worker) | FellSilent(worker):
             going.add(worker)
             return True
-        case Reported(worker, slots):
-            if slots:
+        case Reported(worker, load):
+            if load.slots:
                 going.discard(worker)
             return worker in going
         case WorkerJoined(worker):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from operator import itemgetter
+from statistics import median
 from typing import TypeGuard
 
 from loopline_master.core.effects import Effects, Submitted
@@ -21,12 +24,12 @@ from loopline_master.core.events import (
     WorkerJoined,
     WorkerLeft,
 )
-from loopline_shared.model import AttemptId, JobState, Outcome, Result, TaskId
+from loopline_shared.model import AttemptId, JobState, Load, Outcome, Result, TaskId
 from loopline_shared.protocol.worker_link import Assign
 from loopline_simulator.fast.changing_world import ChangingWorld
 from loopline_simulator.fast.hosts import Steady
 from loopline_simulator.fast.world import Host
-from loopline_simulator.whatif.durations import Durations
+from loopline_simulator.whatif.durations import Durations, Fate
 from loopline_simulator.whatif.recording import (
     FellSilent,
     FromOutside,
@@ -54,8 +57,9 @@ class WhatIfWorld(ChangingWorld):
         order: str | None = None,
     ) -> None:
         self._policy, self._order = policy, order
-        self._moments, self._durations = recording.moments, Durations(recording)
-        self._ended = recording.ended
+        self._moments, self._loads, self._durations = recording.moments, recording.loads, Durations(recording)
+        self._ended, self._round_trips_s = recording.ended, _round_trips_s(recording)
+        self._sent_at: dict[AttemptId, float] = {}  # attempts of the Assign that is being carried out
         self._failures: dict[TaskId, int] = {}
         self._submitted = 0  # of the recording's jobs
         self.jobs_as: dict[int, int] = {}  # number in the recording: number here
@@ -129,8 +133,8 @@ class WhatIfWorld(ChangingWorld):
                 return None
             case WorkerLeft(worker):
                 self._online.discard(worker)
-            case Reported(worker, slots):
-                return self._report_again(self._hosts[worker], slots)
+            case Reported(worker, load):
+                return self._report_again(self._hosts[worker], load.slots)
             case JobSubmitted() if item.spec.after:
                 return self._chained(item)
             case JobCancelled() | JobPaused() | JobResumed() | JobRetried():
@@ -166,19 +170,48 @@ class WhatIfWorld(ChangingWorld):
     # --- what follows ---------------------------------------------------------------------------------------
 
     def _obey(self, name: str, assign: Assign) -> list[Event]:
-        """Carry out an Assign; a frame to a machine that is not connected is lost."""
-        return super()._obey(name, assign) if name in self._online else []
+        """Have the master hear of an Assign's execution in time; a frame to a machine that is away is lost."""
+        if name not in self._online:
+            return []
+        host, round_trip_s = self._hosts[name], self._round_trips_s.get(name, 0.0)
+        if not round_trip_s:
+            return super()._obey(name, assign)
+        at = self.kernel.now + round_trip_s
+        self.kernel.at(at, partial(self._arrive, host, host.session, assign, self.kernel.now))
+        return []
+
+    def _arrive(self, host: Host, session: int, assign: Assign, sent_at: float) -> None:
+        """Carry out an Assign that was sent a round trip ago: from now on reports show what came of it."""
+        if host.session == session and host.name in self._online:
+            self._sent_at = {run.attempt: sent_at for run in assign.run}
+            reports = super()._obey(host.name, assign)
+            self._sent_at = {}
+            if reports:
+                self._step(reports)
 
     def _start(self, host: Host, attempt: AttemptId) -> None:
         task = TaskId(self._recorded_as[attempt.job], attempt.task)
         failures = self._failures.get(task, 0)
-        end, outcome = self._durations.plan(task, host.name, self.kernel.now, failures)
-        self._failures[task] = failures + (outcome is Outcome.FAILED)
-        self._until(host, attempt, end, partial(self._finish, host, attempt, outcome))
+        since = self._sent_at.get(attempt, self.kernel.now)
+        fate = self._durations.plan(task, host.name, since, failures)
+        self._failures[task] = failures + (fate.outcome is Outcome.FAILED)
+        self._until(host, attempt, max(fate.end, self.kernel.now), partial(self._finish, host, attempt, fate))
 
-    def _finish(self, host: Host, attempt: AttemptId, outcome: Outcome) -> None:
-        since = self._leave(host, attempt)
-        self._brought(host, Result(attempt, outcome, int(outcome is Outcome.FAILED), wall_s=self.kernel.now - since))
+    def _finish(self, host: Host, attempt: AttemptId, fate: Fate) -> None:
+        self._leave(host, attempt)
+        code, wall_s, cpu_s = int(fate.outcome is Outcome.FAILED), fate.wall_s, fate.cpu_s
+        self._brought(host, Result(attempt, fate.outcome, code, wall_s=wall_s, cpu_s=cpu_s))
+
+    def _load(self, host: Host) -> Load:
+        """Return the load that the worker reported at this time, or first of all."""
+        past = self._loads[host.name]
+        at = bisect_right(past, self.kernel.now, key=itemgetter(0))
+        return replace(past[max(0, at - 1)][1], slots=host.facts.slots if host.offered is None else host.offered)
+
+
+def _round_trips_s(recording: Recording) -> dict[str, float]:
+    """Return how long it takes, by worker, from an Assign to a report of what came of it: as for cancels."""
+    return {worker: median(found) for worker, found in recording.cancels_s.items()}
 
 
 def _retries(item: FromOutside) -> TypeGuard[JobRetried]:

@@ -152,7 +152,7 @@ class _Slots:
         for worker in requirements.available.values():
             if meets(worker.facts, key):
                 slots += worker.offered
-                work += worker.offered * measure.speed_of(self._state.grid, worker)
+                work += worker.offered * measure.speed_now(worker)
         return slots, work / slots if slots else 1.0
 
 
@@ -244,8 +244,8 @@ def _law(job: Job, ages: list[float]) -> Lognormal:
     """Return the law of a task's duration, from the finished tasks; a given size counts like a few of them."""
     prior = _PRIOR if job.size_source is SizeSource.GIVEN else 0.0
     count = job.succeeded + prior
-    mean = job.succeeded * job.log_mean / count + (0.0 if prior else _EARLY / (1 + job.succeeded))
-    squares = job.log_m2 + job.succeeded * prior / count * job.log_mean**2 + _PRIOR_SIGMA**2
+    mean = job.log_mean + (0.0 if prior else _EARLY / (1 + job.succeeded))
+    squares = job.log_m2 + _PRIOR_SIGMA**2
     return fitted(count, mean, squares, _LEAST_SIGMA, ages)
 
 

@@ -17,15 +17,17 @@ from loopline_shared.model import Observation, Outcome, SizeSource, TaskState
 
 _MOST_S = 1e9
 
-_PRIOR_S = 50.0
-"""A worker's benchmark counts as so many seconds of experience with it."""
+_PRIOR = 0.1
+"""A worker's benchmark counts as so large a part of its first attempt."""
+_FADES = 1 - 1 / 32
+"""... of what was known of a worker's speed, with each attempt: a machine may change."""
 _AGAIN = 1.1
-_STEPS = 4
-"""Steps within a factor of two in which ``grid.share`` is kept, so that it changes rarely."""
-_CLEARLY = 0.75
-_PROPORTION = 64.0
-_MEMORY = 1000
-"""So many attempts are remembered equally; older ones fade."""
+_FAR = 4.0
+"""An attempt shows its worker to be at most so many times as fast, or as slow, as was believed."""
+_MOST_SKEW = 0.5
+_FEW = 4
+_TEACHES_S = 0.1
+"""Shorter attempts say more of how processes are started than of the machine."""
 _DEFAULT_WORK = 60.0
 """Reference CPU-seconds of a task in a grid that knows nothing yet."""
 _SLOWEST, _FASTEST = 1e-6, 1e6
@@ -101,14 +103,19 @@ def _charge(job: Job, attempt: Attempt, ms: int) -> None:
         job.replicated_cpu_ms += ms
 
 
-def speed_of(grid: Grid, worker: Worker) -> float:
-    """Return the reference CPU-seconds that a slot of the worker delivers in a second it has to itself.
-
-    It follows from the worker's finished attempts and its benchmark, scaled by ``grid.share``: the share that all
-    benchmarks turned out to be worth.
-    """
-    speed = (worker.work_done + _PRIOR_S * worker.facts.speed * grid.share) / (worker.work_s + _PRIOR_S)
+def speed_of(worker: Worker) -> float:
+    """Return the reference CPU-seconds that a slot of the worker delivers in a second it has to itself."""
+    speed = worker.work_done / worker.work_s if worker.work_s else worker.facts.speed
     return speed if _SLOWEST <= speed <= _FASTEST else _within(_SLOWEST, speed, _FASTEST)
+
+
+def speed_now(worker: Worker) -> float:
+    """Return the reference CPU-seconds that a slot delivers in a second beside the owner's own work."""
+    speed = worker.work_done / worker.work_s if worker.work_s else worker.facts.speed
+    if not _SLOWEST <= speed <= _FASTEST:
+        speed = _within(_SLOWEST, speed, _FASTEST)
+    load = worker.load
+    return speed if load is not None and load.spare_cpu >= worker.offered else speed * share_left(worker)
 
 
 def left_of(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> float:
@@ -118,18 +125,28 @@ def left_of(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> float:
     it is over the time expected at *that* speed. So little experience with a worker makes for little haste.)
     """
     work, elapsed = work_of(grid, job, attempt.task), 0.0 if attempt.state in UNSEATED else grid.now - attempt.since
-    left = work / speed_of(grid, worker) - elapsed
+    left = work / speed_now(worker) - elapsed
     if left >= 0:
         return left
-    known = _known_work(grid, worker)
+    known = worker.work_done + _PRIOR * work
     return _AGAIN * -left * known / (known + work)
 
 
+def late_from(grid: Grid, job: Job, worker: Worker, attempt: Attempt, left_s: float) -> float:
+    """Return the time from which a seated attempt is so late that ``left_of`` is at least ``left_s``."""
+    work = work_of(grid, job, attempt.task)
+    known = worker.work_done + _PRIOR * work
+    return attempt.since + work / speed_now(worker) + left_s * (known + work) / (_AGAIN * known)
+
+
 def work_of(grid: Grid, job: Job, number: int) -> float:
-    """Return the size of a task in reference CPU-seconds: as given, else from prediction and finished tasks."""
+    """Return the expected work of a task in reference CPU-seconds: from prediction and finished tasks.
+
+    A size that was given counts in the job's own unit.
+    """
     size = job.sweep.size_at(number)
     if size is not None:
-        return size
+        return size * unit_of(job) if job.log_mean else size
     if job.predicted is not None:
         known = _AS_GOOD_AS * job.predicted.mean + job.work_done
         return known / (_AS_GOOD_AS + job.succeeded)
@@ -141,18 +158,32 @@ def is_known(job: Job, number: int) -> bool:
     return job.succeeded > 0 or job.predicted is not None or job.sweep.size_at(number) is not None
 
 
+def unit_of(job: Job) -> float:
+    """Return the reference CPU-seconds that the job's given sizes turn out to be worth, each; 1 before that is known.
+
+    As its finished tasks show it, and before them its program's runs. So a user's wrong sizes are the user's own.
+    """
+    if not job.log_mean or job.size_source is not SizeSource.GIVEN:
+        return 1.0
+    return math.exp(job.log_mean + min(_MOST_SKEW, job.log_m2 / (2 + 2 * job.succeeded)))  # the mean, if lognormal
+
+
 def mean_work(grid: Grid, job: Job) -> float:
-    """Return the size of the job's mean task."""
-    is_given = job.size is not None and job.size_source is not SizeSource.PREDICTED
-    return job.size / job.task_count if is_given and job.size is not None else work_of(grid, job, 1)
+    """Return the expected work of the job's mean task in reference CPU-seconds."""
+    return _mean_size(grid, job) * unit_of(job)
 
 
 def tag_of(grid: Grid, job: Job) -> float:
     """Return a job's finish tag, ``V + size``, as it enters the grid (docs/design/fair-hold.md)."""
-    return grid.virtual + mean_work(grid, job) * (job.task_count - job.succeeded)
+    return grid.virtual + _mean_size(grid, job) * (job.task_count - job.succeeded)
 
 
-def observe(worker: Worker, attempt: Attempt, now: float) -> Observation:
+def _mean_size(grid: Grid, job: Job) -> float:
+    is_given = job.size is not None and job.size_source is not SizeSource.PREDICTED
+    return job.size / job.task_count if is_given and job.size is not None else work_of(grid, job, 1)
+
+
+def observe(job: Job, worker: Worker, attempt: Attempt, now: float) -> Observation:
     """Return the observation of its program that a successful attempt makes."""
     share, work = _share(worker, attempt), work_shown(worker, attempt)
     cpu_s, system_s, memory_bytes = attempt.cpu_s, attempt.system_s, attempt.peak_memory_bytes
@@ -165,13 +196,15 @@ def observe(worker: Worker, attempt: Attempt, now: float) -> Observation:
         system_s=system_s,
         peak_memory_bytes=memory_bytes,
         share=share,
+        done=attempt.work,
+        size=job.sweep.size_at(attempt.task) if job.size_source is SizeSource.GIVEN else None,
     )
 
 
 def work_shown(worker: Worker, attempt: Attempt) -> float:
     """Return the work of an attempt in reference CPU-seconds: time x speed x share (docs/design/dynamic-load.md).
 
-    Only benchmark and clocks enter, never a speed that was learnt nor a size that was predicted: see ``learn``.
+    Only benchmark and clocks enter, never a speed that was learnt nor a size that was predicted.
     """
     return most_shown(worker, attempt) * _share(worker, attempt)
 
@@ -192,49 +225,52 @@ def _share(worker: Worker, attempt: Attempt) -> float:
     used = attempt.cpu_s / (wall_s * attempt.slots)
     if used >= 1.0 or not attempt.cpu_s:
         return 1.0
+    return 1.0 if _has_waited(worker, attempt, used) else max(_LEAST_SHARE, used)
+
+
+def _has_waited(worker: Worker, attempt: Attempt, used: float) -> bool:
     left = worker.load.spare_cpu / max(worker.offered, attempt.slots) if worker.load else 0.0
-    has_waited = used < _NEARLY_ALL * min(1.0, left)
-    return 1.0 if has_waited else max(_LEAST_SHARE, used)
+    return used < _NEARLY_ALL * min(1.0, left)
 
 
-def learn(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> float:
-    """Learn the worker's speed from a successful attempt; return the work that it did.
+def work_done(worker: Worker, attempt: Attempt) -> float:
+    """Return the work that a successful attempt did: what its worker, as fast as is believed, does in that time.
 
-    Only the time counts that the attempt had of its slots, not what the owner took: ``share_left`` tells what is
-    taken now. A task whose size nobody gave is taken to be what its worker does in that time; nothing is learnt of
-    the worker: its size is predicted from times and speeds, so that a speed learnt from it would be learnt from
-    itself. (Let all speeds be twice as high and all sizes twice as large: every time is as before. So a circle of the
-    two could drift anywhere; benchmarks and given sizes anchor it.) A size that is out of all proportion to the time
-    is believed only in part: it may be in other units.
+    Only the time counts that the attempt had of its slots, not what the owner took.
     """
-    size = job.sweep.size_at(attempt.task)
-    had_s = (attempt.wall_s if attempt.wall_s > _SHORTEST_S else _SHORTEST_S) * _share(worker, attempt)
-    if size is None:
-        return had_s * speed_of(grid, worker)
-    promised = had_s * worker.facts.speed
-    is_in_proportion = promised <= size * _PROPORTION and size <= promised * _PROPORTION
-    believed = size if is_in_proportion else _within(promised / _PROPORTION, size, promised * _PROPORTION)
-    worker.work_done += believed
-    worker.work_s += had_s
-    grid.measured += 1
-    count = grid.measured if grid.measured < _MEMORY else _MEMORY
-    grid.log_share += (math.log2(believed / promised) - grid.log_share) / count
-    grid.share = _in_steps(grid.log_share, grid.share)
-    return size
+    wall_s = attempt.wall_s if attempt.wall_s > _SHORTEST_S else _SHORTEST_S
+    return wall_s * _share(worker, attempt) * speed_of(worker)
 
 
-def learn_duration(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> None:
-    """Learn the duration of a task whose result was accepted. Call it before the job counts the task."""
-    wall_s = attempt.wall_s
-    took = (wall_s if wall_s > _SHORTEST_S else _SHORTEST_S) * speed_of(grid, worker)
-    log = math.log(took / (job.sweep.size_at(attempt.task) or 1.0))
+def may_teach(worker: Worker, attempt: Attempt, *, is_news: bool) -> bool:
+    """True if the worker's speed is to be learnt from the attempt; of many in a moment some do, once it is known."""
+    return attempt.wall_s >= _TEACHES_S and (is_news or worker.work_s < _FEW * attempt.wall_s)
+
+
+def learn_speed(worker: Worker, attempt: Attempt, expected: float) -> None:
+    """Learn the worker's speed from a successful attempt that was to do so much work, as other workers' runs tell.
+
+    So speeds follow from how long a program takes on one worker and on another, and not from sizes that users give;
+    what they hang on are the benchmarks. An attempt that waited of its own accord says nothing of its worker.
+    """
+    had_s = attempt.work / speed_of(worker)
+    if attempt.cpu_s and _has_waited(worker, attempt, attempt.cpu_s / (attempt.wall_s * attempt.slots)):
+        return
+    if not worker.work_s:
+        worker.work_s, worker.work_done = _PRIOR * had_s, _PRIOR * had_s * worker.facts.speed
+    worker.work_done = worker.work_done * _FADES + _within(attempt.work / _FAR, expected, attempt.work * _FAR)
+    worker.work_s = worker.work_s * _FADES + had_s
+
+
+def learn_duration(job: Job, work: float, size: float | None) -> None:
+    """Learn the duration of a task whose result was accepted. Call it before the job counts the task.
+
+    What a given size was taken to be worth beforehand counts as much as one task.
+    """
+    log = math.log(work / size if size else work)
     deviation = log - job.log_mean
-    job.log_mean += deviation / (job.succeeded + 1)
+    job.log_mean += deviation / (job.succeeded + (2 if job.size_source is SizeSource.GIVEN else 1))
     job.log_m2 += deviation * (log - job.log_mean)
-
-
-def _known_work(grid: Grid, worker: Worker) -> float:
-    return worker.work_done + _PRIOR_S * worker.facts.speed * grid.share
 
 
 def merit(worker: Worker) -> int:
@@ -242,10 +278,7 @@ def merit(worker: Worker) -> int:
 
     The faster goes first, by a sixth of an octave; among equals the one with more spare CPU, by quarters of a slot.
     """
-    speed = (worker.work_done + _PRIOR_S * worker.facts.speed) / (worker.work_s + _PRIOR_S)
-    if not _SLOWEST <= speed <= _FASTEST:
-        speed = _within(_SLOWEST, speed, _FASTEST)
-    return round(_LEVELS * math.log2(speed)) * (_QUARTERS + 1) + _quarters_left(worker)
+    return round(_LEVELS * math.log2(speed_of(worker))) * (_QUARTERS + 1) + _quarters_left(worker)
 
 
 def share_left(worker: Worker) -> float:
@@ -262,12 +295,6 @@ def _quarters_left(worker: Worker) -> int:
 
 def _mean_work(grid: Grid) -> float:
     return grid.work_accepted / grid.tasks_accepted if grid.tasks_accepted else _DEFAULT_WORK
-
-
-def _in_steps(log_share: float, now: float) -> float:
-    """Return ``now`` until the nearest step is clearly another one, for every speed changes with it."""
-    moved = _STEPS * (log_share - math.log2(now))
-    return now if abs(moved) < _CLEARLY else float(2.0 ** (round(_STEPS * log_share) / _STEPS))
 
 
 def _within(least: float, value: float, most: float) -> float:

@@ -52,7 +52,7 @@ def learn(program: Program, seen: Observation) -> None:
     if program.strange >= _BELIEVED:
         gone, program.strange = program.window[: 1 - program.strange], 0
         program.changed_at = seen.at
-    program.window, program.predicted = (*program.window[len(gone) :], seen), None
+    program.window, program.predicted, program.reference = (*program.window[len(gone) :], seen), None, None
     program.runs, program.used_at = program.runs + 1, seen.at
     program.works = _moved(program.works, [run.work for run in gone], seen.work)
     program.wholes = _moved(program.wholes, [run.work / run.share for run in gone], seen.work / seen.share)
@@ -92,6 +92,41 @@ def _predict_next(program: Program) -> Prediction:
         p90=_within(expected * max(1.0, high) * doubt),
         runs=len(works),
     )
+
+
+def expected_work(program: Program, size: float | None) -> float | None:
+    """Return the work that a run should have done, judged by the program's other runs; None if they do not tell.
+
+    They tell nothing while all were on one worker. A size that was given counts relative to those of other runs, and
+    only where runs scatter clearly less by it: of sizes that say nothing, or lie, only the time is believed.
+    """
+    if program.reference is None:
+        program.reference = _reference(program)
+    by_size, by_run = program.reference
+    return (by_size * size if by_size and size else by_run) or None
+
+
+def log_unit(program: Program) -> float:
+    """Return the logarithm of the work that a unit of the sizes given to the program's runs was worth; 0: unknown."""
+    rates = [_done(run) / run.size for run in program.window if run.size]
+    return math.log(_median(sorted(rates))) if rates else 0.0
+
+
+def _reference(program: Program) -> tuple[float, float]:
+    """Return the median work of a run by its size, and of any run; 0 if there is none to go by."""
+    window = program.window
+    if not any(run.worker != window[-1].worker for run in window):
+        return 0.0, 0.0
+    dones = sorted(map(_done, window))
+    rates = sorted(_done(run) / run.size for run in window if run.size)
+    if len(rates) == len(dones) and _scatter(rates) < _CLEARLY * _scatter(dones):
+        return _median(rates), 0.0
+    return 0.0, _median(dones)
+
+
+def _done(run: Observation) -> float:
+    """Return the work that a run did, by its worker's speed as then believed; older rows have the benchmark's."""
+    return _within(run.done if run.done is not None else run.work)
 
 
 def task_size(program: Program, predicted: Prediction) -> float:

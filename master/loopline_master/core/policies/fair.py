@@ -14,10 +14,12 @@ from loopline_master.core.entities import Job, Worker
 from loopline_master.core.estimates import measure
 from loopline_master.core.index.requirements import RequirementClass
 from loopline_master.core.policies.fair_index import FairIndex
-from loopline_master.core.policies.policy import Placement, View, WorkerFirst, register
+from loopline_master.core.policies.policy import Later, Placement, Proposal, View, WorkerFirst, register
 
 _WORTH = 0.7
 """A copy has to take less than this part of what its original is expected to take still."""
+_CLOSELY_S = 1e-6
+"""Times are told apart to so much: what is due at a time is due when a clock shows about that time."""
 _LOOK_AHEAD = 100
 """So many jobs with tasks to start are looked at for one worker, and so many others."""
 
@@ -41,29 +43,32 @@ class Fair(WorkerFirst):
             if self.index.keys() <= self._in_vain:
                 return
 
-    def next_task(self, view: View, worker: Worker) -> Placement | None:
+    def next_task(self, view: View, worker: Worker) -> Proposal | None:
         keys = self.index.keys_met(worker)
         if not view.is_free(worker):
             return _Turn(view, self.index, worker, keys).to_wait()
         keys = [key for key in keys if key not in self._in_vain]
         turn = _Turn(view, self.index, worker, keys)
         found = turn.to_start() if keys else None
-        if found is None and not turn.is_barred:
+        if found is not None:
+            return found
+        if not turn.is_barred:
             self._in_vain.update(keys)
-        return found
+        return Later(turn.due_at) if turn.due_at < inf and view.index.attempts.used else None
 
 
 class _Turn:
     """The turn of one worker, with the requirement classes it serves.
 
     ``is_barred``: it could not take the best task because it has an attempt of it already; another worker could.
+    ``due_at``: there will be something to do for it then, whatever happens until then.
     """
 
     def __init__(self, view: View, index: FairIndex, worker: Worker, keys: Sequence[RequirementClass]) -> None:
         self._view, self._index, self._worker, self._keys = view, index, worker, keys
-        self._speed = measure.speed_of(view.grid, worker)
+        self._speed = measure.speed_now(worker)
         self._is_fast = index.capacity.is_fast(self._speed)
-        self.is_barred = False
+        self.is_barred, self.due_at = False, inf
 
     def to_start(self) -> Placement | None:
         """Return a placement for a free worker."""
@@ -76,7 +81,7 @@ class _Turn:
             if self._is_fast and self._view.prefetch.is_too_long(job, self._worker):
                 return None  # a fast worker takes the first job's task in any case
             before += self._index.unassigned(job)
-            task = self._start(job, self._ends_in(job, before))
+            task = self._largest(job, self._ends_in(job, before))
             if task is not None:
                 return self._place(job, task)
         return None
@@ -115,8 +120,15 @@ class _Turn:
 
         Or that it could have finished since anything was last started: faster workers do not come free then.
         """
-        waited = self._view.grid.now - self._view.grid.last_start
-        task = self._index.largest(job, inf if self._is_fast else max(ends_in, waited) * self._speed)
+        grid = self._view.grid
+        task = self._largest(job, max(ends_in, grid.now - grid.last_start + _CLOSELY_S))
+        if task is None and (smallest := self._index.smallest(job)) is not None:
+            self._is_due(grid.last_start + measure.work_of(grid, job, smallest) / self._speed)
+        return task
+
+    def _largest(self, job: Job, within_s: float) -> int | None:
+        """Return the job's largest task to start that a slow worker would finish within that time."""
+        task = self._index.largest(job, inf if self._is_fast else within_s * self._speed)
         if task is not None and self._view.should_go_elsewhere(job, task, self._worker):
             return self._view.first_startable(job, self._worker)
         return task
@@ -125,13 +137,23 @@ class _Turn:
         """Return the running task with most time left, if all are started and a copy is worth it."""
         if self._index.smallest(job) is not None:
             return None
-        left, task = max(((self._index.left(job, a), a.task) for a in self._index.extremes(job)), default=(0.0, 0))
-        copy_takes = measure.work_of(self._view.grid, job, max(1, task)) / self._speed
-        if left <= ends_in or copy_takes >= _WORTH * left:
-            return None
-        is_here = self._view.index.on_worker(job.task_id(task), self._worker.name)
-        self.is_barred |= is_here
-        return None if is_here else task
+        found, grid = (0.0, 0), self._view.grid
+        for attempt in self._index.extremes(job):
+            if attempt.worker == self._worker.name:
+                self.is_barred = True
+                continue
+            least = max(ends_in, measure.work_of(grid, job, attempt.task) / self._speed / _WORTH)
+            left = self._index.left(job, attempt)
+            if left > least or self._is_due(self._index.late_from(job, attempt, least)):
+                found = max(found, (left, attempt.task))
+        return found[1] or None
+
+    def _is_due(self, at: float) -> bool:
+        """True if that time has come; otherwise the worker is to be asked again then."""
+        if at <= self._view.grid.now + _CLOSELY_S:
+            return True
+        self.due_at = min(self.due_at, at)
+        return False
 
     def _place(self, job: Job, task: int) -> Placement:
         return Placement(job.id, task, self._worker.name)

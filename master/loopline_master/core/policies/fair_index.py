@@ -163,7 +163,6 @@ class BySize:
 @dataclass(slots=True)
 class FairIndex:
     view: View = field(compare=False, repr=False)
-    share: float = 1.0
     capacity: Capacity = field(default_factory=Capacity)
     idle: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)  # (-speed, worker)
     new: Families = field(default_factory=dict)  # jobs never run, with a task to start
@@ -174,23 +173,15 @@ class FairIndex:
     sizes: dict[int, BySize | None] = field(default_factory=dict)  # by job; None: its tasks do not differ
 
     def __post_init__(self) -> None:
-        self.place_grid()
+        for worker in self.view.workers.values():
+            self.place_worker(worker)
         for task in self.view.tasks.values():
             self.place_task(task)
         for job in self.view.jobs.values():
             self.place_job(job)
 
-    def place_grid(self) -> None:
-        """Enter every worker anew: the worth of benchmarks has changed, and so has every speed."""
-        self.share = self.view.grid.share
-        for worker in self.view.workers.values():
-            self.place_worker(worker)
-
     def place_worker(self, worker: Worker) -> None:
-        if self.share != self.view.grid.share:
-            self.place_grid()
-            return
-        speed = measure.speed_of(self.view.grid, worker)
+        speed = measure.speed_now(worker)
         self.capacity.place(worker.name, speed, worker.offered if worker.is_available else 0)
         is_idle = worker.name in self.view.index.slots.idle.keys
         self.idle.place(worker.name, (-speed, worker.name) if is_idle else None)
@@ -254,7 +245,7 @@ class FairIndex:
         """Return the work of the job's tasks still to be started, the held one included, in reference CPU-seconds."""
         by_size = self.sizes[job.id]
         if by_size is not None:
-            return by_size.work
+            return by_size.work * measure.unit_of(job)
         count = len(self.view.fresh(job)) + len(self.view.index.ready_sets[job.id].to_retry)
         return count * measure.mean_work(self.view.grid, job)
 
@@ -262,7 +253,7 @@ class FairIndex:
         """Return the largest task of the job that may be started, of a size of at most ``limit``."""
         by_size = self.sizes[job.id]
         if by_size is not None:
-            return by_size.largest(limit, but=self._held_back(job))
+            return by_size.largest(limit / measure.unit_of(job), but=self._held_back(job))
         return self._any_startable(job) if measure.mean_work(self.view.grid, job) <= limit else None
 
     def smallest(self, job: Job) -> int | None:
@@ -282,6 +273,10 @@ class FairIndex:
     def left(self, job: Job, attempt: Attempt) -> float:
         """Return the seconds that an attempt of the job is expected to take still."""
         return measure.left_of(self.view.grid, job, self.view.workers[attempt.worker], attempt)
+
+    def late_from(self, job: Job, attempt: Attempt, left_s: float) -> float:
+        """Return the time from which the attempt is late by enough to be expected to take so many seconds more."""
+        return measure.late_from(self.view.grid, job, self.view.workers[attempt.worker], attempt, left_s)
 
     def _alive(self, task: TaskId) -> list[Attempt]:
         return [a for a in self.view.index.attempts.of_task.get(task, {}).values() if a.state in LIVE]

@@ -23,4 +23,4 @@ class MostThroughput(TaskFirst):
 
     def rank(self, view: View, worker: Worker) -> float:
         sharers = max(1.0, (view.index.attempts.in_hand(worker.name) + 1) / max(1, worker.offered))
-        return -measure.speed_of(view.grid, worker) / sharers
+        return -measure.speed_now(worker) / sharers

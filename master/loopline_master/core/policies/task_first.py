@@ -46,8 +46,6 @@ _LAST = "\U0010ffff"
 class TaskFirst(Policy):
     """Tasks are placed in the order in which their jobs arrived; ``cost`` chooses the worker."""
 
-    least_share = 1.0
-    """``speed`` is at least this share of the measured speed."""
     draws = True
     """Among workers of equal rank and cost one is drawn at random; otherwise the first by name is taken."""
 
@@ -72,8 +70,8 @@ class TaskFirst(Policy):
         return 0.0
 
     def speed(self, view: View, worker: Worker) -> float:
-        """Return the reference CPU-seconds a second of one slot; all workers of a class count as equally fast."""
-        return measure.speed_of(view.grid, worker)
+        """Return the reference CPU-seconds a second of one slot now; all workers of a class count as equally fast."""
+        return measure.speed_now(worker)
 
     def places(self, view: View, ranked: Ranked, *, busy: bool) -> Sequence[int]:
         """Return the places in a ranked list at which the best may stand; the first, unless ranks say otherwise."""
@@ -150,7 +148,6 @@ class WorkerIndex:
         self.classes: dict[ClassKey, WorkerClass] = {}
         self._view, self._policy = view, policy
         self._serving: dict[RequirementClass, list[WorkerClass]] = {}  # of them, computed so far
-        self._share = view.grid.share
         self._placed: dict[str, tuple[ClassKey, bool, float]] = {}
         self._kinds: dict[str, tuple[Facts, ClassKey]] = {}  # by worker: the part of its class that its facts tell
         for worker in view.workers.values():
@@ -162,13 +159,8 @@ class WorkerIndex:
     __hash__ = None  # type: ignore[assignment]
 
     def place_worker(self, worker: Worker) -> None:
-        """Enter a worker as it is now; all of them if the worth of benchmarks changed, and so every speed."""
-        if self._share == self._view.grid.share:
-            self._place(worker)
-            return
-        self._share = self._view.grid.share
-        for each in self._view.workers.values():
-            self._place(each)
+        """Enter a worker as it is now."""
+        self._place(worker)
 
     # --- asking -------------------------------------------------------------------------------------------------
 
@@ -317,7 +309,7 @@ class WorkerIndex:
 
     def _class_of(self, worker: Worker) -> WorkerClass:
         level = _level(self._policy.speed(self._view, worker))
-        fastest = float(2.0 ** ((level + 1) / _STEPS)) / self._policy.least_share
+        fastest = float(2.0 ** ((level + 1) / _STEPS))
         longest = self._view.prefetch.limit_s * fastest
         return WorkerClass(worker.facts, _most_bytes(worker.facts), float(2.0 ** (level / _STEPS)), longest)
 

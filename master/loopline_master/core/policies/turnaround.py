@@ -16,7 +16,6 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 from loopline_master.core.entities import Worker
-from loopline_master.core.estimates import measure
 from loopline_master.core.policies.policy import View, register
 from loopline_master.core.policies.task_first import Candidate, Ranked, ReadyTask, TaskFirst
 
@@ -29,7 +28,6 @@ class Turnaround(TaskFirst):
     """Rank of a free worker: its delay; of a busy one: the time from which a task could start there; in steps."""
 
     prefetch_s = 3600.0
-    least_share = measure.LEAST_LEFT
 
     def cost(self, view: View, task: ReadyTask, candidate: Candidate) -> float:
         """Return seconds until the task would be done. A worker that is late will be late as long again."""
@@ -39,9 +37,6 @@ class Turnaround(TaskFirst):
     def rank(self, view: View, worker: Worker) -> float:
         delay_s = (worker.load and worker.load.delay_s) or 0.0
         return _steps(delay_s if view.is_free(worker) else view.prefetch.free_at(worker) + delay_s)
-
-    def speed(self, view: View, worker: Worker) -> float:
-        return measure.speed_of(view.grid, worker) * measure.share_left(worker)
 
     def places(self, view: View, ranked: Ranked, *, busy: bool) -> Sequence[int]:
         """Return, of busy workers, the first to be free from now on and the least late of those that should be."""

@@ -9,11 +9,11 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, case, func, select
 
-from loopline_master.core.entities import OCCUPYING, UNSEATED, Grid, Worker
+from loopline_master.core.entities import OCCUPYING, UNSEATED, Worker
 from loopline_master.core.estimates import measure
 from loopline_master.store.database import Transact
 from loopline_master.store.queries.paging import after, page_of, word
-from loopline_master.store.rows import GRID, WORKERS
+from loopline_master.store.rows import WORKERS
 from loopline_master.store.tables import attempts, workers
 from loopline_shared.model import AttemptId, Probation
 from loopline_shared.rest.bodies import LastHour, Page, WorkerView
@@ -43,11 +43,10 @@ class WorkerQueries:
     async def _views(self, query: Select[Any], last_hour: bool) -> list[WorkerView]:
         def work(connection: Connection) -> list[WorkerView]:
             known = [WORKERS.entity(row) for row in connection.execute(query)]
-            names, row = [worker.name for worker in known], connection.execute(GRID.select()).one_or_none()
-            grid = Grid() if row is None else GRID.entity(row)
+            names = [worker.name for worker in known]
             in_hand, now = _in_hand(connection, names), time.time()
             did = _last_hour(connection, names, now) if last_hour else {}
-            return [_view(w, in_hand.get(w.name, ()), grid, did.get(w.name), now, last_hour) for w in known]
+            return [_view(w, in_hand.get(w.name, ()), did.get(w.name), now, last_hour) for w in known]
 
         return await self._read(work)
 
@@ -81,9 +80,9 @@ def _last_hour(connection: Connection, names: Iterable[str], now: float) -> dict
 
 
 def _view(
-    worker: Worker, in_hand: Sequence[Row[Any]], grid: Grid, did: Row[Any] | None, now: float, last_hour: bool
+    worker: Worker, in_hand: Sequence[Row[Any]], did: Row[Any] | None, now: float, last_hour: bool
 ) -> WorkerView:
-    speed, until = measure.speed_of(grid, worker), worker.probation_until
+    speed, until = measure.speed_of(worker), worker.probation_until
     fields = (
         "name",
         "draining",

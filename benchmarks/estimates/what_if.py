@@ -1,0 +1,136 @@
+"""What if, held against a live grid: what a replay says of what happened, and of one job more.
+
+Four workers of one slot and of speeds 4, 2, 2 and 1 (tasks sleep, so that speeds are what they are said to be) are
+given jobs of short tasks that queue. Under each policy the log is replayed under that very policy: how far are the
+mean of the jobs' total times and the worst job's total time off? Further jobs are forecast on a copy of the database
+and submitted at the same moment: how often is the end within the forecast's interval?
+
+    python benchmarks/estimates/what_if.py [--full] [--policy NAME ...] [--tries N] [--json]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import sys
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from benchmarks.harness.grid import ROOT, Grid, grid
+from benchmarks.harness.tables import answer, parser, progress, table
+from loopline.client import AsyncClient
+from loopline_master.core.policies import REGISTRY
+from loopline_shared.spec import JobSpec, TaskSpec
+from loopline_simulator.streams import stream
+
+WORKERS = ("a-4", "b-2", "c-2", "d-1")
+JOBS, TASKS = 5, 16
+_PAUSE_S = 1.5
+_LOOK_EVERY_S = 0.05
+_NAP = 't=$(($0 / ${LOOPLINE_WORKER##*-})); sleep $(printf "%d.%03d" $((t / 1000)) $((t % 1000)))'
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Figures of one policy."""
+
+    policy: str
+    jobs: int
+    mean_off: float
+    worst_off: float
+    tries: int
+    inside: int
+
+
+def a_job(seed: int, number: int) -> JobSpec:
+    """Return a job whose tasks take 0.4 to 1.6 s on the slowest worker."""
+    random = stream(seed, "job", number)
+    milliseconds = [int(random.integers(400, 1600)) for _ in range(TASKS)]
+    tasks = [TaskSpec(command=["sh", "-c", _NAP, str(one)], size=one / 1000) for one in milliseconds]
+    return JobSpec(tasks=tasks, name=f"job-{number}")
+
+
+async def row_of(policy: str, tries: int) -> Row:
+    inside = 0
+    async with grid(1, "--policy", policy, workers=WORKERS) as one, one.client() as client:
+        for number in range(JOBS):
+            await client.submit(a_job(1, number))
+            await asyncio.sleep(_PAUSE_S)
+        for attempt in range(tries):
+            inside += await _is_inside(one, client, attempt)
+        await _all_ended(client)
+        found = await _replay(one.folder / "master" / "loopline.db")
+    pairs = [
+        (job["recorded"]["total_s"], job["what_if"]["total_s"]) for job in found["jobs"] if job["what_if"]["total_s"]
+    ]
+    means = [fmean(side) for side in zip(*pairs, strict=True)]
+    return Row(
+        policy,
+        len(pairs),
+        mean_off=abs(means[1] / means[0] - 1),
+        worst_off=max(abs(again / before - 1) for before, again in pairs),
+        tries=tries,
+        inside=inside,
+    )
+
+
+async def _is_inside(one: Grid, client: AsyncClient, attempt: int) -> bool:
+    """Forecast a job on a copy of the database, submit it at the same time, and see if its end was in between."""
+    job, copy = a_job(2, attempt), one.folder / f"copy-{attempt}.db"
+    database = one.folder / "master" / "loopline.db"
+    with closing(sqlite3.connect(database)) as live, closing(sqlite3.connect(copy)) as other:
+        live.backup(other)
+    submitted = await client.submit(job)
+    file = one.folder / "job.json"
+    file.write_text(job.model_dump_json(exclude_defaults=True))
+    said = await _replay(copy, "--what-if-submit", str(file))
+    while (view := await client.job(submitted.id)).finished_at is None:  # noqa: ASYNC110
+        await asyncio.sleep(_LOOK_EVERY_S)
+    took = view.finished_at - view.submitted_at
+    progress(f"  took {took:.2f} s, forecast {said['end']}")
+    return bool(said["end"]["least"] <= took <= said["end"]["most"])
+
+
+async def _all_ended(client: AsyncClient) -> None:
+    while any([job.finished_at is None async for job in client.jobs()]):  # noqa: ASYNC110
+        await asyncio.sleep(_LOOK_EVERY_S)
+
+
+async def _replay(database: Path, *options: str) -> dict[str, Any]:
+    more = options or ("--order", "hold")
+    command = ["-m", "loopline.cli", "replay", str(database), "--json", *more]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *command, cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    out, error = await process.communicate()
+    if process.returncode:
+        raise SystemExit(error.decode())
+    return dict(json.loads(out))
+
+
+def main() -> None:
+    asking = parser(__doc__)
+    asking.add_argument("--policy", nargs="*", help="fair; in the full form, all")
+    asking.add_argument("--tries", type=int, help="forecasts under each policy: 2; in the full form 10")
+    options = asking.parse_args()
+    found = []
+    for policy in options.policy or (sorted(REGISTRY) if options.full else ["fair"]):
+        progress(f"{policy} ...")
+        tries = options.tries if options.tries is not None else 10 if options.full else 2
+        found.append(asyncio.run(row_of(policy, tries)))
+    head = ["policy", "jobs", "mean off", "worst job off", "inside the interval"]
+    cells = [
+        [row.policy, row.jobs, f"{row.mean_off:.1%}", f"{row.worst_off:.1%}", f"{row.inside} of {row.tries}"]
+        for row in found
+    ]
+    answer([asdict(row) for row in found], table(head, cells), options.json)
+
+
+if __name__ == "__main__":
+    main()
