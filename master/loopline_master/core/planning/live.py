@@ -118,7 +118,7 @@ class Planning:
             return True
         state = self._state
         now = int(state.now)
-        expected_s = measure.work_of(state.grid, job, number) / measure.speed_of(state.worker)
+        expected_s = measure.work_of(state.grid, job, number) / measure.speed_now(worker)
         limit_s = job.spec.timeout_s
         limit = None if limit_s is None else now + math.ceil(limit_s) + 1 + MARGIN_S
         p90 = rounded(now, P90 * expected_s)
