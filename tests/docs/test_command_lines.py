@@ -28,6 +28,7 @@ ELSEWHERE = {
     r"loopline master --host 0\.0\.0\.0": "listens beyond this computer; tests/api/test_main.py has what it refuses",
     r"loopline join ": "another computer's: tests/cli/test_joining.py",
     r"loopline service ": "changes this computer's services: tests/cli/test_service.py",
+    r"loopline submit --nodes ": "needs several workers: tests/live/test_gangs.py",
     r"snakemake ": "make test-snakemake",
     r"python -m benchmarks": "takes minutes, and a desktop of its own: make bench",
     r"loopline simulate (global-computing|rack|no-passing|full)\b": "takes minutes: tests/simulator, with fewer runs",
@@ -43,7 +44,8 @@ def reason(line: str) -> str | None:
 
 
 def files_of_the_reader(folder: Path) -> None:
-    programs = {"pi.py": "", "fit.py": "", "run.py": "", "train": "#!/bin/sh\n", "convert": "#!/bin/sh\n"}
+    scripts = dict.fromkeys(("train", "convert"), "#!/bin/sh\n")
+    programs = {"pi.py": "", "fit.py": "", "run.py": "", **scripts}
     texts = {
         "settings.csv": "lr,seed\n0.1,7\n", "data/one": "1\n", "model.bin": "model", "a.wav": "", "log.swf": SWF,
         "job.toml": 'command = "true"\nsize = 60\n',
@@ -72,15 +74,15 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
         one.type(
             Step(f"loopline worker --dedicated --slots 2 {shared}", ["...connected to http://127.0.0.1:7461..."])
         )
-        (token,) = home.rglob("tokens/admin")
-        one.environment["TOKEN"] = token.read_text().strip()
+        master = home / ".local" / "state" / "loopline" / "master"
+        one.environment["TOKEN"] = (master / "tokens" / "admin").read_text().strip()
         one.folder = home / "work"
         one.folder.mkdir()
         files_of_the_reader(one.folder)
         with Client(one.environment["LOOPLINE_MASTER"], one.environment["TOKEN"]) as client:
             jobs = [client.submit(["echo", "{n}"], parameters={"n": [1, 2, 3]}) for _ in range(12)]
             assert jobs[-1].wait().id == 12
-        (database,) = home.rglob("loopline.db")
+        database = master / "loopline.db"
         with closing(sqlite3.connect(database)) as rows, closing(sqlite3.connect(one.folder / "loopline.db")) as copy:
             rows.backup(copy)
         yield one

@@ -99,44 +99,26 @@ def test_a_job_that_the_master_would_not_take():
 # --- job files ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("job.json", '{"command": ["a"], "size": 5, "parameters": {"i": {"range": [1, 3]}}}'),
-        ("job.toml", 'command = ["a"]\nsize = 5\n[parameters.i]\nrange = [1, 3]\n'),
-        ("job.yaml", "command: [a]\nsize: 5\nparameters:\n  i: {range: [1, 3]}\n"),
-    ],
-)
-def test_a_job_as_a_file(tmp_path, name, content):
-    if name.endswith("yaml"):
-        pytest.importorskip("yaml")
-    (tmp_path / name).write_text(content)
-    assert read_job(tmp_path / name) == JobSpec(command=["a"], size=5.0, parameters={"i": Range(range=[1, 3])})
+def test_a_job_as_a_file(tmp_path):
+    """Job files in other languages are the client's: see tests/cli."""
+    (tmp_path / "job.json").write_text('{"command": ["a"], "size": 5, "parameters": {"i": {"range": [1, 3]}}}')
+    assert read_job(tmp_path / "job.json") == JobSpec(command=["a"], size=5.0, parameters={"i": Range(range=[1, 3])})
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "what"),
+    ("content", "what"),
     [
-        ("job.json", '{"command": ["a"], "sice": 5}', "sice: Extra inputs"),
-        ("job.json", "{", "Expecting property name"),
-        ("job.toml", "command = ", "Invalid value"),
-        ("job.txt", "", "ends in .json, .toml or .yaml"),
-        ("job.json", "[]", "valid dictionary"),
-        ("job.json", "\udcff", "utf-8"),
-        ("job.json", None, "No such file"),
+        ('{"command": ["a"], "sice": 5}', "sice: "),
+        ("{", "Invalid JSON"),
+        ("[]", "expected"),
+        ("\udcff", "Invalid JSON"),
+        (None, "No such file"),
     ],
 )
-def test_a_file_that_is_no_job(tmp_path, name, content, what):
+def test_a_file_that_is_no_job(tmp_path, content, what):
     if content is not None:
-        (tmp_path / name).write_text(content, errors="surrogateescape")
+        (tmp_path / "job.json").write_text(content, errors="surrogateescape")
     with pytest.raises(LooplineError) as raised:
-        read_job(tmp_path / name)
+        read_job(tmp_path / "job.json")
     assert what in raised.value.message
-    assert name in raised.value.message
-
-
-def test_yaml_without_a_reader(tmp_path, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "yaml", None)
-    (tmp_path / "job.yaml").write_text("command: [a]")
-    with pytest.raises(LooplineError, match="write the job as JSON or TOML"):
-        read_job(tmp_path / "job.yaml")
+    assert "job.json" in raised.value.message

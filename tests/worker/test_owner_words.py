@@ -77,10 +77,10 @@ def test_hours_that_make_no_sense_name_the_key(text: str) -> None:
     ("key", "value", "says"),
     [
         ("policy", "sometimes", "'when-idle', 'spare' or 'always'"),
-        ("idle_s", "0", "greater than or equal to 1"),
-        ("grace_s", "soon", "valid number"),
-        ("leave_cores", "-1", "greater than or equal to 0"),
-        ("owner_port", "70000", "less than or equal to 65535"),
+        ("idle_s", "0", "at least 1"),
+        ("grace_s", "soon", "expected a number"),
+        ("leave_cores", "-1", "at least 0"),
+        ("owner_port", "70000", "at most 65535"),
     ],
 )
 def test_a_bad_setting_names_the_key(key: str, value: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,11 +69,11 @@ class Scheduler:
                 let_time_do_its_part(self.state)
                 self.state.flush()
             self._complete()
-        if self.state.index.parallel or self.state.plans:
+        if is_planning := self.state.index.parallel or self.state.plans or self.planning.is_open:
             self._plan()
         for _ in self._placer.place(self._policy):
             self.state.flush()
-        if self.state.index.parallel or self.state.plans:
+        if is_planning:
             self.planning.finish_step()
         self.state.effects.assigns = self._outbox.seal(self.state)
         return self.state.gather()

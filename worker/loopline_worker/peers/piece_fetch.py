@@ -1,8 +1,9 @@
 """Fetching a file piece by piece, in a thread: from the first source that can give it, the master after all others.
 
-Each piece is checked against the master's list before anybody else sees it. It is written, and whoever takes the file
-from here has it at once. A source that fails is turned away from, and the next one goes on where it stopped. When the
-master names better sources meanwhile, what is on its way is taken first, so that nothing crosses a cable twice.
+Each piece is checked against the master's list before anybody else sees it. It is written, and those that take the
+file from this worker have it at once. A source that fails is turned away from, and the next one goes on where it
+stopped. When the master names better sources meanwhile, what is on its way is taken first, so that nothing crosses a
+cable twice.
 """
 
 from __future__ import annotations

@@ -44,6 +44,11 @@ class Planning:
         self._silent: set[str] = set()  # workers whose leases decide
 
     @property
+    def is_open(self) -> bool:
+        """True if there are plans in hand: they must hear of every step, or be given up."""
+        return self._book is not None
+
+    @property
     def wake_at(self) -> float | None:
         """Time at which a gang is due to start, or a revision goes on; None if there is no such time."""
         if self._book is None:
