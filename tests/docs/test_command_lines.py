@@ -74,7 +74,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
         one.type(
             Step(f"loopline worker --dedicated --slots 2 {shared}", ["...connected to http://127.0.0.1:7461..."])
         )
-        master = home / ".local" / "state" / "loopline" / "master"
+        master = home / ".local" / "share" / "loopline" / "master"
         one.environment["TOKEN"] = (master / "tokens" / "admin").read_text().strip()
         one.folder = home / "work"
         one.folder.mkdir()
