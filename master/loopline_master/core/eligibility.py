@@ -74,7 +74,7 @@ class Prefetch:
         A worker for which nothing was accepted is not offered again; after a few of these, no other is.
         """
         full, by_shortest_task, passed_over = self._slots.full, self._index.by_shortest_task.order, 0
-        workers, limit_s = self._state.workers, self._state.ahead_s
+        workers, speeds, limit_s = self._state.workers, self._slots.speeds, self._state.ahead_s
         most_ms = milliseconds(limit_s)
         is_over = False
         while not is_over and by_shortest_task:
@@ -82,10 +82,8 @@ class Prefetch:
             for wait_ms, name in full.order[passed_over : passed_over + _PATIENCE]:
                 if wait_ms >= most_ms:
                     return
-                worker = workers[name]
-                is_any_short = least / measure.speed_now(worker) <= limit_s
-                if is_any_short and self._has_place(name):
-                    yield worker
+                if least / speeds[name] <= limit_s and self._has_place(name):
+                    yield workers[name]
                     if changes != self._slots.full.changes:  # which may have been ranked anew
                         is_over = False
                         break

@@ -242,6 +242,7 @@ class Slots:
 
     attempts: Attempts
     idle: Ranking[str, tuple[int, int, str]] = field(default_factory=Ranking)  # (-free slots, -merit, worker)
+    speeds: dict[str, float] = field(default_factory=dict)  # of busy workers, as last ranked (measure.speed_now)
     _full: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)
     _backlog: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)
     _unranked: dict[str, Worker] = field(default_factory=dict)  # whose queues may stand elsewhere
@@ -249,7 +250,8 @@ class Slots:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Slots):
             return NotImplemented
-        return (self.idle, self.full, self.backlog) == (other.idle, other.full, other.backlog)
+        full, others = self.full, other.full  # which ranks what is not yet ranked
+        return (self.idle, full, self.backlog, self.speeds) == (other.idle, others, other.backlog, other.speeds)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -287,7 +289,12 @@ class Slots:
     def _place_queue(self, worker: Worker) -> None:
         name, waiting_ms = worker.name, self.attempts.queues.work_ms.get(worker.name)
         wait_ms = waiting_ms / max(1, worker.offered) if waiting_ms else 0.0
-        self._full.place(name, (wait_ms, name) if self.is_full(worker) else None)
+        if self.is_full(worker):
+            self.speeds[name] = measure.speed_now(worker)
+            self._full.place(name, (wait_ms, name))
+        elif name in self._full.keys:
+            self._full.place(name, None)
+            del self.speeds[name]
         if waiting_ms or name in self._backlog.keys:
             self._backlog.place(name, (-wait_ms, name) if waiting_ms and worker.session is not None else None)
 
