@@ -103,6 +103,23 @@ def test_cancelling_at_shutdown_lets_running_calls_end(
     assert [future.cancelled() for future in futures] == [True, False, True]
 
 
+def test_calls_of_different_functions_reach_the_grid_in_their_order(
+    executor: loopline.Executor, grid: SmallGrid
+) -> None:
+    """The order of jobs is the order of submissions: a long call that came first could hold back a short one."""
+    grid.is_slow.set()
+    first = executor.submit(abs, -1)
+    until(lambda: "submit" in grid.asked)
+    large = executor.submit(len, bytes(200_000))  # whose argument is a file
+    small = executor.submit(str, 7)
+    grid.is_slow.clear()
+    assert [future.result(10) for future in (first, large, small)] == [1, 200_000, "7"]
+    assert first.task
+    assert large.task
+    assert small.task
+    assert first.task.job < large.task.job < small.task.job
+
+
 def test_terminating_cancels_what_runs(grid: SmallGrid) -> None:
     grid.holds = True
     executor = loopline.Executor(grid.url, "t")

@@ -55,6 +55,7 @@ class CallSubmitter:
         self._slots = 0  # of the workers that were connected at first
         self._under_way: set[asyncio.Task[None]] = set()  # submissions and cancellations
         self._has_checked = False
+        self._turn = asyncio.Lock()  # first come, first served: the grid's order is that of submissions
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
         """Start some of the work below; ``flush`` waits for it."""
@@ -177,9 +178,6 @@ class CallSubmitter:
         self, job: SubmittedJob, pickle: bytes, tasks: list[bytes], chunk: int | None = None, calls: int | None = None
     ) -> None:
         try:
-            if not self._has_checked:
-                self._slots = await check_workers(self._client)
-                self._has_checked = True
             await self._submit(job, pickle, tasks, chunk, calls)
         except BaseException as error:
             job.fail(error)
@@ -193,13 +191,17 @@ class CallSubmitter:
 
         The pickle of a function is uploaded once, unless the master has deleted it since.
         """
-        was_there = pickle in self._specs
-        if not was_there:
-            self._specs[pickle] = await common_spec(self._client, pickle, self._options, self._session)
-        parameters = await parameters_of(self._client, tasks)
-        if not job.is_wanted:  # all its futures were cancelled
-            return
-        self._link.submit(spec_of(self._specs[pickle], parameters, calls or len(tasks), chunk), job)
+        async with self._turn:
+            if not self._has_checked:
+                self._slots = await check_workers(self._client)
+                self._has_checked = True
+            was_there = pickle in self._specs
+            if not was_there:
+                self._specs[pickle] = await common_spec(self._client, pickle, self._options, self._session)
+            parameters = await parameters_of(self._client, tasks)
+            if not job.is_wanted:  # all its futures were cancelled
+                return
+            self._link.submit(spec_of(self._specs[pickle], parameters, calls or len(tasks), chunk), job)
         try:
             await job.answer
         except LooplineError as error:

@@ -39,9 +39,10 @@ def _finish_all() -> None:
         for executor in executors:
             with suppress(Exception):
                 executor.finish()
-    finally:  # an interrupt ends the waiting
-        for left in filter(None, (executor.left() for executor in executors)):
-            print(left, file=sys.stderr)
+    except KeyboardInterrupt:  # ends the waiting: what goes on is said below
+        pass
+    for left in filter(None, (executor.left() for executor in executors)):
+        print(left, file=sys.stderr)
 
 
 # Runs before the exit handler of concurrent.futures, while threads can still be started; atexit is too late.
