@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import concurrent.futures.thread
-import threading
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from types import ModuleType
 from typing import Any, TypeVar
 from uuid import uuid4
-from weakref import WeakSet
 
 from loopline.client import AsyncClient
 from loopline.functions.batching import CallBatcher
 from loopline.functions.call_submitter import CallSubmitter
 from loopline.functions.calls import CallOptions, all_pickled, pickled
 from loopline.functions.futures import Batch, GridFuture, PendingFutures, in_order
+from loopline.functions.initializer import initialized
 from loopline.functions.loop_thread import LoopThread
+from loopline.functions.program_end import ends_with_program
 from loopline_shared.errors import LooplineError
 from loopline_shared.spec import Requirements
 
@@ -28,7 +26,7 @@ MOST_SINGLE_CALLS = 1000
 """Most calls of one map that are tasks of their own unless ``chunksize`` says otherwise."""
 PROBED_CALLS = 8
 _FLUSH_WITHIN_S = 10.0
-_open: WeakSet[Executor] = WeakSet()
+_MOST_NAMED_JOBS = 5
 
 
 class Executor(concurrent.futures.Executor):
@@ -42,6 +40,10 @@ class Executor(concurrent.futures.Executor):
     not have them. ``requires``: as of a job, such as ``{"memory_bytes": 2**30}``. ``session``: executors that give
     the same one share interpreters. ``gather_s``: of many calls in a row, those that follow one another so soon are
     one job; the first ones go at once.
+
+    ``max_workers``: most tasks on the grid at a time; the others wait in this program. ``initializer``: called with
+    ``initargs`` in each interpreter before its first call. ``detach``: the program does not wait for open calls when
+    it ends, and the grid goes on making them.
     """
 
     def __init__(
@@ -60,7 +62,12 @@ class Executor(concurrent.futures.Executor):
         session: str | None = None,
         gather_s: float = 0.005,
         patience_s: float = 300.0,
+        max_workers: int | None = None,
+        initializer: Callable[..., object] | None = None,
+        initargs: Sequence[Any] = (),
+        detach: bool = False,
     ) -> None:
+        _check(max_workers, initializer, detach)
         options = CallOptions(
             name=name,
             size=size,
@@ -72,14 +79,16 @@ class Executor(concurrent.futures.Executor):
         )
         self._chunks_may_vary = max_attempts == 1 and timeout_s is None
         self._modules = tuple(modules)
+        self._initializer, self._detach = initializer and (initializer, tuple(initargs), uuid4().hex), detach
         self._client = AsyncClient(master, token, patience_s=patience_s)
-        self._pending = PendingFutures(self._cancelled)
-        self._batcher = CallBatcher(self._modules, gather_s)
+        self._pending = PendingFutures(self._cancelled, self._runs)
+        self._batcher = CallBatcher(self._pickled, gather_s)
         self._loop_thread = LoopThread("loopline-executor")
+        self._closing: concurrent.futures.Future[None] | None = None  # set by shutdown
         self._submitter = self._loop_thread.call(
-            _made(CallSubmitter, self._client, options, session or uuid4().hex, self._pending)
+            _made(CallSubmitter, self._client, options, session or uuid4().hex, self._pending, max_workers)
         )
-        _open.add(self)
+        ends_with_program(self)
 
     @property
     def jobs(self) -> list[int]:
@@ -122,21 +131,30 @@ class Executor(concurrent.futures.Executor):
         return in_order(futures, rest, end)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more calls. Without ``wait``, results still come as long as this program runs."""
-        self._pending.close()
-        for future in self._pending.all() if cancel_futures else ():
-            future.cancel()
-        if not self._loop_thread.is_open:
-            return
-        self._loop_thread.call(self._submitter.flush())  # now every call has a future
+        """Take no more calls. Without ``wait``, results still come, and the end of the program waits for them.
+
+        ``cancel_futures``: calls that do not run yet are cancelled; those that run end. ``terminate`` cancels all.
+        """
+        self.refuse("cannot schedule new futures after shutdown")
+        if wait and self._loop_thread.is_current:
+            raise RuntimeError("a callback of a future cannot wait for the other calls: shutdown(wait=False)")
+        if cancel_futures and self._pending.all():
+            self._cancel_waiting()
+        if self._closing is None:
+            self._closing = self._loop_thread.start(self._close_when_done())
+            self._closing.add_done_callback(lambda _: self._loop_thread.close())
         if wait:
-            concurrent.futures.wait(self._pending.all())
-            self._loop_thread.call(self._close())
+            concurrent.futures.wait([self._closing])
             self._loop_thread.close()
-        else:
-            self._loop_thread.start(self._close_when_done(self._pending.all()))
 
     # Additions
+
+    def terminate(self) -> None:
+        """Cancel every open call, those that run too, and shut down."""
+        self.refuse("cannot schedule new futures after shutdown")
+        for future in self._pending.all():
+            future.cancel()
+        self.shutdown()
 
     def attach(self, job: int) -> list[GridFuture]:
         """Return the futures of a job's calls, in their order, whichever program submitted it."""
@@ -161,7 +179,7 @@ class Executor(concurrent.futures.Executor):
 
         ``chunk``: calls of a task; 0: to be found out by making some calls first.
         """
-        function, sending = pickled(fn, self._modules), self._submitter
+        function, sending = self._pickled(fn), self._submitter
         if chunk == 1:
             batch = Batch(function, list(all_pickled(((item, {}) for item in items), self._modules)))
             batch.futures = [self._pending.new() for _ in items]
@@ -174,8 +192,13 @@ class Executor(concurrent.futures.Executor):
         if chunk:
             return futures, None
         rest = self._pending.new()
+        rest.is_held = True
         self._begin(lambda: sending.send_rest(function, calls[PROBED_CALLS:], futures, rest))
         return futures, rest
+
+    def _pickled(self, fn: Callable[..., Any]) -> bytes:
+        """Return the pickle of a function, which calls the initializer first if there is one."""
+        return pickled(initialized(fn, *self._initializer) if self._initializer else fn, self._modules)
 
     def _begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Start the work in the loop's thread, in the order of calls."""
@@ -187,16 +210,58 @@ class Executor(concurrent.futures.Executor):
         if self._loop_thread.is_open:
             self._loop_thread.loop.call_soon_threadsafe(_give_up, future)
 
+    def _runs(self, future: GridFuture) -> bool:
+        if future.task is None or not self._loop_thread.is_open:
+            return False
+        return future.task in self._loop_thread.call(self._submitter.running([future.task.job]))
+
+    def _cancel_waiting(self) -> None:
+        """Cancel the calls that do not run. Those on their way to the master arrive first, so that it can tell."""
+        for future in self._pending.all():
+            if future.is_held:
+                future.cancel()
+        self._loop_thread.call(self._submitter.flush(at_once=True))
+        pending = self._pending.all()
+        jobs = {future.task.job for future in pending if future.task}
+        try:
+            running = self._loop_thread.call(self._submitter.running(jobs))
+        except LooplineError:  # nobody knows, and what cannot be asked for cannot be waited for
+            running = set()
+        for future in pending:
+            if future.task not in running:
+                future.cancel()
+
+    # As OpenCalls, at the end of the program
+
+    def refuse(self, why: str) -> None:
+        """Take no more calls: ``submit`` and ``map`` raise RuntimeError with this reason."""
+        self._pending.close(why)
+
+    def finish(self) -> None:
+        """Wait for open calls; with ``detach``, only until the master has them."""
+        if not self._detach:
+            self.shutdown()
+        elif self._pending.all():
+            self._loop_thread.start(self._submitter.flush()).result(_FLUSH_WITHIN_S)
+
+    def left(self) -> str:
+        """Return a sentence about calls that are still open; empty if there are none."""
+        pending = self._pending.all()
+        jobs = sorted({future.task.job for future in pending if future.task})
+        if not jobs:
+            return f"loopline: {len(pending)} calls did not reach the master" if pending else ""
+        more = ", ..." if len(jobs) > _MOST_NAMED_JOBS else ""
+        names = ", ".join(map(str, jobs[:_MOST_NAMED_JOBS])) + more
+        many = "calls go on" if len(pending) > 1 else "call goes on"
+        hint = f"Executor.attach({jobs[0]}) has its results"
+        return f"loopline: {len(pending)} {many} on the grid, in job {names}; {hint}"
+
     # In the loop's thread
 
-    async def _close(self) -> None:
+    async def _close_when_done(self) -> None:
+        await self._submitter.complete()
         await self._submitter.close()
         await self._client.__aexit__()
-
-    async def _close_when_done(self, futures: list[GridFuture]) -> None:
-        await asyncio.gather(*map(asyncio.wrap_future, futures), return_exceptions=True)
-        await self._close()
-        self._loop_thread.close()
 
 
 def _give_up(future: GridFuture) -> None:
@@ -214,13 +279,11 @@ async def _made(kind: Callable[..., Answer], *arguments: Any) -> Answer:
     return kind(*arguments)
 
 
-def _flush_all() -> None:
-    """Submit at the end of the program what was called and has not reached the master."""
-    for executor in list(_open):
-        with suppress(Exception):
-            if executor._loop_thread.is_open:
-                executor._loop_thread.start(executor._submitter.flush()).result(_FLUSH_WITHIN_S)
-
-
-# Runs before the exit handler of concurrent.futures, while threads can still be started; atexit is too late.
-threading._register_atexit(_flush_all)  # type: ignore[attr-defined]
+def _check(max_workers: int | None, initializer: object, detach: bool) -> None:
+    """Raise ValueError or TypeError, in the words of the standard library where it has them."""
+    if max_workers is not None and max_workers <= 0:
+        raise ValueError("max_workers must be greater than 0")
+    if initializer is not None and not callable(initializer):
+        raise TypeError("initializer must be a callable")
+    if detach and max_workers is not None:
+        raise ValueError("calls beyond max_workers wait in this program: it cannot detach from them")

@@ -66,7 +66,7 @@ class Backend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]
 
     def terminate(self) -> None:
         if self._executor:
-            self._executor.shutdown(cancel_futures=True)
+            self._executor.terminate()
         self._executor = None
 
     def abort_everything(self, ensure_ready: bool = True) -> None:

@@ -40,6 +40,7 @@ from loopline_shared.rest.bodies import (
     Problem,
     Submission,
     TaskResult,
+    TaskView,
     WorkerView,
 )
 from loopline_shared.spec import JobSpec, RowFile, Table
@@ -65,6 +66,8 @@ class SmallGrid:
         self.jobs: dict[int, SmallJob] = {}
         self.files: dict[str, bytes] = {}
         self.asked: list[str] = []
+        self.running: set[TaskId] = set()  # tasks that a worker is said to have a slot for
+        self.prefetched: set[TaskId] = set()
         self.makes: int | None = None  # so many calls of each task, and no more
         self.makes_tasks: int | None = None
         self.call_s = 0.25  # that each call is said to have taken
@@ -84,7 +87,7 @@ class SmallGrid:
                 web.get(f"{at}/workers", self._workers), web.post(f"{at}/jobs", self._submit),
                 web.get(f"{at}/jobs/{{job}}", self._job), web.post(f"{at}/jobs/{{job}}/cancel", self._cancel),
                 web.get(f"{at}/jobs/{{job}}/results", self._results), web.get(f"{at}/events", self._events),
-                web.get(f"{at}/calls", self._calls),
+                web.get(f"{at}/calls", self._calls), web.get(f"{at}/jobs/{{job}}/tasks", self._tasks),
                 web.get(f"{at}/files/{{sha}}", self._file), web.put(f"{at}/files/{{sha}}", self._put),
             ]
         )  # fmt: skip
@@ -252,6 +255,17 @@ class SmallGrid:
         return web.json_response(
             {name: value for name, value in document.items() if value is not None or name in known}
         )
+
+    async def _tasks(self, request: web.Request) -> web.Response:
+        assert request.query["state"] == TaskState.RUNNING
+        views = [
+            TaskView(
+                id=task, number=task.task, state=TaskState.RUNNING, failures=0, started_at=1.0, finished_at=None,
+                worker="w", exit_code=None, reason="", prefetched=task in self.prefetched,
+            )
+            for task in sorted(self.running | self.prefetched) if task.job == int(request.match_info["job"])
+        ]  # fmt: skip
+        return _body(Page[TaskView](items=views))
 
     async def _results(self, request: web.Request) -> web.StreamResponse:
         job = self.jobs[int(request.match_info["job"])]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import gc
-import subprocess
-import sys
 import threading
 import time
 import types
@@ -457,13 +455,6 @@ def test_what_is_cancelled_on_its_way_to_the_master_is_cancelled_there(grid: Sma
     executor.map(abs, range(3))
     executor.shutdown(cancel_futures=True)
     assert {job.state.value for job in grid.jobs.values()} <= {"cancelled"}
-
-
-def test_what_was_submitted_reaches_the_master_although_the_program_ends(grid: SmallGrid) -> None:
-    grid.holds = True
-    program = f"import loopline; ex = loopline.Executor({grid.url!r}, 't'); ex.map(abs, [1]); ex.submit(len, 'a')"
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
-    assert len(grid.jobs) == 2
 
 
 def test_a_master_that_stays_away_is_an_error(small: tuple[SmallGrid, asyncio.AbstractEventLoop]) -> None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
-from types import ModuleType
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from loopline.functions.calls import pickled
 from loopline.functions.futures import Batch, GridFuture
 
 MANY_CALLS = 8
@@ -20,11 +18,12 @@ _LONGEST_S = 0.2
 class CallBatcher:
     """Gathers calls from any thread, for the loop that submits them.
 
+    ``pickle``: gives the pickle of a function.
     ``pause_s``: of many calls in a row, those that follow one another so soon are one batch.
     """
 
-    def __init__(self, modules: Iterable[ModuleType], pause_s: float) -> None:
-        self._modules = modules
+    def __init__(self, pickle: Callable[[Callable[..., Any]], bytes], pause_s: float) -> None:
+        self._pickle = pickle
         self._pause_s = pause_s
         self._lock = threading.RLock()  # the garbage collector may run code that calls, too
         self._batches: dict[bytes, Batch] = {}  # by the function's pickle
@@ -38,7 +37,7 @@ class CallBatcher:
         Functions are the same if they have the same pickle: each ``obj.method`` is another object.
         """
         known = self._pickles.get(id(fn))
-        function = known[1] if known else pickled(fn, self._modules)  # outside the lock: pickling may run any code
+        function = known[1] if known else self._pickle(fn)  # outside the lock: pickling may run any code
         with self._lock:
             self._pickles[id(fn)] = fn, function
             batch = self._batches.setdefault(function, Batch(function))

@@ -8,6 +8,7 @@ from contextlib import suppress
 from statistics import median
 from typing import Any
 
+from loopline.functions.call_limit import CallLimit
 from loopline.functions.call_link import CallLink
 from loopline.functions.calls import (
     LONGEST_INLINE_BYTES,
@@ -21,7 +22,7 @@ from loopline.functions.futures import Batch, GridFuture, PendingFutures
 from loopline.functions.submitted_jobs import ChunkedJob, SplitJob, SubmittedJob
 from loopline.rest_client import RestClient
 from loopline_shared.errors import LooplineError
-from loopline_shared.model import Function
+from loopline_shared.model import Function, TaskId, TaskState
 from loopline_shared.protocol.chunks import join
 from loopline_shared.spec import JobSpec
 
@@ -37,15 +38,24 @@ TASKS_PER_SLOT = 8
 class CallSubmitter:
     """Submits the calls of one executor. It lives in the loop in which it is made."""
 
-    def __init__(self, client: RestClient, options: CallOptions, session: str, unfinished: PendingFutures) -> None:
+    def __init__(
+        self,
+        client: RestClient,
+        options: CallOptions,
+        session: str,
+        unfinished: PendingFutures,
+        max_workers: int | None,
+    ) -> None:
         self.jobs: list[int] = []  # numbers of the jobs
         self._client, self._options, self._session = client, options, session
         self._pending = unfinished
+        self._limit = CallLimit(max_workers)
         self._link = CallLink(client)
         self._specs: dict[bytes, JobSpec] = {}  # by the pickle of the function, which the master has
         self._slots = 0  # of the workers that were connected at first
         self._under_way: set[asyncio.Task[None]] = set()  # submissions and cancellations
         self._has_checked = False
+        self._turn = asyncio.Lock()  # first come, first served: the grid's order is that of submissions
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
         """Start some of the work below; ``flush`` waits for it."""
@@ -63,27 +73,37 @@ class CallSubmitter:
 
     async def send(self, batch: Batch) -> None:
         """Submit calls that are tasks of their own."""
-        batch = batch.without_cancelled()
-        for start in range(0, len(batch.calls), MOST_CALLS_PER_JOB):
-            calls, futures = batch.calls[start:][:MOST_CALLS_PER_JOB], batch.futures[start:][:MOST_CALLS_PER_JOB]
-            job = SubmittedJob(self, self._client, futures, len(calls))
-            await self._send_job(job, batch.function, calls)
+        async for start, end in self._parts(batch.futures):
+            part = Batch(batch.function, batch.calls[start:end], batch.futures[start:end]).without_cancelled()
+            if part.calls:
+                job = SubmittedJob(self, self._client, part.futures, len(part.calls))
+                await self._send_job(job, part.function, part.calls)
 
     async def send_chunks(self, function: bytes, calls: list[bytes], futures: list[GridFuture], chunk: int) -> None:
         """Submit tasks of ``chunk`` calls each, with a future for each task."""
-        for first in range(0, len(futures), MOST_CALLS_PER_JOB):
-            some = calls[first * chunk : (first + MOST_CALLS_PER_JOB) * chunk]
-            tasks = [join(some[start : start + chunk]) for start in range(0, len(some), chunk)]
-            parts = futures[first : first + MOST_CALLS_PER_JOB]
-            job = ChunkedJob(self, self._client, parts, len(tasks), calls=len(some), chunk=chunk)
+        async for start, end in self._parts(futures):
+            some = calls[start * chunk : end * chunk]
+            tasks = [join(some[first : first + chunk]) for first in range(0, len(some), chunk)]
+            job = ChunkedJob(self, self._client, futures[start:end], len(tasks), calls=len(some), chunk=chunk)
             await self._send_job(job, function, tasks, chunk, len(some))
+
+    async def _parts(self, futures: list[GridFuture]) -> AsyncIterator[tuple[int, int]]:
+        """Yield which tasks go into one job, from where to where, as soon as the limit has places for them."""
+        self._limit.hold(futures)
+        start = 0
+        while start < len(futures):
+            end = start + await self._limit.take(min(MOST_CALLS_PER_JOB, len(futures) - start))
+            self._limit.give_back_after(futures[start:end])
+            yield start, end
+            start = end
 
     async def send_rest(self, function: bytes, calls: list[bytes], first: list[GridFuture], rest: GridFuture) -> None:
         """Submit the rest of a map when its first calls have shown how long they take, or have taken too long.
 
         ``rest`` gets as its result the futures of the tasks.
         """
-        await asyncio.wait([_watched(future) for future in first], timeout=PROBED_FOR_S)
+        probes = asyncio.gather(*map(_watched, first), return_exceptions=True)
+        await asyncio.wait([probes, _watched(rest)], timeout=PROBED_FOR_S, return_when=asyncio.FIRST_COMPLETED)
         if any(future.cancelled() for future in first):  # only giving up the whole map cancels any
             rest.cancel()
         if rest.cancelled():
@@ -91,7 +111,7 @@ class CallSubmitter:
         chunk = chunk_for(calls, _seconds(first), self._slots)
         futures = [self._pending.another() for _ in range(0, len(calls), chunk)]
         self._pending.settled(rest)
-        if rest.settle((futures, None)):
+        if rest.settle((futures.copy(), None)):  # who takes the results empties that list
             await self.send_chunks(function, calls, futures, chunk)
         else:
             for future in futures:
@@ -108,10 +128,25 @@ class CallSubmitter:
             self.jobs.append(number)
         self._link.follow(number, job)
 
-    async def flush(self) -> None:
-        """Wait until the master has everything that was called."""
+    async def flush(self, *, at_once: bool = False) -> None:
+        """Wait until the master has everything that was called. ``at_once``: without regard to ``max_workers``."""
+        if at_once:
+            self._limit.lift()
         while self._under_way:
             await asyncio.wait(self._under_way)
+
+    async def complete(self) -> None:
+        """Wait until every call has ended."""
+        await self.flush()
+        if pending := self._pending.all():
+            await asyncio.wait([_watched(future) for future in pending])
+
+    async def running(self, jobs: Iterable[int]) -> set[TaskId]:
+        """Return the tasks of these jobs that run, or are about to: a worker has a slot for them."""
+        found = set[TaskId]()
+        for job in jobs:
+            found |= {task.id async for task in self._client.tasks(job, TaskState.RUNNING) if not task.prefetched}
+        return found
 
     async def close(self) -> None:
         """Close the link when nothing is under way."""
@@ -143,9 +178,6 @@ class CallSubmitter:
         self, job: SubmittedJob, pickle: bytes, tasks: list[bytes], chunk: int | None = None, calls: int | None = None
     ) -> None:
         try:
-            if not self._has_checked:
-                self._slots = await check_workers(self._client)
-                self._has_checked = True
             await self._submit(job, pickle, tasks, chunk, calls)
         except BaseException as error:
             job.fail(error)
@@ -159,13 +191,17 @@ class CallSubmitter:
 
         The pickle of a function is uploaded once, unless the master has deleted it since.
         """
-        was_there = pickle in self._specs
-        if not was_there:
-            self._specs[pickle] = await common_spec(self._client, pickle, self._options, self._session)
-        parameters = await parameters_of(self._client, tasks)
-        if not job.is_wanted:  # all its futures were cancelled
-            return
-        self._link.submit(spec_of(self._specs[pickle], parameters, calls or len(tasks), chunk), job)
+        async with self._turn:
+            if not self._has_checked:
+                self._slots = await check_workers(self._client)
+                self._has_checked = True
+            was_there = pickle in self._specs
+            if not was_there:
+                self._specs[pickle] = await common_spec(self._client, pickle, self._options, self._session)
+            parameters = await parameters_of(self._client, tasks)
+            if not job.is_wanted:  # all its futures were cancelled
+                return
+            self._link.submit(spec_of(self._specs[pickle], parameters, calls or len(tasks), chunk), job)
         try:
             await job.answer
         except LooplineError as error:

@@ -247,16 +247,32 @@ def _failed(task: TaskId, end: TaskResult | TaskEnd, reason: str) -> CallError:
 
 
 def _raised(task: TaskId, end: TaskResult | TaskEnd, content: bytes) -> BaseException:
-    of_error, text = pickle.loads(content)  # noqa: S301
+    if (failure := _failure(content)) is None:  # the call did not come to write what it raised
+        return _unmade(task, end)
+    of_error, text = failure
     error: BaseException
     try:
-        error = pickle.loads(of_error)  # noqa: S301
+        error = pickle.loads(of_error or b"")  # noqa: S301
         assert isinstance(error, BaseException)
     except Exception:
         where = f" on {end.worker}" if end.worker else ""
         error = CallError("raised", f"task {task} raised{where}: {end.reason}", "its traceback is the cause")
     error.__cause__ = RemoteTraceback(text)
     return error
+
+
+def _failure(content: bytes) -> tuple[bytes | None, str] | None:
+    """Return the exception's pickle and the traceback that a failed call wrote; None if it wrote something else.
+
+    What it writes is cut off where a disk is full, and it may be a value where the call failed after its end.
+    """
+    try:
+        match pickle.loads(content):  # noqa: S301
+            case (bytes() | None as of_error, str(text)):
+                return of_error, text
+    except Exception:  # unpickling can raise anything
+        return None
+    return None
 
 
 async def parameters_of(client: RestClient, tasks: Sequence[bytes]) -> Table | RowFile:

@@ -22,14 +22,23 @@ class GridFuture(concurrent.futures.Future[Any]):
     It can be cancelled until its result is here. Its task is killed once no other call of the same job is wanted.
     """
 
-    def __init__(self, on_cancel: Callable[[GridFuture], None]) -> None:
+    def __init__(self, on_cancel: Callable[[GridFuture], None], is_running: Callable[[GridFuture], bool]) -> None:
         super().__init__()
         self.task: TaskId | None = None  # set when it is submitted
         self.abandon: Callable[[GridFuture], None] | None = None  # set too: tells the job that the call is unwanted
         self.was_cancelled = False  # as ``cancelled()``, without its lock
         self.is_given_up = False  # its job has been told of the cancellation
+        self.is_held = False  # it waits in this program, and has not been sent
         self._on_cancel = on_cancel
+        self._is_running = is_running
         self._ending = threading.RLock()
+
+    def running(self) -> bool:
+        """True while a worker makes the call: the master is asked. A call that runs can be cancelled all the same.
+
+        Raises RuntimeError in a callback of a future, which may not wait for the master.
+        """
+        return not self.done() and self._is_running(self)
 
     def cancel(self) -> bool:
         """Cancel the call. True if it is cancelled, now or before."""
@@ -63,25 +72,26 @@ class GridFuture(concurrent.futures.Future[Any]):
 
 
 class PendingFutures:
-    """Futures of an executor that have not ended; ``on_cancel`` is called in any thread."""
+    """Futures of an executor that have not ended; ``on_cancel`` and ``is_running`` are called in any thread."""
 
-    def __init__(self, on_cancel: Callable[[GridFuture], None]) -> None:
+    def __init__(self, on_cancel: Callable[[GridFuture], None], is_running: Callable[[GridFuture], bool]) -> None:
         self._on_cancel = on_cancel
+        self._is_running = is_running
         # Reentrant: the garbage collector may cancel the futures of a half-read map in any thread.
         self._lock = threading.RLock()
         self._futures: set[GridFuture] = set()
-        self._is_closed = False
+        self._refusal = ""
 
     def new(self) -> GridFuture:
         """Return a future for a new call. Raises RuntimeError if the executor is shut down."""
         with self._lock:
-            if self._is_closed:
-                raise RuntimeError("cannot schedule new futures after shutdown")
+            if self._refusal:
+                raise RuntimeError(self._refusal)
             return self.another()
 
     def another(self) -> GridFuture:
         """Return a future for calls that were made before the executor was shut down."""
-        future = GridFuture(self._cancelled)
+        future = GridFuture(self._cancelled, self._is_running)
         with self._lock:
             self._futures.add(future)
         return future
@@ -96,10 +106,10 @@ class PendingFutures:
         with self._lock:
             return list(self._futures)
 
-    def close(self) -> None:
-        """Make no more new futures."""
+    def close(self, why: str) -> None:
+        """Make no more new futures; ``new`` raises with this reason, or with the one that was given first."""
         with self._lock:
-            self._is_closed = True
+            self._refusal = self._refusal or why
 
     def _cancelled(self, future: GridFuture) -> None:
         self.settled(future)
@@ -141,17 +151,20 @@ class ChunkResult:
 def in_order(futures: list[GridFuture], rest: GridFuture | None, end: float | None) -> Iterator[Any]:
     """Return an iterator of values, as the standard library's ``map``: futures that are left over are cancelled.
 
-    ``rest`` is a future of further futures. A future of several calls has a ChunkResult.
+    ``rest`` is a future of further futures. A future of several calls has a ChunkResult. What was taken is held no
+    longer: neither the values nor the futures.
     """
+    waiting = futures[::-1]  # the next one last, so that each can be popped
 
     def results() -> Iterator[Any]:
         try:
-            for future in futures:
-                yield from _values(future.result(_left_s(end)))
-            for future in rest.result(_left_s(end)) if rest else ():
-                yield from _values(future.result(_left_s(end)))
+            yield from _taken(waiting, end)
+            if rest:
+                waiting.extend(reversed(rest.result(_left_s(end))))
+                rest.result().clear()
+            yield from _taken(waiting, end)
         finally:
-            for future in futures:  # finished ones stay as they are
+            for future in reversed(waiting):  # finished ones stay as they are
                 future.cancel()
             if rest and not rest.cancel():
                 with suppress(Exception):
@@ -161,15 +174,29 @@ def in_order(futures: list[GridFuture], rest: GridFuture | None, end: float | No
     return results()
 
 
+def _taken(waiting: list[GridFuture], end: float | None) -> Iterator[Any]:
+    """Yield the values of futures from the last one on, each of which leaves the list when it has its result."""
+    while waiting:
+        result = waiting[-1].result(_left_s(end))
+        waiting.pop()
+        if isinstance(result, ChunkResult):
+            yield from _values(result)
+        else:
+            held = [result]
+            del result
+            yield held.pop()
+
+
 def _left_s(end: float | None) -> float | None:
     return None if end is None else end - time.monotonic()
 
 
-def _values(result: Any) -> Iterator[Any]:
-    if not isinstance(result, ChunkResult):
-        yield result
-        return
-    for value, error in result.outcomes():
+def _values(result: ChunkResult) -> Iterator[Any]:
+    outcomes = result.outcomes()
+    while (outcome := next(outcomes, None)) is not None:
+        value, error = outcome
         if error is not None:
             raise error
-        yield value
+        held = [value]
+        del outcome, value
+        yield held.pop()

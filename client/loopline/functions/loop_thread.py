@@ -20,7 +20,13 @@ class LoopThread:
     def __init__(self, name: str = "loopline") -> None:
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._is_closing = False
         self._thread.start()
+
+    @property
+    def is_current(self) -> bool:
+        """True in the loop's own thread, such as in a callback of a future; nothing may wait for the loop there."""
+        return threading.current_thread() is self._thread
 
     @property
     def is_open(self) -> bool:
@@ -36,7 +42,7 @@ class LoopThread:
 
     def call(self, work: Coroutine[Any, Any, Answer]) -> Answer:
         """Run a coroutine in the loop and wait for its result. An interrupt cancels the coroutine."""
-        if threading.current_thread() is self._thread:
+        if self.is_current:
             work.close()
             raise RuntimeError("called from its own thread: use the asynchronous form there")
         future = self.start(work)
@@ -57,11 +63,12 @@ class LoopThread:
 
     def close(self) -> None:
         """Stop the loop and cancel what still runs in it."""
-        if self.is_open:
+        if not self._is_closing:  # another stop would end what the thread has still to do
+            self._is_closing = True
             with suppress(RuntimeError):
                 self.loop.call_soon_threadsafe(self.loop.stop)
-            if threading.current_thread() is not self._thread:
-                self._thread.join(_CLOSE_WITHIN_S)
+        if not self.is_current:
+            self._thread.join(_CLOSE_WITHIN_S)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)

@@ -39,7 +39,7 @@ class SubmittedJob:
         self.count = count
         self.answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._client = client
-        self._futures = futures
+        self._futures: list[GridFuture | None] = [*futures]  # None once it has its result, which is not kept here
         self._waiting = waiting
         self._job = 0
         self._ended = 0  # number of tasks that ended
@@ -50,7 +50,7 @@ class SubmittedJob:
     @property
     def is_wanted(self) -> bool:
         """True until the last of its futures is cancelled."""
-        return not all(future.was_cancelled for future in self._futures)
+        return not all(future is None or future.was_cancelled for future in self._futures)
 
     def submitted(self, job: int) -> None:
         """Note that the job is on the master."""
@@ -64,9 +64,10 @@ class SubmittedJob:
         self._job = job
         abandon = self.unwanted  # one bound method for all
         for future, task in zip(self._futures, self._tasks(), strict=True):
+            assert future  # none has a result yet
             future.task, future.abandon = task, abandon
         for future in self._futures:
-            if future.was_cancelled:  # during the submission
+            if future and future.was_cancelled:  # during the submission
                 self.unwanted(future)
 
     def ended(self, ends: list[TaskEnd]) -> None:
@@ -91,7 +92,7 @@ class SubmittedJob:
 
     def fail(self, error: BaseException) -> None:
         """Fail every future that is still open."""
-        for future in self._futures:
+        for future in filter(None, self._futures):
             self._waiting.settled(future)
             future.fail(error)
 
@@ -107,14 +108,21 @@ class SubmittedJob:
         """Yield the task of each future, in order."""
         return (TaskId(self._job, number) for number in range(1, self.count + 1))
 
-    def _of(self, number: int) -> list[GridFuture]:
-        """Return the futures of one task."""
-        return self._futures[number - 1 : number]
+    def _places(self, number: int) -> slice:
+        """Return where the futures of one task are."""
+        return slice(number - 1, number)
+
+    def _take(self, number: int) -> list[GridFuture]:
+        """Return the futures of one task, which has ended, and hold them no longer."""
+        places = self._places(number)
+        futures = [future for future in self._futures[places] if future]
+        self._futures[places] = [None] * len(futures)
+        return futures
 
     def _settle(self, end: TaskEnd, content: bytes | None) -> None:
-        future = self._futures[end.number - 1]
-        if not future.was_cancelled:
-            self._give(future, outcome_of(TaskId(self._job, end.number), end, content))
+        for future in self._take(end.number):
+            if not future.was_cancelled:
+                self._give(future, outcome_of(TaskId(self._job, end.number), end, content))
 
     def _give(self, future: GridFuture, outcome: tuple[object, BaseException | None]) -> None:
         self._waiting.settled(future)
@@ -131,7 +139,7 @@ class SubmittedJob:
         try:
             content = await content_of(self._client, end)
         except LooplineError as error:
-            for future in self._of(end.number):
+            for future in self._take(end.number):
                 self._give(future, (None, error))
         else:
             self._settle(end, content)
@@ -155,7 +163,8 @@ class ChunkedJob(SubmittedJob):
 
     def _settle(self, end: TaskEnd, content: bytes | None) -> None:
         made = ChunkResult(TaskId(self._job, end.number), end, content, self._count_of(end.number))
-        self._give(self._futures[end.number - 1], (made, None))
+        for future in self._take(end.number):
+            self._give(future, (made, None))
 
 
 class SplitJob(ChunkedJob):
@@ -164,11 +173,11 @@ class SplitJob(ChunkedJob):
     def _tasks(self) -> Iterator[TaskId]:
         return (TaskId(self._job, 1 + place // self._chunk) for place in range(self._calls))
 
-    def _of(self, number: int) -> list[GridFuture]:
-        return self._futures[(number - 1) * self._chunk : number * self._chunk]
+    def _places(self, number: int) -> slice:
+        return slice((number - 1) * self._chunk, min(number * self._chunk, self._calls))
 
     def _settle(self, end: TaskEnd, content: bytes | None) -> None:
-        futures = self._of(end.number)
+        futures = self._take(end.number)
         outcomes = outcomes_of(TaskId(self._job, end.number), end, content, len(futures))
         for future, outcome in zip(futures, outcomes, strict=True):
             self._give(future, outcome)

@@ -1,0 +1,264 @@
+"""The Executor in place of the standard library's pools: what CPython's own tests ask of those, one by one."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import gc
+import subprocess
+import sys
+import uuid
+import weakref
+from collections.abc import Callable, Iterator
+
+import cloudpickle
+import pytest
+
+import loopline
+from loopline.functions import call_submitter
+from loopline.functions.calls import outcome_of
+from loopline_shared.model import TaskId, TaskState
+from loopline_shared.protocol.client_link import TaskEnd
+from tests.python.small_grid import SmallGrid
+from tests.python.test_executor import until
+
+BEGIN = """
+import atexit, loopline
+
+@atexit.register
+def too_late():
+    try:
+        executor.submit(abs, -1)
+    except RuntimeError as error:
+        print(error)
+
+executor = loopline.Executor({url!r}, "t", detach={detach})
+future = executor.submit(abs, -7)
+future.add_done_callback(lambda done: print("it is", done.result()))
+"""
+
+
+@pytest.fixture
+def executor(grid: SmallGrid) -> Iterator[loopline.Executor]:
+    executor = loopline.Executor(grid.url, "t")
+    yield executor
+    executor.terminate()
+
+
+class Thing:
+    """Something that can be watched by a weak reference."""
+
+
+@pytest.mark.parametrize(("count", "chunk"), [(20, 1), (20, 7), (1100, None)])
+def test_a_map_lets_go_of_what_was_taken(executor: loopline.Executor, count: int, chunk: int | None) -> None:
+    watched = []
+    for thing in executor.map(lambda _: Thing(), range(count), chunksize=chunk):
+        watched.append(weakref.ref(thing))
+        del thing
+        if len(watched) % 10 == 1:
+            gc.collect()
+        assert watched[-1]() is None
+    assert len(watched) == count
+
+
+def test_a_map_is_let_go_of_before_its_job_is_over(
+    executor: loopline.Executor, grid: SmallGrid, finish: Callable[[int], None]
+) -> None:
+    grid.holds, grid.makes_tasks = True, 2
+    values = executor.map(lambda _: Thing(), range(4))
+    until(lambda: executor.jobs)
+    finish(1)
+    taken = [weakref.ref(next(values)), weakref.ref(next(values))]
+    gc.collect()
+    assert [one() for one in taken] == [None, None]
+
+
+def test_running_is_what_a_worker_has_a_slot_for(
+    executor: loopline.Executor, grid: SmallGrid, finish: Callable[[int], None]
+) -> None:
+    grid.holds = True
+    future = executor.submit(abs, -1)
+    until(lambda: future.task)
+    assert not future.running()
+    grid.prefetched = {TaskId(1, 1)}
+    assert not future.running()
+    grid.running, grid.prefetched = {TaskId(1, 1)}, set()
+    assert future.running()
+    finish(1)
+    assert future.result(10) == 1
+    assert not future.running()
+
+
+@pytest.mark.parametrize("wait", [True, False])
+def test_cancelling_at_shutdown_lets_running_calls_end(
+    grid: SmallGrid, finish: Callable[[int], None], wait: bool
+) -> None:
+    grid.holds = True
+    executor = loopline.Executor(grid.url, "t")
+    futures = executor._map(abs, [(-number,) for number in range(3)], 1)[0]
+    until(lambda: futures[0].task)
+    grid.running, grid.prefetched = {TaskId(1, 2)}, {TaskId(1, 3)}
+    futures[0].add_done_callback(lambda _: finish(1))  # in this thread, as it is cancelled
+    executor.shutdown(wait, cancel_futures=True)
+    assert futures[1].result(10) == 1
+    assert [future.cancelled() for future in futures] == [True, False, True]
+
+
+def test_calls_of_different_functions_reach_the_grid_in_their_order(
+    executor: loopline.Executor, grid: SmallGrid
+) -> None:
+    """The order of jobs is the order of submissions: a long call that came first could hold back a short one."""
+    grid.is_slow.set()
+    first = executor.submit(abs, -1)
+    until(lambda: "submit" in grid.asked)
+    large = executor.submit(len, bytes(200_000))  # whose argument is a file
+    small = executor.submit(str, 7)
+    grid.is_slow.clear()
+    assert [future.result(10) for future in (first, large, small)] == [1, 200_000, "7"]
+    assert first.task
+    assert large.task
+    assert small.task
+    assert first.task.job < large.task.job < small.task.job
+
+
+def test_terminating_cancels_what_runs(grid: SmallGrid) -> None:
+    grid.holds = True
+    executor = loopline.Executor(grid.url, "t")
+    future = executor.submit(abs, -1)
+    until(lambda: future.task)
+    grid.running = {TaskId(1, 1)}
+    executor.terminate()
+    assert future.cancelled()
+    assert "POST /jobs/1/cancel" in grid.asked
+
+
+def test_the_rest_of_a_long_map_is_cancelled_at_shutdown(
+    grid: SmallGrid, finish: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(call_submitter, "PROBED_FOR_S", 1000.0)
+    grid.holds = True
+    executor = loopline.Executor(grid.url, "t")
+    first, rest = executor._map(abs, [(-number,) for number in range(2000)], 0)
+    until(lambda: executor.jobs)
+    grid.running = {TaskId(1, 1)}
+    executor.shutdown(wait=False, cancel_futures=True)
+    assert rest
+    assert rest.cancelled()
+    finish(1)
+    assert list(first[0].result(10).outcomes()) == [(0, None)]
+    executor.shutdown()
+    assert len(grid.jobs) == 1
+
+
+def test_as_many_tasks_at_a_time_as_there_may_be_workers(grid: SmallGrid, finish: Callable[[int], None]) -> None:
+    grid.holds = True
+    with loopline.Executor(grid.url, "t", max_workers=2) as executor:
+        values = executor.map(abs, range(-5, 0), chunksize=1)
+        for jobs in ([2], [2, 2], [2, 2, 1]):
+            until(lambda now=jobs: len(executor.jobs) == len(now))
+            assert [len(job.calls) for job in grid.jobs.values()] == jobs
+            finish(len(jobs))
+        assert list(values) == [5, 4, 3, 2, 1]
+
+
+def test_what_waits_for_a_worker_is_cancelled_at_shutdown(grid: SmallGrid, finish: Callable[[int], None]) -> None:
+    grid.holds = True
+    executor = loopline.Executor(grid.url, "t", max_workers=1)
+    futures = executor._map(abs, [(-number,) for number in range(3)], 1)[0]
+    until(lambda: futures[0].task)
+    grid.running = {TaskId(1, 1)}
+    executor.shutdown(wait=False, cancel_futures=True)
+    finish(1)
+    assert futures[0].result(10) == 0
+    assert [future.cancelled() for future in futures] == [False, True, True]
+    executor.shutdown()
+    assert len(grid.jobs) == 1
+
+
+def test_what_makes_no_sense_is_refused_at_once() -> None:
+    for number in (0, -1):
+        with pytest.raises(ValueError, match="max_workers must be greater than 0"):
+            loopline.Executor(max_workers=number)
+    with pytest.raises(TypeError, match="initializer must be a callable"):
+        loopline.Executor(initializer="no")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="cannot detach"):
+        loopline.Executor(max_workers=2, detach=True)
+
+
+def test_the_initializer_comes_once_before_the_first_call_of_an_interpreter(grid: SmallGrid) -> None:
+    """The stand-in's only interpreter is this one."""
+    name = f"made_by_{uuid.uuid4().hex}"
+
+    def make(value: list[int]) -> None:
+        import sys
+
+        setattr(sys, name, value)
+
+    def add(number: int) -> int:
+        import sys
+
+        made: list[int] = getattr(sys, name)
+        made.append(number)
+        return sum(made)
+
+    with loopline.Executor(grid.url, "t", initializer=make, initargs=([100],)) as executor:
+        assert [executor.submit(add, number).result(10) for number in range(3)] == [100, 101, 103]
+        assert list(executor.map(lambda number: -add(number), [1], chunksize=2)) == [-104]
+        assert len({job.spec.function.file for job in grid.jobs.values() if job.spec.function}) == 2
+
+
+def test_an_initializer_that_raises_breaks_the_calls(grid: SmallGrid) -> None:
+    def fail() -> None:
+        raise OSError("no licence")
+
+    with (
+        loopline.Executor(grid.url, "t", initializer=fail) as executor,
+        pytest.raises(concurrent.futures.BrokenExecutor, match="OSError: no licence"),
+    ):
+        executor.submit(abs, -1).result(10)
+
+
+def run(program: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+@pytest.mark.parametrize("last", ["", "executor.shutdown(wait=False)"])
+def test_the_end_of_a_program_waits_for_its_calls(grid: SmallGrid, finish: Callable[[int], None], last: str) -> None:
+    grid.holds = True
+    with run(BEGIN.format(url=grid.url, detach=False) + last) as program:
+        until(lambda: grid.jobs)
+        finish(1)
+        out, error = program.communicate(timeout=60)
+    said, refused = out.splitlines()
+    assert said == "it is 7"
+    assert refused.startswith("cannot schedule new futures after")
+    assert error == ""
+
+
+def test_a_program_that_detaches_leaves_its_calls_to_the_grid_and_says_so(grid: SmallGrid) -> None:
+    grid.holds = True
+    with run(BEGIN.format(url=grid.url, detach=True)) as program:
+        out, error = program.communicate(timeout=60)
+    assert out == "cannot schedule new futures after interpreter shutdown\n"
+    assert error == "loopline: 1 call goes on on the grid, in job 1; Executor.attach(1) has its results\n"
+    assert grid.jobs[1].state.value == "running"
+
+
+VALUE = cloudpickle.dumps((b"a value of", "two parts", "or three"))
+
+
+@pytest.mark.parametrize("content", [b"", VALUE, VALUE[:-9], cloudpickle.dumps(1), None])
+def test_a_call_that_failed_is_told_as_what_failed_whatever_it_left_of_its_value(content: bytes | None) -> None:
+    reason = "cannot read the arguments, or write the result: [Errno 28] No space left on device"
+    end = TaskEnd(1, TaskState.FAILED, "w", exit_code=1, reason=reason, value=None)
+    value, error = outcome_of(TaskId(3, 1), end, content)
+    assert value is None
+    assert isinstance(error, loopline.CallError)
+    assert str(error).startswith(f"task 3.1 failed on w: {reason}")
+
+
+def test_a_value_that_cannot_be_read_is_told_as_that() -> None:
+    end = TaskEnd(1, TaskState.SUCCEEDED, "w", exit_code=0, reason="", value=None)
+    _, error = outcome_of(TaskId(3, 1), end, VALUE[:-9])
+    assert "cannot be unpickled here" in str(error)
