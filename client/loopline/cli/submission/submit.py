@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack
 from typing import Annotated
 
 from cyclopts import Group, Parameter
@@ -24,8 +23,13 @@ from loopline.cli.submission import (
     sweep,
 )
 from loopline.cli.submission.failed_of import FailedTasks
-from loopline.cli.submission.inputs import FileOptions
+from loopline.cli.submission.inputs import FileOptions, InputFiles
+from loopline.cli.submission.job_file import JobFile
 from loopline.cli.submission.options import STDIN, JobOptions, PlaceOptions, SweepOptions, TaskOptions
+from loopline.cli.submission.sweep import SweepParameters
+from loopline.client import AsyncClient
+from loopline_shared.rest.bodies import Submission
+from loopline_shared.spec import JobSpec
 
 _AFTER_SUBMISSION = Group("Then", sort_key=7)
 _JOB, _SWEEP, _TASKS, _FILES, _PLACES = JobOptions(), SweepOptions(), TaskOptions(), FileOptions(), PlaceOptions()
@@ -68,41 +72,56 @@ async def submit(
         client = await until_end.enter_async_context(common.client())
         again = await failed_of.read(client, options.only_failed_of) if options.only_failed_of else FailedTasks()
         file = job_file.read(options.file) if options.file else again.job
-        found = await inputs.read(files, file)
-        document = assemble.document(command, (options, tasks, files, places), file)
         swept = await until_end.enter_async_context(sweep.opened(sweeping, again.rows))
-        job = assemble.specification(found.named_in(document), swept.parameters, file)
-        missing = missing_inputs.find(job)
-        if more := missing_inputs.chosen(missing, takes_all=files.takes_all, may_ask=not (dry_run or common.json)):
-            found = (await inputs.read(FileOptions(input=tuple(more)), None)).beside(found)
-            job = assemble.specification(found.named_in(document), swept.parameters, file)
+        may_ask = not (dry_run or common.json)
+        job, found, warnings = await _composed(command, (options, tasks, files, places), file, swept, may_ask=may_ask)
         if file is not None:
             merging.check_all_given(job, file, swept.names_in(job))
         await shared_folder.check(client, job)
-        receipt.warn(one.warning for one in missing if one.input not in more or one.is_found_on_path_only)
+        receipt.warn(warnings)
         if dry_run:
             seen = swept.shown_in(await client.preview(job), job)
             common.show(seen, lambda: receipt.preview(seen, job))
             return 0
-        with _nothing_submitted():
-            await swept.upload(client)
-            await found.upload(client)
-        submitted = await client.submit(job)
+        submitted = await _sent(client, job, swept, found)
     if wait:
         return await follow(submitted.id, common, submitted.warnings)
     common.show(submitted, lambda: receipt.receipt(submitted))
     return 0
 
 
-@contextmanager
-def _nothing_submitted() -> Iterator[None]:
-    """Say after Ctrl-C that there is no job yet."""
+async def _composed(
+    command: tuple[str, ...],
+    options: tuple[JobOptions, TaskOptions, FileOptions, PlaceOptions],
+    file: JobFile | None,
+    swept: SweepParameters,
+    *,
+    may_ask: bool,
+) -> tuple[JobSpec, InputFiles, list[str]]:
+    """Return the job, its input files, and warnings of files that its command names and that are no inputs.
+
+    Those that the user takes as inputs, asked on a terminal, are inputs.
+    """
+    files = options[2]
+    found, document = await inputs.read(files, file), assemble.document(command, options, file)
+    job = assemble.specification(found.named_in(document), swept.parameters, file)
+    missing = missing_inputs.find(job)
+    if more := missing_inputs.chosen(missing, takes_all=files.takes_all, may_ask=may_ask):
+        found = (await inputs.read(FileOptions(input=tuple(more)), None)).beside(found)
+        job = assemble.specification(found.named_in(document), swept.parameters, file)
+    return job, found, [one.warning for one in missing if one.input not in more or one.is_found_on_path_only]
+
+
+async def _sent(client: AsyncClient, job: JobSpec, swept: SweepParameters, found: InputFiles) -> Submission:
+    """Upload what the job needs and submit it. Ctrl-C before that says that there is no job yet."""
     try:
-        yield
+        await swept.upload(client)
+        await found.upload(client)
     except asyncio.CancelledError:
         message = "nothing is submitted; the same command goes on where this one stopped, without sending files again"
         stderr().print(f"\n{message}", soft_wrap=True)
         raise
+    return await client.submit(job)
 
 
 def _check(options: JobOptions, sweeping: SweepOptions) -> None:
