@@ -162,6 +162,7 @@ async def test_nothing_begins_that_was_lined_up(
     await master.results_of(*every)
     assert log.read_text().split().count("begun") == sum(r.outcome is Outcome.SUCCEEDED for r in master.results)
     assert len(master.results) == len(every), "one for each"
+    assert {result.outcome for result in master.results} == {Outcome.SUCCEEDED, Outcome.GIVEN_BACK}
 
 
 async def test_time_that_it_stands_frozen_is_not_counted(master: SmallMaster, start: Start, hand: Hand) -> None:
