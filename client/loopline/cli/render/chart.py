@@ -33,7 +33,7 @@ class _Scale:
 
 
 _TOLD_LATE_S = 0.1
-"""Seconds by which attempts on one slot may overlap: an attempt ends when its result arrives."""
+"""Seconds by which attempts on one slot may overlap: clocks and reports are no more exact."""
 
 
 def draw(attempts: Iterable[AttemptView], names: Mapping[int, str], now: float, columns: int, colour: bool) -> Text:
@@ -73,7 +73,10 @@ def _begin(attempt: AttemptView) -> float:
 
 
 def _end(attempt: AttemptView, now: float) -> float:
-    return now if attempt.ended_at is None else attempt.ended_at
+    """Return when it left its slot: its result may have arrived later, but it tells for how long it ran."""
+    if attempt.ended_at is None:
+        return now
+    return min(attempt.ended_at, _begin(attempt) + attempt.wall_s) if attempt.wall_s else attempt.ended_at
 
 
 def _scale(rows: list[SlotRow], now: float, columns: int) -> _Scale:
