@@ -33,7 +33,7 @@ class _Scale:
 
 
 _TOLD_LATE_S = 0.1
-"""Seconds by which attempts on one slot may overlap: clocks and reports are no more exact."""
+"""Seconds by which attempts on one slot may overlap: reports are no more exact."""
 
 
 def draw(attempts: Iterable[AttemptView], names: Mapping[int, str], now: float, columns: int, colour: bool) -> Text:
@@ -59,8 +59,7 @@ def _rows(attempts: Iterable[AttemptView], now: float) -> list[SlotRow]:
     for worker, group in groupby(by_worker, key=lambda attempt: attempt.worker):
         slots: list[list[AttemptView]] = []
         for attempt in group:
-            free = (slot for slot in slots if _end(slot[-1], now) <= _begin(attempt) + _TOLD_LATE_S)
-            slot = next(free, None)
+            slot = _free(slots, attempt, now)
             if slot is None:
                 slots.append(slot := [])
             slot.append(attempt)
@@ -68,15 +67,30 @@ def _rows(attempts: Iterable[AttemptView], now: float) -> list[SlotRow]:
     return rows
 
 
+def _free(slots: list[list[AttemptView]], attempt: AttemptView, now: float) -> list[AttemptView] | None:
+    """Return the slot that the attempt began on; None if all were taken.
+
+    One that ended before it is best; else one that had to be free by then, by its run time: its result came late.
+    """
+    begin = _begin(attempt) + _TOLD_LATE_S
+    for left in (_end, _had_run):
+        for slot in slots:
+            if left(slot[-1], now) <= begin:
+                return slot
+    return None
+
+
+def _had_run(attempt: AttemptView, now: float) -> float:
+    """Return when it had run for as long as it ran, if it began when it is said to."""
+    return min(_end(attempt, now), _begin(attempt) + attempt.wall_s) if attempt.wall_s else _end(attempt, now)
+
+
 def _begin(attempt: AttemptView) -> float:
     return attempt.dispatched_at if attempt.started_at is None else attempt.started_at
 
 
 def _end(attempt: AttemptView, now: float) -> float:
-    """Return when it left its slot: its result may have arrived later, but it tells for how long it ran."""
-    if attempt.ended_at is None:
-        return now
-    return min(attempt.ended_at, _begin(attempt) + attempt.wall_s) if attempt.wall_s else attempt.ended_at
+    return now if attempt.ended_at is None else attempt.ended_at
 
 
 def _scale(rows: list[SlotRow], now: float, columns: int) -> _Scale:
@@ -88,9 +102,10 @@ def _scale(rows: list[SlotRow], now: float, columns: int) -> _Scale:
 def _row(row: list[AttemptView], scale: _Scale, style: _Style, now: float) -> Text:
     """Return a row of bars. A bar takes at least one column, or is left out if that column is taken."""
     line = Text()
-    for attempt in row:
+    for attempt, after in zip(row, [*row[1:], None], strict=True):
+        last = _end(attempt, now) if after is None else min(_end(attempt, now), _begin(after))
         start = max(len(line), scale.column(_begin(attempt)))
-        end = min(scale.columns, max(scale.column(_begin(attempt)) + 1, scale.column(_end(attempt, now))))
+        end = min(scale.columns, max(scale.column(_begin(attempt)) + 1, scale.column(last)))
         if start < end:
             line.append(" " * (start - len(line))).append_text(style.bar(attempt, end - start))
     return line
