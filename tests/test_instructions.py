@@ -5,7 +5,7 @@ import pytest
 from tests.instructions import VERSION, counted, counts_apart, recorded
 
 TOLERANCE = 1.03
-"""The same on every machine, so that no slack is needed for noise: what a feature costs that is off adds up to this."""
+"""Counts do not scatter: this is what all features together may cost while they are off."""
 
 
 def test_nothing_takes_clearly_more_than_was_recorded() -> None:
