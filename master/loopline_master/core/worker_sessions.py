@@ -18,6 +18,7 @@ nothing.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Set
 from itertools import islice, takewhile
 
 from loopline_master.core import lifecycle, transitions
@@ -148,7 +149,7 @@ def _compare(state: State, outbox: Outbox, worker: Worker, report: Report) -> No
     begun, waiting = {held.attempt: held for held in report.holding}, set(attempts_of(report.waiting))
     queue = state.index.attempts.queues.of_worker.get(worker.name, {}).keys()
     strangers = [*begun, *(waiting - queue)]
-    looked_at = _worth_a_look(state, worker, waiting)
+    looked_at = _worth_a_look(state, worker, queue, waiting)
     if report.members:
         strangers += [member.attempt for member in report.members]
         looked_at = _without_members(state, looked_at, report)
@@ -183,18 +184,18 @@ def _follow_gangs(state: State, worker: Worker, seen: int) -> None:
             phases.follow(state, attempt, seen)
 
 
-def _worth_a_look(state: State, worker: Worker, waiting: set[Id]) -> list[Attempt]:
-    """Return the worker's attempts, except those that wait there as before.
+def _worth_a_look(state: State, worker: Worker, queue: Set[AttemptId], waiting: set[Id]) -> list[Attempt]:
+    """Return the worker's attempts, except those of its queue that wait there as before.
 
     Nothing follows from these, and they are most of a long queue.
     """
     attempts = state.index.attempts
-    ours, queue = attempts.of_worker.get(worker.name, {}), attempts.queues.of_worker.get(worker.name)
-    if queue is None or worker.name in attempts.frozen_on:
+    ours = attempts.of_worker.get(worker.name, {})
+    if not queue or worker.name in attempts.frozen_on:
         return list(ours.values())
     others = (attempt for number, attempt in ours.items() if number not in queue)
     found = list(islice(others, len(ours) - len(queue)))  # which came before the queue, as a rule
-    return [*found, *(ours[number] for number in sorted(queue.keys() - waiting))]
+    return [*found, *(ours[number] for number in sorted(queue - waiting))]
 
 
 def _is_held(state: State, attempt: Attempt, held: Held | None, seen: int) -> None:

@@ -47,6 +47,7 @@ class PrefetchQueues:
     of_worker: dict[str, dict[AttemptId, int]] = field(default_factory=dict)  # how long each is expected to take
     work_ms: dict[str, int] = field(default_factory=dict)
     order: dict[str, list[tuple[float, AttemptId]]] = field(default_factory=dict)  # by when they were dispatched
+    of_job: dict[int, int] = field(default_factory=dict)  # how many, by job: users are told
 
     def latest_on(self, worker: str) -> AttemptId:
         """Return the attempt of the worker's queue that was dispatched last."""
@@ -59,10 +60,12 @@ class PrefetchQueues:
             work_ms = self.of_worker.setdefault(name, {})[attempt.id] = milliseconds(attempt.expected_s)
             self.work_ms[name] = self.work_ms.get(name, 0) + work_ms
             insort(self.order.setdefault(name, []), (attempt.dispatched_at, attempt.id))
+            _count(self.of_job, attempt.job, 1)
             return
         queue, order = self.of_worker[name], self.order[name]
         self.work_ms[name] -= queue.pop(attempt.id)
         del order[bisect_left(order, (attempt.dispatched_at, attempt.id))]
+        _count(self.of_job, attempt.job, -1)
         if not queue:
             del self.of_worker[name], self.work_ms[name], self.order[name]
 
