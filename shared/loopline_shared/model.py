@@ -13,8 +13,8 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, PlainSerializer
 from pydantic_core import CoreSchema, core_schema
 
-from loopline_shared.host_link import HostLink
 from loopline_shared.paths import RelativePath
+from loopline_shared.protocol.host_link import HostLink
 
 INLINE_LIMIT_BYTES = 4096
 """Longest output that travels inside its result; longer output is a blob named by its SHA-256."""

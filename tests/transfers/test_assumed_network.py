@@ -11,7 +11,7 @@ from loopline_master.core.transfers.transfer_planner import plan
 from loopline_master.transfers.known_network import known_network
 from loopline_master.transfers.network_file import read_network
 from loopline_master.transfers.solver import solve
-from loopline_shared.host_link import HostLink
+from loopline_shared.protocol.host_link import HostLink
 from loopline_shared.rest.bodies.network import KnownBy
 
 LINKS = {

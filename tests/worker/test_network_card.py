@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from loopline_shared.host_link import HostLink
+from loopline_shared.protocol.host_link import HostLink
 from loopline_worker.host.network_card import host_link
 
 ROUTES = """Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT

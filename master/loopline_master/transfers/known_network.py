@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from loopline_master.core.transfers.assumed_network import MASTER, assumed_network, rate_of
 from loopline_master.core.transfers.network import Network, NetworkNode
 from loopline_master.transfers.network_file import NetworkFile
-from loopline_shared.host_link import HostLink
+from loopline_shared.protocol.host_link import HostLink
 from loopline_shared.rest.bodies.network import KnownBy
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from loopline_shared.host_link import HostLink
+from loopline_shared.protocol.host_link import HostLink
 
 _ROUTES = Path("/proc/net/route")
 _BYTES_S_PER_MBIT = 1e6 / 8

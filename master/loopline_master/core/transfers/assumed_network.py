@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from loopline_master.core.transfers.network import Network, NetworkNode
-from loopline_shared.host_link import HostLink
+from loopline_shared.protocol.host_link import HostLink
 
 MASTER = "master"
 """The master's name in a network; a worker of that name takes its files from the master alone."""
