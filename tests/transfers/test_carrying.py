@@ -9,7 +9,8 @@ import pytest
 
 from loopline_master.core.effects import Declined
 from loopline_master.core.events import NetworkChanged, TransfersPlanned, WorkerReported
-from loopline_master.core.transfers.carrier import MASTER, NumberedRequest, Transfer, pipelines_of
+from loopline_master.core.transfers.assumed_network import MASTER
+from loopline_master.core.transfers.carrier import NumberedRequest, Transfer, pipelines_of
 from loopline_master.core.transfers.network import NetworkNode
 from loopline_master.core.transfers.pipeline import Pipeline
 from loopline_master.store import open_store

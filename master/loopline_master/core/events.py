@@ -121,7 +121,7 @@ class NetworkChanged:
 
 @dataclass(frozen=True, slots=True)
 class TransfersPlanned:
-    """The planner's answer to the request of this number (Effects.asked); no pipelines if it could make no plan."""
+    """The planner's answer to the request of this number (``Effects.asked``); empty if it failed."""
 
     number: int
     pipelines: tuple[Pipeline, ...]

@@ -20,7 +20,7 @@ Took = Callable[[float], None]
 
 
 class SolverThread:
-    """One thread that makes one plan after the other. ``took`` hears how many seconds each has cost."""
+    """The thread that makes one plan after the other. ``took`` hears how many seconds each has cost."""
 
     def __init__(self, solver: Solver, took: Took = lambda seconds: None) -> None:
         self.solver = solver

@@ -13,12 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from loopline_master.core.transfers.assumed_network import ROOT
+from loopline_master.core.transfers.assumed_network import MASTER, ROOT
 from loopline_master.core.transfers.network import Network, NetworkNode
 from loopline_master.core.transfers.pipeline import Demand, Pipeline, PlanRequest, TransferPlan
-
-MASTER = "master"
-"""The master's name in the network and in plans: it has every file. A worker of that name is not planned for."""
 
 OVERDUE_S = 30.0
 """A transfer that has waited for so long ..."""
@@ -147,7 +144,7 @@ def pipelines_of(file: str, receivers: Mapping[str, Transfer]) -> Iterator[Pipel
 
 
 class TransferState:
-    """What the scheduler knows of the network, and whether the planner has been asked. Begun anew with each start."""
+    """The network as far as it was told, and the request that the planner has. Begun anew with each start."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, NetworkNode] = {}  # as events told: NetworkChanged

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from loopline_master.core.effects import Declined, Done, Reply
 from loopline_master.core.events import NetworkChanged, TransfersPlanned
+from loopline_master.core.transfers.assumed_network import MASTER
 from loopline_master.core.transfers.carrier import (
     LEAST_RATE,
-    MASTER,
     OVERDUE_S,
     Carrier,
     NumberedRequest,
