@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from loopline_master.core.transfers.assumed_network import MASTER, ROOT
+from loopline_master.core.transfers.assumed_network import MASTER, ROOT, UNKNOWN_RATE
 from loopline_master.core.transfers.network import Network, NetworkNode
 from loopline_master.core.transfers.pipeline import Demand, Pipeline, PlanRequest, TransferPlan
 
@@ -21,8 +21,6 @@ OVERDUE_S = 30.0
 """A transfer that has waited for so long ..."""
 LEAST_RATE = 1e6
 """... is given at least so many bytes per second, or its share of what the links carry."""
-UNKNOWN_RATE = 125e6
-"""Bytes per second of a host's link of which nothing is known: 1 Gbit/s."""
 _LAG_BYTES, _LAG_S = 16 * 2**20, 2.0
 """Receivers are of one wave if they are apart by so much, or by what comes in so long."""
 _WAVE = "/"
