@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from loopline_master.core.transfers.assumed_network import MASTER
@@ -20,6 +20,7 @@ from loopline_shared import grants
 from loopline_shared.protocol.transfers import (
     MAX_DIALS,
     MAX_SOURCES,
+    PROBE_FILE,
     Dial,
     FaultKind,
     Fetching,
@@ -67,7 +68,10 @@ class Exchange:
     """Knows who has which file and who fetches it. Without ``peers`` in the settings it does nothing."""
 
     def __init__(self, settings: MasterSettings, key: bytes, metrics: Metrics) -> None:
-        self._is_on = settings.scheduler.peers
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when a worker comes or goes, or tells of a file on its way."""
+        self.is_on = settings.scheduler.peers
+        """True if files may go between workers."""
         self._least_bytes = settings.peer_file_bytes
         self._key = key
         self._metrics = metrics
@@ -77,7 +81,7 @@ class Exchange:
 
     def terms(self, hello: Hello) -> PeerTerms | None:
         """Return what the Welcome says to a worker; None if its files come from here alone."""
-        if not self._is_on:
+        if not self.is_on:
             return None
         key = grants.worker_key(self._key, hello.worker, hello.boot)
         return PeerTerms(key.hex(), time.time(), self._least_bytes)
@@ -85,14 +89,17 @@ class Exchange:
     def heard(self, hello: Hello, session: int, host: str | None, report: Report) -> None:
         """Take in what a Report says of files."""
         told = report.peers
-        if not self._is_on or told is None or host is None:
+        if not self.is_on or told is None or host is None:
             return
         name = hello.worker
         peer = self._peers.get(name)
         if peer is None or peer.session != session:
             peer = self._peers[name] = _Peer(name, session, hello.boot, host, received_bytes=told.received_bytes)
+            self.on_change()
         self._count(peer, told)
         peer.port = told.port
+        if told.fetching:
+            self.on_change()
         peer.fetching = {fetching.sha256: fetching for fetching in told.fetching}
         if told.cached is not None:
             peer.cached = {file.sha256: file.size_bytes for file in told.cached}
@@ -104,6 +111,7 @@ class Exchange:
         peer = self._peers.get(worker)
         if peer and peer.session == session:
             del self._peers[worker]
+            self.on_change()
 
     def with_orders(self, worker: str, assign: Assign) -> Assign:
         """Return the Assign with this worker's orders; unchanged if there are none."""
@@ -124,10 +132,22 @@ class Exchange:
                 rate_bytes_s=one.rate_bytes_s,
                 have_bytes=one.have_bytes,
                 size_bytes=one.size_bytes,
+                is_free=one.is_free,
             )
             for peer in self._peers.values()
             for one in peer.fetching.values()
         ]
+
+    def reachable(self) -> list[str]:
+        """Return the workers whose ports are open to others, in the order of their addresses."""
+        return [peer.name for peer in sorted(self._peers.values(), key=_place) if peer.port]
+
+    def probe_source(self, source: str, receiver: str) -> FileSource | None:
+        """Return the one as a source of probes to the other; None if they cannot connect."""
+        one, other = self._peers.get(source), self._peers.get(receiver)
+        if one is None or other is None or not self._can_connect(other, one):
+            return None
+        return self._granted(one, Grant(PROBE_FILE, source, receiver, _expiry(time.time())))
 
     def measure(self) -> None:
         """Set the metrics of files on their way now."""
@@ -150,15 +170,14 @@ class Exchange:
             grant = Grant(sha256, source.name, receiver.name, _expiry(time.time()))
             if not is_reachable and receiver.port:
                 source.dials[sha256, receiver.name] = Dial(grant, receiver.host, receiver.port)
-            secret = grants.secret_of(grants.worker_key(self._key, source.name, source.boot), grant)
-            yield FileSource(
-                source.name,
-                source.host,
-                source.port or 1,
-                expires_at=grant.expires_at,
-                secret=secret.hex(),
-                dials_in=not is_reachable,
-            )
+            yield self._granted(source, grant, dials_in=not is_reachable)
+
+    def _granted(self, source: _Peer, grant: Grant, *, dials_in: bool = False) -> FileSource:
+        secret = grants.secret_of(grants.worker_key(self._key, source.name, source.boot), grant).hex()
+        return FileSource(
+            source.name, source.host, source.port or 1,
+            expires_at=grant.expires_at, secret=secret, dials_in=dials_in,
+        )  # fmt: skip
 
     def _line(self, sha256: str) -> Iterator[Stand]:
         """Yield all that have or fetch a file, without those that lied."""

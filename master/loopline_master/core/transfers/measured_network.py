@@ -21,12 +21,14 @@ Switches = Mapping[str, str]
 _Link = tuple[str, bool]
 """A node and whether its link to the switch above is meant: of a host's name and a switch's, which may be alike."""
 
-_NEAR = 0.8
+NEAR = 0.8
 """A link that carries this share of its capacity counts as full: rates are measured, and share links unevenly."""
 _COST_OF_A_SWITCH = 1.0
 """So many free flows, slow for no other reason, show that there is another switch."""
 _LATELY_S = 30.0
 """For so long a link is taken to carry less than before, if it does."""
+_PART = " #"
+"""Between the name of a switch and the number of one that was parted from it."""
 _MOST_CLIMBS, _MOST_PASSES = 4, 3
 """Bounds of the search: so many ways to part a switch are bettered, and each host is moved so often at most."""
 
@@ -49,10 +51,13 @@ class MeasuredNetwork:
     switches: Mapping[str, float]
 
 
+NOTHING_MEASURED = MeasuredNetwork({}, {}, {})
+
+
 def measured_network(samples: Sequence[FlowSample], assumed: Switches) -> MeasuredNetwork:
     """Return what the samples show, given at which switch each host was thought to be. Other hosts are left out."""
     samples = [_among(sample, assumed) for sample in samples]
-    switch_of = _searched(samples, assumed)
+    switch_of = _named(_searched(samples, assumed))
     fit = _Fit(samples, switch_of)
     capacity, shown = fit.capacity | fit.lately(), fit.shown()
     hosts = {name: capacity[name, False] for name in switch_of if (name, False) in shown}
@@ -80,15 +85,15 @@ class _Fit:
     @property
     def unexplained(self) -> float:
         """The sum, over free flows, of what the fullest link on their way has left beyond measuring."""
-        return sum(max(0.0, _NEAR - fullness) for _, _, fullness in self.slow())
+        return sum(max(0.0, NEAR - fullness) for _, _, fullness in self.slow())
 
-    def slow(self) -> Iterator[tuple[FlowSample, Pair, float]]:
-        """Yield free flows that no link explains, with how full the fullest on their way is."""
-        for sample, load in zip(self._samples, self._loads, strict=True):
-            for pair in sample.free:
+    def slow(self) -> Iterator[tuple[int, Pair, float]]:
+        """Yield free flows that no link explains: their sample's number, and how full the fullest on their way is."""
+        for number, (sample, load) in enumerate(zip(self._samples, self._loads, strict=True)):
+            for pair in sorted(sample.free):
                 fullness = max(load[way] / self.capacity[way[0]] for way in self._way(pair))
-                if fullness < _NEAR:
-                    yield sample, pair, fullness
+                if fullness < NEAR:
+                    yield number, pair, fullness
 
     def shown(self) -> set[_Link]:
         """Return the links that were the reason of free flows' rates: hosts' with two others at least."""
@@ -96,7 +101,7 @@ class _Fit:
         for sample, load in zip(self._samples, self._loads, strict=True):
             for source, receiver in sample.free:
                 for link, is_up in self._way((source, receiver)):
-                    if load[link, is_up] >= _NEAR * self.capacity[link]:
+                    if load[link, is_up] >= NEAR * self.capacity[link]:
                         others.setdefault(link, set()).add(receiver if is_up else source)
         return {link for link, names in others.items() if link[1] or len(names) > 1}
 
@@ -110,7 +115,7 @@ class _Fit:
                     link: load[link, is_up]
                     for pair in sample.free
                     for link, is_up in self._fullest(pair, load)
-                    if load[link, is_up] < _NEAR * self.capacity[link]
+                    if load[link, is_up] < NEAR * self.capacity[link]
                 }
                 found = {link: rate for link, rate in found.items() if self._most(load, link) <= rate} | full
         return found
@@ -155,20 +160,18 @@ def _splits(samples: Sequence[FlowSample], switch_of: Switches) -> Iterator[dict
     Flows of one sample that are slow share a link: their sources are on one side of it, or their receivers are. And
     hosts between which flows were faster than the slow one are on one side.
     """
-    slow: dict[float, list[Pair]] = {}
-    for sample, pair, _ in _Fit(samples, switch_of).slow():
+    slow: dict[int, list[Pair]] = {}
+    for number, pair, _ in _Fit(samples, switch_of).slow():
         if switch_of[pair[0]] == switch_of[pair[1]]:
-            slow.setdefault(sample.at, []).append(pair)
+            slow.setdefault(number, []).append(pair)
     sides: dict[frozenset[str], None] = {}
-    rate_at = {sample.at: sample.rates for sample in samples}
-    for at, pairs in slow.items():
+    for number, pairs in slow.items():
         for end in (0, 1):
             sides[frozenset(pair[end] for pair in pairs)] = None
             for pair in pairs[:2]:
-                sides[_joined(samples, pair[end], rate_at[at][pair] / _NEAR)] = None
+                sides[_joined(samples, pair[end], samples[number].rates[pair] / NEAR)] = None
     for side in sides:
-        of_one = {switch_of[name] for name in side}
-        for switch in of_one:
+        for switch in sorted({switch_of[name] for name in side}):
             inside = [name for name in side if switch_of[name] == switch]
             yield {**switch_of, **dict.fromkeys(inside, _new_name(switch, switch_of.values()))}
 
@@ -205,10 +208,22 @@ def _climbed(samples: Sequence[FlowSample], switch_of: dict[str, str]) -> tuple[
     return least, switch_of
 
 
+def _named(switch_of: Switches) -> dict[str, str]:
+    """Return the same switches with names that follow from their hosts: the first of them keeps the old name."""
+    firsts: dict[str, str] = {}
+    for host in sorted(switch_of):
+        firsts.setdefault(switch_of[host], host)
+    names: dict[str, str] = {}
+    for switch in sorted(firsts, key=lambda name: firsts[name]):
+        base = switch.partition(_PART)[0]
+        names[switch] = _new_name(base, names.values()) if base in names.values() else base
+    return {host: names[switch] for host, switch in switch_of.items()}
+
+
 def _new_name(switch: str, known: Iterable[str]) -> str:
     """Return the name of a switch that is parted from another one."""
-    base, taken = switch.partition(" #")[0], set(known)
-    return next(name for number in range(2, len(taken) + 3) if (name := f"{base} #{number}") not in taken)
+    base, taken = switch.partition(_PART)[0], set(known)
+    return next(name for number in range(2, len(taken) + 3) if (name := f"{base}{_PART}{number}") not in taken)
 
 
 def _among(sample: FlowSample, hosts: Switches) -> FlowSample:
