@@ -115,6 +115,10 @@ class MasterSettings(_SettingsBase):
     peer_file_bytes: Annotated[int, Field(ge=2**20, description="the smallest file that may go between workers")] = (
         16 * _MIB
     )
+    network_file: Annotated[
+        Path | None,
+        Field(description="the network's switches and links; by default data_dir/network.toml, if any"),
+    ] = None
     worker_token_file: Annotated[Path | None, Field(description="another file to write the workers' token to")] = None
     retention_days: Annotated[
         float | None,
