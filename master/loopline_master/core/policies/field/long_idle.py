@@ -16,7 +16,6 @@ from loopline_master.core.policies.field.wqr import first_start
 from loopline_master.core.policies.policy import Placement, View, WorkerFirst, register
 from loopline_shared.model import TaskId
 
-
 _Waited = tuple[float, TaskId]
 """(seconds for which it waited for its first start, negated; task)."""
 

@@ -52,7 +52,7 @@ def start_of(view: View, job: Job, worker: Worker) -> Placement | None:
 def replica_of(view: View, job: Job, worker: Worker) -> Placement | None:
     """Return the job's next running task that may have one more attempt, here; a busy worker gets none.
 
-    Tasks take turns, from the one after the job's last (``Job.cursor``), so that each has a replica before any has two.
+    Tasks take turns, from the one after the job's last (``Job.cursor``): each has a replica before any has two.
     """
     numbers = view.index.to_replicate(job)
     if not view.is_free(worker):
