@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from functools import partial
 
-from loopline_master.change_feed import ChangeFeed, Subscriptions
+from loopline_master.change_feed import Subscriptions
 from loopline_master.core.events import MasterStarted
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.engine import Clock, Engine
@@ -127,6 +127,4 @@ def _add_streams(parts: Parts) -> None:
 def _notifier(parts: Parts) -> Notifier:
     settings = parts[MasterSettings]
     webhooks = Webhooks(secret_in(settings.data_dir), settings.webhook_hosts)
-    return Notifier(
-        parts[Store], parts[ChangeFeed], parts[Clock], webhooks=webhooks, commands=settings.notify_commands
-    )
+    return Notifier(parts[Store], parts[Clock], webhooks=webhooks, commands=settings.notify_commands)

@@ -102,7 +102,8 @@ class Peering:
 
     def reported(self, seq: int) -> None:
         """Note that the Report of this number has left, with all that ``report`` returned last."""
-        self._book.reported(seq)
+        if self._terms is not None:
+            self._book.reported(seq)
 
     def assigned(self, assign: Assign) -> None:
         """Take in the orders of an Assign."""
