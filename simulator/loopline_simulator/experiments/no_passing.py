@@ -68,7 +68,7 @@ def no_passing(
     park = machines.park()
     workloads = jobs.workloads(park)
     cases = [
-        Case(seed, policy, order or paper.order_of(policy), workload, park, replicas)
+        Case(seed, policy, order or paper.order_of(policy), workload, park, max_replicas=replicas)
         for seed in runs.seed_numbers
         for workload in workloads
         for policy in chosen
