@@ -1,18 +1,34 @@
-"""Modules that travel inside the pickle of a function, and are imported from memory where it is loaded."""
+"""Modules that travel inside the pickle of a function, and are imported from memory where it is loaded.
+
+They travel as a zip archive, with each module's own file as its comment, so that tracebacks name that. Processes that
+the function starts find them in the archive, which is on their path as an open file of the interpreter's.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import io
+import zipfile
+from collections.abc import Callable, Mapping
 from typing import Any
+
+Sources = Mapping[str, tuple[str, bool, str]]
+"""By name of a module: its file, whether it is a package, its source."""
+
+
+def pack(sources: Sources) -> bytes:
+    """Return an archive, the same for the same modules."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, (origin, is_package, source) in sorted(sources.items()):
+            entry = zipfile.ZipInfo(f"{name.replace('.', '/')}{'/__init__' if is_package else ''}.py")
+            entry.comment = origin.encode()
+            archive.writestr(entry, source, zipfile.ZIP_DEFLATED)
+    return file.getvalue()
 
 
 def carried(packed: bytes, pickle: bytes) -> bytes:
-    """Return the pickle of a function that brings modules along.
-
-    ``packed``: for each module its name and a tuple of file, whether it is a package, and source; as a compressed
-    literal of Python.
-    """
+    """Return the pickle of a function that brings an archive of modules along."""
     import cloudpickle
 
     return bytes(cloudpickle.dumps(_Carrier(packed, pickle)))
@@ -30,26 +46,63 @@ class _Carrier:
 
 def _unpacker() -> Callable[[bytes, bytes, str], Any]:
     """Return a function that is pickled by value, so that workers need no client of Loopline's."""
-    importer = _importer()
+    read, expose, importer = _reader(), _exposer(), _importer()
 
     def unpack(packed: bytes, pickle: bytes, digest: str) -> Any:
-        import ast
         import importlib.util  # noqa: F401 - which the importer needs, before it is asked for it
         import pickle as pickles
         import sys
-        import zlib
 
         importers: dict[str, Any] = sys.__dict__.setdefault("_loopline_modules", {})
         if digest not in importers:
-            new = importer(dict(ast.literal_eval(zlib.decompress(packed).decode())))
+            new = importer(read(packed))
             for old in importers.values():
                 for name in old.changed_in(new):  # in an interpreter of a session that programs share
                     sys.modules.pop(name, None)
             importers[digest] = new
             sys.meta_path.insert(0, new)
+            sys.path.insert(1, expose(packed))
         return pickles.loads(pickle)  # noqa: S301
 
     return unpack
+
+
+def _reader() -> Callable[[bytes], dict[str, tuple[str, bool, str]]]:
+    def read(packed: bytes) -> dict[str, tuple[str, bool, str]]:
+        """Return the modules of an archive."""
+        import io
+        import zipfile
+
+        sources = {}
+        with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+            for entry in archive.infolist():
+                path = entry.filename[: -len(".py")]
+                is_package = path.endswith("/__init__")
+                name = (path[: -len("/__init__")] if is_package else path).replace("/", ".")
+                sources[name] = (entry.comment.decode(), is_package, archive.read(entry).decode())
+        return sources
+
+    return read
+
+
+def _exposer() -> Callable[[bytes], str]:
+    def expose(packed: bytes) -> str:
+        """Return a path under which other processes can import from an archive, for as long as this one lives."""
+        import atexit
+        import os
+        import tempfile
+
+        if hasattr(os, "memfd_create"):
+            file = os.memfd_create("loopline-modules")
+            path = f"/proc/{os.getpid()}/fd/{file}"
+        else:
+            file, path = tempfile.mkstemp(".zip", "loopline-modules-")
+            atexit.register(os.unlink, path)
+        while packed:
+            packed = packed[os.write(file, packed) :]
+        return path
+
+    return expose
 
 
 def _importer() -> type[Any]:

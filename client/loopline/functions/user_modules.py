@@ -11,7 +11,6 @@ import ast
 import re
 import sys
 import sysconfig
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -19,16 +18,13 @@ from importlib.util import resolve_name
 from pathlib import Path
 from typing import Any
 
-from loopline.functions.carried_modules import carried
+from loopline.functions.carried_modules import Sources, carried, pack
 from loopline_shared.errors import LooplineError
 
 MOST_BYTES = 4 * 2**20
 """Most bytes of source that go along."""
 _INSTALLED = {"site-packages", "dist-packages"}
 _SHORT_STRING = rb"\x8c.((?:%s)(?:\.\w+)*)(?!\w)"  # as pickles have the names of modules, classes and variables
-
-Sources = dict[str, tuple[str, bool, str]]
-"""By name of a module: its file, whether it is a package, its source."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +47,7 @@ class UserModules:
     def __init__(self, go_along: bool = True) -> None:
         self.carried = CarriedModules()
         self._go_along = go_along
-        self._sources: Sources = {}
+        self._sources: dict[str, tuple[str, bool, str]] = {}
         self._by_function: dict[bytes, frozenset[str]] = {}
         self._loaded, self._pattern = 0, re.compile(b"(?!)")
 
@@ -85,7 +81,7 @@ class UserModules:
             return
         _check_size(sources)
         self._sources = sources
-        self.carried = CarriedModules(tuple(sorted(sources)), zlib.compress(repr(sorted(sources.items())).encode()))
+        self.carried = CarriedModules(tuple(sorted(sources)), pack(sources))
 
 
 def _pattern(names: Iterable[str]) -> re.Pattern[bytes]:
