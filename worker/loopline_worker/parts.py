@@ -22,10 +22,11 @@ from loopline_worker.functions.python import find as find_python
 from loopline_worker.host import speed
 from loopline_worker.host.computer import Computer, facts, processor
 from loopline_worker.host.load import Meter
+from loopline_worker.host.network_card import host_link
 from loopline_worker.launch.platforms import make_launcher
 from loopline_worker.link.http_client import HttpClient
 from loopline_worker.link.link import LinkQuality
-from loopline_worker.link.own_address import address_towards
+from loopline_worker.link.own_address import addresses_towards
 from loopline_worker.owner.blockers import Pause
 from loopline_worker.owner.owner_monitor import OwnerMonitor
 from loopline_worker.owner.preferences import preferences_of
@@ -137,6 +138,7 @@ def _facts(
     sandbox: Sandbox | None,
 ) -> Facts:
     found = speed.known(data_directory.speed, processor(), computer.cpus)
+    address, master = addresses_towards(settings.master)
     own = facts(
         computer,
         settings.slots,
@@ -152,7 +154,8 @@ def _facts(
         folders=settings.shared_folders,
         gangs=True,
         sandbox=sandbox.kind if sandbox else "none",
-        address=settings.address or address_towards(settings.master),
+        address=settings.address or address,
+        link=host_link(address, master),
     )
 
 

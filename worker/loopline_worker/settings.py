@@ -146,7 +146,7 @@ class WorkerSettings(Settings):
     sandbox_shows: Annotated[
         tuple[Path, ...], BeforeValidator(_split), Field(description="files and folders that tasks may read besides")
     ] = ()
-    peers: Annotated[
+    peer_files: Annotated[
         bool, Field(description="files may go between this worker and others, where the master's `peers` says so")
     ] = True
     peer_port: Annotated[
