@@ -37,6 +37,8 @@ from loopline_master.submissions.dry_run import DryRuns
 from loopline_master.submissions.ended_jobs import Retries
 from loopline_master.submissions.idempotency import KeyLock
 from loopline_master.submissions.submissions import Submissions
+from loopline_master.transfers.solver import best_solver
+from loopline_master.transfers.solver_thread import SolverThread
 from loopline_shared.protocol.worker_link import Assign
 
 log = logging.getLogger(__name__)
@@ -47,17 +49,20 @@ async def assemble(settings: MasterSettings, store: Store) -> Parts:
     snapshot = await store.snapshot()
     scheduler, metrics, clock = Scheduler(snapshot), Metrics(), Clock(after=snapshot.grid.now)
     sampler = InvariantSampler(scheduler, metrics)
+    solver = SolverThread(best_solver(), metrics.observe_plan)
     engine = Engine(
         scheduler,
         store,
         clock,
         max_inbox=settings.limits.max_inbox,
         after_step=partial(watch_step, metrics, sampler),
+        plan=solver.start,
     )
+    solver.post = engine.post
     engine.post(MasterStarted(settings.scheduler))
     await engine.turn()
     parts = Parts(settings, settings.limits, store)
-    parts.add(scheduler, metrics, sampler, clock, engine, engine.changes)
+    parts.add(scheduler, metrics, sampler, clock, engine, engine.changes, solver)
     _add_files(parts)
     _add_submissions(parts)
     _add_streams(parts)

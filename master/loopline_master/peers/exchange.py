@@ -67,7 +67,7 @@ class Exchange:
     """Knows who has which file and who fetches it. Without ``peers`` in the settings it does nothing."""
 
     def __init__(self, settings: MasterSettings, key: bytes, metrics: Metrics) -> None:
-        self._is_on = settings.peers
+        self._is_on = settings.scheduler.peers
         self._least_bytes = settings.peer_file_bytes
         self._key = key
         self._metrics = metrics

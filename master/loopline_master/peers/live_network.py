@@ -49,7 +49,7 @@ class LiveNetwork:
             for node in (network.nodes[place],)
         ]
         file = str(_file_of(self._settings)) if self._file else None
-        return NetworkView(file=file, peers=self._settings.peers, nodes=nodes, flows=flows)
+        return NetworkView(file=file, peers=self._settings.scheduler.peers, nodes=nodes, flows=flows)
 
 
 def _flowing(network: Network, flows: list[FileFlow]) -> defaultdict[int, float]:
