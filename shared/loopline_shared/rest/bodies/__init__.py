@@ -21,6 +21,7 @@ from loopline_shared.rest.bodies.jobs import (
     Submission,
 )
 from loopline_shared.rest.bodies.reports import (
+    BrokenPlan,
     ForecastReport,
     GridChange,
     Health,
@@ -30,6 +31,7 @@ from loopline_shared.rest.bodies.reports import (
     MomentReport,
     Passing,
     PassingReport,
+    PlanReport,
     PruneReport,
     PruneRequest,
 )
@@ -47,6 +49,7 @@ from loopline_shared.rest.bodies.workers import LastHour, ProgramView, WorkerVie
 __all__ = [
     "AttemptView",
     "Body",
+    "BrokenPlan",
     "Counts",
     "Eta",
     "Expected",
@@ -70,6 +73,7 @@ __all__ = [
     "Passing",
     "PassingReport",
     "PlainAttemptState",
+    "PlanReport",
     "PlanView",
     "PlannedTask",
     "Preview",
