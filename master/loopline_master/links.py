@@ -134,6 +134,11 @@ class WorkerLinks:
         return Refused(reply.code, reply.message, reply.hint) if isinstance(reply, Declined) else None
 
 
+def _lacks_something(assign: Assign) -> bool:
+    """True if some of a run is to be filled in: the line of a row file, or the secret of a gang."""
+    return any(run.row_file or run.gang for run in assign.run)
+
+
 def _resolve(answer: asyncio.Future[Wrote | None] | None, wrote: Wrote | None) -> None:
     """Pass the answer to the reader, who may have gone."""
     if answer is not None and not answer.done():
@@ -243,7 +248,7 @@ class WorkerLink:
 
     async def _send_all(self) -> None:
         while not isinstance(item := await self._outgoing.get(), _Closing):
-            message = await self._complete(item) if isinstance(item, Assign) else item
+            message = await self._complete(item) if isinstance(item, Assign) and _lacks_something(item) else item
             await self._socket.send_bytes(self._protocol.send(self._timed(message)))
         reason = item.reason.encode()[:_MAX_REASON_BYTES].decode(errors="ignore").encode()
         await self._socket.close(code=item.code, message=reason)

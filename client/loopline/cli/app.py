@@ -45,7 +45,7 @@ COMMANDS: dict[str, tuple[Group, str, str]] = {
     "join": (_MACHINES, "loopline.cli.joining:join", "Make this computer a worker, with the line from a master."),
     "service": (_MACHINES, "loopline.cli.service:service", "Install a worker as a service of this computer."),
     "owner": (_MACHINES, "loopline.cli.daemons:owner", "Show what runs on this computer; pause, resume."),
-    "network": (_MACHINES, "loopline.cli.daemons:network", "Check a network.toml, and draw its tree."),
+    "network": (_MACHINES, "loopline.cli.network:network", "Draw the network, and what flows; check a network.toml."),
     "doctor": (_MACHINES, "loopline.cli.daemons:doctor", "Check what this computer lets a worker see and do."),
     "token": (_ACCESS, "loopline.cli.tokens:token", "Create, list and revoke access tokens."),
     "prune": (_ACCESS, "loopline.cli.prune:prune", "Remove unused files from the master."),

@@ -5,14 +5,15 @@ Everything else the scheduler knows is an index (index.py): a function of these,
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Annotated
 
 from pydantic import Field, SkipValidation
 
 from loopline_master.core.runs import ProgramKey, Runs, key_of
-from loopline_shared.max_fails import most_failed
 from loopline_shared.model import (
     AttemptId,
     AttemptState,
@@ -90,6 +91,13 @@ class Grid:
     plan_cursor: int | None = None  # a pass over the plans has come to this start; None: there is none under way ...
     plan_cursor_job: int = 0  # ... and this job
     plan_again: bool = False  # something was freed since it began
+
+
+def most_failed(max_fails: int | str | None, task_count: int) -> int | None:
+    """Return the number of failed tasks at which a job is stopped, at least one; None: it never is."""
+    if max_fails is None or isinstance(max_fails, int):
+        return max_fails
+    return max(1, math.ceil(Fraction(max_fails.removesuffix("%")) * task_count / 100))
 
 
 @dataclass(slots=True)

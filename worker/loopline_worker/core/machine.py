@@ -210,7 +210,7 @@ class Machine:
             for run in assign.run:
                 if run.attempt not in unwanted:
                     self._queue(run)
-        if self._gang_members.hear(assign.words, now, self._steps):
+        if (assign.words or self.attempts.members) and self._gang_members.hear(assign.words, now, self._steps):
             self._must_review = True
         self._owes_report |= bool(assign.words)
         if assign.seen > 0:

@@ -20,6 +20,7 @@ from loopline_shared.rest.bodies.jobs import (
     Reason,
     Submission,
 )
+from loopline_shared.rest.bodies.network import FileFlow, KnownBy, NetworkNodeView, NetworkView
 from loopline_shared.rest.bodies.reports import (
     BrokenPlan,
     ForecastReport,
@@ -55,6 +56,7 @@ __all__ = [
     "Expected",
     "Explanation",
     "FieldError",
+    "FileFlow",
     "ForecastReport",
     "GridChange",
     "Health",
@@ -65,9 +67,12 @@ __all__ = [
     "JobDetail",
     "JobPage",
     "JobView",
+    "KnownBy",
     "LastHour",
     "LiveTotals",
     "MomentReport",
+    "NetworkNodeView",
+    "NetworkView",
     "OutputFiles",
     "Page",
     "Passing",
