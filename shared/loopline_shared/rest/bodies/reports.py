@@ -30,7 +30,7 @@ class BrokenPlan(Body):
 
 
 class PlanReport(Body):
-    """How the planned starts of the latest gangs were kept: those that have started, or whose promise was broken."""
+    """Record of planned starts: of the latest gangs that have started, or whose promise was broken."""
 
     promises: int = 0
     kept: int = 0
