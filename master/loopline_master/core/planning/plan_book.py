@@ -21,7 +21,7 @@ from loopline_master.core.planning.plan import (
     plan_of,
     steps_of,
 )
-from loopline_master.core.planning.plan_changes import note_change, note_start
+from loopline_master.core.planning.plan_record import note_change, note_start
 from loopline_master.core.planning.planner import Planner, Slot
 from loopline_master.core.planning.pool import Machines, Piece, PlannedGang, Pool, Share, Workers
 from loopline_shared.model import TaskId

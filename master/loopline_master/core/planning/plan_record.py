@@ -34,4 +34,4 @@ def note_start(plan: Plan, now: float) -> BrokenPromise | None:
 def _broken(plan: Plan, old_start: float, now: float, reason: str) -> BrokenPromise:
     plan.broken += 1
     plan.broken_reason = reason
-    return BrokenPromise(plan.job, plan.task, old_start, plan.start, reason, now)
+    return BrokenPromise(job=plan.job, task=plan.task, start=old_start, new_start=plan.start, reason=reason, at=now)
