@@ -2,13 +2,18 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint format test-compose test-snakemake bench bench-peers constraints web clean check-python
+.PHONY: demo test test-long lint format test-compose test-snakemake bench bench-peers constraints web clean check-python
 
 demo: .venv/installed
 	$(BIN)/loopline demo
 
 test: .venv/installed
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+# What takes longer: more chance (by a seed of the day, printed; SEED=N tries a day again) and the tests marked `long`.
+SEED ?= $(shell date +%Y%m%d)
+test-long: .venv/installed
+	LOOPLINE_LONG_TESTS=1 $(BIN)/python -m pytest -n auto --dist worksteal -m "long or not long" --timeout 1800 --hypothesis-seed=$(SEED)
 
 lint: .venv/installed
 	$(BIN)/ruff check .
