@@ -4,8 +4,8 @@ BIN := .venv/bin
 
 .PHONY: demo test test-long lint format test-compose test-snakemake bench bench-peers constraints web clean check-python
 
-demo: .venv/installed
-	$(BIN)/loopline demo
+demo: .venv/demo
+	@$(BIN)/loopline demo
 
 test: .venv/installed
 	$(BIN)/python -m pytest -n auto --dist worksteal
@@ -41,6 +41,9 @@ bench-peers:
 constraints: .venv/installed
 	$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --generate-hashes --universal \
 		--python-version 3.11 --no-header --quiet --output-file constraints.txt
+	$(BIN)/uv pip compile pyproject.toml --extra master --extra worker --group install --constraint constraints.txt \
+		--no-annotate --generate-hashes --universal --python-version 3.11 --no-header --quiet \
+		--output-file constraints-demo.txt
 
 # The master's page, into master/loopline_master/dashboard/assets. Needs Node 20.19 or newer, which nothing else here does.
 web: .venv/installed
@@ -59,11 +62,28 @@ export PRINT_OPENAPI
 clean:
 	rm -rf .venv .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis loopline-demo
 
-.venv/installed: pyproject.toml constraints.txt | check-python
-	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r constraints.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	touch $@
+# What the demo needs, about 100 MB; not compiled ahead, since it imports a part of it only.
+.venv/demo: pyproject.toml constraints-demo.txt | check-python
+	@echo "making a virtual environment in .venv"
+	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
+	@echo "installing the libraries of master and worker there ($$(grep -c == constraints-demo.txt) packages):"
+	@rm -f $@.libraries
+	@($(PIP) --no-compile --no-deps --require-hashes -r constraints-demo.txt && touch $@.libraries) | $(NAMES)
+	@test -f $@.libraries
+	@echo "installing Loopline itself there, in place"
+	@$(PIP) --quiet --no-compile --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# All the rest: what the suite, the linters and the simulator need, about 900 MB.
+.venv/installed: .venv/demo constraints.txt
+	@echo "installing what tests and linters need ($$(grep -c == constraints.txt) packages):"
+	@rm -f $@
+	@($(PIP) --require-hashes -r constraints.txt && touch $@) | $(NAMES)
+	@test -f $@
+
+PIP := $(BIN)/pip install --disable-pip-version-check
+# Prints the name of each package as pip comes to it, and what pip says besides of errors.
+NAMES := while read -r first name rest; do [ "$$first" != Collecting ] || printf ' %s' "$${name%%[=<>~]*}"; done; echo
 
 check-python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

@@ -4,7 +4,8 @@ import pytest
 
 from tests.instructions import VERSION, counted, counts_apart, recorded
 
-TOLERANCE = 1.1
+TOLERANCE = 1.03
+"""Counts do not scatter: this is what all features together may cost while they are off."""
 
 
 def test_nothing_takes_clearly_more_than_was_recorded() -> None:

@@ -70,3 +70,10 @@ def test_a_bar_begins_when_its_attempt_did_not_when_it_was_sent_ahead() -> None:
     waits = attempt("1.4.1", "alpha", 100, None).model_copy(update={"started_at": None, "waiting": True})
     chart = draw([first, second, gone, waits], {1: "one"}, 120, 28, colour=False).plain.splitlines()
     assert chart[:2] == ["alpha 1 1AAAAAAAAA2AAAAAAAAA", "        |0s       |10s"]
+
+
+def test_a_worker_has_no_more_rows_than_slots_if_a_result_came_late() -> None:
+    first = attempt("1.1.1", "alpha", 100, 111).model_copy(update={"wall_s": 8.0})
+    second = attempt("1.2.1", "alpha", 109, 120)
+    chart = draw([first, second], {1: "one"}, 120, 28, colour=False).plain.splitlines()
+    assert chart[:2] == ["alpha 1 1AAAAAAAA2AAAAAAAAAA", "        |0s       |10s"]

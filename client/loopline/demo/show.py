@@ -71,6 +71,8 @@ async def _demo(console: Console, keep: bool, common: Common) -> None:
     begun = time.monotonic()
     console.print(f"starting a master and {len(WORKERS)} workers with {SLOTS} slots each")
     async with running(WORKERS, SLOTS) as grid, grid.client() as client:
+        tasks = sum(job.task_count for job in story.JOBS)
+        console.print(f"both are connected; submitting {len(story.JOBS)} jobs, {tasks} tasks in all")
         jobs = await story.tell(client, console)
         await story.draw(client, jobs[0], PICTURE)
         attempts = [attempt for job in jobs for attempt in await some(0, client.attempts(job.id))]

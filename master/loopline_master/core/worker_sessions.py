@@ -17,6 +17,8 @@ nothing.
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Set
 from itertools import islice, takewhile
 
 from loopline_master.core import lifecycle, transitions
@@ -147,7 +149,7 @@ def _compare(state: State, outbox: Outbox, worker: Worker, report: Report) -> No
     begun, waiting = {held.attempt: held for held in report.holding}, set(attempts_of(report.waiting))
     queue = state.index.attempts.queues.of_worker.get(worker.name, {}).keys()
     strangers = [*begun, *(waiting - queue)]
-    looked_at = _worth_a_look(state, worker, waiting)
+    looked_at = _worth_a_look(state, worker, queue, waiting)
     if report.members:
         strangers += [member.attempt for member in report.members]
         looked_at = _without_members(state, looked_at, report)
@@ -182,18 +184,18 @@ def _follow_gangs(state: State, worker: Worker, seen: int) -> None:
             phases.follow(state, attempt, seen)
 
 
-def _worth_a_look(state: State, worker: Worker, waiting: set[Id]) -> list[Attempt]:
-    """Return the worker's attempts, except those that wait there as before.
+def _worth_a_look(state: State, worker: Worker, queue: Set[AttemptId], waiting: set[Id]) -> list[Attempt]:
+    """Return the worker's attempts, except those of its queue that wait there as before.
 
     Nothing follows from these, and they are most of a long queue.
     """
     attempts = state.index.attempts
-    ours, queue = attempts.of_worker.get(worker.name, {}), attempts.queues.of_worker.get(worker.name)
-    if queue is None or worker.name in attempts.frozen_on:
+    ours = attempts.of_worker.get(worker.name, {})
+    if not queue or worker.name in attempts.frozen_on:
         return list(ours.values())
     others = (attempt for number, attempt in ours.items() if number not in queue)
     found = list(islice(others, len(ours) - len(queue)))  # which came before the queue, as a rule
-    return [*found, *(ours[number] for number in sorted(queue.keys() - waiting))]
+    return [*found, *(ours[number] for number in sorted(queue - waiting))]
 
 
 def _is_held(state: State, attempt: Attempt, held: Held | None, seen: int) -> None:
@@ -300,9 +302,9 @@ class Outbox:
 
     def __init__(self) -> None:
         self._concerned: dict[str, None] = {}
-        self._runs: dict[str, list[Run]] = {}
-        self._cancels: dict[str, list[AttemptId]] = {}
-        self._words: dict[str, list[Word]] = {}  # to members of gangs
+        self._runs: defaultdict[str, list[Run]] = defaultdict(list)
+        self._cancels: defaultdict[str, list[AttemptId]] = defaultdict(list)
+        self._words: defaultdict[str, list[Word]] = defaultdict(list)  # to members of gangs
         self._lengths: dict[str, tuple[int, int]] = {}  # of so many of these runs: characters
 
     def answer(self, worker: str) -> None:
@@ -311,7 +313,7 @@ class Outbox:
 
     def cancel_stranger(self, worker: str, attempt: AttemptId) -> None:
         """Cancel an attempt that the worker holds although it is over, or was never given to it."""
-        self._cancels.setdefault(worker, []).append(attempt)
+        self._cancels[worker].append(attempt)
 
     def seal(self, state: State) -> dict[str, Assign]:
         """Return the numbered frames, and note on each attempt which frame carries its command.
@@ -328,19 +330,17 @@ class Outbox:
     def _command(self, state: State, attempt: Attempt, worker: Worker) -> None:
         name = worker.name
         if attempt.state in _TO_RUN:
-            runs = self._runs.get(name)
-            if runs is None:
-                runs = self._runs[name] = []
-            elif len(runs) >= MAX_LONG_RUNS_PER_ASSIGN and not self._has_space(name, runs):
+            runs = self._runs[name]
+            if len(runs) >= MAX_LONG_RUNS_PER_ASSIGN and not self._has_space(name, runs):
                 return
             job = state.jobs[attempt.job]
             runs.append(run := job.runs.run(attempt.id))
             if job.nodes > 1:
                 run.gang = launch.place_of(state, attempt, job.nodes)
         elif attempt.state in _TO_CANCEL:
-            self._cancels.setdefault(name, []).append(attempt.id)
+            self._cancels[name].append(attempt.id)
         elif word := words.word_for(state, attempt, worker):
-            self._words.setdefault(name, []).append(word)
+            self._words[name].append(word)
         else:
             return
         attempt.sent = worker.assigned + 1
@@ -357,8 +357,7 @@ class Outbox:
         worker.assigned += 1
         state.effects.workers[worker.name] = worker
         name, probation = worker.name, _notice(worker)
-        runs, cancels = tuple(self._runs.get(name, ())), tuple(self._cancels.get(name, ()))
-        spoken = tuple(self._words.get(name, ()))
+        runs, cancels, spoken = tuple(self._runs[name]), tuple(self._cancels[name]), tuple(self._words[name])
         return Assign(worker.assigned, worker.reported, runs, cancels, probation=probation, words=spoken)
 
 

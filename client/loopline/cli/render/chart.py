@@ -33,7 +33,7 @@ class _Scale:
 
 
 _TOLD_LATE_S = 0.1
-"""Seconds by which attempts on one slot may overlap: an attempt ends when its result arrives."""
+"""Seconds by which attempts on one slot may overlap: reports are no more exact."""
 
 
 def draw(attempts: Iterable[AttemptView], names: Mapping[int, str], now: float, columns: int, colour: bool) -> Text:
@@ -59,13 +59,30 @@ def _rows(attempts: Iterable[AttemptView], now: float) -> list[SlotRow]:
     for worker, group in groupby(by_worker, key=lambda attempt: attempt.worker):
         slots: list[list[AttemptView]] = []
         for attempt in group:
-            free = (slot for slot in slots if _end(slot[-1], now) <= _begin(attempt) + _TOLD_LATE_S)
-            slot = next(free, None)
+            slot = _free(slots, attempt, now)
             if slot is None:
                 slots.append(slot := [])
             slot.append(attempt)
         rows += [(f"{worker} {number}", slot) for number, slot in enumerate(slots, 1)]
     return rows
+
+
+def _free(slots: list[list[AttemptView]], attempt: AttemptView, now: float) -> list[AttemptView] | None:
+    """Return the slot that the attempt began on; None if all were taken.
+
+    One that ended before it is best; else one that had to be free by then, by its run time: its result came late.
+    """
+    begin = _begin(attempt) + _TOLD_LATE_S
+    for left in (_end, _had_run):
+        for slot in slots:
+            if left(slot[-1], now) <= begin:
+                return slot
+    return None
+
+
+def _had_run(attempt: AttemptView, now: float) -> float:
+    """Return when it had run for as long as it ran, if it began when it is said to."""
+    return min(_end(attempt, now), _begin(attempt) + attempt.wall_s) if attempt.wall_s else _end(attempt, now)
 
 
 def _begin(attempt: AttemptView) -> float:
@@ -85,9 +102,10 @@ def _scale(rows: list[SlotRow], now: float, columns: int) -> _Scale:
 def _row(row: list[AttemptView], scale: _Scale, style: _Style, now: float) -> Text:
     """Return a row of bars. A bar takes at least one column, or is left out if that column is taken."""
     line = Text()
-    for attempt in row:
+    for attempt, after in zip(row, [*row[1:], None], strict=True):
+        last = _end(attempt, now) if after is None else min(_end(attempt, now), _begin(after))
         start = max(len(line), scale.column(_begin(attempt)))
-        end = min(scale.columns, max(scale.column(_begin(attempt)) + 1, scale.column(_end(attempt, now))))
+        end = min(scale.columns, max(scale.column(_begin(attempt)) + 1, scale.column(last)))
         if start < end:
             line.append(" " * (start - len(line))).append_text(style.bar(attempt, end - start))
     return line

@@ -105,16 +105,12 @@ def _charge(job: Job, attempt: Attempt, ms: int) -> None:
 
 def speed_of(worker: Worker) -> float:
     """Return the reference CPU-seconds that a slot of the worker delivers in a second it has to itself."""
-    speed = worker.work_done / worker.work_s if worker.work_s else worker.facts.speed
-    return speed if _SLOWEST <= speed <= _FASTEST else _within(_SLOWEST, speed, _FASTEST)
+    return worker.work_done / worker.work_s if worker.work_s else worker.facts.speed
 
 
 def speed_now(worker: Worker) -> float:
     """Return the reference CPU-seconds that a slot delivers in a second beside the owner's own work."""
-    speed = worker.work_done / worker.work_s if worker.work_s else worker.facts.speed
-    if not _SLOWEST <= speed <= _FASTEST:
-        speed = _within(_SLOWEST, speed, _FASTEST)
-    load = worker.load
+    speed, load = worker.work_done / worker.work_s if worker.work_s else worker.facts.speed, worker.load
     return speed if load is not None and load.spare_cpu >= worker.offered else speed * share_left(worker)
 
 
@@ -258,8 +254,9 @@ def learn_speed(worker: Worker, attempt: Attempt, expected: float) -> None:
         return
     if not worker.work_s:
         worker.work_s, worker.work_done = _PRIOR * had_s, _PRIOR * had_s * worker.facts.speed
-    worker.work_done = worker.work_done * _FADES + _within(attempt.work / _FAR, expected, attempt.work * _FAR)
+    done = worker.work_done * _FADES + _within(attempt.work / _FAR, expected, attempt.work * _FAR)
     worker.work_s = worker.work_s * _FADES + had_s
+    worker.work_done = _within(_SLOWEST * worker.work_s, done, _FASTEST * worker.work_s)
 
 
 def learn_duration(job: Job, work: float, size: float | None) -> None:

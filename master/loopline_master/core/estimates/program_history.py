@@ -108,8 +108,8 @@ def expected_work(program: Program, size: float | None) -> float | None:
 
 def log_unit(program: Program) -> float:
     """Return the logarithm of the work that a unit of the sizes given to the program's runs was worth; 0: unknown."""
-    rates = [_done(run) / run.size for run in program.window if run.size]
-    return math.log(_median(sorted(rates))) if rates else 0.0
+    rates = _rates(program)
+    return math.log(_within(_median(rates))) if rates else 0.0
 
 
 def _reference(program: Program) -> tuple[float, float]:
@@ -117,16 +117,18 @@ def _reference(program: Program) -> tuple[float, float]:
     window = program.window
     if not any(run.worker != window[-1].worker for run in window):
         return 0.0, 0.0
-    dones = sorted(map(_done, window))
-    rates = sorted(_done(run) / run.size for run in window if run.size)
+    dones, rates = sorted([run.done or run.work for run in window]), _rates(program)
     if len(rates) == len(dones) and _scatter(rates) < _CLEARLY * _scatter(dones):
-        return _median(rates), 0.0
-    return 0.0, _median(dones)
+        return _within(_median(rates)), 0.0
+    return 0.0, _within(_median(dones))
 
 
-def _done(run: Observation) -> float:
-    """Return the work that a run did, by its worker's speed as then believed; older rows have the benchmark's."""
-    return _within(run.done if run.done is not None else run.work)
+def _rates(program: Program) -> list[float]:
+    """Return the work that runs did for each unit of their size, the least first.
+
+    It is by the speed that a worker was believed to have; rows of older releases have the benchmark's only.
+    """
+    return sorted([(run.done or run.work) / run.size for run in program.window if run.size])
 
 
 def task_size(program: Program, predicted: Prediction) -> float:

@@ -47,7 +47,7 @@ class PrefetchQueues:
     of_worker: dict[str, dict[AttemptId, int]] = field(default_factory=dict)  # how long each is expected to take
     work_ms: dict[str, int] = field(default_factory=dict)
     order: dict[str, list[tuple[float, AttemptId]]] = field(default_factory=dict)  # by when they were dispatched
-    of_job: dict[int, int] = field(default_factory=dict)  # how many, by job
+    of_job: dict[int, int] = field(default_factory=dict)  # how many, by job: users are told
 
     def latest_on(self, worker: str) -> AttemptId:
         """Return the attempt of the worker's queue that was dispatched last."""
@@ -235,9 +235,10 @@ def _stands(task: Task, job: Job, attempts: Attempts) -> int:
 
 @dataclass(slots=True, eq=False)
 class Slots:
-    """A function of the workers and their attempts. Queues at workers are ranked when the ranking is read.
+    """A function of the workers and their attempts. Workers that are busy are ranked when a ranking is read.
 
-    By then, a worker that has ended one task has mostly been given another one.
+    By then, a worker that has ended one task has mostly been given another one; and while none is idle, nobody reads
+    the backlog.
     """
 
     attempts: Attempts
@@ -245,7 +246,8 @@ class Slots:
     speeds: dict[str, float] = field(default_factory=dict)  # of busy workers, as last ranked (measure.speed_now)
     _full: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)
     _backlog: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)
-    _unranked: dict[str, Worker] = field(default_factory=dict)  # whose queues may stand elsewhere
+    _unranked: dict[str, Worker] = field(default_factory=dict)  # that may stand elsewhere among the full ...
+    _unlisted: dict[str, Worker] = field(default_factory=dict)  # ... and in the backlog
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Slots):
@@ -258,26 +260,24 @@ class Slots:
     @property
     def full(self) -> Ranking[str, tuple[float, str]]:
         """Busy workers at which more may wait, as (milliseconds of work that waits there for each slot, worker)."""
-        if self._unranked:
-            self._rank()
+        for worker in self._unranked.values():
+            self._rank(worker)
+        self._unranked.clear()
         return self._full
 
     @property
     def backlog(self) -> Ranking[str, tuple[float, str]]:
         """Workers with a queue, longest first, as (negated milliseconds of waiting work for each slot, worker)."""
-        if self._unranked:
-            self._rank()
+        for worker in self._unlisted.values():
+            wait_ms = self._wait_ms(worker) if worker.session is not None else 0.0
+            self._backlog.place(worker.name, (-wait_ms, worker.name) if wait_ms else None)
+        self._unlisted.clear()
         return self._backlog
-
-    def _rank(self) -> None:
-        for worker in self._unranked.values():
-            self._place_queue(worker)
-        self._unranked.clear()
 
     def place(self, worker: Worker) -> None:
         """Enter a worker's free slots as they are now; its queue is ranked later."""
         name, attempts = worker.name, self.attempts
-        self._unranked[name] = worker
+        self._unranked[name] = self._unlisted[name] = worker
         waiting = attempts.queues.of_worker.get(name)
         in_hand = attempts.used.get(name, 0) + (len(waiting) if waiting else 0)
         free = worker.offered - in_hand
@@ -286,17 +286,18 @@ class Slots:
         elif name in self.idle.keys:
             self.idle.place(name, None)
 
-    def _place_queue(self, worker: Worker) -> None:
-        name, waiting_ms = worker.name, self.attempts.queues.work_ms.get(worker.name)
-        wait_ms = waiting_ms / max(1, worker.offered) if waiting_ms else 0.0
+    def _rank(self, worker: Worker) -> None:
+        name = worker.name
         if self.is_full(worker):
             self.speeds[name] = measure.speed_now(worker)
-            self._full.place(name, (wait_ms, name))
-        elif name in self._full.keys:
+            self._full.place(name, (self._wait_ms(worker), name))
+        elif name in self.speeds:
             self._full.place(name, None)
             del self.speeds[name]
-        if waiting_ms or name in self._backlog.keys:
-            self._backlog.place(name, (-wait_ms, name) if waiting_ms and worker.session is not None else None)
+
+    def _wait_ms(self, worker: Worker) -> float:
+        """Return the milliseconds of work that wait at the worker for each of its slots."""
+        return self.attempts.queues.work_ms.get(worker.name, 0) / (worker.offered or 1)
 
     def is_full(self, worker: Worker) -> bool:
         """True if all slots of the worker are busy and more attempts may wait there."""
