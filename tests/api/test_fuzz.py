@@ -66,7 +66,11 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 
 @schema.parametrize()
 @settings(
-    max_examples=tried(20), derandomize=True, deadline=None, suppress_health_check=list(HealthCheck), database=None
+    max_examples=tried(4, 200),
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    database=None,
 )
 def test_the_api_is_as_described(case: schemathesis.Case, target: Target) -> None:
     if (case.query or {}).get("follow", case.path.endswith("/results")) in (True, "true"):

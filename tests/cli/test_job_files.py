@@ -266,7 +266,7 @@ plain = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=tried(100))
+@settings(deadline=None, max_examples=tried(30, 1000))
 @given(plain)
 def test_json_is_read_by_the_reader_of_yaml(document: Any) -> None:
     read, positions = read_yaml(json.dumps(document, ensure_ascii=False))

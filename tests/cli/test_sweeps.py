@@ -208,7 +208,7 @@ def test_what_the_master_says_of_a_row_is_passed_on(fake: FakeMaster, run: Run) 
     assert (ran.code, "line 2 of the row file" in ran.err) == (2, True)
 
 
-@settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=tried(50))
+@settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=tried(25, 1000))
 @given(
     rows=st.lists(
         st.fixed_dictionaries(

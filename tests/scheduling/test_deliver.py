@@ -126,7 +126,7 @@ def test_a_computed_job_that_is_cancelled_or_paused() -> None:
 
 
 @policies
-@settings(PATIENT, max_examples=tried(30))
+@settings(PATIENT, max_examples=tried(6, 400))
 @given(sizes=st.lists(st.sampled_from([1.0, 2.0, None]), min_size=2, max_size=8), picks=st.data())
 def test_no_delivery_passes_another(policy: str, sizes: list[float | None], picks: st.DataObject) -> None:
     grid = Grid(policy=policy, order=Order.DELIVER)

@@ -220,7 +220,7 @@ def test_jobs_of_unknown_size_are_served_too() -> None:
     assert not grid.scheduler.state.jobs
 
 
-@settings(PATIENT, max_examples=tried(25))
+@settings(PATIENT, max_examples=tried(8, 500))
 @given(st.integers(0, 10**6))
 def test_it_decides_from_rows_alone(seed: int) -> None:
     """A master that is started again in the middle goes on as one that was not."""

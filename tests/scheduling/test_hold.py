@@ -67,7 +67,7 @@ TestHoldIndex = HoldMachine.TestCase
 TestHoldIndex.settings = settings(PATIENT, max_examples=tried(30), stateful_step_count=20)
 
 
-@settings(PATIENT, max_examples=tried(60))
+@settings(PATIENT, max_examples=tried(20, 1000))
 @given(
     sizes=st.lists(st.sampled_from([None, 1.0, 2.0, 3.0]), min_size=1, max_size=6),
     counts=st.lists(st.integers(1, 3), min_size=6, max_size=6),

@@ -52,7 +52,7 @@ def _deed(data: st.DataObject, world: PlanWorld) -> bool:
     return False
 
 
-@settings(PATIENT, max_examples=tried(150))
+@settings(PATIENT, max_examples=tried(30, 3000))
 @given(worlds(), st.data())
 def test_a_promise_moves_back_only_for_a_loss_or_a_claim_and_says_so(world: PlanWorld, data: st.DataObject) -> None:
     told: dict[int, float] = {}  # promises
@@ -93,7 +93,7 @@ def _check_overlap(world: PlanWorld) -> None:
         assert plan.start is None or plan.start + steps_of(plan.limit_s) > world.now
 
 
-@settings(PATIENT, max_examples=tried(60))
+@settings(PATIENT, max_examples=tried(12, 1000))
 @given(worlds(), st.data())
 def test_every_gang_starts_in_the_end(world: PlanWorld, data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 12))):

@@ -77,7 +77,7 @@ class Both:
         assert started == expected
 
 
-@settings(PATIENT, max_examples=tried(80))
+@settings(PATIENT, max_examples=tried(20, 1000))
 @given(limit=st.sampled_from([None, None, 2, 1]), workers=st.integers(1, 5), workload=workloads)
 def test_every_assignment_is_figure_1s(
     limit: int | None, workers: int, workload: list[tuple[str, float, int | None]]

@@ -142,7 +142,7 @@ def database(runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @given(steps=histories())
-@settings(max_examples=tried(50), deadline=None)
+@settings(max_examples=tried(12, 500), deadline=None)
 def test_audit_recheck_and_definition_agree(runner, database, steps):
     final = {job.id: job for step in steps for job in step}
     found, rechecked = runner.run(audited(database, steps))

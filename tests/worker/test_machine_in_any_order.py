@@ -235,4 +235,4 @@ class Computer(RuleBasedStateMachine):
 
 
 TestComputer = Computer.TestCase
-TestComputer.settings = settings(max_examples=tried(200), stateful_step_count=50, deadline=None)
+TestComputer.settings = settings(max_examples=tried(40, 4000), stateful_step_count=50, deadline=None)
