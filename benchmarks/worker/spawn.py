@@ -1,7 +1,7 @@
 """Overhead of a worker's launching over a bare loop of ``posix_spawn``, without master, network and disk.
 
 The bare loop is a small Python that starts ``/bin/true`` and waits for it, as many at a time as there are slots. Ours
-runs the same by the worker's runner: a guard, a scratch folder, an environment, kept output, limits and control
+runs the same by the worker's runner: a supervisor, a scratch folder, an environment, kept output, limits and control
 groups for each. The two take turns; seconds are of CPU, of all processes involved, for the clock is noise on a busy
 machine.
 

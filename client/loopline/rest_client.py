@@ -29,6 +29,7 @@ from loopline_shared.rest.bodies import (
     HistorySubject,
     JobDetail,
     JobView,
+    NetworkView,
     Page,
     PassingReport,
     Preview,
@@ -228,6 +229,10 @@ class RestClient:
     async def undrain(self, worker: str) -> WorkerView:
         """Let a drained worker run tasks again."""
         return await self.http.ask(WorkerView, "POST", f"/workers/{quote(worker, safe='')}/undrain")
+
+    async def network(self) -> NetworkView:
+        """Return the network as far as it is known, and what flows along it now."""
+        return await self._get(NetworkView, "/network")
 
     async def passing(self) -> PassingReport:
         """Return the audit of the order guarantee: how many jobs completed before one that they must not pass."""

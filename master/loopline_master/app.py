@@ -26,6 +26,7 @@ from loopline_master.metrics import Metrics
 from loopline_master.notify.notifier import Notifier
 from loopline_master.settings import MasterSettings
 from loopline_master.store import open_store
+from loopline_master.transfers.solver_thread import SolverThread
 from loopline_shared.errors import LooplineError
 
 log = logging.getLogger(__name__)
@@ -55,6 +56,7 @@ async def serving(settings: MasterSettings) -> AsyncIterator[Master]:
                     yield Master(url, parts, working)
         finally:
             engine.stop()
+            parts[SolverThread].close()
             await asyncio.wait([working])  # its error is for the caller, which runs the master
 
 

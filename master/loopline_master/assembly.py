@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from functools import partial
 
-from loopline_master.change_feed import ChangeFeed, Subscriptions
+from loopline_master.change_feed import Subscriptions
 from loopline_master.core.events import MasterStarted
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.engine import Clock, Engine
@@ -29,6 +29,7 @@ from loopline_master.metrics import InvariantSampler, Metrics, watch_step
 from loopline_master.notify.notifier import Notifier
 from loopline_master.notify.webhook import Webhooks, secret_in
 from loopline_master.peers.exchange import Exchange
+from loopline_master.peers.live_network import LiveNetwork
 from loopline_master.peers.piece_lists import PieceLists
 from loopline_master.settings import Limits, MasterSettings
 from loopline_master.store import Store
@@ -36,6 +37,8 @@ from loopline_master.submissions.dry_run import DryRuns
 from loopline_master.submissions.ended_jobs import Retries
 from loopline_master.submissions.idempotency import KeyLock
 from loopline_master.submissions.submissions import Submissions
+from loopline_master.transfers.solver import best_solver
+from loopline_master.transfers.solver_thread import SolverThread
 from loopline_shared.protocol.worker_link import Assign
 
 log = logging.getLogger(__name__)
@@ -46,17 +49,20 @@ async def assemble(settings: MasterSettings, store: Store) -> Parts:
     snapshot = await store.snapshot()
     scheduler, metrics, clock = Scheduler(snapshot), Metrics(), Clock(after=snapshot.grid.now)
     sampler = InvariantSampler(scheduler, metrics)
+    solver = SolverThread(best_solver(), metrics.observe_plan)
     engine = Engine(
         scheduler,
         store,
         clock,
         max_inbox=settings.limits.max_inbox,
         after_step=partial(watch_step, metrics, sampler),
+        plan=solver.start,
     )
+    solver.post = engine.post
     engine.post(MasterStarted(settings.scheduler))
     await engine.turn()
     parts = Parts(settings, settings.limits, store)
-    parts.add(scheduler, metrics, sampler, clock, engine, engine.changes)
+    parts.add(scheduler, metrics, sampler, clock, engine, engine.changes, solver)
     _add_files(parts)
     _add_submissions(parts)
     _add_streams(parts)
@@ -105,6 +111,7 @@ def _add_streams(parts: Parts) -> None:
         return secrets.fill_in(await rows.complete(assign))
 
     exchange = Exchange(parts[MasterSettings], peer_key(parts[MasterSettings]), parts[Metrics])
+    network = LiveNetwork(parts[MasterSettings], parts[Scheduler], exchange)
     links = WorkerLinks(engine, parts[MasterSettings], complete, partial(with_files, blobs), exchange)
     subscriptions, streams = Subscriptions(), OpenStreams(parts[Limits].max_listeners)
     engine.changes.add_listener(subscriptions)
@@ -117,12 +124,12 @@ def _add_streams(parts: Parts) -> None:
     clients = ClientLinks(
         auth, parts[Submissions], store=store, subscriptions=subscriptions, scheduler=parts[Scheduler]
     )
-    parts.add(exchange, PieceLists(blobs), links, subscriptions, streams, stored, followed, output, auth, clients)
+    parts.add(
+        exchange, network, PieceLists(blobs), links, subscriptions, streams, stored, followed, output, auth, clients
+    )
 
 
 def _notifier(parts: Parts) -> Notifier:
     settings = parts[MasterSettings]
     webhooks = Webhooks(secret_in(settings.data_dir), settings.webhook_hosts)
-    return Notifier(
-        parts[Store], parts[ChangeFeed], parts[Clock], webhooks=webhooks, commands=settings.notify_commands
-    )
+    return Notifier(parts[Store], parts[Clock], webhooks=webhooks, commands=settings.notify_commands)

@@ -18,6 +18,7 @@ from loopline_master.change_feed import ChangeFeed
 from loopline_master.core.effects import Declined, Done, Effects, Reply, Submitted
 from loopline_master.core.events import Batch, Event
 from loopline_master.core.scheduler import Scheduler
+from loopline_master.core.transfers.carrier import NumberedRequest
 from loopline_master.store import Store
 from loopline_shared.errors import LooplineError
 from loopline_shared.protocol.worker_link import Assign
@@ -51,10 +52,12 @@ class Engine:
         *,
         max_inbox: int = 10_000,
         after_step: AfterStep | None = None,
+        plan: Callable[[NumberedRequest], None] | None = None,
     ) -> None:
+        """``plan`` begins to make a plan of transfers, which is to be posted; it neither waits nor raises."""
         self.changes = ChangeFeed()
         self._max_inbox = max_inbox
-        self._after_step = after_step
+        self._after_step, self._plan = after_step, plan
         self._scheduler, self._store, self._clock = scheduler, store, clock
         self._inbox: deque[tuple[Event, ReplyFuture]] = deque()
         self._taken: list[tuple[Event, ReplyFuture]] = []
@@ -123,6 +126,8 @@ class Engine:
             if not future.done():  # its poster may have gone
                 future.set_result(reply)
         self._taken = []
+        if effects.asked and self._plan:
+            self._plan(effects.asked)
         if self._after_step:
             took_s = perf_counter() - start
             await asyncio.sleep(0)  # queued frames and replies go out first

@@ -17,8 +17,6 @@ class GangSecrets:
 
     def fill_in(self, assign: Assign) -> Assign:
         """Return the Assign with the secrets of the gangs whose members it has prepared."""
-        if not any(run.gang for run in assign.run):
-            return assign
         return replace(assign, run=tuple(self._filled(run) for run in assign.run))
 
     def _filled(self, run: Run) -> Run:

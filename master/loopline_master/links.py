@@ -134,6 +134,11 @@ class WorkerLinks:
         return Refused(reply.code, reply.message, reply.hint) if isinstance(reply, Declined) else None
 
 
+def _lacks_something(assign: Assign) -> bool:
+    """True if some of a run is to be filled in: the line of a row file, or the secret of a gang."""
+    return any(run.row_file or run.gang for run in assign.run)
+
+
 def _resolve(answer: asyncio.Future[Wrote | None] | None, wrote: Wrote | None) -> None:
     """Pass the answer to the reader, who may have gone."""
     if answer is not None and not answer.done():
@@ -243,7 +248,7 @@ class WorkerLink:
 
     async def _send_all(self) -> None:
         while not isinstance(item := await self._outgoing.get(), _Closing):
-            message = await self._complete(item) if isinstance(item, Assign) else item
+            message = await self._complete(item) if isinstance(item, Assign) and _lacks_something(item) else item
             await self._socket.send_bytes(self._protocol.send(self._timed(message)))
         reason = item.reason.encode()[:_MAX_REASON_BYTES].decode(errors="ignore").encode()
         await self._socket.close(code=item.code, message=reason)
@@ -306,7 +311,7 @@ def _without(result: Result, missing: set[str]) -> Result:
     if not gone and (result.value is None or result.value.sha256 not in missing):
         return result
     reason = f"the master does not have {f'its output {gone}' if gone else 'its value'} any more"
-    log.warning("attempt %s counts as given back: %s", result.attempt, reason)
+    log.warning("the result of attempt %s is not accepted: %s", result.attempt, reason)
     is_over = result.outcome in (Outcome.SUCCEEDED, Outcome.FAILED)
     outcome = Outcome.GIVEN_BACK if is_over else result.outcome
     return replace(result, outcome=outcome, reason=reason[:500], outputs=(), value=None)

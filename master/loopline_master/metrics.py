@@ -47,7 +47,7 @@ class Metrics:
             "slots": self._gauge("slots", "Slots of connected workers", "state"),
         }
         self._yield_s = self._gauge(
-            "owner_yield_seconds", "From the owner's input until tasks stood still, by worker", "worker", "quantile"
+            "owner_yield_seconds", "From the owner's input until tasks were frozen, by worker", "worker", "quantile"
         )
         self._yields = self._gauge("owner_yields", "How often that was measured since the agent started", "worker")
         self._programs = self._gauge("programs", "Programs of which runs are remembered")
@@ -56,6 +56,9 @@ class Metrics:
         self._transfers = self._gauge("file_transfers", "Large files on their way to workers", "source")
         self._peer_bytes = self._counter("peer_bytes", "Bytes of files that workers took from one another")
         self._peer_faults = self._counter("peer_faults", "Workers that failed others as a source", "kind")
+        self._plan_s = Histogram(
+            "loopline_transfer_plan_seconds", "A plan of transfers: made", buckets=_STEPS_S, registry=self._registry
+        )
         self._samples = self._counter("invariant_samples", "Samples of the scheduler's invariants that were checked")
         self._breaches = self._counter("invariant_breaches", "... of these, breaches; must be 0, the log has each")
         self._lag = self._gauge("event_loop_lag_seconds", "How late the event loop was, last time it was measured")
@@ -94,6 +97,10 @@ class Metrics:
     def count_peer_fault(self, kind: str) -> None:
         """Count a worker that failed another one as a source."""
         self._peer_faults.labels(kind).inc()
+
+    def observe_plan(self, took_s: float) -> None:
+        """Count a plan of transfers."""
+        self._plan_s.observe(took_s)
 
     def _count_ends(self, kind: str, states: Iterable[str]) -> None:
         for state, count in Counts(states).items():

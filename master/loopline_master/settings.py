@@ -108,13 +108,13 @@ class MasterSettings(_SettingsBase):
     tokens: Annotated[
         bool, Field(description="ask for tokens; without them whoever can connect is an admin (on loopback only)")
     ] = True
-    peers: Annotated[
-        bool,
-        Field(description="large files may go between workers, on a port that each opens; not encrypted so far"),
-    ] = False
     peer_file_bytes: Annotated[int, Field(ge=2**20, description="the smallest file that may go between workers")] = (
         16 * _MIB
     )
+    network_file: Annotated[
+        Path | None,
+        Field(description="the network's switches and links; by default data_dir/network.toml, if any"),
+    ] = None
     worker_token_file: Annotated[Path | None, Field(description="another file to write the workers' token to")] = None
     retention_days: Annotated[
         float | None,

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, GetCore
 from pydantic_core import CoreSchema, core_schema
 
 from loopline_shared.paths import RelativePath
+from loopline_shared.protocol.host_link import HostLink
 
 INLINE_LIMIT_BYTES = 4096
 """Longest output that travels inside its result; longer output is a blob named by its SHA-256."""
@@ -236,6 +237,7 @@ class Facts:
     folders: tuple[SharedFolder, ...] = ()  # in which, and below which, commands may run
     gangs: bool = False  # this agent can prepare members of gangs; those of earlier releases cannot
     address: Annotated[str, Field(max_length=255, pattern=NO_NUL)] = ""  # at which other members reach it
+    link: HostLink | None = None  # its network card; None: unknown
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,10 +30,11 @@ from loopline_shared.rest.bodies import (
 )
 from tests.cli.conftest import Run
 from tests.cli.fake_master import Answer, FakeMaster, hang_up, ok, page, refuse
+from tests.cli.test_network import VIEW as NETWORK
 from tests.cli.views import job, program, result, task, worker
 
-PASSED_ON = {"master", "worker", "doctor", "owner", "simulate", "network"}  # to other programs, --help included
-SPEAKS_FOR_ITSELF = PASSED_ON | {"replay", "token", "demo", "join", "service", "completion"}
+PASSED_ON = {"master", "worker", "doctor", "owner", "simulate"}  # to other programs, --help included
+SPEAKS_FOR_ITSELF = PASSED_ON | {"replay", "token", "demo", "local", "join", "service", "completion"}
 TOKEN = TokenView(id="t1", name="ann", role="user", created_at=1.0)
 JOIN_TOKEN = JoinTokenView(id="a1", uses=1, used=0, created_at=1.0, expires_at=2.0)
 _LINE = HistoryLine(
@@ -90,6 +91,7 @@ def answers(fake: FakeMaster) -> None:
     made = JoinTokenCreated(**JOIN_TOKEN.model_dump(), secret="lj_a1_x", address="http://lab-pc:7461")
     fake.on("POST /join-tokens", ok(made, 201))
     fake.on("GET /passing", ok(AUDIT))
+    fake.on("GET /network", ok(NETWORK))
     fake.on("POST /prune", ok(PRUNED))
     fake.on("GET /history", ok(HISTORY))
 
@@ -119,6 +121,7 @@ LINES = [
     ("token joins --json", None),
     ("token revoke t1 --json", "id"),
     ("passing --json", "passings"),
+    ("network --json", "nodes"),
     ("prune --json", "files"),
     ("history --json", "lines"),
     ("top --json", "workers"),

@@ -27,6 +27,7 @@ def became(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     [
         (["master", "--port", "1", "--help"], "loopline_master"),
         (["worker", "--slots", "2", "--json", "--", "x"], "loopline_worker"),
+        (["network", "lab.toml", "--json"], "loopline_master.transfers"),
         (["simulate", "no-passing", "--fit", "1", "--help"], "loopline_simulator"),
     ],
 )

@@ -91,7 +91,7 @@ async def test_a_transfer_goes_on_while_the_master_is_away_and_after_a_restart(p
 
 async def test_an_owner_can_refuse(peers: Grid, tmp_path: Path) -> None:
     sha256 = await upload(peers, tmp_path, 4)
-    await peers.start_worker("ant", settings={"LOOPLINE_PEERS": "false"})
+    await peers.start_worker("ant", settings={"LOOPLINE_PEER_FILES": "false"})
     assert await sums(peers, await submit(peers, sha256), 1) == {sha256}
     gate = peers.gate()
     job = await submit(peers, sha256, tasks=2, then=gate.wait)

@@ -47,6 +47,7 @@ class MasterStub:
     content: bytes = b""
     asked: list[int] = field(default_factory=list)
     window_bytes: int = 2 * PIECE
+    is_late: bool = False
 
     def __call__(self, first: int) -> MasterStub:
         if not self.content:

@@ -81,7 +81,7 @@ def test_it_says_whether_the_port_to_other_workers_is_open() -> None:
         found = _peers(WorkerSettings(peer_port=port))
         assert found.detail.endswith(f"port {port} is open to other workers of the grid; it is open now")
     assert _peers(WorkerSettings(peer_port=port)).detail.endswith("it is closed now")
-    assert not _peers(WorkerSettings(peers=False)).has
+    assert not _peers(WorkerSettings(peer_files=False)).has
 
 
 @pytest.mark.parametrize(

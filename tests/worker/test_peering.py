@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -223,11 +224,30 @@ async def test_the_cache_is_told_when_it_changes_and_to_each_new_session(grid: G
 
 async def test_small_files_and_those_of_a_refusing_owner_are_the_masters(grid: Grid) -> None:
     grid.join("ant")
-    grid.join("bee", peers=False)
+    grid.join("bee", peer_files=False)
     assert not await grid.fetch("ant", 2**20 - 1)
     assert not await grid.fetch("bee")
     assert grid.reports["bee"] == [None]
     assert grid.peerings["bee"].words() == ""
+
+
+async def test_the_port_closes_when_the_operator_turns_peers_off_and_opens_again(grid: Grid) -> None:
+    grid.join("ant")
+    await grid.has_opened("ant")
+    peering = grid.peerings["ant"]
+    terms, port = peering._terms, peering.report(peering._session).port  # type: ignore[union-attr, arg-type]
+    off: Any = SimpleNamespace(welcome=SimpleNamespace(peers=None))
+    assert peering.report(off) is None
+    await until(lambda: not is_open(port))
+    assert peering.words() == ""
+    on: Any = SimpleNamespace(welcome=SimpleNamespace(peers=terms))
+    await until(lambda: peering.report(on).port)  # type: ignore[union-attr]
+    assert is_open(peering.report(on).port)  # type: ignore[union-attr]
+
+
+def is_open(port: int | None) -> bool:
+    with socket.socket() as caller:
+        return caller.connect_ex(("127.0.0.1", port or 1)) == 0
 
 
 async def test_a_fetch_that_nobody_waits_for_ends(grid: Grid) -> None:

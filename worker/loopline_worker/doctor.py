@@ -162,8 +162,8 @@ def _functions(settings: WorkerSettings) -> Ability:
 
 def _peers(settings: WorkerSettings) -> Ability:
     """Return whether this worker takes part in carrying files, and whether its port is open now."""
-    if not settings.peers:
-        return Ability("peers", False, "off on this computer (peers = false): all files come from the master")
+    if not settings.peer_files:
+        return Ability("peers", False, "off on this computer (peer_files = false): all files come from the master")
     if not settings.peer_port:
         return Ability("peers", True, "where the master says so, some free port is open to other workers of the grid")
     try:

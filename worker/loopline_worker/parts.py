@@ -22,10 +22,11 @@ from loopline_worker.functions.python import find as find_python
 from loopline_worker.host import speed
 from loopline_worker.host.computer import Computer, facts, processor
 from loopline_worker.host.load import Meter
+from loopline_worker.host.network_card import host_link
 from loopline_worker.launch.platforms import make_launcher
 from loopline_worker.link.http_client import HttpClient
 from loopline_worker.link.link import LinkQuality
-from loopline_worker.link.own_address import address_towards
+from loopline_worker.link.own_address import addresses_towards
 from loopline_worker.owner.blockers import Pause
 from loopline_worker.owner.owner_monitor import OwnerMonitor
 from loopline_worker.owner.preferences import preferences_of
@@ -132,6 +133,7 @@ def _open_journal(data_directory: DataDirectory) -> Journal:
 
 def _facts(settings: WorkerSettings, data_directory: DataDirectory, computer: Computer, python: Python) -> Facts:
     found = speed.known(data_directory.speed, processor(), computer.cpus)
+    address, master = addresses_towards(settings.master)
     own = facts(
         computer,
         settings.slots,
@@ -146,7 +148,8 @@ def _facts(settings: WorkerSettings, data_directory: DataDirectory, computer: Co
         speed_measured_at=found.measured_at,
         folders=settings.shared_folders,
         gangs=True,
-        address=settings.address or address_towards(settings.master),
+        address=settings.address or address,
+        link=host_link(address, master),
     )
 
 

@@ -110,7 +110,7 @@ class WorkerSettings(Settings):
     sandbox_shows: Annotated[
         tuple[Path, ...], BeforeValidator(_split), Field(description="folders of a home that tasks may read")
     ] = ()
-    peers: Annotated[
+    peer_files: Annotated[
         bool, Field(description="files may go between this worker and others, where the master's `peers` says so")
     ] = True
     peer_port: Annotated[

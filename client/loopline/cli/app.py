@@ -16,6 +16,7 @@ _GRID, _JOBS, _STEERING, _OUTPUT, _MACHINES, _ACCESS = (
 
 COMMANDS: dict[str, tuple[Group, str, str]] = {
     "demo": (_GRID, "loopline.demo.show:demo", "Show a whole grid at work on this computer, in half a minute."),
+    "local": (_GRID, "loopline.cli.local:local", "Run a grid on this computer, until Ctrl-C or a command's end."),
     "master": (_GRID, "loopline.cli.daemons:master", "Run a master; `loopline master --help` lists its settings."),
     "worker": (_GRID, "loopline.cli.daemons:worker", "Run a worker; `loopline worker --help` lists its settings."),
     "replay": (_GRID, "loopline.cli.replay:replay", "Replay a master's event log: compare, or ask what if."),
@@ -45,7 +46,7 @@ COMMANDS: dict[str, tuple[Group, str, str]] = {
     "join": (_MACHINES, "loopline.cli.joining:join", "Make this computer a worker, with the line from a master."),
     "service": (_MACHINES, "loopline.cli.service:service", "Install a worker as a service of this computer."),
     "owner": (_MACHINES, "loopline.cli.daemons:owner", "Show what runs on this computer; pause, resume."),
-    "network": (_MACHINES, "loopline.cli.daemons:network", "Check a network.toml, and draw its tree."),
+    "network": (_MACHINES, "loopline.cli.network:network", "Draw the network, and what flows; check a network.toml."),
     "doctor": (_MACHINES, "loopline.cli.daemons:doctor", "Check what this computer lets a worker see and do."),
     "token": (_ACCESS, "loopline.cli.tokens:token", "Create, list and revoke access tokens."),
     "prune": (_ACCESS, "loopline.cli.prune:prune", "Remove unused files from the master."),

@@ -8,6 +8,7 @@ from loopline_master.core.entities import Attempt, Exemption, Grid, Job, Program
 from loopline_master.core.gangs.gang import Gang
 from loopline_master.core.planning.plan import BrokenPromise, Plan
 from loopline_master.core.runs import ProgramKey
+from loopline_master.core.transfers.carrier import Carrier, NumberedRequest
 from loopline_shared.model import AttemptId, Result, TaskId
 from loopline_shared.protocol.worker_link import Assign
 
@@ -51,6 +52,8 @@ class Effects:
     disbanded: list[TaskId] = field(default_factory=list)  # gangs; another may have come in the place of one since
     plans: dict[TaskId, Plan] = field(default_factory=dict)
     broken: list[BrokenPromise] = field(default_factory=list)  # to be told to those whose jobs they concern
+    carriers: dict[str, Carrier] = field(default_factory=dict)
+    asked: NumberedRequest | None = None  # a plan of transfers is to be made, and to come back as TransfersPlanned
     forgotten: list[ProgramKey] = field(default_factory=list)  # programs; one may have been learnt of anew since
     exemptions: list[Exemption] = field(default_factory=list)
     completed: list[int] = field(default_factory=list)  # jobs that succeeded or failed: to be audited

@@ -5,14 +5,15 @@ Everything else the scheduler knows is an index (index.py): a function of these,
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Annotated
 
 from pydantic import Field, SkipValidation
 
 from loopline_master.core.runs import ProgramKey, Runs, key_of
-from loopline_shared.max_fails import most_failed
 from loopline_shared.model import (
     AttemptId,
     AttemptState,
@@ -92,6 +93,13 @@ class Grid:
     plan_again: bool = False  # something was freed since it began
 
 
+def most_failed(max_fails: int | str | None, task_count: int) -> int | None:
+    """Return the number of failed tasks at which a job is stopped, at least one; None: it never is."""
+    if max_fails is None or isinstance(max_fails, int):
+        return max_fails
+    return max(1, math.ceil(Fraction(max_fails.removesuffix("%")) * task_count / 100))
+
+
 @dataclass(slots=True)
 class Job:
     id: int
@@ -130,7 +138,7 @@ class Job:
     replicated_cpu_ms: int = 0  # ... of replicas, however they ended
     won_cpu_ms: int = 0  # ... of replicas that brought their task's result
     wasted_cpu_ms: int = 0  # ... of attempts that another one of their task made superfluous
-    lost_cpu_ms: int = 0  # ... of attempts that failed, were lost or were given back
+    lost_cpu_ms: int = 0  # ... of attempts that failed, were lost or were preempted
     size_source: SizeSource = SizeSource.UNKNOWN
     predicted: Prediction | None = None  # of one task without a size, as the job was submitted
     nodes: int = 1  # that its spec asks for: with more than 1 each task is a gang
@@ -327,7 +335,7 @@ class Worker:
     probations: int = 0  # so many levels up is the time that the next one lasts
     probation_until: float | None = None  # nothing new is given to it until then, where others could take it
     probation_reason: str = ""  # of the last one
-    on_trial: bool = False  # back from probation: one attempt at a time until it has succeeded with one
+    on_trial: bool = False  # back from quarantine: one attempt at a time until it has succeeded with one
 
     @property
     def is_available(self) -> bool:

@@ -9,6 +9,8 @@ from pydantic import Field, TypeAdapter
 
 from loopline_master.core.entities import Job, Task
 from loopline_master.core.scheduler_settings import SchedulerSettings as SchedulerSettings  # part of the log
+from loopline_master.core.transfers.network import NetworkNode
+from loopline_master.core.transfers.pipeline import Pipeline
 from loopline_shared.model import Facts, JobState
 from loopline_shared.protocol.worker_link import Report
 from loopline_shared.spec import JobSpec
@@ -104,6 +106,29 @@ class WorkerUndrained:
     kind: Literal["worker_undrained"] = "worker_undrained"
 
 
+@dataclass(frozen=True, slots=True)
+class NetworkChanged:
+    """Nodes of the network are new or different, or gone by their names. Capacities are finite.
+
+    A start of the master forgets all nodes: they are to be told anew. Workers that are no node are taken to be at the
+    root, on links of 1 Gbit/s. Declined if the result would be no tree; the network then stays what it was.
+    """
+
+    nodes: tuple[NetworkNode, ...]
+    gone: tuple[str, ...] = ()
+    kind: Literal["network_changed"] = "network_changed"
+
+
+@dataclass(frozen=True, slots=True)
+class TransfersPlanned:
+    """The planner's answer to the request of this number (``Effects.asked``); empty if it failed."""
+
+    number: int
+    pipelines: tuple[Pipeline, ...]
+    objective: float  # bytes per second, at all receivers together
+    kind: Literal["transfers_planned"] = "transfers_planned"
+
+
 Event = (
     MasterStarted
     | JobSubmitted
@@ -116,6 +141,8 @@ Event = (
     | WorkerLeft
     | WorkerDrained
     | WorkerUndrained
+    | NetworkChanged
+    | TransfersPlanned
 )
 
 

@@ -21,7 +21,9 @@ from loopline_master.core.events import (
     JobRetried,
     JobSubmitted,
     MasterStarted,
+    NetworkChanged,
     SchedulerSettings,
+    TransfersPlanned,
     WorkerDrained,
     WorkerJoined,
     WorkerLeft,
@@ -31,9 +33,10 @@ from loopline_master.core.events import (
 from loopline_master.core.gangs import launch, phases
 from loopline_master.core.placement import Placer
 from loopline_master.core.planning.live import Planning
-from loopline_master.core.policies import REGISTRY
+from loopline_master.core.policies import policy_named
 from loopline_master.core.policies.policy import View
 from loopline_master.core.state import Snapshot, State
+from loopline_master.core.transfers import carrying
 
 _DONE = Done()
 
@@ -44,7 +47,7 @@ class Scheduler:
     def __init__(self, snapshot: Snapshot | None = None) -> None:
         self.state = State(snapshot or Snapshot())
         self._view = View(self.state)
-        self._policy = REGISTRY[self.state.settings.policy](self._view)
+        self._policy = policy_named(self.state.settings.policy)(self._view)
         self.planning = Planning(self.state)
         self._placer = Placer(self.state, self._view, self.planning)
         self._outbox = worker_sessions.Outbox()
@@ -65,7 +68,7 @@ class Scheduler:
                 replies.append(self._apply(event))
         self._flush()
         if (due_at := _due_at(self.state)) is not None and due_at <= self.state.now:
-            for let_time_do_its_part in (phases.expire, trust.end_quarantines, worker_sessions.expire_leases, _stall):
+            for let_time_do_its_part in _TIME_DOES:
                 let_time_do_its_part(self.state)
                 self.state.flush()
             self._complete()
@@ -75,12 +78,14 @@ class Scheduler:
             self.state.flush()
         if is_planning:
             self.planning.finish_step()
+        if self.state.transfers.is_due:
+            carrying.ask(self.state)
         self.state.effects.assigns = self._outbox.seal(self.state)
         return self.state.gather()
 
     def set_policy(self, settings: SchedulerSettings) -> None:
         """Decide by these settings, and the policy that they name, from now on."""
-        policy = REGISTRY[settings.policy]
+        policy = policy_named(settings.policy)
         self.state.settings = settings
         self.state.ahead_s = (policy.prefetch_s or settings.ahead_s) if settings.ahead_s else 0.0
         self._policy = policy(self._view)
@@ -136,11 +141,16 @@ class Scheduler:
                 return requests.drain(self.state, event.worker, draining=isinstance(event, WorkerDrained))
             case MasterStarted():
                 return self._begin(event)
+            case TransfersPlanned():
+                return carrying.adopt(self.state, event, self._outbox.answer)
+            case NetworkChanged():
+                return carrying.change_network(self.state, event)
             case _:
                 return self._request(event)
 
     def _begin(self, event: MasterStarted) -> Reply:
         self.set_policy(event.settings)
+        carrying.begin(self.state)
         return worker_sessions.master_started(self.state)
 
     def _request(self, event: JobSubmitted | JobCancelled | JobPaused | JobResumed | JobRetried) -> Reply:
@@ -172,6 +182,11 @@ def _stall(state: State) -> None:
         state.put(job)
 
 
+_TIME_DOES = (
+    phases.expire, trust.end_quarantines, worker_sessions.expire_leases, carrying.let_time_pass, _stall,
+)  # fmt: skip
+
+
 def _due_at(state: State) -> float | None:
     """Return the time at which a lease, a quarantine or a starving job will next be due; None if none will."""
     index, due_at = state.index, inf
@@ -183,4 +198,6 @@ def _due_at(state: State) -> float | None:
         due_at = min(due_at, index.starving.order[0][0] + state.settings.stall_after_s)
     if state.gangs and (gangs_at := phases.wake_at(state)) is not None:
         due_at = min(due_at, gangs_at)
+    if (overdue_at := state.transfers.overdue_at) is not None:
+        due_at = min(due_at, overdue_at)
     return None if due_at == inf else due_at

@@ -80,6 +80,10 @@ class SchedulerSettings:
         AfterValidator(_an_algorithm),
         Field(description="the times tried for a gang's start: naive, current, bold, blend and others (rack.md)"),
     ] = "thrifty-blend"
+    peers: Annotated[
+        bool,
+        Field(description="large files may go between workers, on a port that each opens; not encrypted so far"),
+    ] = False
     ahead_s: Annotated[
         float,
         Field(ge=0, le=3600, description="expected work that is prefetched, for each slot of a worker; 0: none"),

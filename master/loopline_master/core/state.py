@@ -37,6 +37,7 @@ from loopline_master.core.index.requirements import meets
 from loopline_master.core.index.sorted_collections import IntervalSet
 from loopline_master.core.planning.plan import Plan
 from loopline_master.core.runs import ProgramKey
+from loopline_master.core.transfers.carrier import Carrier, TransferState
 from loopline_shared.model import AttemptId, TaskId
 
 
@@ -54,6 +55,7 @@ class Snapshot:
     programs: list[Program] = field(default_factory=list)
     gangs: list[Gang] = field(default_factory=list)
     plans: list[Plan] = field(default_factory=list)  # of gangs that wait
+    carriers: list[Carrier] = field(default_factory=list)
 
 
 class PolicyIndex(Protocol):
@@ -84,6 +86,8 @@ class State:
         self.attempts: dict[AttemptId, Attempt] = {attempt.id: attempt for attempt in snapshot.attempts}
         self.gangs: dict[TaskId, Gang] = {gang.id: gang for gang in snapshot.gangs}
         self.plans: dict[int, Plan] = {plan.job: plan for plan in snapshot.plans}  # by job: of its next gang
+        self.carriers: dict[str, Carrier] = {carrier.name: carrier for carrier in snapshot.carriers}
+        self.transfers = TransferState()
         self.fresh: dict[int, IntervalSet] = {  # by job: the tasks never started
             job.id: _complement(IntervalSet(snapshot.started.get(job.id, ())), job.task_count)
             for job in snapshot.jobs
@@ -108,6 +112,7 @@ class State:
             Program: self._note_program,
             Gang: self._note_gang,
             Plan: self._note_plan,
+            Carrier: self._note_carrier,
         }
 
     def rebuilt_index(self) -> Index:
@@ -136,7 +141,7 @@ class State:
         self.grid.sequence += 1
         return self.grid.sequence
 
-    def put(self, *entities: Job | Task | Attempt | Worker | Program | Gang | Plan) -> None:
+    def put(self, *entities: Job | Task | Attempt | Worker | Program | Gang | Plan | Carrier) -> None:
         """Note entities that are new or have changed: their rows for the store, and that they are indexed anew."""
         notes = self._notes
         for entity in entities:
@@ -235,6 +240,9 @@ class State:
             self.plans[plan.job] = plan
         elif plan.job in self.plans and self.plans[plan.job].id == plan.id:
             del self.plans[plan.job]
+
+    def _note_carrier(self, carrier: Carrier) -> None:
+        self.carriers[carrier.name] = self.effects.carriers[carrier.name] = carrier
 
     def _note_program(self, program: Program) -> None:
         key = program.key

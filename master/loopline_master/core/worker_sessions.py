@@ -27,6 +27,7 @@ from loopline_master.core.entities import LIVE, OCCUPYING, Attempt, Worker
 from loopline_master.core.events import WorkerJoined
 from loopline_master.core.gangs import launch, phases, words
 from loopline_master.core.state import State
+from loopline_master.core.transfers import carrying
 from loopline_shared.model import AttemptId, AttemptState, Held, Probation
 from loopline_shared.protocol.gang_messages import Word
 from loopline_shared.protocol.worker_link import (
@@ -72,6 +73,8 @@ def join(state: State, event: WorkerJoined) -> Reply:
         worker = Worker(event.worker, event.boot, event.facts, joined_at=state.now, lease_until=0.0)
     elif worker.session is not None:
         state.effects.closes.append((worker.name, worker.session))
+    if worker.boot != event.boot:  # what an agent has told stays true while only its link is another
+        carrying.forget(state, worker.name)
     _disconnect(state, worker)  # and so out of the requirement classes that its old facts met
     worker.session, worker.boot, worker.facts = event.session, event.boot, event.facts
     _renew_lease(state, worker)
@@ -94,6 +97,7 @@ def leave(state: State, name: str, session: int) -> Reply:
     """Close the session of a worker; it is believed to be working until its lease expires."""
     worker = state.workers.get(name)
     if worker is not None and worker.session == session:
+        carrying.forget(state, name)
         _disconnect(state, worker)
     return Done()
 
@@ -110,6 +114,7 @@ def _give_up(state: State, worker: Worker) -> None:
     for attempt in list(state.index.attempts.of_worker.get(worker.name, {}).values()):
         if attempt.state in OCCUPYING:
             phases.lose(state, attempt, "its worker fell silent", for_good=False)
+    carrying.forget(state, worker.name)
     _disconnect(state, worker)
 
 
@@ -130,6 +135,8 @@ def reconcile(state: State, outbox: Outbox, worker: Worker, report: Report) -> N
     worker.reported, worker.reported_at, worker.load, worker.offered = report.seq, state.grid.now, load, offered
     state.put(worker)
     outbox.answer(worker.name)
+    if report.peers is not None and state.settings.peers:
+        carrying.hear(state, worker.name, report.peers)
     for result in report.results:
         attempt = state.attempts.get(result.attempt)
         if attempt is None or attempt.worker != worker.name:

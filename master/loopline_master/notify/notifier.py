@@ -10,7 +10,6 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from weakref import WeakValueDictionary
 
-from loopline_master.change_feed import ChangeFeed
 from loopline_master.core.planning.plan import BROKEN
 from loopline_master.notify import command
 from loopline_master.notify.webhook import Webhooks
@@ -33,13 +32,12 @@ class Notifier:
     def __init__(
         self,
         store: Store,
-        changes: ChangeFeed,
         clock: Callable[[], float],
         *,
         webhooks: Webhooks,
         commands: dict[str, list[str]],
     ) -> None:
-        self._store, self._changes, self._clock = store, changes, clock
+        self._store, self._clock = store, clock
         self._webhooks = webhooks
         self._commands = commands
         self._in_hand: set[NotificationKey] = set()
@@ -49,16 +47,16 @@ class Notifier:
     async def run(self) -> None:
         """Send notifications until cancelled."""
         try:
-            with self._changes.read() as changes:
-                async with asyncio.TaskGroup() as sending:
-                    while True:
-                        for due in await self._due_now():
-                            self._in_hand.add(due.key)
-                            sending.create_task(self._send_in_turn(due))
-                        with suppress(TimeoutError):
-                            async with asyncio.timeout(await self._pause_s()):
-                                await changes.next()
-                        await asyncio.sleep(NOTIFY_LOOK_EVERY_S)
+            async with asyncio.TaskGroup() as sending:
+                while True:
+                    self._store.notifications.came.clear()
+                    for due in await self._due_now():
+                        self._in_hand.add(due.key)
+                        sending.create_task(self._send_in_turn(due))
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(await self._pause_s()):
+                            await self._store.notifications.came.wait()
+                    await asyncio.sleep(NOTIFY_LOOK_EVERY_S)
         finally:
             await self._webhooks.close()
 

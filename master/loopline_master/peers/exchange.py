@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
+from loopline_master.core.transfers.assumed_network import MASTER
 from loopline_master.metrics import Metrics
 from loopline_master.peers.chain import Stand, sources_for
 from loopline_master.settings import MasterSettings, is_loopback
@@ -31,6 +32,7 @@ from loopline_shared.protocol.transfers import (
     PeerTerms,
 )
 from loopline_shared.protocol.worker_link import Assign, Hello, Report
+from loopline_shared.rest.bodies import FileFlow
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +67,7 @@ class Exchange:
     """Knows who has which file and who fetches it. Without ``peers`` in the settings it does nothing."""
 
     def __init__(self, settings: MasterSettings, key: bytes, metrics: Metrics) -> None:
-        self._is_on = settings.peers
+        self._is_on = settings.scheduler.peers
         self._least_bytes = settings.peer_file_bytes
         self._key = key
         self._metrics = metrics
@@ -111,6 +113,21 @@ class Exchange:
         fetches = (FileFetch(sha256, tuple(self._sources(peer, sha256))) for sha256 in peer.fetching)
         orders = PeerOrders(tuple(fetch for fetch in fetches if fetch.sources), tuple(self._dials(peer)))
         return replace(assign, peers=orders) if orders.fetch or orders.dial else assign
+
+    def flows(self) -> list[FileFlow]:
+        """Return the files on their way now, as their receivers reported last."""
+        return [
+            FileFlow(
+                sha256=one.sha256,
+                source=one.source or MASTER,
+                receiver=peer.name,
+                rate_bytes_s=one.rate_bytes_s,
+                have_bytes=one.have_bytes,
+                size_bytes=one.size_bytes,
+            )
+            for peer in self._peers.values()
+            for one in peer.fetching.values()
+        ]
 
     def measure(self) -> None:
         """Set the metrics of files on their way now."""

@@ -5,6 +5,7 @@ No decision depends on them, and a replay of the log does without.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -206,9 +207,10 @@ class Due:
 
 
 class Notifications:
-    """Reads the outbox, and records deliveries."""
+    """Reads the outbox, and records deliveries. ``came`` is set when a step has stored some."""
 
     def __init__(self, read: Transact, write: Transact) -> None:
+        self.came = asyncio.Event()
         self._read, self._write = read, write
 
     async def due(self, now: float, limit: int, without: Collection[NotificationKey] = ()) -> list[Due]:

@@ -30,6 +30,7 @@ from loopline_master.store.database import Result, parse_url, reading
 from loopline_master.store.rows import Values, changed, late_rows
 from loopline_master.store.tables import (
     attempts,
+    carriers,
     event_log,
     exemptions,
     gangs,
@@ -44,7 +45,7 @@ from loopline_master.store.tables import (
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import AttemptState
 
-_COMPARED = (grid, jobs, specs, tasks, attempts, workers, programs, gangs, plans, exemptions)
+_COMPARED = (grid, jobs, specs, tasks, attempts, workers, programs, gangs, plans, carriers, exemptions)
 _STREAM = {"yield_per": 1000}  # rows at a time in memory
 Key = tuple[Any, ...]
 

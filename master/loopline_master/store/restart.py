@@ -11,7 +11,19 @@ from sqlalchemy import ColumnElement, Connection, Select, func, or_, select, tup
 from loopline_master.core.entities import OCCUPYING, Grid
 from loopline_master.core.events import JobRetried
 from loopline_master.core.state import Snapshot
-from loopline_master.store.rows import ATTEMPTS, GANGS, GRID, JOBS, PLANS, PROGRAMS, TASKS, WORKERS, Entity, Mapper
+from loopline_master.store.rows import (
+    ATTEMPTS,
+    CARRIERS,
+    GANGS,
+    GRID,
+    JOBS,
+    PLANS,
+    PROGRAMS,
+    TASKS,
+    WORKERS,
+    Entity,
+    Mapper,
+)
 from loopline_master.store.tables import attempts, jobs, plans, tasks
 from loopline_shared.model import AttemptState, TaskState
 
@@ -40,6 +52,7 @@ def snapshot(connection: Connection) -> Snapshot:
         programs=_all(connection, PROGRAMS),
         gangs=_all(connection, GANGS),
         plans=_all(connection, PLANS, plans.c.started_at.is_(None), plans.c.withdrawn_at.is_(None)),
+        carriers=_all(connection, CARRIERS),
     )
 
 

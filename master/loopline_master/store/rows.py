@@ -20,6 +20,7 @@ from loopline_master.core.entities import Attempt, Exemption, Grid, Job, Program
 from loopline_master.core.gangs.gang import Gang
 from loopline_master.core.planning.plan import BROKEN, Plan
 from loopline_master.core.runs import ProgramKey
+from loopline_master.core.transfers.carrier import Carrier
 from loopline_master.core.transitions import END
 from loopline_master.store import tables
 from loopline_master.store.tables import encoder
@@ -167,6 +168,7 @@ WORKERS = Mapper(Worker, tables.workers)
 PROGRAMS = Mapper(Program, tables.programs)
 GANGS = Mapper(Gang, tables.gangs)
 PLANS = Mapper(Plan, tables.plans)
+CARRIERS = Mapper(Carrier, tables.carriers)
 EXEMPTIONS = Mapper(Exemption, tables.exemptions)
 _FIXED = ("worker", "slots", "replica", "dispatched_at", "expected_s")
 """Columns of an attempt that never change."""
@@ -201,6 +203,7 @@ def changed(effects: Effects) -> list[tuple[Mapper[Any], list[Any]]]:
         (PLANS, list(effects.plans.values())),
         (PROGRAMS, list(effects.programs.values())),
         (GANGS, list(effects.gangs.values())),
+        (CARRIERS, list(effects.carriers.values())),
         (EXEMPTIONS, effects.exemptions),
     ]
     return [(mapper, entities) for mapper, entities in changes if entities]

@@ -77,7 +77,8 @@ class Store:
 
     async def commit(self, batch: Batch, effects: Effects) -> None:
         """Store one step completely or not at all. Raises StoreBroken if that fails: the master must then stop."""
-        await self._writer.commit(batch, effects)
+        if await self._writer.commit(batch, effects):
+            self.notifications.came.set()
 
     async def check(self) -> None:
         """Raises StoreBroken if the database cannot be written."""
@@ -108,15 +109,16 @@ class Writer:
         self._written = Written()
         self._broken: StoreBroken | None = None
 
-    async def commit(self, batch: Batch, effects: Effects) -> None:
+    async def commit(self, batch: Batch, effects: Effects) -> bool:
         """Store a step's events and effects: all of it, or nothing and StoreBroken.
 
-        The effects are read before the first await. A step without events and effects leaves no trace.
+        Return True if somebody is to be notified of it. The effects are read before the first await. A step without
+        events and effects leaves no trace.
         """
         late, completed, forgotten = late_rows(effects), list(effects.completed), forgotten_rows(effects)
         disbanded = disbanded_rows(effects)
         if not (batch.events or late or is_changed(effects)):
-            return
+            return False
         written, ended = self._written.writes(effects), notification_rows(effects)
         sampler = self._sampler
         sampled = sampler.take(effects) if sampler else []
@@ -141,6 +143,7 @@ class Writer:
 
         changed = len(completed) + len(late) + len(sampled) + sum(len(rows) for _, rows in written)
         await self.write(work, is_short=changed <= _SHORT_ROWS)
+        return bool(ended)
 
     async def write(self, work: Callable[[Connection], Result], *, is_short: bool = False) -> Result:
         """Run other work in a transaction of its own. Raises StoreBroken if any of it fails."""

@@ -39,6 +39,7 @@ from sqlalchemy.types import TypeEngine
 from loopline_master.core.entities import Attempt, Exemption, Grid, Job, Program, Task, Worker
 from loopline_master.core.gangs.gang import Gang
 from loopline_master.core.planning.plan import Plan
+from loopline_master.core.transfers.carrier import Carrier
 from loopline_shared.rest.access import Role
 from loopline_shared.spec import JobSpec
 
@@ -197,6 +198,8 @@ plans = Table(
 )
 
 workers = Table("workers", metadata, *_columns(Worker, key=["name"]))
+
+carriers = Table("carriers", metadata, *_columns(Carrier, key=["name"]))  # workers, as far as they carry files
 
 forecasts = Table(  # what was forecast of a job at certain moments of it: to be held against what came of it
     "forecasts",

@@ -5,7 +5,7 @@ All of it is optional: a grid without peers never sees these fields, and a relea
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 from typing import Annotated
 
@@ -117,6 +117,9 @@ class Fetching:
     size_bytes: Count
     have_bytes: Count
     source: Name | None = None  # None: the master, or nobody yet
+    _: KW_ONLY
+    rate_bytes_s: Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)] = 0.0  # of late
+    is_free: bool = False  # nothing but the network held that rate back
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ def check_restart_changes_nothing(scheduler: Scheduler, store: MemoryStore) -> N
     """Check that the rows hold all that the scheduler knows."""
     now, again = scheduler.state, Scheduler(store.snapshot()).state
     assert now.grid == again.grid
-    for part in ("jobs", "tasks", "attempts", "workers", "programs", "gangs", "fresh"):
+    for part in ("jobs", "tasks", "attempts", "workers", "programs", "gangs", "carriers", "fresh"):
         assert_same(part, getattr(now, part), getattr(again, part))
     assert now.index.ready == again.index.ready
     assert now.index.blockers.keys() == again.index.blockers.keys()
@@ -101,7 +101,7 @@ def check_replay(store: MemoryStore) -> None:
     """Check that the log alone leads to the same rows."""
     again = store.replayed()
     assert again.grid == store.grid
-    for part in ("jobs", "tasks", "attempts", "workers", "programs", "gangs", "exemptions"):
+    for part in ("jobs", "tasks", "attempts", "workers", "programs", "gangs", "carriers", "exemptions"):
         assert_same(part, getattr(store, part), getattr(again, part))
 
 

@@ -14,6 +14,7 @@ from loopline_master.core.planning.plan import BrokenPromise, Plan
 from loopline_master.core.runs import ProgramKey
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.state import Snapshot
+from loopline_master.core.transfers.carrier import Carrier
 from loopline_master.core.transitions import END
 from loopline_shared.model import AttemptId, AttemptState, Order, Result, TaskId
 
@@ -28,6 +29,7 @@ class MemoryStore:
         self.programs: dict[ProgramKey, Program] = {}
         self.gangs: dict[TaskId, Gang] = {}
         self.plans: dict[TaskId, Plan] = {}
+        self.carriers: dict[str, Carrier] = {}
         self.broken: list[BrokenPromise] = []
         self.exemptions: dict[tuple[int, int], Exemption] = {}
         self.log: list[bytes] = []
@@ -51,6 +53,7 @@ class MemoryStore:
             self.gangs.pop(task, None)
         self.gangs |= {key: copy(gang) for key, gang in effects.gangs.items()}
         self.plans |= {key: copy(plan) for key, plan in effects.plans.items()}
+        self.carriers |= {key: copy(carrier) for key, carrier in effects.carriers.items()}
         self.broken += effects.broken
         self.programs |= {key: copy(program) for key, program in effects.programs.items()}
         self.exemptions |= {(e.job, e.predecessor): e for e in effects.exemptions}
@@ -78,6 +81,7 @@ class MemoryStore:
             programs=[copy(program) for program in self.programs.values()],
             gangs=[copy(gang) for gang in self.gangs.values()],
             plans=[copy(plan) for plan in self.plans.values() if not plan.is_over],
+            carriers=[copy(carrier) for carrier in self.carriers.values()],
         )
 
     def retry_material(self, job_id: int) -> tuple[Job, list[Task], list[tuple[int, int]]]:

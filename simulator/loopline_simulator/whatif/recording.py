@@ -20,7 +20,9 @@ from loopline_master.core.events import (
     JobRetried,
     JobSubmitted,
     MasterStarted,
+    NetworkChanged,
     SchedulerSettings,
+    TransfersPlanned,
     WorkerDrained,
     WorkerJoined,
     WorkerLeft,
@@ -179,6 +181,8 @@ class _Recorder:
                 del self._sessions[worker]
             case WorkerReported(worker, session, report):
                 return self._reported(worker, session, report, now)
+            case NetworkChanged() | TransfersPlanned():
+                return []  # what-if carries no files
         return [event]
 
     def _reported(self, worker: str, session: int, report: Report, now: float) -> list[FromOutside]:

@@ -10,7 +10,12 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def address_towards(master: str) -> str:
-    """Return the address from which this computer would connect to the master; empty if that is unknown.
+    """Return the address from which this computer would connect to the master; empty if that is unknown."""
+    return addresses_towards(master)[0]
+
+
+def addresses_towards(master: str) -> tuple[str, str]:
+    """Return the address from which this computer would connect to the master, and the master's; empty if unknown.
 
     No packet is sent: a datagram socket that is connected only chooses its way.
     """
@@ -20,5 +25,5 @@ def address_towards(master: str) -> str:
         for family, kind, _, _, place in socket.getaddrinfo(url.hostname, port, type=socket.SOCK_DGRAM):
             with suppress(OSError), socket.socket(family, kind) as way:
                 way.connect(place)
-                return str(way.getsockname()[0])
-    return ""
+                return str(way.getsockname()[0]), str(place[0])
+    return "", ""

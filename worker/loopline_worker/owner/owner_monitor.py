@@ -56,7 +56,6 @@ class OwnerMonitor:
     ) -> None:
         self.preferences = preferences
         self.history = PreemptionHistory()
-        self.idleness = Idleness(None, "nobody has looked yet")
         self.pause = pause
         self._hours = settings.hours
         self._computer = computer
@@ -66,9 +65,11 @@ class OwnerMonitor:
         self._machine = machine
         self._post = post
         self._battery = Battery()
-        self._programs = BlockingPrograms(() if settings.dedicated else settings.not_while)
+        blockers = () if settings.dedicated else settings.not_while
+        self._programs = BlockingPrograms(blockers) if blockers else None
         self._heeds_hours = not settings.dedicated
         self._idle_detector = _open_idle_detector() if self.preferences.asks_who_is_there else None
+        self.idleness = Idleness(None, "nobody has looked yet") if self._idle_detector else Idleness(math.inf, "")
         self._stirred = self._idle_detector.stirred if self._idle_detector else asyncio.Event()
         self._input = InputClock()
         self._signs = Signs(computer.cores, computer.cores)
@@ -137,7 +138,7 @@ class OwnerMonitor:
             memory_available_bytes=self._meter.memory_available_bytes(),
             on_battery=self._battery.is_in_use(),
             is_time=not self._heeds_hours or self._hours.include(now.tm_wday, now.tm_hour * 60 + now.tm_min),
-            program=self._programs.found(),
+            program=self._programs.found() if self._programs else "",
         )
         self._sampled = self._sample_load()
 
@@ -158,11 +159,12 @@ class OwnerMonitor:
 
     def look(self) -> None:
         """Read the idle detector, and post the reading with the last sample."""
-        now = time.monotonic()
-        self.idleness = self._idle_detector.look() if self._idle_detector else Idleness(math.inf, "")
-        signs = replace(self._signs, idle_s=self.idleness.idle_s, paused=self.pause.words(time.time()))
-        input_at = self._input.looked(self.idleness.certain_idle_s, now, is_fresh=self.idleness.is_fresh)
-        self._post(OwnerObserved(signs, input_at))
+        input_at = -math.inf
+        if self._idle_detector:
+            now, self.idleness = time.monotonic(), self._idle_detector.look()
+            input_at = self._input.looked(self.idleness.certain_idle_s, now, is_fresh=self.idleness.is_fresh)
+        paused = self.pause.words(time.time()) if self.pause.until else ""
+        self._post(OwnerObserved(replace(self._signs, idle_s=self.idleness.idle_s, paused=paused), input_at))
 
     async def _attend(self) -> NoReturn:
         while True:

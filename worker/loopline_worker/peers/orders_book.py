@@ -143,4 +143,8 @@ class OrdersBook:
 
 
 def _fetching(fetch: PieceFetch) -> Fetching:
-    return Fetching(fetch.sha256, fetch.file.layout.size_bytes, fetch.file.have_bytes, fetch.source)
+    rate, is_free = fetch.meter.read()
+    return Fetching(
+        fetch.sha256, fetch.file.layout.size_bytes, fetch.file.have_bytes, fetch.source,
+        rate_bytes_s=rate, is_free=is_free,
+    )  # fmt: skip

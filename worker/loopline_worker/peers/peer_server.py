@@ -54,6 +54,7 @@ class PeerServer:
         self._serving: dict[Serving, Grant] = {}
         self._dialling: set[Grant] = set()
         self._callers: set[asyncio.Task[None]] = set()
+        self._accepting: asyncio.Task[None] | None = None
         self._ended_bytes = 0
 
     @property
@@ -79,8 +80,9 @@ class PeerServer:
         log.info("port %d of %s is open to other workers of the grid", self.port, address)
 
     async def run(self) -> None:
-        """Accept callers until cancelled; then the port closes."""
+        """Accept callers until cancelled or closed; then the port closes."""
         assert self._listener
+        self._accepting = asyncio.current_task()
         with self._listener as listener:
             while True:
                 try:
@@ -106,8 +108,10 @@ class PeerServer:
             self._dialling.discard(grant)
 
     def close(self) -> None:
-        """Close all connections and take no more; the port itself closes with ``run``."""
+        """Close the port and all connections."""
         self.port = None
+        if self._accepting:
+            self._accepting.cancel()
         for caller in self._callers:
             caller.cancel()
         for serving in self._serving:

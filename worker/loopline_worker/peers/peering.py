@@ -17,12 +17,12 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
-from urllib.parse import urlsplit
 
 from loopline_shared import grants
 from loopline_shared.protocol.transfers import FaultKind, Grant, PeerReport, PeerTerms
 from loopline_shared.protocol.worker_link import Assign, WorkerSession
 from loopline_worker.link.http_client import HttpClient
+from loopline_worker.link.own_address import address_towards
 from loopline_worker.peers.orders_book import CachedFiles, OrdersBook
 from loopline_worker.peers.token_bucket import TokenBucket
 from loopline_worker.settings import WorkerSettings
@@ -102,7 +102,8 @@ class Peering:
 
     def reported(self, seq: int) -> None:
         """Note that the Report of this number has left, with all that ``report`` returned last."""
-        self._book.reported(seq)
+        if self._terms is not None:
+            self._book.reported(seq)
 
     def assigned(self, assign: Assign) -> None:
         """Take in the orders of an Assign."""
@@ -218,8 +219,9 @@ class Peering:
         """Begin a session: all is told anew, and the port is opened the first time."""
         self._session = session
         self._book.begin()
-        self._terms = session.welcome.peers if session.welcome and self._settings.peers else None
+        self._terms = session.welcome.peers if session.welcome and self._settings.peer_files else None
         if self._terms is None:
+            self._close_port()
             return
         self._clock_s = self._terms.now - time.time()
         if self._server is None:
@@ -228,10 +230,21 @@ class Peering:
             self._server = PeerServer(self, self._sends)
             self._task_group.start(self._listen(self._server))
 
+    def _close_port(self) -> None:
+        """Close the port, because the operator does not want it any more."""
+        if self._server is not None:
+            log.info("files come from the master alone now: no port is open to other workers")
+            self._server.close()
+            self._server = None
+
     async def _listen(self, server: PeerServer) -> None:
         """Open the port on the address from which this computer reaches the master; without one, dial out."""
         try:
-            address = await asyncio.to_thread(_own_address, self._http.master)
+            address = await asyncio.to_thread(address_towards, self._http.master)
+            if self._server is not server:
+                return
+            if not address:
+                raise OSError("the way to the master is unknown")
             server.open(address, self._settings.peer_port)
         except OSError as error:
             log.warning("no port can be opened to other workers: %s; files go out by dialling", error)
@@ -262,13 +275,3 @@ class Peering:
             self.on_news()
 
         loop.call_soon_threadsafe(note)
-
-
-def _own_address(master: str) -> str:
-    """Return the address of this computer on the way to the master. Nothing is sent. Raises OSError."""
-    parts = urlsplit(master)
-    found = socket.getaddrinfo(parts.hostname, parts.port or 80, type=socket.SOCK_DGRAM)
-    family, kind, protocol, _, address = found[0]
-    with socket.socket(family, kind, protocol) as probe:
-        probe.connect(address)
-        return str(probe.getsockname()[0])

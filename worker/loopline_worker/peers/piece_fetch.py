@@ -18,6 +18,7 @@ from typing import IO
 from loopline_shared.pieces import PieceList
 from loopline_shared.protocol.transfers import FaultKind, FileSource
 from loopline_worker.files.receiving import NetworkError, WrongContentError, write_all
+from loopline_worker.peers.flow_meter import FlowMeter
 from loopline_worker.peers.growing_file import GrowingFile
 from loopline_worker.peers.token_bucket import TokenBucket
 from loopline_worker.peers.upstreams import MasterUpstream, PeerUpstream, SourceError, Upstream
@@ -69,6 +70,8 @@ class PieceFetch:
         """The worker from which pieces come now; None: the master, or nobody yet."""
         self.received_bytes = 0
         """From workers."""
+        self.meter = FlowMeter()
+        """Of what comes from the present source."""
         self._receiver = receiver
         self._limits = [limit, TokenBucket(None, limit.burst_bytes)]  # the owner's, and the plan's
         self._on_fault = on_fault
@@ -114,8 +117,9 @@ class PieceFetch:
         try:
             upstream = self._upstream = self._connect(best, have) if best else open_master(have)
             self.source = best.worker if best else None
+            self.meter.begin()
             self._check_wanted()
-            self._take(_Taking(upstream, place, self._limits, best), best)
+            self._take(_Taking(upstream, place, self._limits, self.meter, best), best)
         except SourceError as error:
             assert best
             self._blame(best, error)
@@ -203,12 +207,18 @@ class _Taking:
     """Pieces as they come from one upstream, at the rate that owner and plan allow."""
 
     def __init__(
-        self, upstream: Upstream, place: _Place, limits: list[TokenBucket], source: FileSource | None
+        self,
+        upstream: Upstream,
+        place: _Place,
+        limits: list[TokenBucket],
+        meter: FlowMeter,
+        source: FileSource | None,
     ) -> None:
         self._upstream = upstream
         self._place = place
         self._growing = place.growing
         self._limits = limits
+        self._meter = meter
         self._is_peer = source is not None
         planned = source.rate_bytes_s if source else None
         self._least_bytes_s = max(_LEAST_BYTES_S, (planned or 0.0) * _LEAST_SHARE)
@@ -232,6 +242,7 @@ class _Taking:
     def receive(self) -> None:
         """Take in the next piece if it comes. Raises SourceError, NetworkError or WrongContentError."""
         if not self._upstream.on_the_way:
+            self._meter.hold_back()
             time.sleep(_LOOK_EVERY_S)  # a limit is used up
             return
         since, piece = time.monotonic(), self._place.buffer()
@@ -240,6 +251,8 @@ class _Taking:
         if has_come and not self._place.put(piece):
             reason = f"piece {self._growing.have} does not match its hash"
             raise SourceError(FaultKind.WRONG_CONTENT, reason) if self._is_peer else WrongContentError(reason)
+        if has_come:
+            self._meter.count(len(piece), is_late=self._upstream.is_late)
         if self._is_peer:
             self._mind_rate(waited_s, len(piece) if has_come else 0)
 

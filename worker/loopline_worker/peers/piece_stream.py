@@ -2,6 +2,7 @@
 
 The receiver says from which piece on it wants the file, and then, again and again, up to which piece: its *credit*.
 The server sends piece after piece below that number, each as soon as it has it, and a sign of life while it has none.
+A piece for which it had to wait is marked *late*: then the network between the two is not what decides the rate.
 So the receiver decides how much is on its way, and how fast: it gives credit at the planned rate, of which the server
 need not know, and a receiver that turns to another source takes what is on its way and leaves nothing behind in the
 cables.
@@ -16,7 +17,7 @@ from typing import IO
 
 _NUMBER = struct.Struct("!I")
 _HEAD = struct.Struct("!BI")
-_PIECE, _ALIVE = 1, 2
+_PIECE, _ALIVE, _LATE_PIECE = 1, 2, 3
 SIGN_EVERY_S = 0.25
 """A server without the next piece says so often that it is alive."""
 SILENT_AFTER_S = 1.0
@@ -33,6 +34,8 @@ class IncomingPieces:
     """The receiver's end. A silent server is a TimeoutError."""
 
     def __init__(self, link: socket.socket, first: int) -> None:
+        self.is_late = False
+        """True if the server had to wait for the piece that came last."""
         self._link = link
         self._next = self._credit = first
         link.settimeout(SILENT_AFTER_S)
@@ -59,9 +62,10 @@ class IncomingPieces:
         kind, number = _HEAD.unpack(head)
         if kind == _ALIVE:
             return False
-        if kind != _PIECE or number != self._next or number >= self._credit:
+        if kind not in (_PIECE, _LATE_PIECE) or number != self._next or number >= self._credit:
             raise StreamError("it sent what was not asked for")
         self._fill(buffer)
+        self.is_late = kind == _LATE_PIECE
         self._next += 1
         return True
 
@@ -95,9 +99,9 @@ class OutgoingPieces:
         while len(self._unread) >= _NUMBER.size:
             self.credit = max(self.credit, self._take())
 
-    def send(self, number: int, file: IO[bytes], start: int, length: int) -> None:
+    def send(self, number: int, file: IO[bytes], start: int, length: int, *, is_late: bool = False) -> None:
         """Send a piece from the page cache, where it has just been written if it is passed on. Raises OSError."""
-        self._link.sendall(_HEAD.pack(_PIECE, number))
+        self._link.sendall(_HEAD.pack(_LATE_PIECE if is_late else _PIECE, number))
         if self._link.sendfile(file, start, length) != length:
             raise StreamError("the file is shorter than it was")
 

@@ -49,9 +49,10 @@ class Serving:
             while number >= pieces.credit:
                 pieces.listen(wait=True)
             length = layout.length(number)
+            is_late = number >= self._file.have or self._limit.wait_s(time.monotonic()) > 0
             if not self._wait_for(pieces, number) or not self._wait_for_tokens(pieces, length):
                 return
-            pieces.send(number, content, layout.start(number), length)
+            pieces.send(number, content, layout.start(number), length, is_late=is_late)
             self.sent_bytes += length
 
     def _wait_for(self, pieces: OutgoingPieces, number: int) -> bool:

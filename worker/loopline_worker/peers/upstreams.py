@@ -40,6 +40,10 @@ class Upstream(Protocol):
     def on_the_way(self) -> int:
         """The number of pieces that have been asked for and have not come."""
 
+    @property
+    def is_late(self) -> bool:
+        """True if the source had to wait for the piece that came last."""
+
     def ask_up_to(self, number: int) -> None:
         """Ask for all pieces below this number. Raises SourceError or NetworkError."""
 
@@ -83,6 +87,11 @@ class PeerUpstream:
         """The number of pieces that have been asked for and have not come."""
         return self._pieces.on_the_way
 
+    @property
+    def is_late(self) -> bool:
+        """True if the source had to wait for the piece that came last."""
+        return self._pieces.is_late
+
     def ask_up_to(self, number: int) -> None:
         """Ask for all pieces below this number. Raises SourceError."""
         try:
@@ -109,6 +118,8 @@ class MasterUpstream:
 
     The first ranges are short: a receiver that is told of a worker meanwhile turns to it with little on its way.
     """
+
+    is_late = False
 
     def __init__(
         self, connection: HTTPConnection, path: str, headers: dict[str, str], layout: PieceLayout, first: int

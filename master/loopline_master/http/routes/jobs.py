@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from loopline_master.core.entities import most_failed
 from loopline_master.core.events import JobCancelled, JobPaused, JobResumed
 from loopline_master.core.explain.explain_job import explain_job
 from loopline_master.core.scheduler import Scheduler
@@ -25,7 +26,6 @@ from loopline_master.settings import Limits
 from loopline_master.store import Store
 from loopline_master.submissions.ended_jobs import Retries
 from loopline_master.submissions.submissions import Submissions
-from loopline_shared.max_fails import most_failed
 from loopline_shared.rest.bodies import Explanation, JobDetail, JobPage, JobView, Submission
 from loopline_shared.spec import JobSpec
 

@@ -1,4 +1,4 @@
-"""Workers: list, drain, explain, and their links."""
+"""Workers: list, drain, explain, the network between them, and their links."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from loopline_master.http.lookups import found
 from loopline_master.http.operations import Routes
 from loopline_master.http.parameters import Cursor, Limit, WithLastHour, WorkerName
 from loopline_master.links import WorkerLinks
+from loopline_master.peers.live_network import LiveNetwork
 from loopline_master.settings import Limits
 from loopline_master.store import Store
-from loopline_shared.rest.bodies import Explanation, Page, WorkerView
+from loopline_shared.rest.bodies import Explanation, NetworkView, Page, WorkerView
 
 routes = Routes("workers")
 
@@ -57,6 +58,12 @@ async def drain_worker(engine: Engine, store: Store, worker: WorkerName) -> Work
 async def undrain_worker(engine: Engine, store: Store, worker: WorkerName) -> WorkerView:
     """End the draining of a worker: it gets tasks again."""
     return await _steer(engine, store, worker, WorkerUndrained)
+
+
+@routes("GET /network", READERS)
+async def get_network(network: LiveNetwork) -> NetworkView:
+    """Return the tree of switches and hosts, what each link carries and how that is known, and what flows now."""
+    return network.view()
 
 
 @routes("GET /link", WORKERS, is_documented=False)

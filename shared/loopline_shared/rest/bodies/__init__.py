@@ -20,6 +20,7 @@ from loopline_shared.rest.bodies.jobs import (
     Reason,
     Submission,
 )
+from loopline_shared.rest.bodies.network import FileFlow, KnownBy, NetworkNodeView, NetworkView
 from loopline_shared.rest.bodies.reports import (
     ForecastReport,
     GridChange,
@@ -52,6 +53,7 @@ __all__ = [
     "Expected",
     "Explanation",
     "FieldError",
+    "FileFlow",
     "ForecastReport",
     "GridChange",
     "Health",
@@ -62,9 +64,12 @@ __all__ = [
     "JobDetail",
     "JobPage",
     "JobView",
+    "KnownBy",
     "LastHour",
     "LiveTotals",
     "MomentReport",
+    "NetworkNodeView",
+    "NetworkView",
     "OutputFiles",
     "Page",
     "Passing",

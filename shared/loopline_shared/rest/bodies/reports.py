@@ -37,7 +37,7 @@ class PassingReport(Body):
     order: Order  # in force for jobs submitted now
     completions: int  # checked
     passings: int  # must be 0
-    excused: dict[str, int]  # pairs that were allowed, by reason: paused, stalled, order-none
+    excused: dict[str, int]  # exempt pairs, by reason: paused, stalled, order-none
     latest: list[Passing]
 
 

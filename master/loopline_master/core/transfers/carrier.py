@@ -1,0 +1,177 @@
+"""Carriers: workers that take files from one another, what each has and fetches, and what the planner is asked.
+
+The pipelines in force follow from whom each worker takes each file. So a restart goes on with the plan that was, and
+the planner is asked with no other knowledge than what is stored.
+
+Pieces come in order, so a worker can take a file only from one that has as much of it. The planner knows nothing of
+that: receivers of one file that are far ahead of others are sources to these, and the others ask for it under another
+name, a *wave* of the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from loopline_master.core.transfers.assumed_network import MASTER, ROOT, UNKNOWN_RATE
+from loopline_master.core.transfers.network import Network, NetworkNode
+from loopline_master.core.transfers.pipeline import Demand, Pipeline, PlanRequest, TransferPlan
+
+OVERDUE_S = 30.0
+"""A transfer that has waited for so long ..."""
+LEAST_RATE = 1e6
+"""... is given at least so many bytes per second, or its share of what the links carry."""
+_LAG_BYTES, _LAG_S = 16 * 2**20, 2.0
+"""Receivers are of one wave if they are apart by so much, or by what comes in so long."""
+_WAVE = "/"
+_AS_EXPECTED = 0.1
+"""Share of a file by which what has come may differ from what was to come, before it is noted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """A file on its way to one worker. Times are in seconds since 1970."""
+
+    size_bytes: int
+    since: float  # when it was first asked for
+    have_bytes: int  # had come ...
+    at: float  # ... at this time
+    source: str | None = None  # as planned: a worker, or MASTER; None: no plan has it
+    rate: float = 0.0  # planned, in bytes per second; 0 with a source: it waits
+
+    def left_bytes(self, now: float) -> float:
+        """Return how much is expected to be missing."""
+        return max(0.0, self.size_bytes - self.have_bytes - self.rate * (now - self.at))
+
+    def seen(self, have_bytes: int, now: float) -> Transfer:
+        """Return the transfer after its worker has told how much has come; itself if that is about as expected."""
+        expected = self.size_bytes - self.left_bytes(now)
+        if abs(have_bytes - expected) <= _AS_EXPECTED * self.size_bytes:
+            return self
+        return replace(self, have_bytes=have_bytes, at=now)
+
+    def planned(self, source: str | None, rate: float, now: float) -> Transfer:
+        """Return the transfer under a new plan."""
+        have_bytes = int(self.size_bytes - self.left_bytes(now))
+        return replace(self, have_bytes=have_bytes, at=now, source=source, rate=rate)
+
+    def is_overdue(self, now: float) -> bool:
+        """True if it has waited for too long."""
+        return self.rate <= LEAST_RATE and now >= self.since + OVERDUE_S
+
+
+@dataclass(slots=True)
+class Carrier:
+    """A worker that takes part in carrying. The mappings are never changed in place."""
+
+    name: str
+    has: dict[str, int] = field(default_factory=dict)  # large files in its cache, by SHA-256: bytes
+    fetching: dict[str, Transfer] = field(default_factory=dict)  # by SHA-256
+
+    @property
+    def is_known(self) -> bool:
+        """True if it has anything, or wants it."""
+        return bool(self.has or self.fetching)
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedRequest:
+    """A request for a plan, to be answered under its number. What it is made of is never changed in place."""
+
+    number: int
+    now: float
+    network: Network = field(repr=False)
+    carriers: tuple[tuple[str, Mapping[str, int], Mapping[str, Transfer]], ...]  # name, has, fetching
+
+    def request(self) -> PlanRequest:
+        """Return what the planner is given."""
+        receivers: dict[str, dict[str, Transfer]] = {}
+        for name, _, fetching in self.carriers:
+            for file, transfer in fetching.items():
+                receivers.setdefault(file, {})[name] = transfer
+        holders: dict[str, list[str]] = {file: [MASTER] for file in receivers}
+        for name, has, _ in self.carriers:
+            for file in receivers.keys() & has.keys():
+                holders[file].append(name)
+        found: dict[str, tuple[str, ...]] = {}
+        demands: list[Demand] = []
+        running: list[Pipeline] = []
+        for file, wanting in sorted(receivers.items()):
+            for number, wave in enumerate(waves(wanting, self.now)):
+                name = f"{file}{_WAVE}{number}"
+                found[name] = tuple(holders[file])
+                demands += (Demand(name, host, transfer.is_overdue(self.now)) for host, transfer in wave.items())
+                running += pipelines_of(name, wave)
+                holders[file] += wave
+        return PlanRequest(self.network, found, tuple(demands), tuple(running), LEAST_RATE)
+
+    def answer(self, plan: TransferPlan) -> tuple[Pipeline, ...]:
+        """Return the plan's pipelines by the names of the files themselves."""
+        return tuple(replace(line, file=line.file.partition(_WAVE)[0]) for line in plan.pipelines)
+
+
+def waves(receivers: Mapping[str, Transfer], now: float) -> Iterator[dict[str, Transfer]]:
+    """Yield the receivers of a file, those first of which most has come: in groups that are about as far."""
+    have = {name: transfer.size_bytes - transfer.left_bytes(now) for name, transfer in receivers.items()}
+    lag = max(_LAG_BYTES, _LAG_S * max(transfer.rate for transfer in receivers.values()))
+    wave: dict[str, Transfer] = {}
+    head = 0.0
+    for name in sorted(receivers, key=lambda name: (-have[name], name)):
+        if wave and have[name] < head - lag:
+            yield wave
+            wave = {}
+        head = head if wave else have[name]
+        wave[name] = receivers[name]
+    yield wave
+
+
+def pipelines_of(file: str, receivers: Mapping[str, Transfer]) -> Iterator[Pipeline]:
+    """Yield the pipelines in force of a file, from whom each receiver takes it. They begin at others than these."""
+    after: dict[str, list[str]] = {}
+    for name, transfer in receivers.items():
+        if transfer.source is not None:
+            after.setdefault(transfer.source, []).append(name)
+    for source, firsts in after.items():
+        if source in receivers:
+            continue
+        for first in firsts:
+            line = [source, first]
+            while followers := after.get(line[-1]):
+                line.append(followers[0])
+            yield Pipeline(file, tuple(line), receivers[first].rate)
+
+
+class TransferState:
+    """The network as far as it was told, and the request that the planner has. Begun anew with each start."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, NetworkNode] = {}  # as events told: NetworkChanged
+        self.number = 0  # of the last request
+        self.is_pending = False  # it has not been answered
+        self.is_due = False  # something has changed since
+        self.is_outdated = False  # the network has
+        self.overdue_at: float | None = None  # the next transfer will be, if nothing changes
+        self._network: tuple[tuple[str, ...], Network] | None = None
+
+    def change(self, nodes: Iterable[NetworkNode], gone: Iterable[str]) -> None:
+        """Take in that nodes are new, different or gone. Raises ValueError if what results is no tree."""
+        changed = {name: node for name, node in self.nodes.items() if name not in set(gone)}
+        changed |= {node.name: node for node in nodes}
+        if changed:
+            Network([*changed.values()])
+        self.nodes, self._network = changed, None
+        self.is_due = self.is_outdated = True
+
+    def network(self, workers: Iterable[str]) -> Network:
+        """Return the network with these workers. Those that no event told of are at the root, on 1 Gbit/s."""
+        hosts = tuple(sorted({MASTER, *workers}))
+        if self._network is None or self._network[0] != hosts:
+            known = self.nodes or {ROOT: NetworkNode(ROOT, None, is_switch=True)}
+            root = next(node.name for node in known.values() if node.parent is None)
+            others = [NetworkNode(name, root, UNKNOWN_RATE, UNKNOWN_RATE) for name in hosts if name not in known]
+            self._network = hosts, Network([known[name] for name in sorted(known)] + others)
+        return self._network[1]
+
+    def is_host(self, name: str) -> bool:
+        """True unless the network has a switch of that name, or it is the master's."""
+        return name != MASTER and (name not in self.nodes or not self.nodes[name].is_switch)

@@ -1,0 +1,54 @@
+"""The solver beside the loop: plans that the scheduler asks for are made in a thread, and come back as events."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from time import perf_counter
+
+from loopline_master.core.events import TransfersPlanned
+from loopline_master.core.transfers.carrier import NumberedRequest
+from loopline_master.transfers.solver import Solver
+
+log = logging.getLogger(__name__)
+
+Post = Callable[[TransfersPlanned], object]
+Took = Callable[[float], None]
+
+
+class SolverThread:
+    """The thread that makes one plan after the other. ``took`` hears how many seconds each has cost."""
+
+    def __init__(self, solver: Solver, took: Took = lambda seconds: None) -> None:
+        self.solver = solver
+        self.post: Post = lambda event: None
+        self._took = took
+        self._thread = ThreadPoolExecutor(1, "transfer-plan")
+
+    def start(self, asked: NumberedRequest) -> None:
+        """Have a plan made, and posted. A request for which none can be made is answered with an empty plan."""
+        made = asyncio.get_running_loop().run_in_executor(self._thread, self._make, asked)
+        made.add_done_callback(partial(self._answer, asked.number))
+
+    def close(self) -> None:
+        """Wait for the plan that is being made, and make no more."""
+        self._thread.shutdown(cancel_futures=True)
+
+    def _make(self, asked: NumberedRequest) -> tuple[TransfersPlanned, float]:
+        began = perf_counter()
+        plan = self.solver.plan(asked.request())
+        return TransfersPlanned(asked.number, asked.answer(plan), plan.objective), perf_counter() - began
+
+    def _answer(self, number: int, made: asyncio.Future[tuple[TransfersPlanned, float]]) -> None:
+        if made.cancelled():
+            return
+        if error := made.exception():
+            log.error("no plan of transfers could be made: files come from the master", exc_info=error)
+            self.post(TransfersPlanned(number, (), 0.0))
+            return
+        planned, took_s = made.result()
+        self._took(took_s)
+        self.post(planned)

@@ -1,0 +1,291 @@
+"""Carrying in the scheduler: plans are asked for as effects, and come back as events that are checked."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from loopline_master.core.effects import Declined
+from loopline_master.core.events import NetworkChanged, TransfersPlanned, WorkerReported
+from loopline_master.core.transfers.assumed_network import MASTER
+from loopline_master.core.transfers.carrier import NumberedRequest, Transfer, pipelines_of
+from loopline_master.core.transfers.network import NetworkNode
+from loopline_master.core.transfers.pipeline import Pipeline
+from loopline_master.store import open_store
+from loopline_master.store.replay import check
+from loopline_master.transfers.solver import FILLING, Solver
+from loopline_master.transfers.solver_thread import SolverThread
+from loopline_shared.model import Load
+from loopline_shared.protocol.worker_link import Report
+from loopline_simulator.full import ending
+from tests.store.workload import relive
+from tests.transfers.carrying_room import MIB, SIZE, A, B, CarryingRoom
+
+SWITCHES = (
+    NetworkNode("core", None, is_switch=True),
+    NetworkNode("left", "core", 10 * MIB, 10 * MIB, is_switch=True),
+    NetworkNode("right", "core", 10 * MIB, 10 * MIB, is_switch=True),
+    *(NetworkNode(name, "left", 10 * MIB, 10 * MIB) for name in ("ant", "bee", "master")),
+    *(NetworkNode(name, "right", 10 * MIB, 10 * MIB) for name in ("cat", "dog")),
+)
+
+
+def test_nothing_is_asked_or_stored_where_nobody_has_or_wants_a_large_file() -> None:
+    room = CarryingRoom()
+    for name in ("ant", "bee"):
+        for has in ((), None):
+            effects = room.tell(name, has=has)
+            assert (effects.asked, effects.carriers) == (None, {})
+    assert not room.scheduler.state.carriers
+
+
+def test_without_peers_reports_of_files_are_not_looked_at() -> None:
+    room = CarryingRoom(peers=False)
+    room.tell("ant", has=[A])
+    assert room.tell("bee", wants=[A]).asked is None
+    assert not room.store.carriers
+
+
+def test_a_file_is_planned_once_over_each_link_and_the_workers_are_told() -> None:
+    room = CarryingRoom()
+    assert room.step(NetworkChanged(SWITCHES)).replies[0].__class__.__name__ == "Done"
+    for name in ("ant", "bee", "cat", "dog"):
+        room.tell(name, wants=[A])
+    while room.asked:
+        effects = room.answer()
+    line = [MASTER, "ant", "bee", "cat", "dog"]
+    assert room.sources() == dict(zip(line[1:], line, strict=False))
+    assert {room.transfer(name).rate for name in line[1:]} == {10 * MIB}  # type: ignore[union-attr]
+    assert effects.assigns.keys() >= {"bee", "cat", "dog"}
+
+
+def test_a_plan_for_some_is_adopted_and_asked_for_again_when_others_have_come_meanwhile() -> None:
+    room = CarryingRoom()
+    room.tell("ant", has=[A])
+    room.tell("bee", wants=[A])
+    plan = room.plan()
+    assert room.tell("cat", wants=[A]).asked is None, "one request at a time"
+    assert room.step(plan).asked
+    assert room.sources()["bee"] in (MASTER, "ant")
+    room.settle()
+    assert None not in room.sources().values()
+
+
+@pytest.mark.parametrize("change", ["its source has gone", "its source has it no more", "nobody wants it", "network"])
+def test_a_plan_that_no_longer_fits_is_dropped_and_asked_for_again(change: str) -> None:
+    room = CarryingRoom()
+    room.step(NetworkChanged((*SWITCHES[:3], *SWITCHES[3:5], NetworkNode("master", "right", 1.0, 1.0))))
+    room.tell("ant", has=[A])
+    room.tell("bee", wants=[A, B])
+    plan = room.plan()
+    assert Pipeline(A, ("ant", "bee"), pytest.approx(10 * MIB)) in plan.pipelines  # type: ignore[arg-type]
+    match change:
+        case "its source has gone":
+            room.leave("ant")
+        case "its source has it no more":
+            room.tell("ant", has=[])
+        case "nobody wants it":
+            room.tell("bee", wants=[B])
+        case "network":
+            room.step(NetworkChanged((NetworkNode("ant", "left", 7.0, 7.0),)))
+    effects = room.step(plan)
+    assert effects.asked, "it is asked for again at once"
+    assert not effects.carriers, "and the old one is not in force"
+    room.settle()
+    assert None not in room.sources(B).values()
+
+
+def test_an_answer_to_another_request_changes_nothing() -> None:
+    room = CarryingRoom()
+    room.tell("ant", wants=[A])
+    plan = room.plan()
+    room.step(TransfersPlanned(99, (Pipeline(A, (MASTER, "ant"), 5.0),), 5.0))
+    assert room.sources() == {"ant": None}
+    room.step(plan)
+    assert room.sources() == {"ant": MASTER}
+    assert not room.step(plan).carriers, "the same again"
+
+
+def test_the_end_of_a_transfer_and_a_worker_that_goes_have_the_rest_planned_anew() -> None:
+    room = CarryingRoom()
+    room.step(NetworkChanged(SWITCHES))
+    for name in ("cat", "dog", "ant"):
+        room.tell(name, wants=[A])
+    room.settle()
+    assert room.sources() == {"ant": MASTER, "cat": "ant", "dog": "cat"}
+    assert room.tell("ant", has=[A]).asked
+    room.settle()
+    assert room.sources() == {"cat": "ant", "dog": "cat"}
+    assert room.leave("cat").asked
+    room.settle()
+    assert room.sources() == {"dog": "ant"}
+    room.tell("dog", has=[A])
+    assert room.asked is None, "nothing is left to plan"
+
+
+def test_a_restart_goes_on_with_the_plan_in_force_and_asks_once() -> None:
+    room = CarryingRoom()
+    room.step(NetworkChanged(SWITCHES))
+    for name in ("ant", "bee", "cat"):
+        room.tell(name, wants=[A])
+    room.settle()
+    before, request = room.sources(), room.scheduler.state.carriers["bee"].fetching
+    assert room.start().asked
+    assert room.scheduler.state.carriers["bee"].fetching == request
+    room.step(NetworkChanged(SWITCHES))
+    room.settle()
+    assert room.sources() == before
+    room.join("bee")
+    room.tell("bee", wants={A: 5}, has=[])
+    assert room.sources() == before, "its link is another, its agent is not"
+    room.join("cat", boot="another")
+    assert room.sources() == {"ant": MASTER, "bee": "ant"}
+
+
+def test_a_restart_without_peers_forgets_all() -> None:
+    room = CarryingRoom()
+    room.tell("ant", wants=[A], has=[B])
+    room.settle()
+    room.settings = CarryingRoom(peers=False).settings
+    assert room.start().asked is None
+    assert not any(carrier.is_known for carrier in room.scheduler.state.carriers.values())
+
+
+def test_replay_reads_the_plans_and_needs_no_solver(monkeypatch: pytest.MonkeyPatch) -> None:
+    room = CarryingRoom()
+    room.tell("ant", has=[A])
+    for name in ("bee", "cat"):
+        room.tell(name, wants=[A, B])
+        room.settle()
+    room.start()
+    room.tell("bee", wants={B: 7}, has=[A])
+    room.settle()
+    monkeypatch.setattr(NumberedRequest, "request", None)
+    monkeypatch.setattr(Solver, "plan", None)
+    ending.check_replay(room.store)
+
+
+async def test_rows_and_log_of_transfers_agree_in_a_real_store(tmp_path: Path) -> None:
+    room = CarryingRoom()
+    room.step(NetworkChanged(SWITCHES))
+    for name in ("ant", "bee"):
+        room.tell(name, wants=[A], has=[B])
+        room.settle()
+    url = f"sqlite:///{tmp_path}/loopline.db"
+    async with open_store(url) as store:
+        await relive(store, room.store.log)
+        found = await store.snapshot()
+    assert {carrier.name: carrier for carrier in found.carriers} == room.scheduler.state.carriers
+    assert await check(url) == []
+
+
+def test_what_has_waited_for_long_is_planned_again_with_a_least_rate() -> None:
+    room = CarryingRoom(lease_s=100.0)
+    room.tell("ant", wants=[A])
+    asked = room.asked
+    assert asked
+    room.step(TransfersPlanned(asked.number, (Pipeline(A, (MASTER, "ant"), 0.0),), 0.0))
+    waiting = room.transfer("ant")
+    assert waiting
+    assert (waiting.source, waiting.rate) == (MASTER, 0.0)
+    room.asked = None
+    wake_at = room.scheduler.wake_at
+    assert wake_at == waiting.since + 30
+    room.step(after_s=wake_at - room.now)
+    assert room.asked
+    assert [demand.overdue for demand in room.asked.request().demands] == [True]
+    assert room.asked.request().least_rate > 0
+
+
+def test_a_network_that_is_no_tree_is_declined_and_the_one_before_stays() -> None:
+    room = CarryingRoom()
+    room.step(NetworkChanged(SWITCHES))
+    for nodes in ((NetworkNode("x", "nowhere"),), (NetworkNode("second", None, is_switch=True),)):
+        (reply,) = room.step(NetworkChanged(nodes)).replies
+        assert isinstance(reply, Declined)
+    room.step(NetworkChanged((), gone=("dog",)))
+    network = room.scheduler.state.transfers.network(["ant", "zoe"])
+    assert {"ant", "bee", "cat", "zoe", MASTER} <= network.number.keys()
+    assert "dog" not in network.number
+    assert network.nodes[network.number["zoe"]].parent == "core"
+
+
+def test_a_worker_called_as_the_master_or_a_switch_takes_files_from_the_master() -> None:
+    room = CarryingRoom()
+    room.step(NetworkChanged(SWITCHES))
+    for name in (MASTER, "left", "ant"):
+        room.tell(name, wants=[A])
+    room.settle()
+    assert room.sources() == {MASTER: None, "left": None, "ant": MASTER}
+
+
+def test_what_is_expected_to_be_there_follows_the_rate_and_is_set_right_by_reports() -> None:
+    transfer = Transfer(SIZE, 0.0, 0, 0.0).planned(MASTER, SIZE / 10, 0.0)
+    assert transfer.left_bytes(5.0) == SIZE / 2
+    assert transfer.seen(SIZE // 2, 5.0) is transfer
+    assert transfer.seen(SIZE // 4, 5.0).left_bytes(5.0) == SIZE * 3 / 4
+    again = transfer.planned("ant", SIZE, 5.0)
+    assert (again.have_bytes, again.left_bytes(5.5)) == (SIZE // 2, 0.0)
+
+
+def test_pipelines_follow_from_who_takes_a_file_from_whom() -> None:
+    def of(source: str | None) -> Transfer:
+        return Transfer(SIZE, 0.0, 0, 0.0, source, 3.0)
+
+    carriers = {"b": of("a"), "c": of("b"), "e": of("a"), "f": of(None), "g": of("gone"), "h": of("g")}
+    found = {line.hosts for line in pipelines_of(A, carriers)}
+    assert found == {("a", "b", "c"), ("a", "e"), ("gone", "g", "h")}
+    assert not list(pipelines_of(A, {"x": of("y"), "y": of("x")})), "a circle begins nowhere"
+
+
+def test_who_comes_late_takes_the_file_from_those_ahead_and_never_the_other_way_round() -> None:
+    room = CarryingRoom()
+    room.step(NetworkChanged(SWITCHES))
+    for name in ("bee", "cat"):
+        room.tell(name, wants=[A])
+    room.settle()
+    assert room.sources() == {"bee": MASTER, "cat": "bee"}
+    for name in ("bee", "cat"):
+        room.tell(name, wants={A: SIZE * 3 // 4})
+    room.tell("ant", wants=[A])
+    room.tell("dog", wants=[A])
+    room.settle()
+    late = {name: room.sources()[name] for name in ("ant", "dog")}
+    assert {name: room.sources()[name] for name in ("bee", "cat")} == {"bee": MASTER, "cat": "bee"}
+    assert set(late.values()) <= {MASTER, "bee", "cat", "ant", "dog"}
+    assert set(late.values()) & {MASTER, "bee", "cat"}
+
+
+async def test_the_solver_runs_in_a_thread_and_a_failure_is_an_empty_plan() -> None:
+    room, posted = CarryingRoom(), asyncio.Queue[TransfersPlanned]()
+    room.tell("ant", wants=[A])
+    took: list[float] = []
+    thread = SolverThread(FILLING, took.append)
+    thread.post = posted.put_nowait
+    assert room.asked
+    thread.start(room.asked)
+    answer = await posted.get()
+    assert answer == room.plan()
+    assert len(took) == 1
+    room.step(answer)
+    broken = SolverThread(Solver("broken", lambda programme: [0.0][len(programme.weights) :][0:] or 1 / 0))  # type: ignore[arg-type,return-value]
+    broken.post = posted.put_nowait
+    room.tell("bee", wants=[A])
+    assert room.asked
+    broken.start(room.asked)
+    answer = await posted.get()
+    assert answer.pipelines == ()
+    assert room.step(answer).asked is None, "not again before something changes"
+    assert room.sources() == {"ant": None, "bee": None}
+    for one in (thread, broken):
+        one.close()
+
+
+def test_reports_of_other_sessions_are_not_heard() -> None:
+    room = CarryingRoom()
+    told = room.tell("ant", wants=[A])
+    assert told.asked
+    report = Report(2, 0, (), (), Load(1))
+    assert room.step(WorkerReported("ant", 999, report)).carriers == {}
