@@ -7,6 +7,8 @@ BIN := .venv/bin
 demo: .venv/demo
 	@$(BIN)/loopline demo
 
+# Bytecode is kept: the suite starts hundreds of processes of this project.
+test test-long: unexport PYTHONDONTWRITEBYTECODE
 test: .venv/installed
 	$(BIN)/python -m pytest -n auto --dist worksteal
 

@@ -1,8 +1,9 @@
-"""What holds for every test: chance in the measure that the run asks for."""
+"""What holds for every test: chance in the measure that the run asks for, and a task that may write where it likes."""
 
 from __future__ import annotations
 
 import gc
+import os
 
 from hypothesis import settings
 
@@ -10,6 +11,9 @@ from tests.campaign import PATIENT
 
 settings.register_profile("loopline", PATIENT)
 settings.load_profile("loopline")
+
+os.environ.setdefault("LOOPLINE_SANDBOX", "off")
+"""Most tests look at files that their tasks write beside their folders; those of the sandbox ask for one."""
 
 
 def pytest_collection_finish() -> None:

@@ -287,9 +287,11 @@ class Agent:
         """Open a page for the owner of this computer, unless there is to be none."""
         parts = self.parts
         if parts.settings.owner_page:
+            from loopline_worker.launch.sandbox import WORDS
             from loopline_worker.owner.server import OwnerServer
             from loopline_worker.owner.state import OwnerControls
 
+            words = WORDS[parts.facts.sandbox]
             controls = OwnerControls(
                 self.name,
                 parts.settings,
@@ -298,6 +300,7 @@ class Agent:
                 most_slots=parts.facts.slots,
                 probation=lambda: self._probation,
                 peers=parts.peering.words,
+                sandbox=f"{words[0].upper()}{words[1:]}.",
             )
             self._page = OwnerServer(parts.data_directory.folder, controls, parts.settings.owner_port)
             await self._page.open()
