@@ -7,15 +7,15 @@ BIN := .venv/bin
 demo: .venv/demo
 	@$(BIN)/loopline demo
 
-# Bytecode is kept: the suite starts hundreds of processes of this project.
-test test-long: unexport PYTHONDONTWRITEBYTECODE
+# Bytecode is kept, whatever the environment says: the suite starts hundreds of processes of this project.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
 test: .venv/installed
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(PYTEST) -n auto --dist worksteal
 
 # What takes longer: more chance (by a seed of the day, printed; SEED=N tries a day again) and the tests marked `long`.
 SEED ?= $(shell date +%Y%m%d)
 test-long: .venv/installed
-	LOOPLINE_LONG_TESTS=1 $(BIN)/python -m pytest -n auto --dist worksteal -m "long or not long" --timeout 1800 --hypothesis-seed=$(SEED)
+	LOOPLINE_LONG_TESTS=1 $(PYTEST) -n auto --dist worksteal -m "long or not long" --timeout 1800 --hypothesis-seed=$(SEED)
 
 lint: .venv/installed
 	$(BIN)/ruff check .
