@@ -1,4 +1,4 @@
-"""What holds for every test: chance in the measure that the run asks for, and a task that may write where it likes."""
+"""What holds for every test: chance in the measure that the run asks for, and tasks that write where they like."""
 
 from __future__ import annotations
 
