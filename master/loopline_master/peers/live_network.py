@@ -120,7 +120,7 @@ def _with_headroom(node: NetworkNode, known_by: KnownBy | None) -> NetworkNode:
 
 
 def _is_alike(told: NetworkNode | None, node: NetworkNode) -> bool:
-    """True if the scheduler need not be told of a node again: no plan would differ much."""
+    """True if a plan would be much the same with the one node as with the other."""
     if told is None or (told.parent, told.is_switch) != (node.parent, node.is_switch):
         return False
     pairs = ((told.up, node.up), (told.down, node.down))

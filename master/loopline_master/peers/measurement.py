@@ -43,7 +43,7 @@ class Measurement:
 
     @property
     def view(self) -> MeasurementView:
-        """How far it is, or how it ended."""
+        """The progress, or the outcome of the last one."""
         return self._view
 
     def start(self) -> MeasurementView:
@@ -73,7 +73,7 @@ class Measurement:
             log.info("the network has been probed %d times: %s", len(done), outcome)
 
     async def _probe(self, pairs: Together) -> dict[Pair, float]:
-        """Return the rates of flows that run together; of those that could not, none."""
+        """Return the rates of flows that run together, as far as they could run."""
         asked = {pair: asyncio.ensure_future(self._ask(pair)) for pair in pairs}
         until, waiting = time.monotonic() + _ANSWER_WITHIN_S, set(asked.values())
         while waiting and time.monotonic() < until and not self._obstacle():
