@@ -30,7 +30,7 @@ from loopline_master.settings import MasterSettings
 from loopline_master.timings import CLOSE_WITHIN_S, HELLO_WITHIN_S
 from loopline_shared.errors import LooplineError, ProtocolError
 from loopline_shared.model import AttemptId, Outcome, Output, Result, Stream
-from loopline_shared.protocol.transfers import FileSource, Probe, Probed
+from loopline_shared.protocol.transfers import FileSource, FlowMeasured, MeasureFlow
 from loopline_shared.protocol.worker_link import (
     MAX_FRAME_BYTES,
     MAX_READS,
@@ -47,7 +47,7 @@ from loopline_shared.protocol.worker_link import (
 
 log = logging.getLogger(__name__)
 _MAX_REASON_BYTES = 123  # of a WebSocket close frame
-Answer = TypeVar("Answer", Wrote, Probed)
+Answer = TypeVar("Answer", Wrote, FlowMeasured)
 Complete = Callable[[Assign], Awaitable[Assign]]
 """Fills in the parameters that are not held in memory, just before an Assign is sent."""
 Check = Callable[[Report], Awaitable[Report]]
@@ -83,7 +83,7 @@ class WorkerLinks:
         link = self._open.get(worker)
         return await link.read(attempt, stream, offset) if link else None
 
-    async def probe(self, worker: str, source: FileSource | None, seconds: float) -> Probed | None:
+    async def probe(self, worker: str, source: FileSource | None, seconds: float) -> FlowMeasured | None:
         """Have a worker receive from another one, to measure what is between them; None if it is not connected.
 
         Without a source, its probe under way ends, and there is no answer.
@@ -191,7 +191,7 @@ class WorkerLink:
         self._last_report = (0, 0.0)  # number and time of the last Report, until it is answered
         self._outgoing: asyncio.Queue[ToWorker | _Closing] = asyncio.Queue(max_frames)
         self._reads: dict[int, asyncio.Future[Wrote | None]] = {}
-        self._probes: dict[int, asyncio.Future[Probed | None]] = {}
+        self._probes: dict[int, asyncio.Future[FlowMeasured | None]] = {}
         self._numbers = count(1)
         self._sending = asyncio.create_task(self._send_all())
         self._sending.add_done_callback(self._has_stopped)
@@ -230,13 +230,13 @@ class WorkerLink:
         self._put(Read(number, attempt, stream, offset))
         return await answer
 
-    async def probe(self, source: FileSource | None, seconds: float) -> Probed | None:
+    async def probe(self, source: FileSource | None, seconds: float) -> FlowMeasured | None:
         """Have the worker measure; None if the connection ends first. Without a source there is no answer."""
         number = next(self._numbers)
-        self._put(Probe(number, source, seconds))
+        self._put(MeasureFlow(number, source, seconds))
         if source is None:
             return None
-        answer: asyncio.Future[Probed | None] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[FlowMeasured | None] = asyncio.get_running_loop().create_future()
         self._probes[number] = answer
         return await answer
 
@@ -292,7 +292,7 @@ class WorkerLink:
             message = self._protocol.receive(frame.data)
             if isinstance(message, Wrote):
                 _resolve(self._reads.pop(message.number, None), message)
-            elif isinstance(message, Probed):
+            elif isinstance(message, FlowMeasured):
                 _resolve(self._probes.pop(message.number, None), message)
             elif message:
                 return message

@@ -20,7 +20,15 @@ from loopline_master.peers.exchange import Exchange
 from loopline_master.settings import MasterSettings
 from loopline_shared import grants
 from loopline_shared.model import Load
-from loopline_shared.protocol.transfers import FaultKind, FileSource, Grant, PeerOrders, PeerReport, Probe, Probed
+from loopline_shared.protocol.transfers import (
+    FaultKind,
+    FileSource,
+    FlowMeasured,
+    Grant,
+    MeasureFlow,
+    PeerOrders,
+    PeerReport,
+)
 from loopline_shared.protocol.worker_link import PROTOCOL_VERSION, Assign, Hello, Report
 from loopline_worker.link.http_client import HttpClient
 from loopline_worker.peers import master_files, peer_server
@@ -259,24 +267,24 @@ async def test_a_probe_measures_what_comes_from_another_worker_and_ends_when_any
     assert source
     assert grid.exchange.probe_source("ant", "cat") is None
     bee = grid.peerings["bee"]
-    probed = await bee.probe(Probe(7, source, 0.1))
+    probed = await bee.probe(MeasureFlow(7, source, 0.1))
     assert probed.number == 7
     assert probed.rate_bytes_s
     assert probed.rate_bytes_s > 2**20
 
-    async def begun(number: int) -> asyncio.Task[Probed]:
+    async def begun(number: int) -> asyncio.Task[FlowMeasured]:
         await until(lambda: "0 are served" in grid.peerings["ant"].words())
-        probing = asyncio.create_task(bee.probe(Probe(number, source, 10.0)))
+        probing = asyncio.create_task(bee.probe(MeasureFlow(number, source, 10.0)))
         await until(lambda: "1 are served" in grid.peerings["ant"].words())
         return probing
 
     lasting = await begun(8)
-    assert (await bee.probe(Probe(9))).reason == "the probe was called off"
+    assert (await bee.probe(MeasureFlow(9))).reason == "the probe was called off"
     assert (await lasting).rate_bytes_s is None
     lasting = await begun(10)
     grid.peerings["ant"].is_wanted = lambda: True  # the one that serves has a task now
     assert (await lasting).rate_bytes_s is None
-    assert (await bee.probe(Probe(11, source, 0.1))).reason
+    assert (await bee.probe(MeasureFlow(11, source, 0.1))).reason
     assert not [path for path in (grid.folder / "bee").iterdir() if path.name.startswith("probe-")]
 
 

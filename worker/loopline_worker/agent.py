@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 import psutil
 
 from loopline_shared.model import Probation
-from loopline_shared.protocol.transfers import Probe, Probed
+from loopline_shared.protocol.transfers import FlowMeasured, MeasureFlow
 from loopline_shared.protocol.worker_link import MAX_WROTE_BYTES, Assign, Read, WorkerSession, Wrote
 from loopline_worker.core import instructions as do
 from loopline_worker.core.events import (
@@ -247,7 +247,7 @@ class Agent:
             return Wrote(read.number, b"", is_over=False)
         return Wrote(read.number, data, is_over=not data)
 
-    async def probed(self, probe: Probe) -> Probed:
+    async def probed(self, probe: MeasureFlow) -> FlowMeasured:
         """Return what a probe has measured, unless tasks or the owner want the computer."""
         return await self.parts.peering.probe(probe)
 

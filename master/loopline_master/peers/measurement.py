@@ -17,7 +17,7 @@ from loopline_master.core.transfers.probe_order import Together, next_probes
 from loopline_master.peers.exchange import Exchange
 from loopline_master.peers.live_network import LiveNetwork
 from loopline_shared.errors import LooplineError
-from loopline_shared.protocol.transfers import FileSource, Probed
+from loopline_shared.protocol.transfers import FileSource, FlowMeasured
 from loopline_shared.rest.bodies.network import MeasurementView
 
 log = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ _PROBE_S = 1.0
 _ANSWER_WITHIN_S = 10.0
 _LOOK_EVERY_S = 0.1
 
-SendProbe = Callable[[str, FileSource | None, float], Awaitable[Probed | None]]
+SendProbe = Callable[[str, FileSource | None, float], Awaitable[FlowMeasured | None]]
 """Has a worker receive from a source for some seconds; without one, ends that."""
 
 
@@ -88,7 +88,7 @@ class Measurement:
                 log.info("no probe from %s to %s: %s", *pair, probed.reason)
         return {pair: probed.rate_bytes_s for pair, probed in answers.items() if probed and probed.rate_bytes_s}
 
-    async def _ask(self, pair: Pair) -> Probed | None:
+    async def _ask(self, pair: Pair) -> FlowMeasured | None:
         source = self._exchange.probe_source(*pair)
         return await self._send(pair[1], source, _PROBE_S) if source else None
 

@@ -83,7 +83,7 @@ class PeerOrders:
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
+class MeasureFlow:
     """Master to worker, of an idle grid that is being measured: receive from this worker for so long, and forget it.
 
     Only workers that take part in carrying are asked. Without a source, the probe under way is to end.
@@ -92,17 +92,17 @@ class Probe:
     number: Annotated[int, Field(ge=0, le=MAX_ID)]  # of the question, on this link
     source: FileSource | None = None
     seconds: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 0.0
-    kind: Literal["probe"] = "probe"
+    kind: Literal["measure_flow"] = "measure_flow"
 
 
 @dataclass(frozen=True, slots=True)
-class Probed:
-    """Worker to master: the answer to a Probe. Without a rate there is a reason."""
+class FlowMeasured:
+    """Worker to master: the answer to a MeasureFlow. Without a rate there is a reason."""
 
     number: Annotated[int, Field(ge=0, le=MAX_ID)]
     rate_bytes_s: Rate | None = None
     reason: ShortText = ""
-    kind: Literal["probed"] = "probed"
+    kind: Literal["flow_measured"] = "flow_measured"
 
 
 PROBE_FILE = "0" * 64

@@ -44,7 +44,7 @@ from loopline_shared.model import (
 )
 from loopline_shared.paths import Pattern, RelativePath
 from loopline_shared.protocol.gang_messages import GangPlace, Member, Word
-from loopline_shared.protocol.transfers import PeerOrders, PeerReport, PeerTerms, Probe, Probed
+from loopline_shared.protocol.transfers import FlowMeasured, MeasureFlow, PeerOrders, PeerReport, PeerTerms
 from loopline_shared.scalar import Scalar
 
 MAX_ATTEMPTS = 100_000
@@ -231,8 +231,8 @@ class Wrote:
     kind: Literal["wrote"] = "wrote"
 
 
-ToMaster = Hello | Report | Wrote | Probed
-ToWorker = Welcome | Refused | Assign | Read | Probe
+ToMaster = Hello | Report | Wrote | FlowMeasured
+ToWorker = Welcome | Refused | Assign | Read | MeasureFlow
 FromWorker = Annotated[ToMaster, Field(discriminator="kind")]
 FromMaster = Annotated[ToWorker, Field(discriminator="kind")]
 
@@ -313,7 +313,7 @@ class WorkerSession:
     def receive(self, frame: bytes) -> ToWorker | None:
         """Return the message in a frame; None for a duplicate. Raises ProtocolError, which closes the link."""
         message = decode_from_master(frame)
-        if isinstance(message, Assign | Read | Probe):
+        if isinstance(message, Assign | Read | MeasureFlow):
             if self.welcome is None:
                 raise ProtocolError(f"{message.kind} before welcome")
             return message if not isinstance(message, Assign) or self._inbound.is_new(message.seq) else None
@@ -370,7 +370,7 @@ class MasterSession:
     def receive(self, frame: bytes) -> ToMaster | None:
         """Return the message in a frame; None for a duplicate. Raises ProtocolError, which closes the link."""
         message = decode_from_worker(frame)
-        if isinstance(message, Report | Wrote | Probed):
+        if isinstance(message, Report | Wrote | FlowMeasured):
             if self.hello is None:
                 raise ProtocolError(f"{message.kind} before hello")
             return message if not isinstance(message, Report) or self._inbound.is_new(message.seq) else None

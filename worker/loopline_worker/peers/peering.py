@@ -20,7 +20,15 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 
 from loopline_shared import grants
-from loopline_shared.protocol.transfers import PROBE_FILE, FaultKind, Grant, PeerReport, PeerTerms, Probe, Probed
+from loopline_shared.protocol.transfers import (
+    PROBE_FILE,
+    FaultKind,
+    FlowMeasured,
+    Grant,
+    MeasureFlow,
+    PeerReport,
+    PeerTerms,
+)
 from loopline_shared.protocol.worker_link import Assign, WorkerSession
 from loopline_worker.link.http_client import HttpClient
 from loopline_worker.link.own_address import address_towards
@@ -184,11 +192,11 @@ class Peering:
 
     # Measuring an idle grid.
 
-    async def probe(self, probe: Probe) -> Probed:
+    async def probe(self, probe: MeasureFlow) -> FlowMeasured:
         """Receive from another worker for a while, and return the rate; any probe before ends."""
         self._probes += 1
         if probe.source is None or self._terms is None:
-            return Probed(probe.number, None, "the probe was called off")
+            return FlowMeasured(probe.number, None, "the probe was called off")
         from loopline_worker.peers import probing
 
         mine = self._probes

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from loopline_shared.pieces import LEAST_PIECE_BYTES, MOST_PIECES
-from loopline_shared.protocol.transfers import PROBE_FILE, Probe, Probed
+from loopline_shared.protocol.transfers import PROBE_FILE, FlowMeasured, MeasureFlow
 from loopline_worker.peers.token_bucket import TokenBucket
 from loopline_worker.peers.upstreams import PeerUpstream, SourceError
 
@@ -18,20 +18,20 @@ PROBE_BYTES = LEAST_PIECE_BYTES * MOST_PIECES
 """Size of the file that a probe is for."""
 
 
-def run(probe: Probe, receiver: str, limit: TokenBucket, may_go_on: Callable[[], bool]) -> Probed:
+def run(probe: MeasureFlow, receiver: str, limit: TokenBucket, may_go_on: Callable[[], bool]) -> FlowMeasured:
     """Receive for as long as the probe says, in a thread of its own. It ends early once it may not go on."""
     assert probe.source
     try:
         upstream = PeerUpstream.connect(probe.source, PROBE_FILE, receiver, 0)
     except SourceError as error:
-        return Probed(probe.number, None, f"{error.kind}: {error}"[:500])
+        return FlowMeasured(probe.number, None, f"{error.kind}: {error}"[:500])
     try:
         rate = _receive(upstream, probe.seconds, limit, may_go_on)
     except SourceError as error:
-        return Probed(probe.number, None, f"{error.kind}: {error}"[:500])
+        return FlowMeasured(probe.number, None, f"{error.kind}: {error}"[:500])
     finally:
         upstream.close()
-    return Probed(probe.number, rate, "" if rate else "tasks or an owner want a computer")
+    return FlowMeasured(probe.number, rate, "" if rate else "tasks or an owner want a computer")
 
 
 def _receive(
