@@ -67,11 +67,16 @@ class Carrier:
     name: str
     has: dict[str, int] = field(default_factory=dict)  # large files in its cache, by SHA-256: bytes
     fetching: dict[str, Transfer] = field(default_factory=dict)  # by SHA-256
+    failed: dict[str, float] = field(default_factory=dict)  # workers that failed it as sources, and until when
 
     @property
     def is_known(self) -> bool:
         """True if it has anything, or wants it."""
         return bool(self.has or self.fetching)
+
+    def avoids(self, source: str, now: float) -> bool:
+        """True if that worker has failed it lately."""
+        return self.failed.get(source, 0.0) > now
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +87,8 @@ class NumberedRequest:
     now: float
     network: Network = field(repr=False)
     carriers: tuple[tuple[str, Mapping[str, int], Mapping[str, Transfer]], ...]  # name, has, fetching
+    avoided: Mapping[str, frozenset[str]]  # by receiver: sources that failed it
+    mute: frozenset[str]  # pass nothing on to anybody
 
     def request(self) -> PlanRequest:
         """Return what the planner is given."""
@@ -91,19 +98,37 @@ class NumberedRequest:
                 receivers.setdefault(file, {})[name] = transfer
         holders: dict[str, list[str]] = {file: [MASTER] for file in receivers}
         for name, has, _ in self.carriers:
-            for file in receivers.keys() & has.keys():
-                holders[file].append(name)
+            if name not in self.mute:
+                for file in receivers.keys() & has.keys():
+                    holders[file].append(name)
         found: dict[str, tuple[str, ...]] = {}
         demands: list[Demand] = []
         running: list[Pipeline] = []
         for file, wanting in sorted(receivers.items()):
-            for number, wave in enumerate(waves(wanting, self.now)):
-                name = f"{file}{_WAVE}{number}"
-                found[name] = tuple(holders[file])
+            for name, holding, wave in self._waves(file, wanting, holders[file]):
+                found[name] = tuple(holding)
                 demands += (Demand(name, host, transfer.is_overdue(self.now)) for host, transfer in wave.items())
                 running += pipelines_of(name, wave)
-                holders[file] += wave
         return PlanRequest(self.network, found, tuple(demands), tuple(running), LEAST_RATE)
+
+    def _waves(
+        self, file: str, receivers: Mapping[str, Transfer], holders: list[str]
+    ) -> Iterator[tuple[str, list[str], dict[str, Transfer]]]:
+        """Yield name, holders and receivers of each wave of a file.
+
+        A receiver that passes nothing on, or that others have failed, is a wave of its own: nobody waits for it.
+        """
+        number, holders = 0, list(holders)
+        for wave in waves(receivers, self.now):
+            alone = [name for name in wave if name in self.mute or name in self.avoided]
+            together = {name: transfer for name, transfer in wave.items() if name not in alone}
+            if together:
+                yield f"{file}{_WAVE}{number}", list(holders), together
+                number, holders = number + 1, holders + list(together)
+            for name in alone:
+                avoided = self.avoided.get(name, frozenset())
+                yield f"{file}{_WAVE}{number}", [one for one in holders if one not in avoided], {name: wave[name]}
+                number += 1
 
     def answer(self, plan: TransferPlan) -> tuple[Pipeline, ...]:
         """Return the plan's pipelines by the names of the files themselves."""
@@ -151,6 +176,7 @@ class TransferState:
         self.is_due = False  # something has changed since
         self.is_outdated = False  # the network has
         self.overdue_at: float | None = None  # the next transfer will be, if nothing changes
+        self.served: dict[str, list[tuple[str, str]]] = {}  # by source: files, and who takes them from it
         self._network: tuple[tuple[str, ...], Network] | None = None
 
     def change(self, nodes: Iterable[NetworkNode], gone: Iterable[str]) -> None:
