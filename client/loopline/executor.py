@@ -6,7 +6,7 @@ import concurrent.futures.thread
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 from uuid import uuid4
 
 from loopline.client import AsyncClient
@@ -88,7 +88,28 @@ class Executor(concurrent.futures.Executor):
         self._submitter = self._loop_thread.call(
             _made(CallSubmitter, self._client, options, session or uuid4().hex, self._pending, max_workers)
         )
+        self._stop_grid: Callable[[bool], None] = lambda wait: None  # of ``local``
         ends_with_program(self)
+
+    @classmethod
+    def local(cls, slots: int | None = None, **options: Any) -> Self:
+        """Return an executor with a grid of its own on this computer, which ends with it and with the program.
+
+        ``slots``: calls that run at a time (default: one a core). ``options``: of an Executor, without ``detach``.
+        Raises LooplineError if the libraries of master and worker are missing, or one of the two does not start.
+        """
+        from loopline.local.owned_grid import OwnedGrid  # which few programs need
+
+        if options.get("detach"):
+            raise ValueError("a local grid ends with its program: nobody could detach from it")
+        grid = OwnedGrid(slots)
+        try:
+            executor = cls(grid.url, grid.token, **options)
+        except BaseException:
+            grid.stop()
+            raise
+        executor._stop_grid = grid.stop
+        return executor
 
     @property
     def jobs(self) -> list[int]:
@@ -142,10 +163,11 @@ class Executor(concurrent.futures.Executor):
             self._cancel_waiting()
         if self._closing is None:
             self._closing = self._loop_thread.start(self._close_when_done())
-            self._closing.add_done_callback(lambda _: self._loop_thread.close())
+            self._closing.add_done_callback(lambda _: self._closed())
         if wait:
             concurrent.futures.wait([self._closing])
             self._loop_thread.close()
+            self._stop_grid(True)
 
     # Additions
 
@@ -230,6 +252,11 @@ class Executor(concurrent.futures.Executor):
         for future in pending:
             if future.task not in running:
                 future.cancel()
+
+    def _closed(self) -> None:
+        """End the loop and, without waiting for it, the local grid."""
+        self._loop_thread.close()
+        self._stop_grid(False)
 
     # As OpenCalls, at the end of the program
 

@@ -16,7 +16,7 @@ from loopline_master.core.effects import Effects
 from loopline_master.core.entities import LIVE, UNRELEASED, UNSEATED, Attempt, Job
 from loopline_master.core.events import Event, JobCancelled, JobPaused, JobResumed, WorkerDrained, WorkerUndrained
 from loopline_master.core.index.requirements import meets, requirement_class_of
-from loopline_master.core.policies import REGISTRY
+from loopline_master.core.policies import policy_named
 from loopline_master.core.scheduler import Scheduler
 from loopline_shared.model import AttemptState, Outcome, TaskId
 from tests.scheduling.driver import PATIENT, Grid, facts
@@ -77,7 +77,7 @@ class Watched(Grid):
         assert not attempt.replica, f"{attempt.id} is a replica, and waits"
         assert len(queue) <= self.settings.max_ahead, f"{attempt.id}: too many wait on {attempt.worker}"
         work_s = sum(a.expected_s for a in queue) / self.store.workers[attempt.worker].offered
-        most_s = REGISTRY[self.settings.policy].prefetch_s or self.settings.ahead_s  # a policy may have its own
+        most_s = policy_named(self.settings.policy).prefetch_s or self.settings.ahead_s  # a policy may have its own
         assert work_s <= most_s + 0.01, f"{attempt.id}: too much waits on {attempt.worker}"
 
     def _may_complete(self, job: Job) -> None:

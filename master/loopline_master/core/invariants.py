@@ -13,7 +13,7 @@ from itertools import takewhile
 
 from loopline_master.core.entities import LIVE, UNRELEASED, Attempt, Job, Task, Worker
 from loopline_master.core.gangs.gang import Gang, GangPhase
-from loopline_master.core.policies import REGISTRY
+from loopline_master.core.policies import policy_named
 from loopline_master.core.policies.policy import View
 from loopline_master.core.state import State
 from loopline_master.core.trust import BOTTOM, TOP
@@ -27,7 +27,7 @@ def check(state: State) -> None:
     """Raises AssertionError if any invariant is violated, naming the first. Costs O(everything)."""
     _index_is_a_function_of_entities(state)
     if state.policy_index is not None:
-        rebuilt = REGISTRY[state.settings.policy](View(state)).index
+        rebuilt = policy_named(state.settings.policy)(View(state)).index
         assert state.policy_index == rebuilt, "the policy's own index is not what it must be"
     for job in state.jobs.values():
         check_counts(state, job, [task for task in state.tasks.values() if task.job == job.id])

@@ -33,7 +33,7 @@ from loopline_master.core.events import (
 from loopline_master.core.gangs import launch, phases
 from loopline_master.core.placement import Placer
 from loopline_master.core.planning.live import Planning
-from loopline_master.core.policies import REGISTRY
+from loopline_master.core.policies import policy_named
 from loopline_master.core.policies.policy import View
 from loopline_master.core.state import Snapshot, State
 from loopline_master.core.transfers import carrying
@@ -47,7 +47,7 @@ class Scheduler:
     def __init__(self, snapshot: Snapshot | None = None) -> None:
         self.state = State(snapshot or Snapshot())
         self._view = View(self.state)
-        self._policy = REGISTRY[self.state.settings.policy](self._view)
+        self._policy = policy_named(self.state.settings.policy)(self._view)
         self.planning = Planning(self.state)
         self._placer = Placer(self.state, self._view, self.planning)
         self._outbox = worker_sessions.Outbox()
@@ -85,7 +85,7 @@ class Scheduler:
 
     def set_policy(self, settings: SchedulerSettings) -> None:
         """Decide by these settings, and the policy that they name, from now on."""
-        policy = REGISTRY[settings.policy]
+        policy = policy_named(settings.policy)
         self.state.settings = settings
         self.state.ahead_s = (policy.prefetch_s or settings.ahead_s) if settings.ahead_s else 0.0
         self._policy = policy(self._view)

@@ -19,6 +19,7 @@ from loopline_simulator.experiments.options import (
     JOBS,
     MACHINES,
     RUNS,
+    Count,
     JobOptions,
     MachineOptions,
     Several,
@@ -40,6 +41,7 @@ def no_passing(
     *,
     policies: Annotated[tuple[str, ...], Several] = default_policies(),
     order: Order | None = None,
+    replicas: Count | None = None,
     gantt: Path | None = None,
     jobs: JobOptions = JOBS,
     machines: MachineOptions = MACHINES,
@@ -57,6 +59,8 @@ def no_passing(
     order
         Order guarantee of all policies; default as in the paper: the hold, and no guarantee for first-come and
         space-partition.
+    replicas
+        Attempts of a task at once; default as in the paper: any number.
     gantt
         Draw one run of each policy (Figures 2 to 4) into this folder, as PNG and SVG.
     """
@@ -64,7 +68,7 @@ def no_passing(
     park = machines.park()
     workloads = jobs.workloads(park)
     cases = [
-        Case(seed, policy, order or paper.order_of(policy), workload, park)
+        Case(seed, policy, order or paper.order_of(policy), workload, park, max_replicas=replicas)
         for seed in runs.seed_numbers
         for workload in workloads
         for policy in chosen
@@ -101,7 +105,8 @@ def _show(answers: list[Answer], runs: SweepOptions, took_s: float) -> None:
 def is_as_in_paper(case: Case) -> bool:
     """True if only the interval, the seed, the policy and the fit differ from the paper's."""
     same_jobs = dataclasses.replace(case.workload, interval=100.0) == dataclasses.replace(Workload(), interval=100.0)
-    return same_jobs and dataclasses.replace(case.park, fit=FITTED) == type(case.park)()
+    same_machines = dataclasses.replace(case.park, fit=FITTED) == type(case.park)()
+    return same_jobs and same_machines and case.max_replicas is None
 
 
 def _fit(case: Case) -> str:

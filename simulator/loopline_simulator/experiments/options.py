@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 
-from loopline_master.core.policies import REGISTRY
+from loopline_master.core.policies import COMPARED, REGISTRY
 from loopline_shared.errors import LooplineError
 from loopline_simulator.fast.hosts import Pattern
 from loopline_simulator.fast.machines import FITTED, PATTERN_1, PATTERN_2, Park
@@ -30,10 +30,11 @@ def usage(message: str, hint: str = "") -> LooplineError:
 
 def known_policy(name: str) -> str:
     """Return the policy's name. Raises LooplineError with the nearest name if the policy is unknown."""
-    if name in REGISTRY:
+    known = [*REGISTRY, *COMPARED]
+    if name in known:
         return name
-    close = difflib.get_close_matches(name, REGISTRY, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(REGISTRY)}"
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
     raise usage(f"there is no policy {name!r}", hint)
 
 

@@ -23,6 +23,7 @@ class Case:
     order: Order
     workload: Workload
     park: Park
+    max_replicas: int | None = None  # attempts of a task at once; None: any number, as in the no-passing paper
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +33,10 @@ class Answer:
     events: int  # calls that the kernel made
 
 
-def settings(policy: str, order: Order) -> SchedulerSettings:
+def settings(policy: str, order: Order, max_replicas: int | None = None) -> SchedulerSettings:
     """Return the settings of a grid free of faults, as in the no-passing paper.
 
-    Leases last for ever, and a task may have any number of replicas (at most one on each computer).
+    Leases last for ever. A task may have ``max_replicas`` attempts at once; None: one on each computer.
     """
     return SchedulerSettings(
         policy=policy,
@@ -43,7 +44,7 @@ def settings(policy: str, order: Order) -> SchedulerSettings:
         lease_s=_NEVER_S,
         report_every_s=_NEVER_S / 10,
         stall_after_s=_NEVER_S,
-        max_replicas=None,
+        max_replicas=max_replicas,
         max_jobs=10**9,
     )
 
@@ -57,7 +58,8 @@ def record(case: Case, *, attempts: bool = False) -> tuple[Recorder, int]:
     """Run the case; return its recorder and number of events. Raises RuntimeError if a job did not finish."""
     hosts = case.park.hosts(case.seed)
     recorder = Recorder(hosts, attempts=attempts)
-    world = FastWorld(settings(case.policy, case.order), hosts, case.workload.of(case.seed), observe=recorder)
+    chosen = settings(case.policy, case.order, case.max_replicas)
+    world = FastWorld(chosen, hosts, case.workload.of(case.seed), observe=recorder)
     world.run()
     finished = sum(job.finished is not None for job in recorder.jobs())
     if finished < case.workload.jobs:

@@ -35,6 +35,7 @@ same seconds. *Shares of users*: whose turn it is among users is decided before 
 workers at once asks as a third kind beside these two, and ``Placement`` names them all, to be accepted all or none.
 
 One file in this package adds a policy: its decorator ``register(name)`` enters it, and every module here is imported.
+``field/`` has those of the literature, for comparison only (``COMPARED``).
 """
 
 from __future__ import annotations
@@ -42,10 +43,29 @@ from __future__ import annotations
 from importlib import import_module
 from pkgutil import iter_modules
 
-from loopline_master.core.policies.policy import REGISTRY, Later, Placement, Policy, WorkerFirst, register
+from loopline_master.core.policies.policy import (
+    COMPARED,
+    REGISTRY,
+    Later,
+    Placement,
+    Policy,
+    WorkerFirst,
+    policy_named,
+    register,
+)
 from loopline_master.core.policies.task_first import TaskFirst
 
-__all__ = ["REGISTRY", "Later", "Placement", "Policy", "TaskFirst", "WorkerFirst", "register"]
+__all__ = [
+    "COMPARED",
+    "REGISTRY",
+    "Later",
+    "Placement",
+    "Policy",
+    "TaskFirst",
+    "WorkerFirst",
+    "policy_named",
+    "register",
+]
 
 for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")

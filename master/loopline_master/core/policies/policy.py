@@ -231,20 +231,28 @@ class Policy(ABC):
 
 
 REGISTRY: dict[str, type[Policy]] = {}
-"""All policies by name. ``loopline_master.core.policies`` has it filled."""
+"""The policies of a live grid by name. ``loopline_master.core.policies`` has it filled."""
+COMPARED: dict[str, type[Policy]] = {}
+"""Policies for comparison only, by name: a simulator runs them, a master refuses them."""
 Registered = TypeVar("Registered", bound=type[Policy])
 
 
-def register(name: str) -> Callable[[Registered], Registered]:
-    """Return a decorator that registers a policy under this name."""
+def register(name: str, *, live: bool = True) -> Callable[[Registered], Registered]:
+    """Return a decorator that registers a policy under this name; not ``live``: for comparison only."""
 
     def enter(policy: Registered) -> Registered:
-        if name in REGISTRY:
-            raise ValueError(f"two policies are called {name}: {REGISTRY[name].__module__} and {policy.__module__}")
-        REGISTRY[name] = policy
+        taken = REGISTRY.get(name) or COMPARED.get(name)
+        if taken is not None:
+            raise ValueError(f"two policies are called {name}: {taken.__module__} and {policy.__module__}")
+        (REGISTRY if live else COMPARED)[name] = policy
         return policy
 
     return enter
+
+
+def policy_named(name: str) -> type[Policy]:
+    """Return the policy, be it for comparison only. Raises KeyError if there is none."""
+    return REGISTRY[name] if name in REGISTRY else COMPARED[name]
 
 
 class WorkerFirst(Policy):

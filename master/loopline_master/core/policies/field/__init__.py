@@ -1,0 +1,24 @@
+"""Policies of the literature on bags of tasks in desktop grids, for comparison with ours.
+
+Anglano and Canonico ("Scheduling algorithms for multiple bag-of-task applications on desktop grids: a knowledge-free
+approach", IPDPS 2008) schedule several jobs (bags) in two stages, none of which knows sizes or speeds:
+
+1. *Bag selection* says whose turn it is: ``fcfs-share``, ``rr-nrf``, ``long-idle``. One file each.
+2. *Within the bag*, WQR-FT (``wqr``, work queue with replication) starts a task that waits, or else replicates one
+   that runs, up to a threshold: here the scheduler's own ``max_replicas``, which is 2 as in their studies.
+
+Tasks that were lost are started anew by the scheduler, under every policy: that is the FT of WQR-FT. Its checkpoints
+are not modelled: an attempt begins from nothing. None of the papers has an order guarantee; here the hold is the
+scheduler's, and can be switched off (order ``none``) to run a policy as it was published.
+
+All are registered for comparison only: the simulator runs them, a master refuses them. No implementation of their
+authors was at hand to compare with: where a paper leaves a choice, the policy's own file says what was chosen.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")

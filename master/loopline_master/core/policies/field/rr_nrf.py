@@ -1,0 +1,21 @@
+"""RR-NRF, round robin with no replica first (Anglano and Canonico, 2008).
+
+Jobs take turns, and as long as any job has a task that waits, no running one is replicated.
+"""
+
+from __future__ import annotations
+
+from loopline_master.core.entities import Worker
+from loopline_master.core.policies.field.wqr import first_replica, first_start
+from loopline_master.core.policies.policy import Placement, View, WorkerFirst, register
+
+
+@register("rr-nrf", live=False)
+class RoundRobinNoReplicaFirst(WorkerFirst):
+    """The next task that waits, of the job whose turn it is; else the next to replicate, in the same round."""
+
+    replicates = True
+
+    def next_task(self, view: View, worker: Worker) -> Placement | None:
+        turn = view.grid.pointer
+        return first_start(view, worker, after=turn) or first_replica(view, worker, after=turn)
