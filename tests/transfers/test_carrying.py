@@ -351,18 +351,16 @@ def test_a_worker_called_as_the_master_or_a_switch_takes_files_from_the_master()
     assert room.sources() == {MASTER: None, "left": None, "ant": MASTER}
 
 
-def test_what_is_expected_to_be_there_follows_the_rate_and_is_set_right_by_reports() -> None:
-    transfer = Transfer(SIZE, 0.0, 0, 0.0).planned(MASTER, SIZE / 10, 0.0)
-    assert transfer.left_bytes(5.0) == SIZE / 2
-    assert transfer.seen(SIZE // 2, 5.0) is transfer
-    assert transfer.seen(SIZE // 4, 5.0).left_bytes(5.0) == SIZE * 3 / 4
-    again = transfer.planned("ant", SIZE, 5.0)
-    assert (again.have_bytes, again.left_bytes(5.5)) == (SIZE // 2, 0.0)
+def test_what_is_expected_to_be_there_follows_what_flows() -> None:
+    transfer = Transfer(SIZE, 0.0, SIZE // 4, 1.0, SIZE / 8)
+    assert transfer.left_bytes(1.0) == SIZE * 3 / 4
+    assert transfer.left_bytes(3.0) == SIZE / 2
+    assert transfer.left_bytes(100.0) == 0.0
 
 
 def test_pipelines_follow_from_who_takes_a_file_from_whom() -> None:
     def of(source: str | None) -> Transfer:
-        return Transfer(SIZE, 0.0, 0, 0.0, source, 3.0)
+        return Transfer(SIZE, 0.0, 0, 0.0, 0.0, source, 3.0)
 
     carriers = {"b": of("a"), "c": of("b"), "e": of("a"), "f": of(None), "g": of("gone"), "h": of("g")}
     found = {line.hosts for line in pipelines_of(A, carriers)}

@@ -230,11 +230,17 @@ async def test_a_slow_source_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(piece_fetch, "_SLOW_AFTER_S", 0.0)
     async with nodes(tmp_path, "ant", "bee") as (ant, bee):
         fetch = bee.fetch_of(CONTENT)
-        fetch.obey(FileFetch(NAME, (ant.source_for("bee", ant.holds(CONTENT)),), 1e14))  # far from what it gives
+        fetch.obey(FileFetch(NAME, (ant.source_for("bee", ant.holds(CONTENT)),), 1e14))  # far from what it gives ...
+        fetch.meter.fastest = 1e14  # ... and others gave as much
         master = MasterStub(CONTENT)
         await start(fetch, CONTENT, master)
         assert bee.faults == [("ant", FaultKind.SLOW)]
         assert master.asked == list(range(1, 12))
+        again = bee.fetch_of(CONTENT)
+        bee.blamed.clear()
+        again.obey(FileFetch(NAME, (ant.source_for("bee", NAME),), 1e14))
+        await start(again, CONTENT)
+        assert len(bee.faults) == 1, "a rate that was merely planned is no measure"
 
 
 async def test_a_source_that_is_not_there_or_has_not_the_file_is_passed_over(tmp_path: Path) -> None:

@@ -38,7 +38,8 @@ _STARVED_AFTER_S = 8.0
 _SLOW_AFTER_S = 3.0
 _LEAST_BYTES_S = 32 * 1024.0
 _LEAST_SHARE = 1 / 8
-"""A source below this rate, or this share of the planned one, for so long is left."""
+"""A source is left if it is for so long below this rate, or below this share both of the planned rate and of one that
+there has been: what is planned may follow from capacities that are merely assumed."""
 _LOOK_EVERY_S = 0.05
 _ORDER_HOLDS_S = 5.0
 """An order to wait holds for so long, unless the next one repeats it."""
@@ -241,13 +242,13 @@ class _Taking:
         self._limits = limits
         self._meter = meter
         self._is_peer = is_peer
-        self._least_bytes_s = _LEAST_BYTES_S
+        self._planned = 0.0
         self._starved_s = self._waited_s = 0.0
         self._got_bytes = 0
 
     def expect(self, planned: float | None) -> None:
-        """Take in which rate is planned; a source that is far slower is left."""
-        self._least_bytes_s = max(_LEAST_BYTES_S, (planned or 0.0) * _LEAST_SHARE)
+        """Take in which rate is planned."""
+        self._planned = planned or 0.0
 
     def ask(self, *, is_leaving: bool) -> bool:
         """Ask for more pieces, unless this source is being left. False if nothing more will come."""
@@ -292,8 +293,9 @@ class _Taking:
         self._got_bytes += got_bytes
         if self._waited_s > _SLOW_AFTER_S:
             rate = self._got_bytes / self._waited_s
-            if rate < self._least_bytes_s:
+            if rate < max(_LEAST_BYTES_S, _LEAST_SHARE * min(self._planned, self._meter.fastest)):
                 raise SourceError(FaultKind.SLOW, f"{rate:,.0f} bytes/s")
+            self._meter.fastest = max(rate, self._meter.fastest)
             self._waited_s, self._got_bytes = 0.0, 0
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from loopline_master.core import lifecycle, trust
@@ -87,8 +88,11 @@ def hear(state: State, name: str, told: PeerReport) -> None:
     for one in told.fetching:
         known = before.get(one.sha256)
         if known is None:
-            known = Transfer(one.size_bytes, state.now, one.have_bytes, state.now)
-        fetching[one.sha256] = known.seen(one.have_bytes, state.now)
+            fetching[one.sha256] = Transfer(one.size_bytes, state.now, one.have_bytes, state.now, one.rate_bytes_s)
+        elif (one.have_bytes, one.rate_bytes_s) == (known.have_bytes, known.flows):
+            fetching[one.sha256] = known
+        else:
+            fetching[one.sha256] = replace(known, have_bytes=one.have_bytes, at=state.now, flows=one.rate_bytes_s)
     if has == carrier.has and fetching == before:
         return
     state.transfers.is_due |= has != carrier.has or fetching.keys() != before.keys()
@@ -153,8 +157,8 @@ def ask(state: State) -> None:
         state.now,
         transfers.network(state.carriers),
         tuple((one.name, one.has, one.fetching) for one in carriers if transfers.is_host(one.name)),
-        {one.name: avoided for one in carriers if (avoided := _avoided(one, state.now))},
-        _mute(state, carriers),
+        avoided={one.name: avoided for one in carriers if (avoided := _avoided(one, state.now))},
+        mute=_mute(state, carriers),
     )
 
 
@@ -221,7 +225,7 @@ def _replan(state: State, carrier: Carrier, planned: dict[tuple[str, str], tuple
         source, rate = planned.get((carrier.name, file), (None, 0.0))
         is_same = source == transfer.source and abs(rate - transfer.rate) <= _SAME_RATE * transfer.rate
         if not is_same:
-            changed[file] = transfer.planned(source, rate, state.now)
+            changed[file] = replace(transfer, source=source, rate=rate)
     if changed:
         carrier.fetching = carrier.fetching | changed
         state.put(carrier)
