@@ -90,7 +90,7 @@ class LabGrid:
                 time.sleep(0.1)
             for name in self.lab.names:
                 joins = ["--master", f"http://{address}:{PORT}", "--token-file", str(tokens / "worker")]
-                own = ["--name", name, "--data-dir", str(self.folder / name), "--slots", "1", "--dedicated"]
+                own = ["--name", name, "--data-dir", str(self.folder / name), "--slots", "1", "--dedicated", "--sandbox", "off"]
                 self.agents[name] = self._start(name, "loopline_worker", *joins, *own)
             yield
         finally:
