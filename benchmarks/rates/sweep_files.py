@@ -12,6 +12,7 @@ import asyncio
 import hashlib
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -25,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.harness.tables import answer, parser, table
 from loopline.client import AsyncClient
-from loopline.demo.grid import DemoGrid, running
+from loopline.local.local_grid import LocalGrid, running
 from loopline.transfer import files, input_trees
 from loopline.transfer.downloads import OutputFolder, outputs_of
 from loopline_shared.model import TaskId
@@ -57,7 +58,7 @@ async def sweep(tasks: int, folder: Path) -> dict[str, Any]:
         )
         job = (await client.submit(spec)).id
         await until(client, job, tasks // 2)
-        grid.processes["bee"].kill()
+        os.kill(grid.pids["bee"], signal.SIGKILL)
         view = await until(client, job, tasks)
         took |= {"state": view.state, "run_s": time.monotonic() - began}
         began = time.monotonic()
@@ -107,7 +108,7 @@ async def large(megabytes: int, folder: Path) -> dict[str, Any]:
     return took
 
 
-async def to_all(grid: DemoGrid, client: AsyncClient, sha256: str) -> float:
+async def to_all(grid: LocalGrid, client: AsyncClient, sha256: str) -> float:
     """A task on every worker, that ends when all have their file."""
     began = time.monotonic()
     command = "touch $0/$LOOPLINE_WORKER; while [ $(ls $0 | wc -l) -lt 4 ]; do sleep 0.02; done; rm -f $0/none"

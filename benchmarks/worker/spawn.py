@@ -1,11 +1,12 @@
 """Overhead of a worker's launching over a bare loop of ``posix_spawn``, without master, network and disk.
 
 The bare loop is a small Python that starts ``/bin/true`` and waits for it, as many at a time as there are slots. Ours
-runs the same by the worker's runner: a guard, a scratch folder, an environment, kept output, limits and control
+runs the same by the worker's runner: a supervisor, a scratch folder, an environment, kept output, limits and control
 groups for each. The two take turns; seconds are of CPU, of all processes involved, for the clock is noise on a busy
 machine.
 
     python benchmarks/worker/spawn.py [--tasks 2000] [--slots 2] [--rounds 3] [--command /bin/true] [--json]
+    python benchmarks/worker/spawn.py --sandbox bubblewrap --sandbox landlock
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from loopline_worker.attempts.limits import Quota
 from loopline_worker.attempts.runner import Runner
 from loopline_worker.core.events import AttemptEnded, Event, Followed, Returned
 from loopline_worker.launch.posix import PosixLauncher
+from loopline_worker.launch.sandbox import open_sandbox
+from loopline_worker.settings import SandboxChoice
 from loopline_worker.state.journal import Spool
 from loopline_worker.task_group import TaskGroup
 
@@ -128,9 +131,9 @@ def bare(tasks: int, slots: int, command: list[str]) -> dict[str, float]:
     return {"per_s": tasks / took_s, "loop_us": 1e6 * own_s / tasks, "tasks_us": 1e6 * children_s / tasks}
 
 
-async def ours(tasks: int, slots: int, command: list[str], yields: bool) -> dict[str, float]:
+async def ours(tasks: int, slots: int, command: list[str], yields: bool, sandbox: SandboxChoice) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
-        launcher = PosixLauncher(yields)
+        launcher = PosixLauncher(yields, open_sandbox(sandbox))
         async with TaskGroup() as task_group:
             pool = Pool(Path(folder), task_group, launcher)
             await pool.drain([_run(command, number) for number in range(1, 2 * slots + 1)], slots)  # all is started
@@ -162,10 +165,12 @@ def _now(pool: Pool, launcher: PosixLauncher) -> tuple[float, float, float, floa
 def measure(options: argparse.Namespace) -> dict[str, dict[str, float]]:
     """Return the fastest round of each: disturbances only ever add time."""
     command = shlex.split(options.command)
-    found: dict[str, list[dict[str, float]]] = {"bare loop": [], "worker": []}
+    kinds = {"worker": SandboxChoice.OFF} | {kind.value: SandboxChoice(kind) for kind in options.sandbox}
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in ("bare loop", *kinds)}
     for _ in range(options.rounds):
         found["bare loop"].append(bare(options.tasks, options.slots, command))
-        found["worker"].append(asyncio.run(ours(options.tasks, options.slots, command, not options.dedicated)))
+        for name, kind in kinds.items():
+            found[name].append(asyncio.run(ours(options.tasks, options.slots, command, not options.dedicated, kind)))
     best = {name: min(rounds, key=_cpu_us) for name, rounds in found.items()}
     return {name: {**figures, "cpu_us": _cpu_us(figures)} for name, figures in best.items()}
 
@@ -181,6 +186,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--command", default="/bin/true")
     parser.add_argument("--dedicated", action="store_true", help="tasks need not yield to an owner")
+    parser.add_argument("--sandbox", type=SandboxChoice, action="append", default=[], help="measure this kind, too")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     found = measure(options)

@@ -5,6 +5,7 @@ loopline.toml.
 from __future__ import annotations
 
 import ipaddress
+import os
 from pathlib import Path
 from typing import Annotated, ClassVar
 from urllib.parse import urlsplit
@@ -13,7 +14,7 @@ import platformdirs
 from pydantic import AfterValidator, Field, SecretStr
 
 from loopline_shared.errors import LooplineError
-from loopline_shared.rest.address import DEFAULT_URL
+from loopline_shared.rest.address import DEFAULT_PORT, DEFAULT_URL
 from loopline_shared.settings_source import Settings
 
 
@@ -47,9 +48,30 @@ class ClientSettings(Settings):
         return next((token for file in self._admin_tokens() if (token := _read_if_there(file))), None)
 
     def _admin_tokens(self) -> list[Path]:
-        home = platformdirs.user_data_path("loopline", appauthor=False)
-        folders = [self.data_dir, self.data_dir / "master"] if self.data_dir else [home / "master"]
+        folders = [self.data_dir, self.data_dir / "master"] if self.data_dir else [_home() / "master"]
+        if (local := local_folder(urlsplit(self.master).port or DEFAULT_PORT)) and _is_kept(local):
+            folders.insert(0, local / "master")
         return [folder / "tokens" / "admin" for folder in folders]
+
+
+def local_folder(port: int) -> Path:
+    """Return the folder of a grid of ``loopline local`` whose master serves at this port."""
+    return _home() / "local" / str(port)
+
+
+def _home() -> Path:
+    return platformdirs.user_data_path("loopline", appauthor=False)
+
+
+def _is_kept(local: Path) -> bool:
+    """True if the caretaker of a local grid is alive: its folder may have outlived it when all was killed at once."""
+    try:
+        pid = int((local / "caretaker.pid").read_text("utf-8"))
+        if os.name == "posix":  # where signal 0 only asks
+            os.kill(pid, 0)
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def is_here(url: str) -> bool:

@@ -311,7 +311,7 @@ def _without(result: Result, missing: set[str]) -> Result:
     if not gone and (result.value is None or result.value.sha256 not in missing):
         return result
     reason = f"the master does not have {f'its output {gone}' if gone else 'its value'} any more"
-    log.warning("attempt %s counts as given back: %s", result.attempt, reason)
+    log.warning("the result of attempt %s is not accepted: %s", result.attempt, reason)
     is_over = result.outcome in (Outcome.SUCCEEDED, Outcome.FAILED)
     outcome = Outcome.GIVEN_BACK if is_over else result.outcome
     return replace(result, outcome=outcome, reason=reason[:500], outputs=(), value=None)

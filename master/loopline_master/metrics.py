@@ -47,7 +47,7 @@ class Metrics:
             "slots": self._gauge("slots", "Slots of connected workers", "state"),
         }
         self._yield_s = self._gauge(
-            "owner_yield_seconds", "From the owner's input until tasks stood still, by worker", "worker", "quantile"
+            "owner_yield_seconds", "From the owner's input until tasks were frozen, by worker", "worker", "quantile"
         )
         self._yields = self._gauge("owner_yields", "How often that was measured since the agent started", "worker")
         self._programs = self._gauge("programs", "Programs of which runs are remembered")

@@ -66,7 +66,7 @@ def _reasons(job: JobView, story: JobHistory) -> Iterator[Reason]:
     if story.held_s >= _NOTABLE_S:
         behind = f" behind job {story.held_behind}" if story.held_behind else ""
         yield Reason(code="held", count=1, detail=f"held {spoken(story.held_s)}{behind}", job=story.held_behind)
-    ends = {"lost": story.lost, "failed": story.failed, "given back": story.given_back}
+    ends = {"lost": story.lost, "failed": story.failed, "preempted": story.given_back}
     if any(ends.values()):
         detail = ", ".join(f"{count} {how}" for how, count in ends.items() if count)
         yield Reason(code="attempts", count=sum(ends.values()), detail=f"unsuccessful attempts: {detail}")

@@ -237,6 +237,7 @@ class Facts:
     folders: tuple[SharedFolder, ...] = ()  # in which, and below which, commands may run
     gangs: bool = False  # this agent can prepare members of gangs; those of earlier releases cannot
     address: Annotated[str, Field(max_length=255, pattern=NO_NUL)] = ""  # at which other members reach it
+    sandbox: Annotated[str, Field(max_length=20, pattern=NO_NUL)] = ""  # around tasks; empty: of an earlier release
     link: HostLink | None = None  # its network card; None: unknown
 
 

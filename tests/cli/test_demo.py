@@ -1,15 +1,12 @@
 """The parts of the demo that need no grid; the whole of it is run in tests/live."""
 
-import importlib.util
 import struct
 import subprocess
 import sys
 import zlib
 from pathlib import Path
 
-import pytest
-
-from loopline.demo import grid, picture, story
+from loopline.demo import picture, story
 from loopline_shared.sweep import task_at
 
 
@@ -43,20 +40,6 @@ def test_a_strip_is_rows_of_pixels(tmp_path: Path) -> None:
 
 def test_pi_is_about_three(tmp_path: Path) -> None:
     assert 3 < float(_run("pi.py", "--seed", "1", "--throws", "5000", cwd=tmp_path)) < 3.3
-
-
-async def test_its_programs_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    commands: list[tuple[str, ...]] = []
-
-    async def start(*command: str, **_: object) -> None:
-        commands.append(command)
-
-    monkeypatch.setattr("asyncio.create_subprocess_exec", start)
-    demo = grid.DemoGrid(tmp_path, "http://127.0.0.1:1")
-    for program in ("master", "worker"):
-        await demo._run("one", program)
-    modules = [command[command.index("-m") + 1] for command in commands]
-    assert all(importlib.util.find_spec(f"{module}.__main__") for module in modules), modules
 
 
 def _run(script: str, *arguments: str, cwd: Path) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from loopline.cli import joining
 from loopline.cli.errors import Exit
 from loopline.service import install, plans
 from loopline_shared.joining import Membership, hash_of
@@ -141,6 +142,25 @@ def test_what_is_no_line_is_said(run: Run) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
+@pytest.mark.parametrize("contained", [True, False])
+def test_a_computer_without_a_sandbox_joins_only_when_told_so(
+    run: Run, fake: FakeMaster, monkeypatch: pytest.MonkeyPatch, contained: bool
+) -> None:
+    """A container has nothing of an owner, and is not asked."""
+    found = {"sandbox": "none", "means": "may use all", "reason": "there is no bwrap program", "contained": contained}
+    ask = [sys.executable, "-c", f"print({json.dumps(json.dumps(found))})"]
+    monkeypatch.setattr(joining, "program", lambda *_: ask)
+    fake.on("POST /join", ok(IN, 201))
+    ran = run("join", f"{fake.url}#lj_a1_x", "--name", "pc-1")
+    assert ran.code == (Exit.OK if contained else Exit.FAILED)
+    if not contained:
+        assert "there is no bwrap program" in ran.err
+        assert "--no-sandbox" in ran.err
+        assert not fake.asked("POST /join"), "nobody is let in before the owner has agreed"
+        told = run("join", f"{fake.url}#lj_a1_x", "--name", "pc-1", "--no-sandbox")
+        assert "without a sandbox" in told.out
+
+
 def test_a_service_from_an_earlier_release_is_named_and_replaced_with_its_arguments(
     run: Run, fake: FakeMaster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.docs.console import Step, missing
 
-IN_A_TERMINAL_OF_ITS_OWN = ("loopline master", "loopline worker")
+IN_A_TERMINAL_OF_ITS_OWN = ("loopline master", "loopline worker", "loopline local")
 DONE_ALREADY = ("pip install",)
 
 
@@ -63,7 +63,8 @@ class Terminal:
     def _serve(self, step: Step) -> None:
         log = self.home / f"{len(self._serving)}.log"
         with log.open("wb") as file:
-            words = ["sh", "-c", f"exec {step.command}"]
+            port = f" --port {self.port}" if step.command == "loopline local" else ""
+            words = ["sh", "-c", f"exec {step.command}{port}"]
             process = subprocess.Popen(words, cwd=self.home, env=self.environment, stdout=file, stderr=file)
         self._serving.append(process)
         until = time.monotonic() + 30

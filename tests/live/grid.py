@@ -121,7 +121,7 @@ class Grid:
         self, log: str, module: str, *arguments: str, more: dict[str, str] | None = None
     ) -> asyncio.subprocess.Process:
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("LOOPLINE", "XDG"))}
-        environment |= {"HOME": str(self.folder)} | (more or {})
+        environment |= {"HOME": str(self.folder), "LOOPLINE_SANDBOX": "off"} | (more or {})
         with (self.folder / f"{log}.log").open("ab") as file:
             return await asyncio.create_subprocess_exec(
                 self.release.python,

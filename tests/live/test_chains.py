@@ -19,7 +19,7 @@ async def test_a_chain_of_three_whose_middle_one_fails_and_is_retried(grid: Grid
     view = await grid.job(last)
     assert (view.state, view.waiting_for) == (JobState.WAITING, [middle])
     explained = await client.explain(last)
-    assert explained.sentence == f"waits in vain: job {middle} has failed; retry that one, or cancel this one"
+    assert explained.sentence == f"can never start: job {middle} has failed; retry that one, or cancel this one"
     assert explained.reasons[0].job == middle
     gate.open()
     await client.retry(middle)

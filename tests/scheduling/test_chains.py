@@ -66,7 +66,7 @@ def test_one_of_them_fails_and_is_retried(policy: str) -> None:
     assert grid.job(after).state is JobState.WAITING
     explained = explain_job(grid.scheduler, after, {first: JobState.FAILED})
     assert explained is not None
-    assert explained.sentence == f"waits in vain: job {first} has failed; retry that one, or cancel this one"
+    assert explained.sentence == f"can never start: job {first} has failed; retry that one, or cancel this one"
     assert [(reason.code, reason.job) for reason in explained.reasons] == [("waits_in_vain", first)]
     grid.restart()
     grid.join("a")

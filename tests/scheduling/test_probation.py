@@ -65,7 +65,7 @@ def test_failing_where_others_succeed_leads_to_probation() -> None:
     assert (grid.running("a"), len(grid.running("b"))) == ([], 1), "nothing new"
     explanation = explain_job(grid.scheduler, job)
     assert explanation is not None
-    assert "1 of them is on probation: on a task" in explanation.sentence
+    assert "1 of them is in quarantine: on a task" in explanation.sentence
 
 
 def test_the_owner_is_told_with_every_frame() -> None:

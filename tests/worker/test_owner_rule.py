@@ -272,6 +272,6 @@ def _carry_out(steps: Steps, hand: dict[int, AttemptRecord], now: float, *, grac
     for attempt in steps.thaw:
         assert attempt.state is State.FROZEN
         attempt.state = State.RUNNING
-    for attempt in steps.give_back:
+    for attempt in steps.preempt:
         del hand[attempt.id.task]
         assert grace_is_over or (attempt.state is State.FROZEN and now - attempt.frozen_at >= 10.0)

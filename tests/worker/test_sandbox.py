@@ -3,9 +3,11 @@
 import asyncio
 import json
 import os
+import socket
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -16,9 +18,12 @@ from loopline_worker import parts
 from loopline_worker.attempts.limits import Quota
 from loopline_worker.functions.python import find as find_python
 from loopline_worker.launch import sandbox
+from loopline_worker.launch.bubblewrap import Bubblewrap
 from loopline_worker.launch.interface import Job
 from loopline_worker.launch.sandbox import Sandbox, open_sandbox
-from loopline_worker.settings import WorkerSettings
+from loopline_worker.launch.visible_paths import Visible
+from loopline_worker.settings import NetworkAccess, SandboxChoice, WorkerSettings
+from loopline_worker.supervisor import landlock
 from tests.worker.bench import Bench, processes_of, python, run_of
 
 needs_one = pytest.mark.skipif(bool(sandbox.obstacle()), reason=f"no sandbox here: {sandbox.obstacle()}")
@@ -28,15 +33,21 @@ INTERFACES = "import socket; print([name for _, name in socket.if_nameindex()])"
 
 @pytest.fixture
 async def walled(tmp_path: Path) -> AsyncIterator[Bench]:
-    async with Bench(tmp_path, quota=Quota(task_memory_bytes=2**30), sandbox=open_sandbox()) as bench:
+    async with Bench(
+        tmp_path, quota=Quota(task_memory_bytes=2**30), sandbox=open_sandbox(SandboxChoice.BUBBLEWRAP)
+    ) as bench:
         yield bench
 
 
 @pytest.fixture
 async def walled_in_name(tmp_path: Path) -> AsyncIterator[Bench]:
     """Whose sandbox is none, and ends well."""
-    async with Bench(tmp_path, sandbox=Sandbox("/bin/true")) as bench:
+    async with Bench(tmp_path, sandbox=wrapped("/bin/true")) as bench:
         yield bench
+
+
+def wrapped(program: str, **sees: Any) -> Sandbox:
+    return Sandbox(Visible(**sees), NetworkAccess.NONE, Bubblewrap(program, Visible(**sees)))
 
 
 @needs_one
@@ -75,7 +86,8 @@ async def test_there_is_no_network(walled: Bench) -> None:
 @needs_one
 @pytest.mark.parametrize("asks", [True, False])
 async def test_there_is_where_the_job_asks_and_the_worker_allows(tmp_path: Path, asks: bool) -> None:
-    async with Bench(tmp_path, sandbox=open_sandbox(allows_network=True)) as bench:
+    walls = open_sandbox(SandboxChoice.BUBBLEWRAP, NetworkAccess.REQUESTED)
+    async with Bench(tmp_path, sandbox=walls) as bench:
         result = await bench.result(run_of("readlink", "/proc/self/ns/net", network=asks))
     assert (result.stdout.data.strip().decode() == str(Path("/proc/self/ns/net").readlink())) is asks
 
@@ -98,35 +110,39 @@ async def test_how_it_ended_is_told(walled: Bench) -> None:
 
 
 def test_folders_of_a_home_are_shown_where_the_worker_says_so(tmp_path: Path) -> None:
-    options = Sandbox("bwrap", shows=(tmp_path,)).options(Job(["true"], tmp_path / "1.1.1", {}))
-    at = options.index("--ro-bind", options.index("--tmpfs"))
-    assert options[at : at + 3] == ["--ro-bind", str(tmp_path), str(tmp_path)]
+    options = wrapped("bwrap", shows=(tmp_path,)).walls(Job(["true"], str(tmp_path / "1.1.1"), {})).words
+    at = options.index(str(tmp_path))
+    assert options[at - 1 : at + 2] == ["--ro-bind-try", str(tmp_path), str(tmp_path)]
 
 
 def test_of_what_is_shown_and_hidden_the_inner_counts(tmp_path: Path) -> None:
     data, python = tmp_path / "data", tmp_path / "data" / "python"
     python.mkdir(parents=True)
-    options = Sandbox("bwrap", shows=(python, tmp_path), hides=(data,)).options(Job([], data / "scratch", {}))
+    walls = wrapped("bwrap", shows=(python, tmp_path), hides=(data,))
+    options = walls.walls(Job([], str(data / "scratch"), {}, room=str(data / "scratch"))).words
     outer, inner, own = (options.index(str(folder)) for folder in (tmp_path, python, data / "scratch"))
     assert options[options.index(str(data)) - 1] == "--tmpfs"
     assert outer < options.index(str(data)) < inner < own
 
 
-def test_names_can_be_looked_up_where_there_is_network(tmp_path: Path) -> None:
-    job = Job([], tmp_path, {}, network=True)
-    assert "/run/systemd/resolve" in Sandbox("bwrap", allows_network=True).options(job)
-    assert "/run/systemd/resolve" not in Sandbox("bwrap").options(job)
+@needs_one
+async def test_names_can_be_looked_up_where_there_is_network(tmp_path: Path) -> None:
+    """What /etc/resolv.conf is a link to, in /run on many systems, is seen in its place."""
+    async with Bench(tmp_path, sandbox=open_sandbox()) as bench:
+        result = await bench.result(run_of("cat", "/etc/resolv.conf"))
+    assert result.stdout.data == Path("/etc/resolv.conf").read_bytes()
 
 
 @needs_one
 async def test_what_others_have_in_the_data_folder_is_not_seen(tmp_path: Path) -> None:
-    walls = open_sandbox(hides=[Path("/usr/share")])  # as if the data folder were there
+    walls = open_sandbox(SandboxChoice.BUBBLEWRAP, hides=[Path("/usr/share")])  # as if the data folder were there
     async with Bench(tmp_path, sandbox=walls) as bench:
         assert (await bench.result(run_of("ls", "-A", "/usr/share"))).stdout.data == b""
 
 
 @needs_one
-async def test_the_token_is_seen_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", [True, "landlock"])
+async def test_the_token_is_seen_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: object) -> None:
     """Nor by a link, in the file of settings, in the data folder of a master, or once the hiding is unmounted."""
     token, shown = "ll_0badcafe_secret", tmp_path / "shown"  # as /srv is, which is in no home
     names = "token", "loopline.toml", "data/membership.json", "master/tokens/worker"
@@ -139,9 +155,10 @@ async def test_the_token_is_seen_nowhere(tmp_path: Path, monkeypatch: pytest.Mon
     places["loopline.toml"].write_text(f'[master]\ndata_dir = "{shown}/master"\n[worker]\ntoken = "{token}"\n')
     monkeypatch.setenv("LOOPLINE_CONFIG", str(places["loopline.toml"]))
     settings = WorkerSettings.load(
-        token_file=shown / "link", data_dir=shown / "data", sandbox=True, sandbox_shows=[shown]
+        token_file=shown / "link", data_dir=shown / "data", sandbox=kind, sandbox_shows=[shown]
     )
-    look = f"umount {shown}/* 2>&1; grep -r . {shown}; cat {' '.join(map(str, places.values()))} {shown}/link"
+    files = " ".join(map(str, [*places.values(), shown / "link"]))
+    look = f"umount {shown}/* 2>&1; grep -H . {shown}/plain; grep -r . {shown}; cat {files}"
     async with Bench(tmp_path, sandbox=parts._sandbox(settings, find_python(None))) as bench:
         result = await bench.result(run_of("sh", "-c", f"{{ {look}; }} 2>&1"))
     assert f"{shown}/plain:seen" in result.stdout.data.decode()
@@ -158,7 +175,7 @@ for file in glob.glob("/proc/[0-9]*/environ") + glob.glob("/proc/[0-9]*/cmdline"
     found.append(open(file, "rb").read())
 print(len(found), found)
 """
-    async with Bench(tmp_path, sandbox=open_sandbox()) as bench:
+    async with Bench(tmp_path, sandbox=open_sandbox(SandboxChoice.BUBBLEWRAP)) as bench:
         result = await bench.result(python(code))
     count, _, found = result.stdout.data.decode().partition(" ")
     assert int(count) >= 3, "it looked somewhere"
@@ -172,7 +189,7 @@ async def test_a_task_of_a_worker_that_is_root_has_no_powers(walled: Bench) -> N
 
 
 def test_what_is_not_there_is_not_hidden(tmp_path: Path) -> None:
-    options = Sandbox("bwrap", hides=(tmp_path / "nothing",)).options(Job(["true"], tmp_path, {}))
+    options = wrapped("bwrap", hides=(tmp_path / "nothing",)).walls(Job(["true"], str(tmp_path), {})).words
     assert str(tmp_path / "nothing") not in options
 
 
@@ -181,7 +198,7 @@ async def test_the_sandbox_itself_has_nothing_of_the_jobs_environment(tmp_path: 
     seen, program = tmp_path / "seen", tmp_path / "walls"
     program.write_text(f"#!/bin/sh\ncat /proc/$$/environ /proc/$$/cmdline > {seen}\n")
     program.chmod(0o700)
-    async with Bench(tmp_path, sandbox=Sandbox(str(program))) as bench:
+    async with Bench(tmp_path, sandbox=wrapped(str(program))) as bench:
         await bench.result(run_of("true", environment={"LD_PRELOAD": "/evil.so", "KEY": "secret"}))
     found = seen.read_bytes()
     assert b"LOOPLINE_SCRATCH=" in found
@@ -216,7 +233,7 @@ async def test_the_first_process_of_a_sandbox_is_not_left_running(walled: Bench)
 def test_where_there_can_be_none_it_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda program: None)
     with pytest.raises(LooplineError, match="there is no bwrap program") as caught:
-        open_sandbox()
+        open_sandbox(SandboxChoice.BUBBLEWRAP)
     assert "apt install bubblewrap" in caught.value.hint
 
 
@@ -234,3 +251,101 @@ async def test_a_worker_that_can_have_none_does_not_start(tmp_path: Path) -> Non
     _, said = await program.communicate()
     assert program.returncode == 2
     assert b"this computer can have no sandbox: there is no bwrap program\ninstall bubblewrap" in said
+
+
+NOSY = """
+import glob, json, os, socket, sys
+secret, agent, writes = sys.argv[1], sys.argv[2], sys.argv[3]
+def can(act):
+    try: act()
+    except (OSError, ValueError): return False
+    return True
+desk = socket.socket(socket.AF_UNIX)
+print(json.dumps({
+    "reads the owner's file": can(lambda: open(secret).read()),
+    "lists the owner's folder": can(lambda: os.listdir(os.path.dirname(secret)).index(os.path.basename(secret))),
+    "writes beside it": can(lambda: open(writes, "w")),
+    "reads the agent's environment": can(lambda: open(f"/proc/{agent}/environ").read()),
+    "opens the agent's memory": can(lambda: open(f"/proc/{agent}/mem", "r+b")),
+    "signals the agent": can(lambda: os.kill(int(agent), 0)),
+    "reaches a socket without a file": can(lambda: desk.connect(sys.argv[4])),
+    "writes into /etc": can(lambda: open("/etc/loopline-nosy", "w")),
+    "leaves a file in the computer's /tmp": can(lambda: open("/tmp/loopline-nosy-" + agent, "w"))
+        and sys.argv[5] == "landlock",
+    "has capabilities": any(line.split()[1].strip("0") for line in open("/proc/self/status") if "CapEff" in line),
+    "writes into its folder": can(lambda: open("mine", "w")) and can(lambda: open(os.environ["TMPDIR"] + "/x", "w")),
+}))
+"""
+
+
+@pytest.mark.parametrize("kind", ["bubblewrap", "landlock"])
+async def test_a_task_owns_nothing_but_its_folder(tmp_path: Path, kind: str) -> None:
+    """Whatever it tries, on the owner's files, on the agent, and on a socket such as a desktop's."""
+    choice = SandboxChoice(kind)
+    if (choice is SandboxChoice.BUBBLEWRAP and sandbox.obstacle()) or not landlock.version():
+        pytest.skip("this computer has no such sandbox")
+    secret = tmp_path / "owner" / "diary"
+    secret.parent.mkdir()
+    secret.write_text("dear diary")
+    name = f"\0loopline-desk-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX) as desk:
+        desk.bind(name)
+        desk.listen()
+        async with Bench(tmp_path, sandbox=open_sandbox(choice)) as bench:
+            arguments = str(secret), str(os.getpid()), str(secret.parent / "planted"), name.replace("\0", "@")
+            code = NOSY.replace("sys.argv[4]", "sys.argv[4].replace('@', chr(0))")
+            result = await bench.result(python(code, *arguments, kind))
+    found = json.loads(result.stdout.data)
+    assert [what for what, did in found.items() if did] == ["writes into its folder"]
+    assert not (secret.parent / "planted").exists()
+    assert not Path(f"/tmp/loopline-nosy-{os.getpid()}").exists()
+
+
+async def test_a_task_under_landlock_ends_with_all_that_it_started(tmp_path: Path) -> None:
+    async with Bench(tmp_path, sandbox=open_sandbox(SandboxChoice.LANDLOCK)) as bench:
+        run = run_of("sh", "-c", "setsid sleep 100 & echo > begun; exec sleep 100")
+        await bench.begins(run)
+        mine = processes_of(bench.folder)
+        bench.runner.cancel(run.attempt)
+        assert (await bench.end_of(run)).outcome is Outcome.CANCELLED
+    assert len(mine) == 2
+    assert not any(process.is_running() for process in mine)
+
+
+async def test_where_namespaces_are_denied_it_is_landlock() -> None:
+    """Denied by a filter as of a container, for this kernel here allows them."""
+    program = await asyncio.create_subprocess_exec(
+        sys.executable, str(ROOT / "tests/worker/without_namespaces.py"),
+        sys.executable, "-m", "loopline_worker.doctor", "--sandbox", stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    said, _ = await program.communicate()
+    found = json.loads(said)
+    assert found["sandbox"] == "landlock"
+    assert "not permitted" in found["reason"] or "no bwrap" in found["reason"]
+
+
+def test_where_there_is_none_the_worker_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda program: None)
+    monkeypatch.setattr(landlock, "version", lambda: 0)
+    assert open_sandbox() is None
+    assert "may use all that this user may" in caplog.text
+    assert "apt install bubblewrap" in caplog.text
+
+
+def test_what_narrows_the_network_is_not_given_up_silently(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda program: None)
+    with pytest.raises(LooplineError, match="Landlock keeps no network"):
+        open_sandbox(network=NetworkAccess.GANGS)
+
+
+@pytest.mark.parametrize(
+    ("access", "wants", "is_member", "has"),
+    [("all", False, False, True), ("requested", False, True, False), ("requested", True, False, True),
+     ("gangs", True, False, False), ("gangs", False, True, True), ("none", True, True, False)],
+)  # fmt: skip
+def test_who_has_the_network(access: str, wants: bool, is_member: bool, has: bool, tmp_path: Path) -> None:
+    walls = Sandbox(Visible(), NetworkAccess(access), Bubblewrap("bwrap", Visible()))
+    words = walls.walls(Job(["true"], str(tmp_path), {}, network=wants, is_member=is_member)).words
+    assert ("--unshare-net" not in words) is has

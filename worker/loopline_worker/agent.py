@@ -80,7 +80,7 @@ class Agent:
         self._heard = asyncio.Event()
 
     def stop(self) -> None:
-        """Give back all that runs, say so to the master, and end ``serve``."""
+        """Return all that runs to the queue, say so to the master, and end ``serve``."""
         self._stopped.set()
 
     async def serve(self) -> None:
@@ -248,14 +248,18 @@ class Agent:
     # From beginning to end.
 
     def _restore(self) -> None:
-        """Tell the machine what an earlier agent left. What that had begun is given back."""
+        """Tell the machine what an earlier agent left. What that had begun is preempted."""
         journal = self.parts.journal
         results, begun, waiting = journal.results, journal.begun, journal.waiting
         self.parts.spool.clear(results)
         if results:
             log.info("%d results of an earlier run wait for the master", len(results))
         if waiting or begun:
-            log.info("an earlier agent left %d attempts that wait; %d are given back", len(waiting), len(begun))
+            log.info(
+                "an earlier agent left %d attempts that wait; %d that had begun return to the queue",
+                len(waiting),
+                len(begun),
+            )
         died = journal.left_at > psutil.boot_time()  # else the computer may have been switched off
         self._step([Restored(results, begun, waiting, died)])
 
@@ -283,9 +287,11 @@ class Agent:
         """Open a page for the owner of this computer, unless there is to be none."""
         parts = self.parts
         if parts.settings.owner_page:
+            from loopline_worker.launch.sandbox import WORDS
             from loopline_worker.owner.server import OwnerServer
             from loopline_worker.owner.state import OwnerControls
 
+            words = WORDS[parts.facts.sandbox]
             controls = OwnerControls(
                 self.name,
                 parts.settings,
@@ -294,12 +300,13 @@ class Agent:
                 most_slots=parts.facts.slots,
                 probation=lambda: self._probation,
                 peers=parts.peering.words,
+                sandbox=f"{words[0].upper()}{words[1:]}.",
             )
             self._page = OwnerServer(parts.data_directory.folder, controls, parts.settings.owner_port)
             await self._page.open()
 
     async def _leave(self) -> None:
-        log.info("stopping: whatever runs is given back")
+        log.info("shutting down: returning running tasks to the queue")
         stopping = Stopping()
         self.post(stopping)
         self.turn()

@@ -18,9 +18,10 @@ from loopline_shared.errors import LooplineError
 from loopline_worker.core.owner_policy import Signs, decide
 from loopline_worker.functions.python import find as find_python
 from loopline_worker.host import speed
-from loopline_worker.host.computer import Computer, processor
+from loopline_worker.host.computer import Computer, is_contained, processor
 from loopline_worker.host.load import Battery, Meter, Pressure
 from loopline_worker.launch.abilities import Ability, abilities
+from loopline_worker.launch.sandbox import WORDS, kind_here
 from loopline_worker.owner.preferences import in_words, preferences_of
 from loopline_worker.presence.idle_detector import IdleDetector, Idleness, judge, open_idle_detector
 from loopline_worker.presence.probe import Reading
@@ -70,6 +71,8 @@ class SelfTest:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
     options = _parser().parse_args(arguments)
+    if options.sandbox:
+        return _tell_of_sandbox()
     try:
         settings = WorkerSettings.load(data_dir=options.data_dir, policy=options.policy)
     except LooplineError as error:
@@ -84,6 +87,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if test:
             print(f"\n{_test_words(test)}")
     return 1 if test and not test.seen else 0
+
+
+def _tell_of_sandbox() -> int:
+    """Print the kind of sandbox that a worker has here, and what that means, as JSON."""
+    kind, reason = kind_here()
+    print(json.dumps({"sandbox": kind, "means": WORDS[kind], "reason": reason, "contained": is_contained()}))
+    return 0
 
 
 def in_text(found: Findings) -> str:
@@ -247,6 +257,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("loopline doctor", description=description)
     parser.add_argument("--json", action="store_true", help="answer with JSON on stdout, and nothing else")
     parser.add_argument("--self-test", action="store_true", help="ask for an input and measure how soon it is seen")
+    parser.add_argument("--sandbox", action="store_true", help="say as JSON which sandbox tasks have, nothing else")
     parser.add_argument("--policy", metavar="WHEN", help="when tasks run, as for `loopline worker`")
     parser.add_argument("--data-dir", type=Path, metavar="FOLDER", help="the worker's data folder")
     return parser

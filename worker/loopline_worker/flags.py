@@ -31,7 +31,9 @@ _GROUPS = {
     ),
 }
 _METAVARS = {"s": "SECONDS", "master": "URL", "slots": "N", "port": "N", "dir": "FOLDER", "shows": "FOLDERS"}
-_METAVARS |= {"not_while": "PROGRAM", "policy": "WHEN"}
+_METAVARS |= {"not_while": "PROGRAM", "policy": "WHEN", "sandbox": "KIND", "sandbox_network": "WHICH"}
+_WERE_SWITCHES = ("sandbox", "sandbox_network")
+"""Choices that can be given like switches, which they were: without a value, and as --no-...."""
 _OTHERS = "limits"
 
 
@@ -55,6 +57,11 @@ def _add(group: argparse._ArgumentGroup, name: str, field: FieldInfo) -> None:
     elif get_origin(field.annotation) is tuple:
         more = {"action": "append", "metavar": more["metavar"].removesuffix("S")}
         help_text += "; repeatable"
+    if name in _WERE_SWITCHES:
+        more |= {"nargs": "?", "const": "true"}
+        group.add_argument(
+            flag.replace("--", "--no-", 1), dest=name, action="store_const", const="false", help="none"
+        )
     group.add_argument(flag, dest=name, default=None, help=help_text.replace("%", "%%"), **more)
 
 

@@ -31,7 +31,7 @@ from loopline_worker.owner.blockers import Pause
 from loopline_worker.owner.owner_monitor import OwnerMonitor
 from loopline_worker.owner.preferences import preferences_of
 from loopline_worker.peers.peering import Peering
-from loopline_worker.settings import WorkerSettings
+from loopline_worker.settings import SandboxChoice, WorkerSettings
 from loopline_worker.state import legacy
 from loopline_worker.state.attempt_log import AttemptLog
 from loopline_worker.state.data_directory import DataDirectory, Disk
@@ -81,7 +81,8 @@ def assemble(
     """Put an agent's parts together; ``post`` is told what happens. Raises LooplineError if one cannot be had."""
     computer = Computer.here()
     python = find_python(settings.python)
-    own = _facts(settings, data_directory, computer, python)
+    sandbox = _sandbox(settings, python)
+    own = _facts(settings, data_directory, computer, python, sandbox)
     preferences = preferences_of(settings, computer.memory_bytes())
     machine = Machine(own.slots, preferences, settings.grace_s)
     meter, link_quality = Meter(computer), LinkQuality()
@@ -91,9 +92,7 @@ def assemble(
     peering = Peering(name, settings, http_client, task_group, lambda: pause.until > time.time())
     cache = Cache(data_directory.cache, settings.cache_limit_bytes, Downloads(http_client, peering))
     peering.serve_from(cache)
-    launcher = FunctionLauncher(
-        make_launcher(not settings.dedicated, _sandbox(settings, python)), cache, (python.program,)
-    )
+    launcher = FunctionLauncher(make_launcher(not settings.dedicated, sandbox), cache, (python.program,))
     attempt_files = AttemptFiles(cache, spool, settings.scratch_limit_bytes, settings.outputs_limit_bytes)
     runner = Runner(
         task_group, launcher, spool, data_directory.scratch, post,
@@ -131,7 +130,13 @@ def _open_journal(data_directory: DataDirectory) -> Journal:
     return journal
 
 
-def _facts(settings: WorkerSettings, data_directory: DataDirectory, computer: Computer, python: Python) -> Facts:
+def _facts(
+    settings: WorkerSettings,
+    data_directory: DataDirectory,
+    computer: Computer,
+    python: Python,
+    sandbox: Sandbox | None,
+) -> Facts:
     found = speed.known(data_directory.speed, processor(), computer.cpus)
     address, master = addresses_towards(settings.master)
     own = facts(
@@ -139,7 +144,7 @@ def _facts(settings: WorkerSettings, data_directory: DataDirectory, computer: Co
         settings.slots,
         settings.labels,
         found.value,
-        network=settings.sandbox_network or not settings.sandbox,
+        network=sandbox is None or sandbox.grants_network,
         functions=python.functions,
     )
     return replace(
@@ -148,6 +153,7 @@ def _facts(settings: WorkerSettings, data_directory: DataDirectory, computer: Co
         speed_measured_at=found.measured_at,
         folders=settings.shared_folders,
         gangs=True,
+        sandbox=sandbox.kind if sandbox else "none",
         address=settings.address or address,
         link=host_link(address, master),
     )
@@ -155,9 +161,11 @@ def _facts(settings: WorkerSettings, data_directory: DataDirectory, computer: Co
 
 def _sandbox(settings: WorkerSettings, python: Python) -> Sandbox | None:
     """Return what confines tasks; None if nothing is asked for. Raises LooplineError if it cannot be had here."""
-    if not settings.sandbox:
+    if settings.sandbox is SandboxChoice.OFF:
         return None
     from loopline_worker.launch.sandbox import open_sandbox
 
     shows = [*settings.sandbox_shows, *python.folders]
-    return open_sandbox(settings.sandbox_network, shows, settings.secrets(), settings.shared_folders)
+    return open_sandbox(
+        settings.sandbox, settings.sandbox_network, shows, settings.secrets(), settings.shared_folders
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -33,6 +35,12 @@ def _address(text: str) -> str:
     return address
 
 
+def _choice(yes: str, no: str) -> Callable[[object], object]:
+    """Return what reads a choice that was a switch in the release before."""
+    words = {**dict.fromkeys(("true", "yes", "on", "1"), yes), **dict.fromkeys(("false", "no", "off", "0"), no)}
+    return lambda value: None if value is None else words.get(str(value).strip().lower(), str(value).strip().lower())
+
+
 def _hours(value: object) -> object:
     """Parse hours. Raises ValueError for anything but a text: the fields of ``Hours`` must not pass for one."""
     if isinstance(value, Hours):
@@ -44,6 +52,24 @@ def _hours(value: object) -> object:
 
 def _default_data_dir() -> Path:
     return platformdirs.user_state_path("loopline", appauthor=False) / "worker"
+
+
+class SandboxChoice(StrEnum):
+    """The setting ``sandbox``."""
+
+    AUTO = "auto"
+    BUBBLEWRAP = "bubblewrap"
+    LANDLOCK = "landlock"
+    OFF = "off"
+
+
+class NetworkAccess(StrEnum):
+    """The setting ``sandbox_network``: which tasks have the network of the computer; others have none."""
+
+    ALL = "all"
+    REQUESTED = "requested"
+    GANGS = "gangs"
+    NONE = "none"
 
 
 class WorkerSettings(Settings):
@@ -105,10 +131,20 @@ class WorkerSettings(Settings):
     python: Annotated[
         str | None, Field(max_length=1000, description="the Python that functions run under; default: the agent's")
     ] = None
-    sandbox: Annotated[bool, Field(description="run every task in a sandbox, by bubblewrap")] = False
-    sandbox_network: Annotated[bool, Field(description="jobs may request network in the sandbox")] = False
+    sandbox: Annotated[
+        SandboxChoice,
+        BeforeValidator(_choice(SandboxChoice.BUBBLEWRAP, SandboxChoice.OFF)),
+        Field(description="around every task: auto (bubblewrap, else landlock), bubblewrap, landlock or off"),
+    ] = SandboxChoice.AUTO
+    sandbox_network: Annotated[
+        NetworkAccess | None,
+        BeforeValidator(_choice(NetworkAccess.REQUESTED, NetworkAccess.NONE)),
+        Field(
+            description="tasks with network: all, requested, gangs or none; default: all, none if `sandbox` is set"
+        ),
+    ] = None
     sandbox_shows: Annotated[
-        tuple[Path, ...], BeforeValidator(_split), Field(description="folders of a home that tasks may read")
+        tuple[Path, ...], BeforeValidator(_split), Field(description="files and folders that tasks may read besides")
     ] = ()
     peer_files: Annotated[
         bool, Field(description="files may go between this worker and others, where the master's `peers` says so")

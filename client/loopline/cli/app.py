@@ -16,6 +16,7 @@ _GRID, _JOBS, _STEERING, _OUTPUT, _MACHINES, _ACCESS = (
 
 COMMANDS: dict[str, tuple[Group, str, str]] = {
     "demo": (_GRID, "loopline.demo.show:demo", "Show a whole grid at work on this computer, in half a minute."),
+    "local": (_GRID, "loopline.cli.local:local", "Run a grid on this computer, until Ctrl-C or a command's end."),
     "master": (_GRID, "loopline.cli.daemons:master", "Run a master; `loopline master --help` lists its settings."),
     "worker": (_GRID, "loopline.cli.daemons:worker", "Run a worker; `loopline worker --help` lists its settings."),
     "replay": (_GRID, "loopline.cli.replay:replay", "Replay a master's event log: compare, or ask what if."),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
 import socket
+import subprocess
 import sys
 from contextlib import suppress
 from dataclasses import replace
@@ -17,6 +19,7 @@ from rich.text import Text
 from loopline.cli.common import PLAIN, Common, read_by
 from loopline.cli.errors import usage
 from loopline.client import AsyncClient
+from loopline.programs import program
 from loopline.service import install as services
 from loopline_shared.errors import LooplineError
 from loopline_shared.joining import (
@@ -31,6 +34,7 @@ from loopline_shared.joining import (
 from loopline_shared.rest.access import JoinRequest
 
 _PATIENCE_S = 10.0
+_ASK_WITHIN_S = 60.0
 _LONGEST_LINE = 1000
 
 
@@ -50,6 +54,7 @@ async def join(
     *,
     name: str | None = None,
     service: Annotated[bool, Parameter(negative=())] = False,
+    no_sandbox: Annotated[bool, Parameter(negative=())] = False,
     common: Common = PLAIN,
 ) -> None:
     """Make this computer a worker, with the line that `loopline token join` printed.
@@ -65,10 +70,13 @@ async def join(
         Name of the worker (default: made from the name of this computer).
     service
         Also install the worker as a service of this user, and start it.
+    no_sandbox
+        Join although tasks can have no sandbox here, or shall have none: they may then use all that this user may.
     """
     if common.master or common.token:
         raise usage("the line has the address and the token already", "leave --master and --token out")
     line = line or _read_line()
+    walls = _sandbox(no_sandbox)
     member = _prepared(line, name)
     try:
         await _ask(line, member)
@@ -79,9 +87,10 @@ async def join(
         await _ask(line, member)
     file = Membership.confirm()
     document: dict[str, Any] = {"worker": member.name, "master": member.master, "file": str(file)}
+    document |= {"sandbox": walls["sandbox"]} if walls else {}
     if service:
-        document["service"] = _install(member)
-    common.show(document, lambda: _told(member, service))
+        document["service"] = _install(member, no_sandbox)
+    common.show(document, lambda: _told(member, service, walls.get("means", "")))
 
 
 async def _ask(line: JoinLine, member: Membership) -> None:
@@ -94,10 +103,33 @@ async def _ask(line: JoinLine, member: Membership) -> None:
         await client.join(wish)
 
 
-def _install(member: Membership) -> dict[str, Any]:
-    """Install the service, with the arguments of the service that it replaces."""
+def _sandbox(none_asked: bool) -> dict[str, str]:
+    """Return which sandbox tasks have here; empty where no worker is installed. Raises LooplineError for none.
+
+    A container is let in without one: nothing of an owner is in it.
+    """
+    if none_asked:
+        return {"sandbox": "none", "means": "tasks run without a sandbox and may use all that this user may"}
     try:
-        return services.install(arguments=services.arguments()).document
+        ask = program("loopline_worker.doctor", "worker", "--sandbox")
+        asked = subprocess.run(ask, capture_output=True, check=True, timeout=_ASK_WITHIN_S)
+        found: dict[str, Any] = json.loads(asked.stdout)
+    except (LooplineError, OSError, subprocess.SubprocessError, ValueError):
+        return {}
+    if found["sandbox"] == "none" and not found["contained"] and sys.platform == "linux":
+        hint = "install bubblewrap (on Debian or Ubuntu: sudo apt install bubblewrap), or join with --no-sandbox"
+        message = f"strangers' programs could use all that this user may: {found['reason']}"
+        raise LooplineError("no_sandbox", message, hint)
+    return found
+
+
+def _install(member: Membership, no_sandbox: bool) -> dict[str, Any]:
+    """Install the service, with the arguments of the service that it replaces."""
+    arguments = services.arguments()
+    if no_sandbox and "--no-sandbox" not in arguments:
+        arguments = (*arguments, "--no-sandbox")
+    try:
+        return services.install(arguments=arguments).document
     except LooplineError as error:
         message = f"this computer has joined as {member.name}, but as for the service: {error.message}"
         raise LooplineError(error.code, message, error.hint, error.status) from None
@@ -124,9 +156,11 @@ def _made_up_name() -> str:
     return f"{host[:80] or 'worker'}-{secrets.token_hex(2)}"
 
 
-def _told(member: Membership, is_service: bool) -> Text:
+def _told(member: Membership, is_service: bool, means: str) -> Text:
     text = Text(f"this computer has joined {member.master} as {member.name}")
     text.append("\nits worker runs as a service" if is_service else "\nstart it: loopline worker")
+    if means:
+        text.append(f"\n{means}")
     if not is_service:
         text.append("\nor keep it running, also after a restart: loopline service install")
         for reinstall in services.outdated_services():

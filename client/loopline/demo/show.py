@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import time
-from collections.abc import Coroutine
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +16,8 @@ from loopline.cli.errors import Exit
 from loopline.cli.render import tables
 from loopline.cli.render.chart import draw as draw_chart
 from loopline.demo import story
-from loopline.demo.grid import DemoGrid, running
+from loopline.local.local_grid import LocalGrid, running
+from loopline.local.stopping import until_stopped
 from loopline_shared.rest.bodies import AttemptView, JobDetail, PassingReport
 
 WORKERS = ("pc-1", "pc-2")
@@ -44,27 +42,11 @@ def demo(*, keep: bool = False, json: bool = False) -> int:
     """
     console = stderr() if json else stdout()
     try:
-        asyncio.run(_until_stopped(_demo(console, keep, Common(json=json))))
+        asyncio.run(until_stopped(_demo(console, keep, Common(json=json))))
     except asyncio.CancelledError:
         console.print("stopped; nothing of the demo is left running")
         return Exit.INTERRUPTED
     return Exit.OK
-
-
-async def _until_stopped(work: Coroutine[Any, Any, None]) -> None:
-    """Run the work; a first signal cancels it, and later ones are ignored while it cleans up."""
-    loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
-    signals = [number for name in ("SIGINT", "SIGTERM", "SIGHUP") if (number := getattr(signal, name, None))]
-
-    def stop() -> None:
-        for number in signals:
-            loop.add_signal_handler(number, lambda: None)
-        task.cancel()
-
-    with suppress(NotImplementedError):  # on Windows, where asyncio.run itself cancels on Ctrl-C
-        for number in signals:
-            loop.add_signal_handler(number, stop)
-    await task
 
 
 async def _demo(console: Console, keep: bool, common: Common) -> None:
@@ -82,7 +64,7 @@ async def _demo(console: Console, keep: bool, common: Common) -> None:
             await _keep(grid, console)
 
 
-async def _keep(grid: DemoGrid, console: Console) -> None:
+async def _keep(grid: LocalGrid, console: Console) -> None:
     console.print(
         f"\nthe grid stays until Ctrl-C; in another terminal:\n"
         f"  export LOOPLINE_MASTER={grid.url} LOOPLINE_TOKEN_FILE={grid.admin_token}\n"

@@ -138,7 +138,7 @@ class Job:
     replicated_cpu_ms: int = 0  # ... of replicas, however they ended
     won_cpu_ms: int = 0  # ... of replicas that brought their task's result
     wasted_cpu_ms: int = 0  # ... of attempts that another one of their task made superfluous
-    lost_cpu_ms: int = 0  # ... of attempts that failed, were lost or were given back
+    lost_cpu_ms: int = 0  # ... of attempts that failed, were lost or were preempted
     size_source: SizeSource = SizeSource.UNKNOWN
     predicted: Prediction | None = None  # of one task without a size, as the job was submitted
     nodes: int = 1  # that its spec asks for: with more than 1 each task is a gang
@@ -335,7 +335,7 @@ class Worker:
     probations: int = 0  # so many levels up is the time that the next one lasts
     probation_until: float | None = None  # nothing new is given to it until then, where others could take it
     probation_reason: str = ""  # of the last one
-    on_trial: bool = False  # back from probation: one attempt at a time until it has succeeded with one
+    on_trial: bool = False  # back from quarantine: one attempt at a time until it has succeeded with one
 
     @property
     def is_available(self) -> bool:

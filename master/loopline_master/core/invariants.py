@@ -177,8 +177,8 @@ _MEMBERS = {
 def check_quarantine(state: State, worker: Worker) -> None:
     """Raises AssertionError if a worker's health and its quarantine contradict one another."""
     barred, name = worker.probation_until is not None, worker.name
-    assert not (barred and worker.on_trial), f"worker {name} is on probation and on trial"
-    assert worker.probations > 0 or not barred, f"worker {name} is on probation for the 0th time"
+    assert not (barred and worker.on_trial), f"worker {name} is in quarantine and on trial"
+    assert worker.probations > 0 or not barred, f"worker {name} is in quarantine for the 0th time"
     assert BOTTOM < worker.standing <= TOP, f"worker {name} has standing {worker.standing}"
     is_due = worker.probation_until is not None and worker.probation_until <= state.now
     assert not is_due, f"worker {name} should be back from probation"

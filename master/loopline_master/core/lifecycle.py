@@ -73,7 +73,7 @@ def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
         state.put(job, attempt, task)
         reconsider_task(state, task)
     for worker in blamed:
-        retract_from(state, worker, "its worker is on probation, and it had not begun")
+        retract_from(state, worker, "its worker is in quarantine, and it had not begun")
 
 
 def _count_result(state: State, job: Job, task: Task, attempt: Attempt) -> list[Worker]:

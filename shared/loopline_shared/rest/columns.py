@@ -28,7 +28,7 @@ class Bars(Body):
     dispatched: list[float]
     start: list[float | None]
     end: list[float | None]  # null: it goes on, or is lost and may come back
-    frozen: list[list[tuple[float, float | None]] | None]  # when it stood still; null: never
+    frozen: list[list[tuple[float, float | None]] | None]  # when it was frozen; null: never
 
 
 class HeldTime(Body):

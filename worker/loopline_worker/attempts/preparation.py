@@ -45,6 +45,7 @@ class Preparation:
             {**self._environment.inherited, **run.environment, **own},
             self._limits(run.memory_bytes, run.slots),
             network=run.network,
+            is_member=run.gang is not None,
             call=_call_of(run, own),
             room=room,
             shared_folder=run.folder,

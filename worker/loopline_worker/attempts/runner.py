@@ -149,7 +149,7 @@ class Runner:
         return self._past_cpu_s + sum(attempt.usage.cpu_s for attempt in begun)
 
     async def close(self, reason: str) -> None:
-        """Give back all that runs and all that still comes, and wait until every result is posted."""
+        """Preempt all that runs and all that still comes, and wait until every result is posted."""
         self._closed = reason
         for attempt in self._begun():
             attempt.end(Outcome.GIVEN_BACK, reason)

@@ -1,7 +1,7 @@
 """The attempts that a worker knows: the state of each, which begins next, and what a Report says of them.
 
 ``Attempts`` is the only place that keeps a state. ``Admission`` serves the queue: an attempt starts, is prefetched,
-or is given back because it would wait for long.
+or is preempted because it would wait for long.
 """
 
 from __future__ import annotations
@@ -263,12 +263,12 @@ class Admission:
             steps.todo.append(Prefetch(attempt.run))
 
     def _drop(self, wider_than: int, reason: str, steps: Instructions) -> None:
-        """Give back what waits for more slots than that."""
+        """Preempt what waits for more slots than that."""
         dropped = self._attempts.waiting.wider_than(wider_than)
         for attempt in dropped:
             self._attempts.drop(attempt, Outcome.GIVEN_BACK, reason)
         if dropped:
-            steps.todo.append(Log(f"{len(dropped)} attempts that waited are given back: {reason}"))
+            steps.todo.append(Log(f"{len(dropped)} attempts that waited return to the queue: {reason}"))
 
 
 @dataclass(slots=True)

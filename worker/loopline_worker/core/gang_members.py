@@ -1,7 +1,7 @@
 """The members of gangs that a worker has: prepared, begun at the master's word, frozen and thawed with the others.
 
 A member that cannot have its slots at once, whose owner is back, or that hears nothing of its master for too long
-stands down before it has begun: it is given back, and nothing is lost. The master decides all the rest, for it alone
+stands down before it has begun: it is preempted, and nothing is lost. The master decides all the rest, for it alone
 knows how the other members are.
 """
 
@@ -43,7 +43,7 @@ class GangMembers:
         return may_go_on
 
     def stand_down(self, allowed: int, pause_reason: str, now: float, steps: Instructions) -> None:
-        """Give back those that cannot have their slots, or may not keep them, and those that wait in vain."""
+        """Preempt those that cannot have their slots, or must leave them, and those that wait for too long."""
         over = self._attempts.taken - allowed
         for attempt in reversed(list(self._attempts.members.values())):
             reason = self._why_not(attempt, over, pause_reason, now)

@@ -27,12 +27,12 @@ given elsewhere what has not begun. None of it begins until an Assign answers a 
 then seen what waits here, and would have cancelled it.
 
 *Gangs* (gang_members.py). A gang's member is PREPARING in its slots, then PREPARED, and begins at the master's word.
-It never waits for slots: a member that cannot have them at once is given back.
+It never waits for slots: a member that cannot have them at once is preempted.
 
 *The owner rule* (owner.py). Each reading of the idle detector leads to a decision: so many slots' worth of tasks
-may run. The oldest attempts keep running, the others are frozen, and given back after the grace time. While anything
+may run. The oldest attempts keep running, the others are frozen, and preempted after the grace time. While anything
 stands frozen, memory is short, no slot is allowed, or this computer has an obstacle, nothing begins, and what waits
-is given back: it would wait here for long.
+is preempted: it would wait here for long.
 """
 
 from __future__ import annotations
@@ -362,7 +362,7 @@ class Machine:
             self._relieve_disk(event.shortage)
 
     def _relieve_disk(self, shortage: str) -> None:
-        """Give back one attempt, the youngest; the next when what it left is gone."""
+        """Preempt one attempt, the youngest; the next when what it left is gone."""
         in_hand = self.attempts.oldest_first()
         if in_hand:
             self._leaving = in_hand[-1].id

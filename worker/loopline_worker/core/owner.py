@@ -1,7 +1,7 @@
-"""The owner rule: which attempts run, are frozen or given back, as the owner leaves more or less.
+"""The owner rule: which attempts run, are frozen or preempted, as the owner leaves more or less.
 
 The owner policy (owner_policy.py) says how many slots tasks may use. The oldest attempts keep running: they have done
-most already. What no longer fits is frozen at once; what has been frozen for the grace time is given back, since its
+most already. What no longer fits is frozen at once; what has been frozen for the grace time is preempted, since its
 work may be done elsewhere by then; what fits again is thawed.
 """
 
@@ -18,19 +18,19 @@ from loopline_worker.core.owner_policy import Decision, OwnerPreferences, decide
 from loopline_worker.core.transitions import State
 
 _MEMORY_PAUSE_S = 5.0
-"""From one attempt given back for want of memory to the next: until what it leaves is seen."""
+"""From one attempt preempted for want of memory to the next: until what it leaves is seen."""
 
 
 @dataclass(slots=True)
 class Steps:
-    """Steps to take now, the oldest attempt first. An attempt that is given back is in no other list."""
+    """Steps to take now, the oldest attempt first. An attempt that is preempted is in no other list."""
 
     freeze: list[AttemptRecord]
     thaw: list[AttemptRecord]
-    give_back: list[AttemptRecord]
+    preempt: list[AttemptRecord]
 
     def __bool__(self) -> bool:
-        return bool(self.freeze or self.thaw or self.give_back)
+        return bool(self.freeze or self.thaw or self.preempt)
 
 
 class PreemptionOrder:
@@ -38,14 +38,14 @@ class PreemptionOrder:
 
     def __init__(self, grace_s: float) -> None:
         self._grace_s = grace_s
-        self._relieved_at = float("-inf")  # when one was last given back for want of memory
+        self._relieved_at = float("-inf")  # when one was last preempted for want of memory
 
     def steps(self, oldest_first: Sequence[AttemptRecord], decision: Decision, now: float) -> Steps:
         """Return the steps that the decision asks for."""
         if not oldest_first:
             return Steps([], [], [])
         fits = _fitting(oldest_first, decision.slots)
-        freeze, thaw, give_back = list[AttemptRecord](), list[AttemptRecord](), list[AttemptRecord]()
+        freeze, thaw, preempt = list[AttemptRecord](), list[AttemptRecord](), list[AttemptRecord]()
         grace_s = 0.0 if decision.at_once else self._grace_s
         for attempt, runs in zip(oldest_first, fits, strict=True):
             is_frozen = attempt.state is State.FROZEN
@@ -53,14 +53,14 @@ class PreemptionOrder:
                 if is_frozen and not attempt.is_halted:
                     thaw.append(attempt)
             elif now - (attempt.frozen_at if is_frozen else now) >= grace_s:
-                give_back.append(attempt)
+                preempt.append(attempt)
             elif not is_frozen:
                 freeze.append(attempt)
-        if not give_back and (youngest := self._relief(oldest_first, decision, now)):
-            give_back = [youngest]
+        if not preempt and (youngest := self._relief(oldest_first, decision, now)):
+            preempt = [youngest]
             freeze = [attempt for attempt in freeze if attempt is not youngest]
             thaw = [attempt for attempt in thaw if attempt is not youngest]
-        return Steps(freeze, thaw, give_back)
+        return Steps(freeze, thaw, preempt)
 
     def _relief(self, oldest_first: Sequence[AttemptRecord], decision: Decision, now: float) -> AttemptRecord | None:
         """Return the youngest, one at a time: it has least to lose. None if memory is not short."""
@@ -91,7 +91,7 @@ class _Freezing:
 
 
 class Owner:
-    """Decides whom to freeze, thaw and give back. Methods that change anything say so with True: a Report is due."""
+    """Decides whom to freeze, thaw and preempt. Methods that change anything say so with True: a Report is due."""
 
     def __init__(self, attempts: Attempts, preferences: OwnerPreferences, grace_s: float, slots: int) -> None:
         self.decision = Decision(slots)
@@ -140,7 +140,7 @@ class Owner:
         return self._settle(now, todo) or has_news
 
     def stop(self, reason: str, now: float, todo: list[Instruction]) -> None:
-        """Allow nothing from now on: whatever has begun is given back, and what begins still is, too."""
+        """Allow nothing from now on: whatever has begun is preempted, and what begins still is, too."""
         self._is_final = True
         self.decision = Decision(0, reason, at_once=True)
         self.review(now, todo)
@@ -148,11 +148,11 @@ class Owner:
     def review(
         self, now: float, todo: list[Instruction], since: float | None = None, *, after_input: bool = False
     ) -> bool:
-        """Freeze, thaw and give back what the decision asks for."""
+        """Freeze, thaw and preempt what the decision asks for."""
         steps = self._order.steps(self._attempts.oldest_first(), self.decision, now)
         if not steps:
             return False
-        for attempt in steps.give_back:
+        for attempt in steps.preempt:
             self.leaves(attempt)
             todo.append(self._attempts.end(attempt, Outcome.GIVEN_BACK, self.decision.why))
         for attempt in steps.thaw:

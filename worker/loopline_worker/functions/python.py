@@ -13,13 +13,14 @@ from loopline_shared.errors import LooplineError
 
 _WITHIN_S = 20.0
 _QUESTION = """
-import json, sys
+import json, os, sys
 try:
     import cloudpickle
     missing = ""
 except ImportError as error:
     missing = str(error)
-print(json.dumps(["%d.%d" % sys.version_info[:2], missing, [sys.prefix, sys.base_prefix]]))
+folders = [sys.prefix, sys.base_prefix, *filter(os.path.isdir, sys.path[1:])]
+print(json.dumps(["%d.%d" % sys.version_info[:2], missing, folders]))
 """
 
 

@@ -76,8 +76,9 @@ def _group(name: str, has: bool, instead: str) -> Ability:
 
 
 def _of_sandbox() -> Ability:
-    reason = sandbox.obstacle()
-    return Ability("sandbox", not reason, reason or "bubblewrap, for workers with --sandbox")
+    kind, reason = sandbox.kind_here()
+    because = f", because {reason}" if reason else ""
+    return Ability("sandbox", kind != sandbox.NO_SANDBOX, f"{sandbox.WORDS[kind]}{because}")
 
 
 def _on_macos() -> list[Ability]:

@@ -69,7 +69,8 @@ class Job:
     folder: str  # a path, as text: of most nothing more is ever needed
     environment: dict[str, str] = field(repr=False)
     limits: Limits = field(default_factory=Limits)
-    network: bool = True  # a sandbox without network may be requested
+    network: bool = True  # it asks for the network, which a sandbox may grant to those alone
+    is_member: bool = False  # of a gang
     call: Call | None = None  # in place of the command
     room: str = ""  # the folder around its own, which the task may write to as well
     shared_folder: str = ""  # in which the command runs

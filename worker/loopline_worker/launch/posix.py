@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _HOME = Path(__file__).parents[2]
 _PROGRAM = (
     f"import sys; sys.path.append({str(_HOME)!r}); "
-    "from loopline_worker.supervisor.zygote import main; main(*map(int, sys.argv[1:3]), *sys.argv[3:])"
+    "from loopline_worker.supervisor.zygote import main; main(*map(int, sys.argv[1:4]), *sys.argv[4:])"
 )
 _NEEDED = ("LD_LIBRARY_PATH",)  # by some builds of Python; nothing else, the agent's token least of all
 _MOST_PREFETCHED = 16
@@ -207,8 +207,10 @@ class PosixLauncher:
         ours, theirs = socket.socketpair()
         with theirs:
             places = [f"{kind}={place}" for kind, place in self._places.items()]
+            isolates = bool(self._sandbox and self._sandbox.isolates)
+            options = [str(int(number)) for number in (theirs.fileno(), self._yields, isolates)]
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _PROGRAM, str(theirs.fileno()), str(int(self._yields)), *places],
+                [sys.executable, "-I", "-S", "-c", _PROGRAM, *options, *places],
                 pass_fds=[theirs.fileno()], cwd="/", start_new_session=True,
                 env={name: os.environ[name] for name in _NEEDED if name in os.environ},
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -243,16 +245,18 @@ class PosixLauncher:
         limits, threads = job.limits, None
         if limits.processes and "pids" not in self._places:  # stops what is faster than the watch
             threads = self._users_threads.now() + 2 * limits.processes
+        walls = self._sandbox.walls(job) if self._sandbox else None
         return TaskOrder(
             list(job.command),
             job.folder,
             job.environment,
-            sandbox=self._sandbox.options(job) if self._sandbox else [],
+            sandbox=walls.words if walls else [],
             makes_folder=job.makes_folder,
             memory_bytes=limits.memory_bytes,
             processes=limits.processes,
             file_bytes=limits.scratch_bytes,
             user_threads=threads,
+            paths=walls.paths if walls else None,
         )
 
 

@@ -1,123 +1,165 @@
-"""A sandbox around every task, by bubblewrap: the system is read-only and the owner's files are hidden.
+"""The sandbox around every task: which kind this computer can have, and what it does to a task's order.
 
-The task sees its scratch folder, the system read-only (the agent's Python included), an empty /tmp, /run and home,
-and its own processes. It has no network unless its job requests it and this worker allows it. What it starts dies
-with it, because its process namespace ends.
+Bubblewrap is the better one, for a task has a /tmp, a /dev/shm and processes of its own. Landlock is what most
+computers have on which bubblewrap is not installed or not allowed.
 """
 
 from __future__ import annotations
 
+import logging
 import os
-import shutil
-import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from loopline_shared.errors import LooplineError
+from loopline_worker.launch import bubblewrap
+from loopline_worker.launch.bubblewrap import Bubblewrap
 from loopline_worker.launch.interface import Job
+from loopline_worker.launch.visible_paths import Visible, visible
+from loopline_worker.settings import NetworkAccess, SandboxChoice
+from loopline_worker.supervisor import landlock
 
-_PYTHON = (Path(sys.base_prefix), Path(sys.prefix))
-"""The agent's own Python, often in somebody's home, is the one that tasks find in PATH."""
-_PROBE_WITHIN_S = 10.0
-_EMPTY = ("/tmp", "/var/tmp", "/run", "/home", "/root", "/mnt", "/media")  # noqa: S108
-_ALONE = (
-    *("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--die-with-parent"),
-    *("--cap-drop", "ALL"),  # else a task of a root worker could unmount what hides files from it
-)
-_NETWORK = ("--ro-bind-try", "/run/systemd/resolve", "/run/systemd/resolve")
-"""The target of /etc/resolv.conf on many systems."""
+log = logging.getLogger(__name__)
+
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
+INSTALL = "install bubblewrap (on Debian or Ubuntu: sudo apt install bubblewrap)"
+NO_SANDBOX = "none"
+WORDS = {
+    SandboxChoice.BUBBLEWRAP: "tasks run in a sandbox (bubblewrap) without files of this user",
+    SandboxChoice.LANDLOCK: "tasks run in a sandbox (Landlock) without files of this user, /tmp or /dev/shm",
+    NO_SANDBOX: "tasks run without a sandbox and may use all that this user may",
+}
+"""What each kind means, by the fact of its worker."""
 
 
-@dataclass(frozen=True, slots=True)
+class Walls(NamedTuple):
+    """The changes that a sandbox makes to a task's order (``TaskOrder``)."""
+
+    words: list[str]  # the program that runs the command, with its options; empty: none
+    paths: dict[str, bool]  # all that the task may read, and if True write; empty: no such limit
+
+
 class Sandbox:
-    """The sandbox around each task of this worker.
+    """The sandbox around each task of this worker."""
 
-    ``shows``: folders that tasks may read although they are in a home or the like. ``hides``: folders and files that
-    they may not read. Of two that are within each other, the inner one counts. ``shares``: folders that jobs may
-    run in and write to, if they ask for it.
-    """
+    def __init__(self, sees: Visible, network: NetworkAccess, wrapper: Bubblewrap | None) -> None:
+        """``wrapper``: None for Landlock."""
+        self._sees = sees
+        self._network = network
+        self._wrapper = wrapper
+        self.kind = SandboxChoice.BUBBLEWRAP if wrapper else SandboxChoice.LANDLOCK
+        self.isolates = wrapper is None or not wrapper.is_setuid  # supervisors may give up new privileges
 
-    program: str
-    allows_network: bool = False
-    shows: tuple[Path, ...] = ()
-    hides: tuple[Path, ...] = ()
-    shares: tuple[str, ...] = ()
+    @property
+    def grants_network(self) -> bool:
+        """True if tasks of a job that asks for the network have it."""
+        return self._network in (NetworkAccess.ALL, NetworkAccess.REQUESTED)
 
-    def options(self, job: Job) -> list[str]:
-        """Return the program with its options for a task, among them the task's environment."""
-        folder, room = os.path.realpath(job.folder), os.path.realpath(job.room or job.folder)
-        own = [*self._shared(job.shared_folder), "--bind", room, room, "--chdir", folder]
-        network = _NETWORK if job.network and self.allows_network else ("--unshare-net",)
-        environment = [word for pair in job.environment.items() for word in ("--setenv", *pair)]
-        return [self.program, *_system(), *self._folders(), *own, *_ALONE, *network, *environment]
+    def walls(self, job: Job) -> Walls:
+        """Return what is done to the order of this task."""
+        if self._wrapper:
+            return Walls(self._wrapper.words(job, self._has_network(job)), {})
+        return Walls([], self._paths(job))
 
-    def _shared(self, folder: str) -> list[str]:
-        """Return the options that let a task into the folder that it runs in, if that is shared here."""
-        real = Path(os.path.realpath(folder)) if folder else None
-        is_shared = real is not None and any(real.is_relative_to(os.path.realpath(one)) for one in self.shares)
-        return ["--bind-try", str(real), folder] if is_shared else []
+    def _has_network(self, job: Job) -> bool:
+        if self._network is NetworkAccess.REQUESTED:
+            return job.network
+        return self._network is NetworkAccess.ALL or (self._network is NetworkAccess.GANGS and job.is_member)
 
-    def _folders(self) -> list[str]:
-        shown = [(path, ("--ro-bind", str(path), str(path))) for path in self.shows]
-        hidden = [(Path(words[-1]), words) for path in self.hides if (words := _hide(path))]
-        return [word for _, words in sorted([*shown, *hidden], key=_depth) for word in words]
+    def _paths(self, job: Job) -> dict[str, bool]:
+        shared = self._sees.shared(job.shared_folder)
+        writable = [job.room or job.folder, *([shared] if shared else [])]
+        return {**self._readable, **dict.fromkeys(writable, True)}
+
+    @cached_property
+    def _readable(self) -> dict[str, bool]:
+        shown = _without(self._sees.shows, self._sees.hidden())
+        paths = dict.fromkeys((*self._sees.system(), *map(str, shown), "/proc"), False)
+        return {**paths, **dict.fromkeys(_DEVICES, True)}
 
 
 def open_sandbox(
-    allows_network: bool = False,
+    choice: SandboxChoice = SandboxChoice.AUTO,
+    network: NetworkAccess | None = None,
     shows: Sequence[Path] = (),
     hides: Sequence[Path] = (),
     shares: Sequence[str] = (),
-) -> Sandbox:
-    """Return the sandbox of this worker. Raises LooplineError if this computer cannot have one."""
-    if reason := obstacle():
-        hint = "install bubblewrap (on Debian or Ubuntu: sudo apt install bubblewrap), or leave --sandbox out"
-        raise LooplineError("sandbox", f"this computer can have no sandbox: {reason}", hint)
-    folders = [*_PYTHON, *shows]
-    there = tuple(folder.absolute() for folder in folders if folder.exists())
-    return Sandbox(_find() or "", allows_network, there, tuple(path.absolute() for path in hides), tuple(shares))
+) -> Sandbox | None:
+    """Return the sandbox of this worker; None for OFF, and for AUTO where there can be none.
+
+    ``network`` None: all of it for AUTO; none for a kind that is asked for, which was so before there was AUTO.
+    Raises LooplineError if this computer cannot have the kind, or Landlock cannot keep the network from tasks.
+    """
+    if choice is SandboxChoice.OFF:
+        return None
+    found, reasons = _find(visible(shows, hides, shares), choice, network)
+    if found:
+        return found
+    if choice is not SandboxChoice.AUTO or network is not None:
+        message = f"this computer can have no sandbox: {reasons}"
+        raise LooplineError("sandbox", message, f"{INSTALL}, or leave --sandbox out")
+    log.warning("%s: %s; %s", WORDS[NO_SANDBOX], reasons, INSTALL)
+    return None
+
+
+def kind_here() -> tuple[str, str]:
+    """Return the kind that AUTO has on this computer, as a fact of its worker, and why there is no better one."""
+    found, reasons = _find(visible(), SandboxChoice.AUTO, None)
+    return found.kind if found else NO_SANDBOX, reasons
 
 
 def obstacle() -> str:
-    """Try a sandbox. Return the reason why there can be none, or an empty text."""
-    program = _find()
+    """Try bubblewrap. Return the reason why it does not work, or an empty text."""
+    return _find(visible(), SandboxChoice.BUBBLEWRAP, None)[1]
+
+
+def _find(sees: Visible, choice: SandboxChoice, network: NetworkAccess | None) -> tuple[Sandbox | None, str]:
+    """Return the sandbox and the reasons, divided by semicolons, why there is no better one."""
+    reasons: list[str] = []
+    if choice is not SandboxChoice.LANDLOCK:
+        wrapper, reason = _bubblewrap(sees)
+        if wrapper:
+            access = NetworkAccess.ALL if choice is SandboxChoice.AUTO else NetworkAccess.NONE
+            return Sandbox(sees, network or access, wrapper), ""
+        reasons.append(reason)
+    if choice is not SandboxChoice.BUBBLEWRAP:
+        if network not in (None, NetworkAccess.ALL):
+            reasons.append("Landlock keeps no network from tasks: only bubblewrap can do what sandbox_network says")
+        elif reason := without_landlock():
+            reasons.append(reason)
+        else:
+            return Sandbox(sees, NetworkAccess.ALL, None), "; ".join(reasons)
+    return None, "; ".join(reasons)
+
+
+def without_landlock() -> str:
+    """Return why there is no Landlock, or an empty text."""
+    return (
+        "" if landlock.version() else "this kernel has no Landlock, which Linux 5.13 or later has where it is enabled"
+    )
+
+
+def _bubblewrap(sees: Visible) -> tuple[Bubblewrap | None, str]:
+    program = bubblewrap.find() if sys.platform == "linux" else None
     if program is None:
-        return "there is no bwrap program"
-    with suppress(subprocess.TimeoutExpired):
-        command = [program, *_system(), *_ALONE, "--unshare-net", "--", "/bin/true"]
-        tried = subprocess.run(command, capture_output=True, timeout=_PROBE_WITHIN_S, check=False)
-        if tried.returncode == 0:
-            return ""
-        return tried.stderr.decode(errors="replace").strip() or f"bwrap failed with {tried.returncode}"
-    return "bwrap hangs"
+        return None, "there is no bwrap program"
+    wrapper = Bubblewrap(program, sees)
+    reason = wrapper.obstacle()
+    return (None if reason else wrapper), reason
 
 
-def _hide(path: Path) -> tuple[str, ...]:
-    """Return the options that hide what exists now: a folder looks empty, a file cannot be read."""
-    real = os.path.realpath(path)
-    if os.path.isdir(real):  # noqa: PTH112 - Path.is_dir raises where a folder above may not be looked into
-        return ("--tmpfs", real)
-    return ("--ro-bind", os.devnull, real) if os.path.isfile(real) else ()  # noqa: PTH113
-
-
-def _depth(folder: tuple[Path, tuple[str, ...]]) -> int:
-    return len(folder[0].parts)
-
-
-def _find() -> str | None:
-    return shutil.which("bwrap")
-
-
-def _system() -> list[str]:
-    """Return the options for a read-only system, with empty folders in place of those of its users."""
-    empty = [word for folder in _empty_folders() for word in ("--tmpfs", folder)]
-    return ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", *empty]
-
-
-def _empty_folders() -> list[str]:
-    """Return each folder once; a link is replaced by its target."""
-    there = (os.path.realpath(folder) for folder in (*_EMPTY, str(Path.home())))
-    return sorted({folder for folder in there if folder != "/" and Path(folder).is_dir()})
+def _without(shown: Iterable[Path], hidden: Sequence[Path]) -> Iterator[Path]:
+    """Yield what is shown; of a folder with something hidden in it, what else is there now."""
+    for path in shown:
+        real = Path(os.path.realpath(path))
+        if real in hidden:
+            continue
+        if any(one.is_relative_to(real) for one in hidden) and real.is_dir():
+            with suppress(OSError):
+                yield from _without(real.iterdir(), hidden)
+        else:
+            yield path

@@ -31,6 +31,7 @@ def render(state: WorkerState) -> str:
         f"<p>{escape(presence(state))}</p>" if presence(state) else "",
         f"<p>{escape(state.notice)}</p>" if state.notice else "",
         f"<p>{escape(state.peers)}</p>" if state.peers else "",
+        f"<p>{escape(state.sandbox)}</p>" if state.sandbox else "",
         f"<p>{_switch(state)}</p>",
         f"<h2>Running here</h2>{_running(state)}",
         f"<h2>When tasks were frozen for you</h2>{_freezes(state)}",

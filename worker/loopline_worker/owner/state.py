@@ -56,6 +56,7 @@ class WorkerState:
     preferences: list[str]
     notice: str = ""  # of the master: the reason why it gives this computer no new tasks for a while
     peers: str = ""  # the port that is open to other workers; empty: none is
+    sandbox: str = ""  # whether tasks run in one, and what that means
 
     def to_json(self) -> dict[str, Any]:
         """Return the state for a program, with the names of the release before beside the new ones."""
@@ -85,6 +86,7 @@ class OwnerControls:
         most_slots: int,
         probation: Callable[[], Probation | None] = lambda: None,
         peers: Callable[[], str] = str,
+        sandbox: str = "",
     ) -> None:
         self._worker = worker
         self._settings = settings
@@ -93,6 +95,7 @@ class OwnerControls:
         self._runner = runner
         self._probation = probation
         self._peers = peers
+        self._sandbox = sandbox
 
     def state(self) -> WorkerState:
         """Return the current state."""
@@ -120,6 +123,7 @@ class OwnerControls:
             preferences=in_words(self._settings, monitor.preferences),
             notice=_notice(self._probation()),
             peers=self._peers(),
+            sandbox=self._sandbox,
         )
 
     def pause(self, until: float) -> None:

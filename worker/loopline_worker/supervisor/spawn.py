@@ -6,10 +6,13 @@ and is in the control groups of its slot. So nothing is left to do between the c
 
 from __future__ import annotations
 
+import _thread
 import errno
 import os
 import resource
 import signal
+
+from loopline_worker.supervisor import landlock
 
 TYPE_CHECKING = False  # typing is not light
 if TYPE_CHECKING:
@@ -32,7 +35,7 @@ def disable_core_dumps() -> None:
 
 def spawn(order: TaskOrder, stdout: int, stderr: int) -> int:
     """Start the task and return its process id once it runs. Raises OSError or ValueError if it cannot be run."""
-    start = _spawn_in_sandbox if order.sandbox else _spawn_from_path
+    start = _spawn_in_sandbox if order.sandbox else _spawn_confined if order.paths else _spawn_from_path
     actions = [(os.POSIX_SPAWN_DUP2, stdout, 1), (os.POSIX_SPAWN_DUP2, stderr, 2)]
     user_threads = order.user_threads
     _limit("RLIMIT_NPROC", user_threads)
@@ -65,6 +68,28 @@ def _spawn_from_path(order: TaskOrder, actions: FileActions) -> int:
         except OSError as error:
             refused = refused or error
     raise refused or FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+
+
+def _spawn_confined(order: TaskOrder, actions: FileActions) -> int:
+    """Start the command from a thread that has given up all other paths, which this process needs again."""
+    started: list[int | Exception] = []
+    is_done = _thread.allocate_lock()
+    is_done.acquire()
+
+    def start() -> None:
+        try:
+            landlock.confine(order.paths or {})
+            started.append(_spawn_from_path(order, actions))
+        except Exception as error:
+            started.append(error)
+        finally:
+            is_done.release()
+
+    _thread.start_new_thread(start, ())
+    is_done.acquire()
+    if isinstance(result := started[0], Exception):
+        raise result
+    return result
 
 
 def _spawn_in_sandbox(order: TaskOrder, actions: FileActions) -> int:

@@ -24,7 +24,7 @@ import sys
 import time
 from contextlib import suppress
 
-from loopline_worker.supervisor import priority, processes, subreaper
+from loopline_worker.supervisor import landlock, priority, processes, subreaper
 from loopline_worker.supervisor.control_groups import ControlGroup, breach, name_of
 from loopline_worker.supervisor.intervals import END_BATCH_S, KEEP_FOLDER_S, OUTPUT_QUIET_S, RETRY_S
 from loopline_worker.supervisor.orders import Breach, TaskOrder, Unpacker, claim, pack
@@ -46,11 +46,12 @@ _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
 class Supervisor:
     """Serves one connection of the agent until that is closed."""
 
-    def __init__(self, connection: int, claims: int, yields: bool, places: Places) -> None:
+    def __init__(self, connection: int, claims: int, yields: bool, places: Places, isolates: bool = False) -> None:
         self._agent = socket.socket(fileno=connection)
         self._connection = connection
         self._claims = claims
         self._yields = yields
+        self._isolates = isolates
         self._group = ControlGroup(places, name_of(os.getpid()))
         self._selector = Selector(connection)
         self._folders = ScratchFolders()
@@ -90,6 +91,8 @@ class Supervisor:
             priority.yield_to_owner()
         self._group.make()
         self._group.enter()
+        if self._isolates:
+            landlock.isolate()
 
     def _reset(self) -> None:
         """Forget the last task."""

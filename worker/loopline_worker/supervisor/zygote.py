@@ -23,8 +23,11 @@ from loopline_worker.supervisor.supervisor import FILES, Supervisor
 _TRIES = 100
 
 
-def main(fd: int, yields: int, *places: str) -> None:
-    """Run the zygote. ``places``: folders for control groups with their purpose, such as ``memory=/sys/...``."""
+def main(fd: int, yields: int, isolates: int, *places: str) -> None:
+    """Run the zygote. ``places``: folders for control groups with their purpose, such as ``memory=/sys/...``.
+
+    ``isolates``: tasks are kept from the abstract sockets and the processes of others.
+    """
     agent = socket.socket(fileno=fd)
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, signal.SIG_IGN)  # the agent decides when it is over
@@ -32,15 +35,16 @@ def main(fd: int, yields: int, *places: str) -> None:
     if yields:
         priority.lower_own_session()
     gc.freeze()  # what exists now is shared with every supervisor and never collected: its pages are not copied
-    Zygote(agent, bool(yields), dict(place.split("=", 1) for place in places)).run()
+    Zygote(agent, bool(yields), bool(isolates), dict(place.split("=", 1) for place in places)).run()
 
 
 class Zygote:
     """Forks supervisors and reaps them."""
 
-    def __init__(self, agent: socket.socket, yields: bool, places: dict[str, str]) -> None:
+    def __init__(self, agent: socket.socket, yields: bool, isolates: bool, places: dict[str, str]) -> None:
         self._agent = agent
         self._yields = yields
+        self._isolates = isolates
         self._places = places
         self._supervisors: set[int] = set()
         self._groups_left: set[int] = set()  # supervisors that are gone, while their groups are not
@@ -91,7 +95,7 @@ class Zygote:
             return
         try:
             self._agent.close()
-            Supervisor(connection, claims, self._yields, self._places).run()
+            Supervisor(connection, claims, self._yields, self._places, self._isolates).run()
         except BaseException:
             import traceback  # rarely needed, and copied with every fork otherwise
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from loopline.cli.render import human
 from loopline.cli.render.fitted import FittedTable
-from loopline_shared.model import Load, Prediction, SizeSource, Yielded
+from loopline_shared.model import Facts, Load, Prediction, SizeSource, Yielded
 from loopline_shared.rest.access import JoinTokenView, TokenView
 from loopline_shared.rest.bodies import (
     Eta,
@@ -249,9 +249,15 @@ def workers(items: Sequence[WorkerView]) -> RenderableType:
             f"{load.spare_cpu:.1f} of {facts.cpus}" if load else "-",
             human.amount(load.memory_available_bytes) if load else "-",
             owner(load) if load else "-", _yielded(load.yielded) if load else "-",
-            f"{facts.os} {facts.arch}", human.ago(worker.reported_at, now), " ".join(facts.labels),
+            _system(facts), human.ago(worker.reported_at, now), " ".join(facts.labels),
         )  # fmt: skip
     return made
+
+
+def _system(facts: Facts) -> str:
+    """Return the system and the sandbox that tasks run in, where the worker says so."""
+    kind = {"": "", "none": ", no sandbox"}.get(facts.sandbox, f", {facts.sandbox}")
+    return f"{facts.os} {facts.arch}{kind}"
 
 
 def owner(load: Load) -> str:

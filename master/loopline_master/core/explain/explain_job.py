@@ -152,7 +152,7 @@ def _leader(state: State, number: int, ended: Mapping[int, JobState]) -> Reason:
     how = (
         "has ended without success" if found is None else f"{'was' if found is JobState.CANCELLED else 'has'} {found}"
     )
-    detail = f"waits in vain: job {number} {how}; retry that one, or cancel this one"
+    detail = f"can never start: job {number} {how}; retry that one, or cancel this one"
     return Reason(code="waits_in_vain", count=1, detail=detail, job=number)
 
 
@@ -183,7 +183,7 @@ def _for_slot(state: State, job: Job, count: int) -> Reason:
         detail += f"; policy {state.settings.policy} has another use for what is free, or none for this job yet"
     barred = [worker for worker in able if worker.probation_until is not None]
     if barred:
-        detail += f"; {len(barred)} of them {'is' if len(barred) == 1 else 'are'} on probation: on {barred[0].name} "
+        detail += f"; {len(barred)} of them {'is' if len(barred) == 1 else 'are'} in quarantine: on {barred[0].name} "
         detail += barred[0].probation_reason
     reasons = [worker.load.withheld for worker in able if worker.load and worker.load.withheld]
     if reasons:

@@ -5,7 +5,7 @@
 | running   |              | moves                   | halted: all others are frozen      |             |
 | halted    |              | moves                   | halted; running when all are back  | moves       |
 
-A member is *claimed* if its worker says that it stands still: the owner of the computer is there.
+A member is *claimed* if its worker says that it is frozen: the owner of the computer is there.
 *Standing down* and *moving* are one deed (``disband``): what is left of the launch is cancelled and the task waits
 for another one, on whichever workers there are. It uses up one of the job's attempts if a member failed by its own
 doing, and none otherwise. The gang has succeeded when every member has ended well.
@@ -199,7 +199,7 @@ def _commit_if_ready(state: State, gang: Gang) -> None:
 
 
 def _halt(state: State, gang: Gang, attempt: Attempt, reason: str) -> None:
-    """Have all others stand still, because this member does."""
+    """Have all others frozen, because this member is."""
     if attempt.worker not in gang.culprits:
         gang.culprits = (*gang.culprits, attempt.worker)
     if gang.phase is GangPhase.HALTED:
@@ -210,7 +210,7 @@ def _halt(state: State, gang: Gang, attempt: Attempt, reason: str) -> None:
 
 
 def _clear(state: State, gang: Gang, worker: str) -> None:
-    """Let all go on if this worker was the last because of which they stand still."""
+    """Let all go on if this worker was the last because of which they are frozen."""
     if worker in gang.culprits:
         gang.culprits = tuple(name for name in gang.culprits if name != worker)
         state.put(gang)
@@ -243,14 +243,14 @@ def _succeed(state: State, gang: Gang) -> None:
         state.put(member)
     task.winner = gang.first
     for worker in trust.judge_success(state, members[0], task, is_slow=False):
-        lifecycle.retract_from(state, worker, "its worker is on probation, and it had not begun")
+        lifecycle.retract_from(state, worker, "its worker is in quarantine, and it had not begun")
     learning.learn(state, job, members)
     state.drop_gang(gang)
     lifecycle.end_task(state, job, task, TaskState.SUCCEEDED)
 
 
 def _without_consequence(result: Result) -> Result:
-    """Return the result as that of an attempt that was given back, by no doing of its task."""
+    """Return the result as that of an attempt that was preempted, by no doing of its task."""
     if result.outcome is Outcome.CANCELLED:
         return result
     reason = result.reason or "its gang did not go on without it"

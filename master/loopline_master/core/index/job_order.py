@@ -127,7 +127,7 @@ class VirtualTime:
             del self._order[bisect_left(self._order, tag)]
 
     def after(self, clock: float, work: float) -> float:
-        """Return the clock after ``work`` more has been done; it stands still when no tag is ahead of it.
+        """Return the clock after ``work`` more has been done; it stops when no tag is ahead of it.
 
         Each tag that it reaches leaves fewer jobs to share the rest. A job is passed only once: O(log n) amortised.
         """

@@ -13,7 +13,7 @@ class LastHour(Body):
 
     delivered: float  # by attempts that ended with their tasks' results
     promised: float  # speed x slots offered now
-    slot_s: float  # that all its attempts took up, those in vain included
+    slot_s: float  # that all its attempts took up, failed ones included
     tasks: int
 
 

@@ -1,0 +1,207 @@
+"""A real master and real workers on this computer, which all end with the program that started them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from loopline.client import AsyncClient
+from loopline.local import caretaker
+from loopline.programs import program
+from loopline.settings import local_folder
+from loopline_shared.errors import LooplineError
+from loopline_shared.rest.address import DEFAULT_PORT
+
+START_LIMIT_S = 60.0
+_PAUSE_S = 0.05
+_LAST_WORDS = 8  # lines of a log
+
+
+@dataclass
+class LocalGrid:
+    """The daemons of a grid on this computer. ``folder``: of their data and logs."""
+
+    folder: Path
+    port: int
+    removes_folder: bool = True
+    pids: dict[str, int] = field(default_factory=dict)
+    """Process of each daemon by its name."""
+    _caretaker: Process | None = None
+    _reading: asyncio.Task[None] | None = None
+    _names: list[str] = field(default_factory=list)
+    _ended: list[str] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        """Address of the master."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def admin_token(self) -> Path:
+        """File of the admin token."""
+        return self.folder / "master" / "tokens" / "admin"
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment of a program that is to use this grid."""
+        return {**os.environ, "LOOPLINE_MASTER": self.url, "LOOPLINE_TOKEN_FILE": str(self.admin_token)}
+
+    def client(self, patience_s: float = START_LIMIT_S) -> AsyncClient:
+        """Return a client of the master."""
+        return AsyncClient(self.url, self.admin_token.read_text("utf-8").strip(), patience_s=patience_s)
+
+    async def start(self, workers: Sequence[str], slots: int | None) -> None:
+        """Start master and workers; return when every worker is connected. Raises LooplineError.
+
+        ``slots``: of each worker; None: as many as it has cores.
+        """
+        await self._run(
+            "master", program("loopline_master", "master", "--host", "127.0.0.1", "--port", str(self.port))
+        )
+        await self._until(self._answers)
+        token = str(self.admin_token.with_name("worker"))
+        joining = ("--master", self.url, "--token-file", token, *(("--slots", str(slots)) if slots else ()))
+        for name in workers:  # who starts them wants the tasks run, though at this computer
+            command = program("loopline_worker", "worker", *joining, "--dedicated", "--name", name)
+            await self._run(name, command)
+        async with self.client() as client:
+
+            async def are_connected() -> bool:
+                return sum([worker.connected async for worker in client.workers()]) >= len(workers)
+
+            await self._until(are_connected)
+
+    async def ended(self) -> str:
+        """Wait until a daemon ends that was not stopped; return its name."""
+        assert self._reading
+        await asyncio.shield(self._reading)
+        return (self._ended or self._names)[-1]
+
+    async def stop(self) -> None:
+        """End workers and master, and remove the folder if it is to go."""
+        if self._caretaker is None:
+            if self.removes_folder:
+                shutil.rmtree(self.folder, ignore_errors=True)
+            return
+        assert self._caretaker.stdin
+        self._caretaker.stdin.close()
+        await self._caretaker.wait()
+        if self._reading:
+            self._reading.cancel()
+
+    def failure(self, name: str) -> LooplineError:
+        """Return the error of a daemon that ended, or did not come up, with the last lines of its log."""
+        log = self.folder / f"{name}.log"
+        said = log.read_text("utf-8", "replace").strip().splitlines()[-_LAST_WORDS:] if log.is_file() else []
+        return LooplineError("local", "\n  ".join([f"the {name} of this grid has failed; it said:", *said]))
+
+    async def _run(self, name: str, command: list[str]) -> None:
+        """Have the caretaker start a daemon, without the user's settings for another grid."""
+        kept = {key: value for key, value in os.environ.items() if not key.startswith("LOOPLINE_")}
+        log = self.folder / f"{name}.log"
+        order = {
+            "name": name, "command": [*command, "--data-dir", str(self.folder / name)], "log": str(log),
+            "environment": {**kept, "LOOPLINE_CONFIG": os.devnull},
+        }  # fmt: skip
+        if self._caretaker is None:
+            self._caretaker = await self._started()
+            self._reading = asyncio.create_task(self._read(self._caretaker))
+        assert self._caretaker.stdin
+        self._names.append(name)
+        self._caretaker.stdin.write(json.dumps(order).encode() + b"\n")
+        await self._caretaker.stdin.drain()
+
+    async def _started(self) -> Process:
+        what_goes = "remove" if self.removes_folder else "keep"
+        return await asyncio.create_subprocess_exec(
+            sys.executable, "-I", "-S", caretaker.__file__, str(self.folder), what_goes,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+
+    async def _read(self, process: Process) -> None:
+        """Take in what the caretaker reports, until a daemon or the caretaker itself has ended."""
+        assert process.stdout
+        while line := await process.stdout.readline():
+            match json.loads(line):
+                case {"started": name, "pid": pid}:
+                    self.pids[name] = pid
+                case {"ended": name}:
+                    self._ended.append(name)
+                    return
+
+    async def _answers(self) -> bool:
+        if not self.admin_token.is_file():
+            return False
+        try:
+            async with self.client(patience_s=0) as client:
+                return bool(await client.whoami())
+        except LooplineError as error:
+            if error.code != "unreachable":
+                raise
+            return False
+
+    async def _until(self, fact: Callable[[], Awaitable[bool]]) -> None:
+        give_up = time.monotonic() + START_LIMIT_S
+        while not await fact():
+            assert self._reading
+            if self._reading.done() or time.monotonic() > give_up:
+                raise self.failure((self._ended or self._names)[-1])
+            await asyncio.sleep(_PAUSE_S)
+
+
+@asynccontextmanager
+async def running(workers: Sequence[str], slots: int | None) -> AsyncIterator[LocalGrid]:
+    """Run a grid in a temporary folder for the block."""
+    async with started(
+        LocalGrid(Path(tempfile.mkdtemp(prefix="loopline-demo-")), _free_port()), workers, slots
+    ) as grid:
+        yield grid
+
+
+@asynccontextmanager
+async def started(grid: LocalGrid, workers: Sequence[str], slots: int | None) -> AsyncIterator[LocalGrid]:
+    """Run a grid for the block."""
+    try:
+        await grid.start(workers, slots)
+        yield grid
+    finally:
+        await grid.stop()
+
+
+def new_grid(port: int | None = None, data_dir: Path | None = None, *, any_port: bool = False) -> LocalGrid:
+    """Return a grid that is not started, at the usual port if that is free, else or with ``any_port`` at any.
+
+    Its folder is where clients on this computer look for its token, and goes with it; ``data_dir`` is kept instead.
+    """
+    port = port or (DEFAULT_PORT if not any_port and _is_free(DEFAULT_PORT) else _free_port())
+    folder = data_dir or local_folder(port)
+    if data_dir is None:  # a grid that was there lost its caretaker and its power at once
+        shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return LocalGrid(folder.absolute(), port, removes_folder=data_dir is None)
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe, suppress(OSError):
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(("127.0.0.1", port))
+        return True
+    return False
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port

@@ -1,0 +1,41 @@
+"""A worker as it comes: its tasks and functions work, and own nothing but their folder."""
+
+from __future__ import annotations
+
+from loopline_shared.model import TaskId
+from tests.live.grid import Grid
+from tests.live.test_functions import executor, result
+
+BY_DEFAULT = {"LOOPLINE_SANDBOX": "auto"}
+
+
+async def test_the_workers_token_is_out_of_reach_of_its_tasks(grid: Grid) -> None:
+    await grid.start_worker("ant", settings=BY_DEFAULT)
+    agent = grid.workers["ant"].pid
+    tokens = grid.data_dir / "tokens" / "worker"
+    assert tokens.read_text().startswith("ll_")
+    files = f"{tokens} {grid.folder}/ant/owner-page /proc/{agent}/environ"
+    look = f"cat {files}; ls {grid.folder}; echo $HOME >seen; cat seen"
+    job = await grid.submit(f"( {look} ) 2>&1")
+    assert (await grid.ended(job)).state == "succeeded"
+    said = b"".join([piece async for piece in grid.client().output(TaskId(job, 1))]).decode()
+    assert f"{grid.folder}/ant/scratch/" in said, "it could use its own folder"
+    assert "ll_" not in said
+    assert "LOOPLINE_SANDBOX" not in said
+    [worker] = [one async for one in grid.client().workers()]
+    assert worker.facts.sandbox in ("bubblewrap", "landlock"), "and the master knows by what"
+
+
+async def test_functions_run_and_see_no_owner(grid: Grid) -> None:
+    await grid.start_worker("ant", settings=BY_DEFAULT)
+    secret = grid.folder / "diary"
+    secret.write_text("dear diary")
+
+    def look(file: str) -> tuple[bool, int]:
+        import multiprocessing.dummy
+        import os
+
+        return os.access(file, os.R_OK), sum(multiprocessing.dummy.Pool(2).map(abs, [-1, -2]))
+
+    async with executor(grid) as grid_executor:
+        assert await result(grid_executor.submit(look, str(secret))) == (False, 3)

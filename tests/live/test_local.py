@@ -1,0 +1,93 @@
+"""A grid on this computer that belongs to one program: it answers, and nothing of it outlives the program."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+import loopline
+from loopline_shared.spec import JobSpec
+from tests.live.grid import wait_for
+
+_SCRIPT = """
+import loopline
+grid = loopline.Executor.local(slots=1)
+print(list(grid.map(pow, range(5), range(5))), flush=True)
+"""  # which leaves it to the program's end
+
+
+@contextmanager
+def local_grid(home: Path) -> Iterator[tuple[psutil.Process, dict[str, Any]]]:
+    """Run ``loopline local`` for a user with this home; give its process and what it said."""
+    command = [sys.executable, "-m", "loopline", "local", "--slots", "1", "--json"]
+    with subprocess.Popen(command, env=environment(home), stdout=subprocess.PIPE, start_new_session=True) as process:
+        assert process.stdout
+        try:
+            lines = iter(process.stdout.readline, b"")
+            text = b""
+            for line in lines:
+                text += line
+                if line == b"}\n":
+                    break
+            yield psutil.Process(process.pid), json.loads(text)
+        finally:
+            process.kill()
+
+
+def environment(home: Path) -> dict[str, str]:
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("LOOPLINE_", "XDG_"))}
+    return {**kept, "HOME": str(home)}
+
+
+async def nothing_is_left(processes: list[psutil.Process], home: Path) -> None:
+    async def are_gone() -> bool:
+        alive = [process for process in processes if process.is_running() and process.status() != "zombie"]
+        return not alive and not list((home / ".local/share/loopline/local").glob("*"))
+
+    await wait_for("the end of every process and folder", are_gone)
+
+
+@pytest.mark.parametrize("end", ["interrupted", "killed", "caretaker killed"])
+async def test_a_grid_of_one_command_ends_with_it(end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))  # where a client looks for the token, which nobody gives it
+    for name in [name for name in os.environ if name.startswith(("LOOPLINE_", "XDG_"))]:
+        monkeypatch.delenv(name)
+    with local_grid(tmp_path) as (command, said):
+        async with loopline.AsyncClient(said["master"]) as client:
+            await client.submit(JobSpec(command=["sleep", "600"]))
+
+        async def with_its_task() -> list[psutil.Process] | None:
+            all_ = command.children(recursive=True)
+            return all_ if any(process.name() == "sleep" for process in all_) else None
+
+        everything = await wait_for("the task to run", with_its_task)
+        to_end = everything[0] if end == "caretaker killed" else command
+        to_end.send_signal(signal.SIGINT if end == "interrupted" else signal.SIGKILL)
+        code = await asyncio.to_thread(command.wait, 60)
+        if end == "interrupted":  # nothing goes on behind the user's back
+            assert code == 130
+            assert not any(process.is_running() and process.status() != "zombie" for process in everything)
+        if end == "caretaker killed":  # nobody is left to remove the folder
+            shutil.rmtree(tmp_path / ".local/share/loopline/local", ignore_errors=True)
+        await nothing_is_left(everything, tmp_path)
+
+
+def test_an_executor_with_a_grid_of_its_own(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(_SCRIPT)
+    command = [sys.executable, str(script)]
+    ran = subprocess.run(command, env=environment(tmp_path), capture_output=True, text=True, check=False)
+    assert ran.stdout.splitlines() == ["[1, 1, 4, 27, 256]"], ran.stderr
+    asyncio.run(nothing_is_left([], tmp_path))

@@ -1,0 +1,77 @@
+"""The paths that a task in a sandbox of either kind sees of its computer: a list, of which all else is left out."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store")
+"""Installed programs and their libraries. What is a link there, as /bin often is, stays one."""
+_BESIDE = ("/var/lib/texmf", "/var/cache/fontconfig", "/sys/devices/system")
+_OF_ETC = (
+    *("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "os-release", "debian_version", "lsb-release"),
+    *("passwd", "group", "nsswitch.conf", "hosts", "hostname", "host.conf", "gai.conf", "resolv.conf"),
+    *(
+        "protocols",
+        "services",
+        "networks",
+        "rpc",
+        "krb5.conf",
+        "localtime",
+        "timezone",
+        "locale.alias",
+        "locale.conf",
+    ),
+    *("ssl/certs", "ssl/openssl.cnf", "ca-certificates", "pki/tls", "pki/ca-trust", "crypto-policies", "mime.types"),
+    *("fonts", "terminfo", "inputrc", "magic", "papersize", "shells", "bash.bashrc", "profile", "profile.d"),
+    *("R", "perl", "python3", "java", "matplotlibrc", "texmf", "ImageMagick-6", "ImageMagick-7", "octave.conf"),
+    *("openmpi", "mpich", "libblas.so.3", "OpenCL", "vulkan", "glvnd", "gnuplot", "environment-modules", "lmod"),
+)
+"""What programs look up in /etc: names, certificates, fonts, their own settings. Nothing else of it is seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Visible:
+    """Paths that tasks may read besides their own: of two that are within each other, the inner one counts.
+
+    ``shows``: what they may read. ``hides``: what they may not, wherever it is. ``shares``: folders that jobs may run
+    in and write to, if they ask for it.
+    """
+
+    shows: tuple[Path, ...] = ()
+    hides: tuple[Path, ...] = ()
+    shares: tuple[str, ...] = ()
+
+    def system(self) -> list[str]:
+        """Return the paths of the system that are there."""
+        named = (*SYSTEM, *(f"/etc/{name}" for name in _OF_ETC), *_BESIDE)
+        return [path for path in named if os.path.exists(path)]  # noqa: PTH110
+
+    def hidden(self) -> list[Path]:
+        """Return what is hidden of that which would be seen otherwise, as it is now."""
+        seen = [Path(path) for path in (*SYSTEM, *_BESIDE, *(f"/etc/{name}" for name in _OF_ETC))]
+        seen = [Path(os.path.realpath(path)) for path in (*seen, *self.shows)]
+        hidden = {Path(os.path.realpath(path)) for path in self.hides}
+        return sorted(path for path in hidden if any(path.is_relative_to(one) for one in seen))
+
+    def shared(self, folder: str) -> str:
+        """Return the folder that a job runs in, without links, if it is one of those that are shared here."""
+        real = Path(os.path.realpath(folder)) if folder else None
+        is_shared = real is not None and any(real.is_relative_to(os.path.realpath(one)) for one in self.shares)
+        return str(real) if is_shared else ""
+
+
+def _packages() -> list[Path]:
+    """Return the folders that the agent's own Python imports from, but for the one that it was started in."""
+    return [Path(folder) for folder in sys.path[0 if sys.flags.safe_path else 1 :] if os.path.isdir(folder)]  # noqa: PTH112
+
+
+def visible(shows: Iterable[Path] = (), hides: Iterable[Path] = (), shares: Sequence[str] = ()) -> Visible:
+    """Return what tasks see, the agent's own Python included, which is often in somebody's home."""
+    pythons = [Path(sys.base_prefix), Path(sys.prefix)]
+    others = [folder for folder in _packages() if not any(folder.is_relative_to(python) for python in pythons)]
+    there = [folder.absolute() for folder in (*pythons, *others, *shows) if os.path.exists(folder)]  # noqa: PTH110
+    return Visible(tuple(dict.fromkeys(there)), tuple(path.absolute() for path in hides), tuple(shares))
