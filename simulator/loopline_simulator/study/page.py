@@ -15,7 +15,7 @@ from loopline_simulator.study.section import Place, Section, Shown
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """What a study took: the command, seeds, and seconds of this computer's time."""
+    """The effort of a study: its command, seeds, and seconds of this computer's time."""
 
     command: str
     seeds: range

@@ -1,4 +1,4 @@
-"""What the study compares. Every section is a function that returns its cases; the text says what is in them."""
+"""The sections of the study. Every section is a function that returns its cases; the text says what is in them."""
 
 from __future__ import annotations
 
