@@ -23,8 +23,8 @@ from loopline_simulator.fast.trial import run as run_ours
 from loopline_simulator.fast.workload import Workload
 from loopline_simulator.statistics import Estimate, estimate
 
-JOBS, TASKS, PCS, INTERVAL_S = 6, 12, 12, 40.0
-SMALLEST, LARGEST, PEAKS = 20.0, 60.0, (1.0, 2.0, 4.0)
+JOBS, TASKS, PCS, INTERVAL_S = 8, 32, 32, 60.0
+SMALLEST, LARGEST, PEAKS = 100.0, 300.0, (1.0, 2.0, 4.0)
 PATTERNS = (  # to loaded, to steady, share of the peak when steady, when loaded: the paper's Table 2
     (1 / 1000, 1 / 100, (0.95, 1.0), (0.0, 0.05)),
     (1 / 100, 1 / 10, (0.8, 1.0), (0.0, 0.2)),
@@ -109,7 +109,7 @@ class LiteralGrid:
         self.wake()
 
     def is_held(self, job: Job, task: int) -> bool:
-        """True if the task is the job's last fresh one, and a job that came before and is at most as large is there."""
+        """True if the task is the job's last fresh one, and an earlier job of at most its size is not completed."""
         if job.fresh != {task}:
             return False
         before = self.jobs[: self.jobs.index(job)]
