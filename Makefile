@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint format test-compose test-snakemake bench bench-peers constraints web clean check-python
+.PHONY: demo test lint format test-compose test-snakemake bench bench-peers constraints web manual clean check-python
 
 demo: .venv/demo
 	@$(BIN)/loopline demo
@@ -54,8 +54,12 @@ print(json.dumps(document(OPERATIONS), indent=1))
 endef
 export PRINT_OPENAPI
 
+# The manual, into master/loopline_master/manual, from where a master serves it under /manual/. Checks every link.
+manual: .venv/installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
 clean:
-	rm -rf .venv .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis loopline-demo
+	rm -rf master/loopline_master/manual .venv .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis loopline-demo
 
 # What the demo needs, about 100 MB; not compiled ahead, since it imports a part of it only.
 .venv/demo: pyproject.toml constraints-demo.txt | check-python
