@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[1]
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the generated pages, and the changes of each release."""
     changes = (ROOT / "CHANGELOG.md").read_text("utf-8").replace("](docs/", "](")
+    changes = re.sub(r"\[([^\]]+)\]\((\w+\.md)(?:#[^)]*)?\)", _told_if_elsewhere, changes)
     pages = {
         "commands.md": reference_pages.commands(),
         "rest.md": reference_pages.rest(),
@@ -48,6 +49,11 @@ def on_post_build(config: MkDocsConfig) -> None:
 
 def _up(here: Path) -> str:
     return "../" * len(here.relative_to(ROOT / "docs").parts)
+
+
+def _told_if_elsewhere(link: re.Match[str]) -> str:
+    """Keep a link to a page of the manual; name any other file."""
+    return link[0] if (ROOT / "docs" / link[2]).is_file() else f"{link[1]} (`{link[2]}`)"
 
 
 def _named(link: re.Match[str], here: Path) -> str:
