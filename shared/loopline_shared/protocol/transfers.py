@@ -46,14 +46,16 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class FileSource:
-    """Master to worker: a worker that has or fetches the file, and the secret that the grant's two ends share."""
+    """Master to worker: a worker that has or fetches the file, and the secret that the grant's two ends share.
+
+    The scheduler names the worker alone; the rest is filled in as the frame is sent.
+    """
 
     worker: Name
-    host: Host
-    port: Port
-    expires_at: Seconds
-    secret: Key
-    rate_bytes_s: Rate | None = None  # planned; None: as fast as it goes
+    host: Host = ""
+    port: Port = 0
+    expires_at: Seconds = 0.0
+    secret: Key = ""
     dials_in: bool = False  # it cannot be reached, and connects to us instead
 
 
@@ -63,15 +65,20 @@ class FileFetch:
 
     sha256: Sha256
     sources: Annotated[tuple[FileSource, ...], Field(max_length=MAX_SOURCES)]
+    rate_bytes_s: Rate | None = None  # planned, whoever gives it; None: as fast as it goes
+    waits: bool = False  # take nothing yet: others go first, or the plan is being made
 
 
 @dataclass(frozen=True, slots=True)
 class Dial:
-    """Master to worker: connect to this receiver, who cannot reach us, and serve it."""
+    """Master to worker: connect to this receiver, who cannot reach us, and serve it.
+
+    The scheduler names whoever is served; those who can reach us are left out as the frame is sent.
+    """
 
     grant: Grant
-    host: Host
-    port: Port
+    host: Host = ""
+    port: Port = 0
 
 
 @dataclass(frozen=True, slots=True)

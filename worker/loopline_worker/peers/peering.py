@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_AT_ONCE = 4
+_AT_ONCE = 16
+"""Files that are fetched at once: those that wait by the plan are among them."""
 _ANSWER_WITHIN_S = 1.0
 """A fetch waits so long for the master's orders; then it begins with the master."""
 _TELL_FIRST_S, _TELL_GROWTH, _TELL_EVERY_S = 0.1, 1.25, 1.0

@@ -11,17 +11,17 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from heapq import heappop, heappush
 
 from loopline_master.core.planning.certainty import Neighbour, half_way, stands
-from loopline_master.core.planning.horizon import AWAY, MARGIN_S, Horizon, differences
+from loopline_master.core.planning.horizon import AWAY, Horizon, differences
 from loopline_master.core.planning.lattice import Lattice
 from loopline_master.core.planning.plan import (
     BrokenPromise,
     Plan,
     PlanKind,
     WaitingGang,
-    broken_promise,
     plan_of,
     steps_of,
 )
+from loopline_master.core.planning.plan_record import note_change, note_start
 from loopline_master.core.planning.planner import Planner, Slot
 from loopline_master.core.planning.pool import Machines, Piece, PlannedGang, Pool, Share, Workers
 from loopline_shared.model import TaskId
@@ -107,7 +107,7 @@ class PlanBook:
         """Drop the plan of a gang that has started, or waits no more."""
         plan = self.plans.pop(job)
         if has_started:
-            plan.started_at = self._now
+            self._tell(note_start(plan, self._now))
         else:
             plan.withdrawn_at = self._now
         self.changed[plan.id] = plan
@@ -269,17 +269,16 @@ class PlanBook:
             self._slots[one.job], self._gangs[one.job] = slot, gang
             for name in slot.place:
                 self._on.setdefault(name, set()).add(one.job)
-        plan.first_start = plan.start if plan.first_start is None else plan.first_start
         self._judge(one)
-        is_later = plan.start is None or (old_start is not None and plan.start > old_start + MARGIN_S)
+        if plan.first_start is None:
+            plan.first_start, plan.first_p50 = plan.start, plan.p50
         if not is_new:
-            plan.changed_at, plan.reason = self._now, reason
-            plan.moves += plan.start is not None and old_start is not None and plan.start < old_start
-        if was_promise and (is_later or not plan.is_promise):
-            assert old_start is not None
-            plan.broken += 1
-            self.broken.append(broken_promise(plan, old_start, self._now))
+            self._tell(note_change(plan, old_start, self._now, reason, was_promise=was_promise))
         self._change(plan)
+
+    def _tell(self, broken: BrokenPromise | None) -> None:
+        if broken is not None:
+            self.broken.append(broken)
 
     def _new_plan(self, one: WaitingGang) -> Plan:
         plan = self.plans[one.job] = plan_of(one, self._now)
@@ -319,6 +318,7 @@ class PlanBook:
             plan.kind, plan.p50, plan.p90 = PlanKind.ESTIMATE, None, None
         elif self._is_certain(one, slot):
             plan.kind, plan.p50, plan.p90 = PlanKind.PROMISE, None, None
+            plan.promised = float(slot.start) if plan.promised is None else plan.promised
         elif not plan.is_promise or plan.changed_at == self._now or plan.told_at == self._now:
             plan.kind, plan.p50, plan.p90 = PlanKind.ESTIMATE, self._half(one, slot), float(slot.start)
         if before != (plan.kind, plan.p50, plan.p90):
