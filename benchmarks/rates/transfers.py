@@ -4,8 +4,8 @@ benchmarks.rates.transfers``.
 How long until the last worker's task has the file, held against size / narrowest link; and how often the file has
 left the master and crossed the cable. From the master alone; between workers as the network is assumed, as
 `loopline network measure` finds it, and as written down. With ``--faults``, also while a worker in the middle is
-killed halfway, and while the cable is halved. With ``--others``, libtorrent, udpcast and rsync, without Loopline. With
-``--mixed``, neighbours in name are at different switches. The network is made of namespaces
+killed halfway, and while the cable is halved. With ``--others``, libtorrent, udpcast and rsync, without Loopline.
+With ``--mixed``, neighbours in name are at different switches. The network is made of namespaces
 (benchmarks/harness/lab.py), which needs root.
 """
 
@@ -37,7 +37,7 @@ KNOWS: tuple[Literal["assumed", "measured", "written"], ...] = ("assumed", "meas
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A way to bring the file. ``kills``: a worker in the middle of the lab dies halfway; ``halves``: the cable does."""
+    """A way to bring the file. ``kills``: a worker in the middle dies halfway; ``halves``: the cable loses half."""
 
     name: str
     peers: bool = True
@@ -273,9 +273,10 @@ def main() -> None:
          f"{one.right} of {one.expected}"]
         for one in found
     ]  # fmt: skip
+    apart = ", neighbours apart" if options.mixed else ""
     title = (
         f"{options.mib} MiB to {options.workers} workers, {options.edge:g} Mbit/s at the edge, "
-        f"{options.between:g} between the switches{', neighbours apart' if options.mixed else ''}; copies of the file\n\n"
+        f"{options.between:g} between the switches{apart}; copies of the file\n\n"
     )
     tables.answer([asdict(one) for one in found], title + tables.table(head, rows), options.json)
 
