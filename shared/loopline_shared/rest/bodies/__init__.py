@@ -22,7 +22,7 @@ from loopline_shared.rest.bodies.jobs import (
     WaitingPlan,
     WaitingPlans,
 )
-from loopline_shared.rest.bodies.network import FileFlow, KnownBy, NetworkNodeView, NetworkView
+from loopline_shared.rest.bodies.network import FileFlow, KnownBy, MeasurementView, NetworkNodeView, NetworkView
 from loopline_shared.rest.bodies.reports import (
     BrokenPlan,
     ForecastReport,
@@ -72,6 +72,7 @@ __all__ = [
     "KnownBy",
     "LastHour",
     "LiveTotals",
+    "MeasurementView",
     "MomentReport",
     "NetworkNodeView",
     "NetworkView",
