@@ -33,7 +33,7 @@ FEW = (("fair", HOLD), ("round-robin", HOLD), ("first-come", NONE), ("wqr", NONE
 
 def sections(swf: Path | None) -> list[Section]:
     """Return all sections; that of the recorded log only if there is one."""
-    drawn = [literature(), bounds(), churn(), wrong_sizes(), mixes(), grids()]
+    drawn = [literature(), replicas(), bounds(), churn(), wrong_sizes(), mixes(), grids()]
     return drawn if swf is None else [drawn[0], recorded(swf), *drawn[1:]]
 
 
@@ -74,6 +74,25 @@ def literature() -> Section:
             Shown("lost", "work lost to replicas", as_share=True),
             Shown("passed", "order violations, pairs over all seeds", is_sum=True),
         ),
+    )
+
+
+def replicas() -> Section:
+    """Return what the live default of two attempts of a task at once changes."""
+    park, cases = Park(), {}
+    for interval in (50.0, 100.0, 200.0):
+        for policy in ("fair", "round-robin"):
+            for most, said in ((None, "any number"), (2, "two at once, as live")):
+                case = Case(0, policy, HOLD, Workload(interval=interval), park, max_replicas=most)
+                cases[f"{policy}, {said}", f"every {interval:g} s"] = case
+    return Section(
+        "replicas",
+        "Replicas: as in the paper, and as live",
+        "The no-passing paper allows any number of attempts of a task at once, and so do the other tables here "
+        "under our policies. A live master allows two (`max_replicas`).",
+        cases,
+        base="round-robin, any number",
+        shown=(Shown("total", "mean total time, s"), Shown("lost", "work lost to replicas", as_share=True)),
     )
 
 
