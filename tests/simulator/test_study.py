@@ -91,7 +91,17 @@ def little(swf: Path | None = None) -> list[Section]:
         Shown("lost", "lost", as_share=True),
         Shown("passed", "x", is_sum=True),
     )
-    return [Section("little", "A little one", "Small.", {**cases, **bound}, base="first-come", shown=shown)]
+    return [
+        Section(
+            "little",
+            "A little one",
+            "Small.",
+            {**cases, **bound},
+            base="first-come",
+            base_column="often",
+            shown=shown,
+        )
+    ]
 
 
 @pytest.fixture
@@ -122,6 +132,8 @@ def test_a_page_with_tables_intervals_and_pictures(few: None, tmp_path: Path) ->
     *_, row = (line for line in page.splitlines() if line.startswith(("| fair | 0.", "| fair | 1.")))
     assert f"{share.mean:.2f} ±" in row, "the last table: over first come, paired by seed"
     assert "| bound |" in page
+    assert "over that of often, on the same seeds**\n\n| | often | seldom |" in page
+    assert "| first-come | 1.00 ±.00 |" in page
     assert str(tmp_path) not in page, "no path of this machine"
 
 

@@ -112,6 +112,7 @@ def recorded(swf: Path) -> Section:
         f"on 64 PCs, all times x {LOG_UNIT:g}; a task for each processor. Half of the jobs are small.",
         cases,
         base="first-come",
+        base_column="order none",
         shown=(
             Shown("total", "mean total time, s"),
             Shown("slowdown", "mean slowdown"),
@@ -183,6 +184,7 @@ def wrong_sizes() -> Section:
         "is uniform up to the one named. The hold goes by what was declared.",
         cases,
         base="first-come, hold",
+        base_column="exact",
     )
 
 
