@@ -32,6 +32,10 @@ export type NetworkView = Schemas["NetworkView"];
 export type NetworkNode = Schemas["NetworkNodeView"];
 export type FileFlow = Schemas["FileFlow"];
 export type LastHour = Schemas["LastHour"];
+/** Planned starts of gangs that wait. */
+export type WaitingPlans = Schemas["WaitingPlans"];
+export type WaitingPlan = Schemas["WaitingPlan"];
+export type ForecastReport = Schemas["ForecastReport"];
 export type JobDetail = Schemas["JobDetail"];
 export type Explanation = Schemas["Explanation"];
 export type HistoryReport = Schemas["HistoryReport"];
