@@ -2,13 +2,20 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint format test-compose test-snakemake bench bench-peers constraints web clean check-python
+.PHONY: demo test test-long lint format test-compose test-snakemake bench bench-peers constraints web clean check-python
 
 demo: .venv/demo
 	@$(BIN)/loopline demo
 
+# Bytecode is kept, whatever the environment says: the suite starts hundreds of processes of this project.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
 test: .venv/installed
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(PYTEST) -n auto --dist worksteal
+
+# What takes longer: more chance (by a seed of the day, printed; SEED=N tries a day again) and the tests marked `long`.
+SEED ?= $(shell date +%Y%m%d)
+test-long: .venv/installed
+	LOOPLINE_LONG_TESTS=1 $(PYTEST) -n auto --dist worksteal -m "long or not long" --timeout 1800 --hypothesis-seed=$(SEED)
 
 lint: .venv/installed
 	$(BIN)/ruff check .

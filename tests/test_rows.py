@@ -22,8 +22,9 @@ from loopline_shared.protocol.worker_link import Assign, Run
 from loopline_shared.row_lines import MAX_LINE_BYTES, read_row, write_row
 from loopline_shared.spec import JobSpec, RowFile, Table
 from loopline_shared.sweep import task_at
+from tests.campaign import tried
 
-PATIENT = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=60)
+PATIENT = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=tried(60))
 scalars = st.one_of(
     st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=30),
     st.booleans(),

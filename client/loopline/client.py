@@ -43,13 +43,14 @@ class AsyncClient(RestClient):
     async def starmap(self, function: Callable[..., Any], calls: Iterable[Iterable[Any]], **options: Any) -> AsyncJob:
         """Submit one job that calls a function with each of these lists of arguments."""
         from loopline.functions import calls as of_calls
+        from loopline.functions.user_modules import UserModules
 
         await of_calls.check_workers(self)
         arguments = [of_calls.pickled((tuple(call), {})) for call in calls]
-        pickle, session = of_calls.pickled(function), uuid4().hex
-        return self.attach(
-            await of_calls.submit_calls(self, pickle, arguments, of_calls.CallOptions(**options), session)
-        )
+        chosen, pickle = of_calls.CallOptions(**options), of_calls.pickled(function)
+        carried = UserModules(chosen.own_modules).needed(pickle, arguments)
+        whole, session = carried.with_function(pickle), uuid4().hex
+        return self.attach(await of_calls.submit_calls(self, whole, arguments, chosen, session))
 
     def attach(self, job: int) -> AsyncJob:
         """Return a job as an object, whoever submitted it."""

@@ -34,12 +34,14 @@ class Executor(concurrent.futures.Executor):
 
     What is submitted is a job of the master's, safe from the end of this program: ``jobs`` has the numbers, and
     ``attach`` in another program the futures. Functions, arguments and values travel by cloudpickle, so that workers
-    need the same Python (major and minor) and what the function imports, but not the file that it stands in.
+    need the same Python (major and minor) and the packages that are imported, but not the file that it stands in.
+    Modules of your own go along, such as those beside your script (``carried_modules``), unless ``own_modules`` is
+    false.
 
-    ``size``: of one call, in reference CPU-seconds. ``modules``: of your own, to be carried along because workers do
-    not have them. ``requires``: as of a job, such as ``{"memory_bytes": 2**30}``. ``session``: executors that give
-    the same one share interpreters. ``gather_s``: of many calls in a row, those that follow one another so soon are
-    one job; the first ones go at once.
+    ``size``: of one call, in reference CPU-seconds. ``modules``: of your own, to be carried as they are in memory,
+    such as one that the program has changed. ``requires``: as of a job, such as ``{"memory_bytes": 2**30}``.
+    ``session``: executors that give the same one share interpreters. ``gather_s``: of many calls in a row, those that
+    follow one another so soon are one job; the first ones go at once.
 
     ``max_workers``: most tasks on the grid at a time; the others wait in this program. ``initializer``: called with
     ``initargs`` in each interpreter before its first call. ``detach``: the program does not wait for open calls when
@@ -66,6 +68,7 @@ class Executor(concurrent.futures.Executor):
         initializer: Callable[..., object] | None = None,
         initargs: Sequence[Any] = (),
         detach: bool = False,
+        own_modules: bool = True,
     ) -> None:
         _check(max_workers, initializer, detach)
         options = CallOptions(
@@ -76,6 +79,7 @@ class Executor(concurrent.futures.Executor):
             timeout_s=timeout_s,
             max_attempts=max_attempts,
             max_replicas=max_replicas,
+            own_modules=own_modules,
         )
         self._chunks_may_vary = max_attempts == 1 and timeout_s is None
         self._modules = tuple(modules)
@@ -115,6 +119,11 @@ class Executor(concurrent.futures.Executor):
     def jobs(self) -> list[int]:
         """Numbers of the jobs that this executor has submitted or attached."""
         return self._submitter.jobs
+
+    @property
+    def carried_modules(self) -> tuple[str, ...]:
+        """Names of your own modules that went to the workers with the calls so far, without those of ``modules``."""
+        return self._submitter.modules.carried.names
 
     # The interface of concurrent.futures.Executor
 

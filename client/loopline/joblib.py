@@ -49,7 +49,7 @@ class Backend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]
         if n_jobs is None:
             n_jobs = self.default_n_jobs
         if n_jobs == 0:
-            raise ValueError("n_jobs == 0 has no meaning")
+            raise ValueError("n_jobs == 0 in Parallel has no meaning")
         if n_jobs > 0:
             return n_jobs
         with Executor(**self._options) as executor:
@@ -76,9 +76,17 @@ class Backend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]
 
 
 def _caller() -> Callable[[Callable[[], Any]], Any]:
-    """Return a function that is pickled by value, so that workers need no client of Loopline's."""
+    """Return a function that is pickled by value, so that workers need no client of Loopline's.
+
+    What a call asks of this backend by name, it gets from threads of its own: calls that waited for other calls could
+    hold every slot for ever.
+    """
 
     def call(batch: Callable[[], Any]) -> Any:
+        from joblib import parallel
+
+        if "loopline" not in parallel.BACKENDS:
+            parallel.register_parallel_backend("loopline", parallel.ThreadingBackend)
         return batch()
 
     return call

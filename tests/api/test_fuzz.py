@@ -24,6 +24,7 @@ from schemathesis.specs.openapi.checks import (
 from loopline_master.http.openapi import document
 from loopline_master.http.web_app import OPERATIONS
 from tests.api.bench import running_master
+from tests.campaign import tried
 
 LONG_BODIES = {"include-name": "POST /api/v1/jobs", "phases": {"coverage": {"enabled": False}}}  # as a limit allows
 
@@ -64,7 +65,13 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 
 
 @schema.parametrize()
-@settings(max_examples=20, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+@settings(
+    max_examples=tried(4, 200),
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    database=None,
+)
 def test_the_api_is_as_described(case: schemathesis.Case, target: Target) -> None:
     if (case.query or {}).get("follow", case.path.endswith("/results")) in (True, "true"):
         case.query = {**(case.query or {}), "follow": "false"}  # else it may have no end

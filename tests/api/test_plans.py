@@ -60,6 +60,17 @@ async def test_a_start_is_told_at_once_and_its_breaking_with_the_reason(tmp_path
         await until(lambda: _is_heard(heard))
         assert heard[0]["type"] == "job.promise_broken"
         assert heard[0]["data"]["plan"]["reason"] == "bee is being drained"
+        kept = (await master.get("/forecasts"))["plans"]
+        assert (kept["promises"], kept["kept"], kept["estimates"]) == (1, 0, 0)
+        assert kept["broken"] == [
+            {
+                "job": job,
+                "task": 1,
+                "promised_at": plan["start_at"],
+                "started_at": None,
+                "reason": "bee is being drained",
+            }
+        ]
 
 
 async def _broken(master: Bench, job: int) -> dict[str, Any] | None:

@@ -17,6 +17,7 @@ from loopline.cli.submission import job_file
 from loopline.cli.submission.positions import ParseError, find_in_toml, read_yaml
 from loopline_shared.rest.bodies import Submission
 from loopline_shared.spec import JobSpec
+from tests.campaign import tried
 from tests.cli.conftest import Run
 from tests.cli.fake_master import FakeMaster, ok
 
@@ -265,7 +266,7 @@ plain = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=tried(30, 1000))
 @given(plain)
 def test_json_is_read_by_the_reader_of_yaml(document: Any) -> None:
     read, positions = read_yaml(json.dumps(document, ensure_ascii=False))

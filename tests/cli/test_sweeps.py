@@ -20,6 +20,7 @@ from loopline.transfer import row_upload as loopline_rows
 from loopline_shared.errors import LooplineError
 from loopline_shared.rest.bodies import Preview, Submission
 from loopline_shared.spec import JobSpec
+from tests.campaign import tried
 from tests.cli.conftest import Run
 from tests.cli.fake_master import FakeMaster, ok, refuse
 
@@ -207,7 +208,7 @@ def test_what_the_master_says_of_a_row_is_passed_on(fake: FakeMaster, run: Run) 
     assert (ran.code, "line 2 of the row file" in ran.err) == (2, True)
 
 
-@settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=50)
+@settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=tried(25, 1000))
 @given(
     rows=st.lists(
         st.fixed_dictionaries(

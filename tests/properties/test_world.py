@@ -10,6 +10,7 @@ from loopline_master.core.events import SchedulerSettings
 from loopline_master.core.policies import REGISTRY
 from loopline_shared.model import Facts, Order, Outcome
 from loopline_shared.spec import JobSpec, Range, Requirements
+from tests.campaign import tried
 from tests.properties.world import Machine, World
 
 NAMES = ["ant", "bee", "cat"]
@@ -274,5 +275,5 @@ class WorldMachine(RuleBasedStateMachine):
 
 TestWorld = WorldMachine.TestCase
 TestWorld.settings = settings(
-    max_examples=150, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=tried(40, 3000), stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
 )

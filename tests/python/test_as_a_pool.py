@@ -54,7 +54,7 @@ def test_a_map_lets_go_of_what_was_taken(executor: loopline.Executor, count: int
     for thing in executor.map(lambda _: Thing(), range(count), chunksize=chunk):
         watched.append(weakref.ref(thing))
         del thing
-        if len(watched) % 10 == 1:
+        if len(watched) % (1 + count // 5) == 0:
             gc.collect()
         assert watched[-1]() is None
     assert len(watched) == count

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import operator
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
+import cloudpickle
 import joblib
 import pytest
 
@@ -60,3 +63,15 @@ def test_one_job_is_made_at_home(grid: SmallGrid, backend: str) -> None:
     with joblib.parallel_config(backend):
         assert joblib.Parallel(n_jobs=1)(joblib.delayed(abs)(number) for number in (-1, -2)) == [1, 2]
     assert grid.jobs == {}
+
+
+def test_a_call_that_asks_for_the_backend_by_name_gets_threads_where_it_runs() -> None:
+    """On a worker there is no grid to ask: in an interpreter that does not know the backend."""
+    nested = f"""
+import operator, pickle, joblib
+call = pickle.loads({cloudpickle.dumps(loopline.joblib._caller())!r})
+inner = lambda: joblib.Parallel(n_jobs=2, backend="loopline")(joblib.delayed(operator.neg)(n) for n in range(3))
+print(call(inner), type(joblib.parallel.BACKENDS["loopline"]()).__name__)
+"""
+    ran = subprocess.run([sys.executable, "-c", nested], capture_output=True, text=True, check=False)
+    assert ran.stdout == "[0, -1, -2] ThreadingBackend\n", ran.stderr

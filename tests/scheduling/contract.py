@@ -19,7 +19,8 @@ from loopline_master.core.index.requirements import meets, requirement_class_of
 from loopline_master.core.policies import policy_named
 from loopline_master.core.scheduler import Scheduler
 from loopline_shared.model import AttemptState, Outcome, TaskId
-from tests.scheduling.driver import PATIENT, Grid, facts
+from tests.campaign import PATIENT, tried
+from tests.scheduling.driver import Grid, facts
 
 MACHINES = {
     "ant": facts(1, labels=["fast"]),
@@ -163,7 +164,7 @@ def grid_of(policy: str, kind: type[Watched] = Watched, **more: Any) -> Watched:
 
 
 def whatever_happens_rules_and_order_are_kept(policy: str) -> None:
-    @settings(PATIENT, max_examples=20)
+    @settings(PATIENT, max_examples=tried(6, 400))
     @given(lives)
     def live(life: Life) -> None:
         grid = grid_of(policy)
@@ -178,7 +179,7 @@ QUEUES = {"ahead_s": 2.5, "max_ahead": 3}
 
 
 def rules_and_order_are_kept_where_tasks_wait_at_workers(policy: str) -> None:
-    @settings(PATIENT, max_examples=20)
+    @settings(PATIENT, max_examples=tried(6, 400))
     @given(lives)
     def live(life: Life) -> None:
         grid = grid_of(policy, **QUEUES)
@@ -203,7 +204,7 @@ class Twin(Watched):
 
 
 def decisions_are_a_function_of_rows(policy: str) -> None:
-    @settings(PATIENT, max_examples=25)
+    @settings(PATIENT, max_examples=tried(6, 400))
     @given(lives, st.sampled_from([{}, QUEUES]))
     def live(life: Life, queues: dict[str, float]) -> None:
         grid = grid_of(policy, Twin, **queues)
@@ -214,7 +215,7 @@ def decisions_are_a_function_of_rows(policy: str) -> None:
 
 
 def decisions_are_deterministic(policy: str) -> None:
-    @settings(PATIENT, max_examples=8)
+    @settings(PATIENT, max_examples=tried(3, 100))
     @given(lives)
     def live(life: Life) -> None:
         once, again = grid_of(policy), grid_of(policy)

@@ -10,8 +10,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from hypothesis import HealthCheck, settings
-
 from loopline_master.core.effects import Declined, Effects, Reply, Submitted
 from loopline_master.core.entities import Attempt, Job, Task
 from loopline_master.core.events import (
@@ -34,7 +32,6 @@ from loopline_shared.spec import JobSpec, Range, Requirements
 from loopline_simulator.full.store import MemoryStore
 
 START = 1000.0
-PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # with a busy computer
 
 
 def spec(count: int = 1, size: float | None = None, requires: dict[str, Any] | None = None, **more: Any) -> JobSpec:

@@ -10,7 +10,8 @@ from loopline_master.core.events import JobCancelled, JobPaused, JobResumed
 from loopline_master.core.explain.explain_job import explain_job
 from loopline_master.core.policies import REGISTRY
 from loopline_shared.model import AttemptId, JobState, Order, Outcome
-from tests.scheduling.driver import PATIENT, Grid, facts
+from tests.campaign import PATIENT, tried
+from tests.scheduling.driver import Grid, facts
 
 policies = pytest.mark.parametrize("policy", sorted(REGISTRY))
 
@@ -125,7 +126,7 @@ def test_a_computed_job_that_is_cancelled_or_paused() -> None:
 
 
 @policies
-@settings(PATIENT, max_examples=30)
+@settings(PATIENT, max_examples=tried(6, 400))
 @given(sizes=st.lists(st.sampled_from([1.0, 2.0, None]), min_size=2, max_size=8), picks=st.data())
 def test_no_delivery_passes_another(policy: str, sizes: list[float | None], picks: st.DataObject) -> None:
     grid = Grid(policy=policy, order=Order.DELIVER)

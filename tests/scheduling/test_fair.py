@@ -15,7 +15,8 @@ from loopline_master.core.index.sorted_collections import IntervalSet
 from loopline_master.core.policies.fair_index import BySize, Capacity
 from loopline_shared.model import AttemptId, Order, Outcome, TaskId
 from loopline_shared.spec import JobSpec, TaskSpec
-from tests.scheduling.driver import PATIENT, Grid, facts, result
+from tests.campaign import PATIENT, tried
+from tests.scheduling.driver import Grid, facts, result
 
 sizes = st.lists(st.sampled_from([1.0, 2.0, 2.0, 3.5, 10.0]), min_size=1, max_size=12)
 
@@ -219,7 +220,7 @@ def test_jobs_of_unknown_size_are_served_too() -> None:
     assert not grid.scheduler.state.jobs
 
 
-@settings(PATIENT, max_examples=25)
+@settings(PATIENT, max_examples=tried(8, 500))
 @given(st.integers(0, 10**6))
 def test_it_decides_from_rows_alone(seed: int) -> None:
     """A master that is started again in the middle goes on as one that was not."""

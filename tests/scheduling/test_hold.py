@@ -11,7 +11,8 @@ from loopline_master.core.entities import UNKNOWN_WEIGHT
 from loopline_master.core.events import JobPaused, JobResumed
 from loopline_master.core.index.job_order import HoldIndex
 from loopline_shared.model import AttemptId, Order, TaskId
-from tests.scheduling.driver import PATIENT, Grid
+from tests.campaign import PATIENT, tried
+from tests.scheduling.driver import Grid
 
 arrivals = st.integers(1, 60)
 weights = st.sampled_from([1.0, 2.0, 2.0, 3.0, UNKNOWN_WEIGHT])
@@ -63,10 +64,10 @@ class HoldMachine(RuleBasedStateMachine):
 
 
 TestHoldIndex = HoldMachine.TestCase
-TestHoldIndex.settings = settings(PATIENT, max_examples=30, stateful_step_count=20)
+TestHoldIndex.settings = settings(PATIENT, max_examples=tried(30), stateful_step_count=20)
 
 
-@settings(PATIENT, max_examples=60)
+@settings(PATIENT, max_examples=tried(20, 1000))
 @given(
     sizes=st.lists(st.sampled_from([None, 1.0, 2.0, 3.0]), min_size=1, max_size=6),
     counts=st.lists(st.integers(1, 3), min_size=6, max_size=6),

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from loopline_master.core.index.sorted_collections import IntervalSet
-from tests.scheduling.driver import PATIENT
+from tests.campaign import PATIENT, tried
 
 numbers = st.integers(1, 12)
 
@@ -43,7 +43,7 @@ class RangesMachine(RuleBasedStateMachine):
 
 
 TestRanges = RangesMachine.TestCase
-TestRanges.settings = settings(PATIENT, max_examples=30, stateful_step_count=25)
+TestRanges.settings = settings(PATIENT, max_examples=tried(30), stateful_step_count=25)
 
 
 @given(st.lists(numbers))

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from copy import copy
 
+import pytest
+
 from loopline_master.core.events import JobCancelled, WorkerDrained
 from loopline_master.core.gangs.gang import GangPhase
 from loopline_master.core.planning.plan import Plan, PlanKind
@@ -192,3 +194,66 @@ def test_a_held_gang_keeps_no_slot_from_the_job_that_it_waits_for() -> None:
     assert not begun(made, gang)
     end(made, first)
     assert begun(made, gang)
+
+
+@pytest.mark.parametrize("limit_s", [7, 33, 40, 63, 100, 170])
+def test_what_goes_first_by_its_limit_breaks_no_promise_once_it_runs(limit_s: int) -> None:
+    made = grid("ant", "bee", order=Order.NONE, plan_times="naive", lease_s=1e6)
+    made.submit(size=600, timeout_s=300)
+    reports(made)
+    gang = made.submit(nodes=2, size=60, timeout_s=100)
+    start = plan_of(made, gang).start
+    assert start is not None
+    made.wait(start - made.now - limit_s - 9)
+    have_gone_first = 0
+    while made.now < start - limit_s:  # from the last task that has time enough to one that has not
+        task = made.submit(size=10, timeout_s=limit_s)
+        reports(made)
+        for attempt in made.attempts_of(TaskId(task, 1)):
+            have_gone_first += 1
+            made.end(attempt)
+        made.step(JobCancelled(task))
+        made.wait(1)
+    assert have_gone_first
+    assert not made.store.broken
+
+
+def test_a_held_gang_keeps_its_promise_while_those_before_it_run_to_their_limits() -> None:
+    made = grid(lease_s=1e6)
+    first = made.submit(nodes=4, size=10, timeout_s=50)
+    reports(made)
+    second = made.submit(nodes=3, size=20, timeout_s=60)
+    third = made.submit(nodes=2, size=30, timeout_s=70)
+    plan = copy(plan_of(made, third))
+    assert plan.kind is PlanKind.PROMISE
+    for job, limit_s in ((first, 50), (second, 60)):
+        assert begun(made, job)
+        for _ in range(limit_s):
+            made.wait(1)
+            reports(made)
+        end(made, job)
+    assert begun(made, third)
+    assert plan.start is not None
+    assert made.now <= plan.start
+    assert not made.store.broken
+
+
+def test_a_start_that_comes_too_late_counts_as_a_broken_promise() -> None:
+    made = grid("ant", "bee", order=Order.NONE, lease_s=1e6)
+    first = made.submit(nodes=2, size=60, timeout_s=100)
+    reports(made)
+    gang = made.submit(nodes=2, size=60, timeout_s=100)
+    promised = plan_of(made, gang).start
+    assert promised is not None
+    for _ in range(int(promised - made.now) + 20):
+        made.wait(1)
+        for name in made.agents:
+            made.report(name)
+    end(made, first)
+    made.wait(5)
+    assert begun(made, gang)
+    plan = plan_of(made, gang)
+    assert plan.broken
+    assert plan.promised == promised
+    assert plan.broken_reason
+    assert made.store.broken[0].start == promised

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from loopline_master.core.planning.horizon import MARGIN_S
 from loopline_master.core.planning.lattice import Lattice
 from loopline_master.core.planning.plan import PlanKind, steps_of
-from tests.scheduling.driver import PATIENT
+from tests.campaign import PATIENT, tried
 from tests.scheduling.plan_world import PlanWorld
 
 LATTICES = [Lattice(1), Lattice(2, 2, 8), Lattice(32)]
@@ -52,7 +52,7 @@ def _deed(data: st.DataObject, world: PlanWorld) -> bool:
     return False
 
 
-@settings(PATIENT, max_examples=150)
+@settings(PATIENT, max_examples=tried(30, 3000))
 @given(worlds(), st.data())
 def test_a_promise_moves_back_only_for_a_loss_or_a_claim_and_says_so(world: PlanWorld, data: st.DataObject) -> None:
     told: dict[int, float] = {}  # promises
@@ -93,7 +93,7 @@ def _check_overlap(world: PlanWorld) -> None:
         assert plan.start is None or plan.start + steps_of(plan.limit_s) > world.now
 
 
-@settings(PATIENT, max_examples=60)
+@settings(PATIENT, max_examples=tried(12, 1000))
 @given(worlds(), st.data())
 def test_every_gang_starts_in_the_end(world: PlanWorld, data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 12))):

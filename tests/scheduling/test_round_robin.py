@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopline_shared.model import AttemptId, AttemptState, Outcome
-from tests.scheduling.driver import PATIENT, Grid, facts
+from tests.campaign import PATIENT, tried
+from tests.scheduling.driver import Grid, facts
 from tests.scheduling.figure1 import Figure1
 
 WORKERS = ["a", "b", "c", "d", "e"]
@@ -76,7 +77,7 @@ class Both:
         assert started == expected
 
 
-@settings(PATIENT, max_examples=80)
+@settings(PATIENT, max_examples=tried(20, 1000))
 @given(limit=st.sampled_from([None, None, 2, 1]), workers=st.integers(1, 5), workload=workloads)
 def test_every_assignment_is_figure_1s(
     limit: int | None, workers: int, workload: list[tuple[str, float, int | None]]

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopline_shared.errors import ProtocolError
@@ -38,8 +38,7 @@ from loopline_shared.protocol.worker_link import (
     WorkerSession,
     ranges_of,
 )
-
-PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # with a busy computer
+from tests.campaign import PATIENT, tried
 
 # --- every message survives the way -----------------------------------------------------------------------------
 
@@ -137,13 +136,13 @@ def typed(value: Any) -> Any:
     return (type(value).__name__, value)
 
 
-@settings(PATIENT, max_examples=40)
+@settings(PATIENT, max_examples=tried(40))
 @given(st.one_of(hellos, reports))
 def test_what_a_worker_says_survives_the_way(message: Hello | Report) -> None:
     assert worker_link.decode_from_worker(worker_link.encode(message)) == message
 
 
-@settings(PATIENT, max_examples=40)
+@settings(PATIENT, max_examples=tried(40))
 @given(st.one_of(welcomes, refusals, assigns))
 def test_what_the_master_says_survives_the_way(message: Welcome | Refused | Assign) -> None:
     again = worker_link.decode_from_master(worker_link.encode(message))
@@ -157,7 +156,7 @@ def test_what_the_master_says_survives_the_way(message: Welcome | Refused | Assi
 GOOD = json.loads(worker_link.encode(Report(1, 0, (Held(AttemptId(1, 1, 1)),), (), Load(1))))
 
 
-@settings(PATIENT, max_examples=40)
+@settings(PATIENT, max_examples=tried(40))
 @given(st.one_of(st.binary(max_size=50), st.text(max_size=50).map(lambda text: text.encode("utf-8", "replace"))))
 def test_noise_is_a_protocol_error_and_nothing_else(frame: bytes) -> None:
     for decode in (worker_link.decode_from_worker, worker_link.decode_from_master):

@@ -6,13 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from loopline_shared.spec import MAX_TASKS, JobSpec, Range, TaskSpec
-
-PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # with a busy computer
+from tests.campaign import PATIENT, tried
 
 
 def job(**given: Any) -> JobSpec:
@@ -239,7 +238,7 @@ written = st.fixed_dictionaries(
 )
 
 
-@settings(PATIENT, max_examples=60)
+@settings(PATIENT, max_examples=tried(60))
 @given(written)
 def test_a_job_is_kept_as_it_was_written(document: dict[str, Any]) -> None:
     spec = job(**document)

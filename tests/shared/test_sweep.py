@@ -6,13 +6,13 @@ from itertools import product
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopline_shared.spec import JobSpec, Range, Table, TaskSpec
 from loopline_shared.sweep import Sweep, size_at, task_at
+from tests.campaign import PATIENT, tried
 
-PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # with a busy computer
 values = st.one_of(
     st.lists(st.one_of(st.integers(-9, 9), st.booleans(), st.text("ab", max_size=2)), min_size=1, max_size=4),
     st.builds(lambda first, count: Range(range=[first, first + count]), st.integers(-5, 5), st.integers(0, 3)),
@@ -27,7 +27,7 @@ def listed(given: Any) -> list[Any]:
     return [given[place] for place in range(len(given))]
 
 
-@settings(PATIENT, max_examples=80)
+@settings(PATIENT, max_examples=tried(80))
 @given(grids)
 def test_a_grid_is_the_product_the_last_name_fastest(grid: dict[str, Any]) -> None:
     spec = JobSpec(command=["x"], parameters=grid)
@@ -88,7 +88,7 @@ def test_names_in_braces_are_filled_in_and_other_braces_stay(argument: str, fill
     assert task_at(spec, 1).command == ("3", filled)
 
 
-@settings(PATIENT, max_examples=50)
+@settings(PATIENT, max_examples=tried(50))
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=30))
 def test_an_argument_without_the_names_of_parameters_is_left_alone(argument: str) -> None:
     spec = JobSpec(command=["x", argument], parameters={"a_name_that_is_not_drawn": [1]})

@@ -19,6 +19,7 @@ from loopline_simulator.papers.global_computing.servers import (
 )
 from loopline_simulator.papers.global_computing.traffic import Packets, Rate
 from loopline_simulator.streams import stream
+from tests.campaign import tried
 
 PACKET = 1000.0
 
@@ -76,7 +77,7 @@ def ends_of(make: Callable[[Kernel], Server], jobs: list[tuple[float, float]]) -
     server = make(kernel)
 
     def come(number: int, work: float) -> None:
-        server.take(work, lambda: ends.__setitem__(number, kernel.now))
+        server.accept(work, lambda: ends.__setitem__(number, kernel.now))
 
     for number, (at, work) in enumerate(jobs):
         kernel.at(at, lambda number=number, work=work: come(number, work))
@@ -98,7 +99,7 @@ def test_the_mean_time_in_m_m_1_is_that_of_its_formula(discipline: str, count: i
 jobs_in_ticks = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 20)), min_size=1, max_size=8).map(sorted)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tried(20, 1000), deadline=None)
 @given(jobs_in_ticks)
 def test_processor_sharing_is_what_small_steps_make_of_it(jobs: list[tuple[int, int]]) -> None:
     step, now, done = 1 / 64, 0.0, [0.0] * len(jobs)
@@ -152,8 +153,8 @@ def test_unfinished_work_is_what_is_left() -> None:
     for make in DISCIPLINES.values():
         kernel = Kernel()
         server = make(kernel)
-        server.take(8.0, lambda: None)
-        server.take(2.0, lambda: None)
+        server.accept(8.0, lambda: None)
+        server.accept(2.0, lambda: None)
         kernel.run(until=1.5)
         kernel.at(1.5, lambda: None)
         kernel.run(until=1.5)
@@ -183,7 +184,7 @@ def never_forgetting(packets: Given | Packets, bandwidth: float, places: int) ->
         return PacketNetwork(packets, bandwidth, places, bandwidth)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=tried(40, 3000), deadline=None)
 @given(packet_lists, packet_lists, st.integers(1, 4))
 def test_a_network_that_looks_only_when_asked_is_one_that_always_looks(
     others: list[tuple[float, float]], ours: list[tuple[float, float]], places: int

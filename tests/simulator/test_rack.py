@@ -25,6 +25,7 @@ from loopline_master.core.planning.scan_memory import ScanMemory
 from loopline_simulator.papers.rack.measures import fairness, measure, utilisation, window
 from loopline_simulator.papers.rack.rack_world import JobHistory, RackWorld
 from loopline_simulator.papers.rack.workload import Drawn, RackJob
+from tests.campaign import tried
 from tests.simulator.rack_literal import LiteralRack
 from tests.simulator.rack_schedules import cases, line_of, recorded
 
@@ -58,7 +59,7 @@ def told(world: RackWorld) -> list[tuple[int, ...]]:
     ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=tried(60, 3000), deadline=None)
 @given(racks_and_jobs(), st.sampled_from(LATTICES))
 def test_it_agrees_with_the_literal_rack_move_for_move(case: tuple[Rack, list[RackJob]], lattice: Lattice) -> None:
     rack, jobs = case
@@ -70,7 +71,7 @@ def test_it_agrees_with_the_literal_rack_move_for_move(case: tuple[Rack, list[Ra
     assert world.planner.needed <= literal.calls
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=tried(25, 1000), deadline=None)
 @given(racks_and_jobs(), st.sampled_from(sorted(PAPERS | OURS)))
 def test_what_is_remembered_changes_no_plan(case: tuple[Rack, list[RackJob]], name: str) -> None:
     rack, jobs = case
@@ -83,7 +84,7 @@ def test_what_is_remembered_changes_no_plan(case: tuple[Rack, list[RackJob]], na
     assert forgetful.planner.needed >= world.planner.needed
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=tried(25, 1000), deadline=None)
 @given(st.integers(1, 7), st.integers(1, 7), st.data())
 def test_bottom_left_is_the_least_y_and_in_it_the_least_x(width: int, height: int, data: st.DataObject) -> None:
     rack = Rack(width, height)
@@ -102,7 +103,7 @@ def test_a_profile_knows_what_is_taken_when(bookings: list[tuple[int, int, int, 
         span, bit = range(start, start + length), 1 << cell
         if any(literal[time] & bit for time in span):
             continue
-        profile.take(start, start + length, bit)
+        profile.occupy(start, start + length, bit)
         if given_back:
             profile.free(start, start + length, bit)
         else:

@@ -19,6 +19,7 @@ from loopline_master.store.database import Database, open_database, parse_url
 from loopline_master.store.migrate import upgrade
 from loopline_master.store.store import Writer
 from loopline_shared.model import JobState, Order
+from tests.campaign import tried
 from tests.store.examples import a_job, keep
 
 SUCCEEDED = {"state": JobState.SUCCEEDED, "finished_at": 300.0, "released_at": 250.0}
@@ -141,7 +142,7 @@ def database(runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @given(steps=histories())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=tried(12, 500), deadline=None)
 def test_audit_recheck_and_definition_agree(runner, database, steps):
     final = {job.id: job for step in steps for job in step}
     found, rechecked = runner.run(audited(database, steps))

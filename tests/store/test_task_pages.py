@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from loopline_master.core.entities import Job
 from loopline_master.store import Store, open_store
 from loopline_shared.model import JobState, TaskState
+from tests.campaign import tried
 from tests.store.examples import a_job, a_task, keep
 
 numbers = count(1)
@@ -70,7 +71,7 @@ def many_jobs(runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory) 
 
 
 @given(case=cases(), state=st.sampled_from([None, *TaskState]), limit=st.integers(1, 12))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tried(15, 500), deadline=None)
 def test_pages_are_what_a_list_of_all_tasks_would_give(runner, many_jobs, case, state, limit):
     assert runner.run(paged(many_jobs, case, state, limit)) == case.naive(state)
 

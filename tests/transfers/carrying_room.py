@@ -72,6 +72,7 @@ class CarryingRoom:
         wants: Sequence[str] | dict[str, int] = (),
         has: Sequence[str] | None = None,
         faults: Sequence[PeerFault] = (),
+        port: int | None = 7462,
     ) -> Effects:
         """``wants``: files, or how many bytes of each are there; ``has``: None says nothing of it."""
         if name not in self.open:
@@ -80,7 +81,7 @@ class CarryingRoom:
         had = wants if isinstance(wants, dict) else dict.fromkeys(wants, 0)
         fetching = tuple(Fetching(file, SIZE, count) for file, count in had.items())
         cached = None if has is None else tuple(CachedFile(file, SIZE) for file in has)
-        told = PeerReport(7462, fetching, cached, tuple(faults))
+        told = PeerReport(port, fetching, cached, tuple(faults))
         session, number = self.open[name]
         return self.step(WorkerReported(name, session, Report(number, 0, (), (), Load(1), peers=told)))
 

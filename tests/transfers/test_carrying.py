@@ -18,6 +18,7 @@ from loopline_master.store.replay import check
 from loopline_master.transfers.solver import FILLING, Solver
 from loopline_master.transfers.solver_thread import SolverThread
 from loopline_shared.model import Load
+from loopline_shared.protocol.transfers import Dial, FaultKind, FileFetch, Grant, PeerFault, PeerOrders
 from loopline_shared.protocol.worker_link import Report
 from loopline_simulator.full import ending
 from tests.store.workload import relive
@@ -167,6 +168,135 @@ def test_replay_reads_the_plans_and_needs_no_solver(monkeypatch: pytest.MonkeyPa
     ending.check_replay(room.store)
 
 
+def orders_of(room: CarryingRoom, name: str) -> PeerOrders:
+    return room.assigns[name].peers or PeerOrders()
+
+
+def test_an_assign_says_from_whom_at_what_rate_and_who_is_served() -> None:
+    room = CarryingRoom()
+    room.step(NetworkChanged(SWITCHES))
+    room.tell("zoe")
+    for name in ("ant", "bee", "cat"):
+        room.tell(name, wants=[A])
+        assert orders_of(room, name).fetch == (FileFetch(A, (), waits=True),), "the plan is being made"
+    room.settle()
+    named = {name: orders_of(room, name).fetch[0] for name in ("ant", "bee", "cat")}
+    sources = {name: [source.worker for source in fetch.sources] for name, fetch in named.items()}
+    assert sources == {"ant": [], "bee": ["ant"], "cat": ["bee", "ant"]}, "those before are there if one dies"
+    assert {fetch.rate_bytes_s for fetch in named.values()} == {10 * MIB}
+    assert not any(fetch.waits for fetch in named.values())
+    assert orders_of(room, "ant").dial == (Dial(Grant(A, "ant", "bee", 0.0)),)
+    assert orders_of(room, "cat").dial == ()
+    room.tell("ant", has=[A])
+    assert orders_of(room, "ant") == PeerOrders((), (Dial(Grant(A, "ant", "bee", 0.0)),)), "it serves on"
+    room.tell("bee", has=[A])
+    room.tell("cat", has=[A])
+    room.tell("ant")
+    assert room.assigns["ant"].peers is None
+    assert room.assigns["zoe"].peers is None
+
+
+def test_a_changed_plan_is_told_at_once_and_an_unchanged_one_to_nobody() -> None:
+    room = CarryingRoom()
+    room.step(NetworkChanged(SWITCHES))
+    for name in ("ant", "bee"):
+        room.tell(name, wants=[A])
+        room.settle()
+    assert not room.step(NetworkChanged((NetworkNode("cat", "right", 5.0, 5.0),))).assigns
+    assert not room.answer().assigns
+    room.step(NetworkChanged((NetworkNode("bee", "left", 3 * MIB, 3 * MIB),)))
+    told = room.answer().assigns
+    assert "bee" in told
+    assert told["bee"].peers
+    assert told["bee"].peers.fetch[0].rate_bytes_s == 3 * MIB
+
+
+def test_a_rate_of_nothing_means_wait_and_no_plan_at_all_means_the_master() -> None:
+    room = CarryingRoom()
+    room.tell("ant", wants=[A])
+    assert room.asked
+    room.step(TransfersPlanned(room.asked.number, (Pipeline(A, (MASTER, "ant"), 0.0),), 0.0))
+    assert orders_of(room, "ant").fetch == (FileFetch(A, (), waits=True),)
+    room.tell("bee", wants=[A])
+    room.step(TransfersPlanned(room.asked.number, (), 0.0))
+    room.tell("ant", wants=[A])
+    assert orders_of(room, "ant").fetch == (FileFetch(A, ()),)
+
+
+def test_a_new_receiver_does_not_wait_for_a_plan_for_ever() -> None:
+    room = CarryingRoom()
+    room.tell("ant", wants=[A])
+    room.step(after_s=6.0)
+    room.tell("ant", wants=[A])
+    assert room.scheduler.state.transfers.is_pending
+    assert orders_of(room, "ant").fetch == (FileFetch(A, ()),)
+
+
+def test_a_source_that_failed_a_receiver_is_not_named_to_it_and_the_plan_goes_round_it() -> None:
+    room = CarryingRoom(lease_s=1000.0)
+    room.step(NetworkChanged(SWITCHES))
+    for name in ("ant", "bee", "cat"):
+        room.tell(name, wants=[A])
+    room.settle()
+    assert room.sources()["cat"] == "bee"
+    room.tell("cat", wants=[A], faults=[PeerFault(A, "bee", FaultKind.SLOW)])
+    assert [source.worker for source in orders_of(room, "cat").fetch[0].sources] == ["ant"]
+    room.settle()
+    assert room.sources()["bee"] == "ant"
+    assert room.sources()["cat"] in ("ant", MASTER)
+    room.step(after_s=130.0)
+    room.tell("cat", wants=[A])
+    room.tell("dog", wants=[A])
+    room.settle()
+    assert room.sources()["cat"] in ("ant", "bee", MASTER, "dog")
+
+
+def test_whom_several_accuse_passes_nothing_on_for_a_while() -> None:
+    room = CarryingRoom()
+    room.step(NetworkChanged(SWITCHES))
+    room.tell("ant", has=[A])
+    for name in ("bee", "cat"):
+        room.tell(name, wants=[A], faults=[PeerFault(A, "ant", FaultKind.SILENT)])
+    room.tell("dog", wants=[A])
+    room.settle()
+    assert "ant" not in room.sources().values()
+
+
+def test_one_that_cannot_be_reached_is_planned_on_where_it_can_dial() -> None:
+    room = CarryingRoom()
+    room.tell("ant", has=[A])
+    fault = PeerFault(A, "ant", FaultKind.UNREACHABLE)
+    room.tell("bee", wants=[A], faults=[fault])
+    assert not room.scheduler.state.carriers["bee"].avoids("ant", room.now)
+    room.tell("bee", wants=[A], faults=[fault], port=None)
+    assert room.scheduler.state.carriers["bee"].avoids("ant", room.now)
+
+
+def test_a_liar_is_quarantined_and_serves_nobody_until_it_is_back() -> None:
+    room = CarryingRoom(probation_s=20.0, lease_s=100.0)
+    room.tell("liar", has=[A])
+    room.tell("bee", wants=[A])
+    stale = room.plan()
+    room.tell("bee", wants=[A], faults=[PeerFault(A, "liar", FaultKind.WRONG_CONTENT)])
+    worker = room.scheduler.state.workers["liar"]
+    assert worker.probation_until == pytest.approx(room.now + 20.0)
+    assert "wrong bytes" in worker.probation_reason
+    assert "bee" in worker.probation_reason
+    room.step(stale)
+    room.tell("cat", wants=[A])
+    room.settle()
+    assert "liar" not in room.sources().values()
+    room.tell("liar", has=[A], wants=[B])
+    room.settle()
+    assert room.sources(B) == {"liar": MASTER}, "it is helped itself"
+    for name in ("bee", "cat"):
+        room.tell(name)
+    assert room.step(after_s=21.0).workers["liar"].probation_until is None
+    room.tell("dog", wants=[A])
+    room.settle()
+    assert room.sources() == {"dog": "liar"} or room.sources() == {"dog": MASTER}
+
+
 async def test_rows_and_log_of_transfers_agree_in_a_real_store(tmp_path: Path) -> None:
     room = CarryingRoom()
     room.step(NetworkChanged(SWITCHES))
@@ -221,18 +351,16 @@ def test_a_worker_called_as_the_master_or_a_switch_takes_files_from_the_master()
     assert room.sources() == {MASTER: None, "left": None, "ant": MASTER}
 
 
-def test_what_is_expected_to_be_there_follows_the_rate_and_is_set_right_by_reports() -> None:
-    transfer = Transfer(SIZE, 0.0, 0, 0.0).planned(MASTER, SIZE / 10, 0.0)
-    assert transfer.left_bytes(5.0) == SIZE / 2
-    assert transfer.seen(SIZE // 2, 5.0) is transfer
-    assert transfer.seen(SIZE // 4, 5.0).left_bytes(5.0) == SIZE * 3 / 4
-    again = transfer.planned("ant", SIZE, 5.0)
-    assert (again.have_bytes, again.left_bytes(5.5)) == (SIZE // 2, 0.0)
+def test_what_is_expected_to_be_there_follows_what_flows() -> None:
+    transfer = Transfer(SIZE, 0.0, SIZE // 4, 1.0, SIZE / 8)
+    assert transfer.left_bytes(1.0) == SIZE * 3 / 4
+    assert transfer.left_bytes(3.0) == SIZE / 2
+    assert transfer.left_bytes(100.0) == 0.0
 
 
 def test_pipelines_follow_from_who_takes_a_file_from_whom() -> None:
     def of(source: str | None) -> Transfer:
-        return Transfer(SIZE, 0.0, 0, 0.0, source, 3.0)
+        return Transfer(SIZE, 0.0, 0, 0.0, 0.0, source, 3.0)
 
     carriers = {"b": of("a"), "c": of("b"), "e": of("a"), "f": of(None), "g": of("gone"), "h": of("g")}
     found = {line.hosts for line in pipelines_of(A, carriers)}

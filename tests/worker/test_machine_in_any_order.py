@@ -33,6 +33,7 @@ from loopline_worker.core.events import (
 from loopline_worker.core.machine import Machine
 from loopline_worker.core.owner_policy import OwnerPreferences, Policy, Signs
 from loopline_worker.core.transitions import State
+from tests.campaign import tried
 
 TERMS = OwnerPreferences(Policy.SPARE, leave_cores=0.0, leave_memory_bytes=100)
 ids = st.builds(AttemptId, st.just(1), st.integers(1, 60), st.just(1))
@@ -234,4 +235,4 @@ class Computer(RuleBasedStateMachine):
 
 
 TestComputer = Computer.TestCase
-TestComputer.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
+TestComputer.settings = settings(max_examples=tried(40, 4000), stateful_step_count=50, deadline=None)

@@ -15,13 +15,31 @@ from typing import Any
 
 import pytest
 
+from loopline_master.core.events import (
+    Event,
+    MasterStarted,
+    SchedulerSettings,
+    TransfersPlanned,
+    WorkerJoined,
+    WorkerReported,
+)
+from loopline_master.core.scheduler import Scheduler
 from loopline_master.metrics import Metrics
 from loopline_master.peers.exchange import Exchange
 from loopline_master.settings import MasterSettings
+from loopline_master.transfers.solver import FILLING
 from loopline_shared import grants
 from loopline_shared.model import Load
-from loopline_shared.protocol.transfers import FaultKind, FileSource, Grant, PeerOrders, PeerReport
-from loopline_shared.protocol.worker_link import PROTOCOL_VERSION, Assign, Hello, Report
+from loopline_shared.protocol.transfers import (
+    FaultKind,
+    FileSource,
+    FlowMeasured,
+    Grant,
+    MeasureFlow,
+    PeerOrders,
+    PeerReport,
+)
+from loopline_shared.protocol.worker_link import PROTOCOL_VERSION, Hello, Report
 from loopline_worker.link.http_client import HttpClient
 from loopline_worker.peers import master_files, peer_server
 from loopline_worker.peers.handshake import Opening
@@ -59,7 +77,7 @@ class Cache:
 
 
 class Grid:
-    """The exchange of a master, and workers that report when they have news."""
+    """The scheduler and exchange of a master, a planner that answers at once, and workers that report news."""
 
     def __init__(self, folder: Path, tasks: TaskGroup, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
@@ -67,6 +85,8 @@ class Grid:
         self.exchange = Exchange(MasterSettings(data_dir=folder, peers=True, peer_file_bytes=2**20), b"k", Metrics())
         self.master = MasterStub(CONTENT)
         self.peerings: dict[str, Peering] = {}
+        self.scheduler, self.now = Scheduler(), 1000.0
+        self.step(MasterStarted(SchedulerSettings(peers=True)))
         self.reports: dict[str, list[PeerReport | None]] = {}
         self.orders: dict[str, PeerOrders | None] = {}
         files = SimpleNamespace(
@@ -85,20 +105,33 @@ class Grid:
         hello = Hello(PROTOCOL_VERSION, name, "boot", FACTS)
         session: Any = SimpleNamespace(welcome=SimpleNamespace(peers=self.exchange.terms(hello)))
         self.reports[name] = []
+        self.step(WorkerJoined(name, len(self.reports), "boot", FACTS))
+        number = len(self.reports)
 
         def tell() -> None:
             report = peering.report(session)
             self.reports[name].append(report)
             seq = len(self.reports[name])
             peering.reported(seq)
-            self.exchange.heard(hello, 1, "127.0.0.1", Report(seq, 1, (), (), Load(1), peers=report))
-            assign = self.exchange.with_orders(name, Assign(seq, seq))
-            self.orders[name] = assign.peers
-            peering.assigned(assign)
+            told = Report(seq, 0, (), (), Load(1), peers=report)
+            self.exchange.heard(hello, 1, "127.0.0.1", told)
+            self.step(WorkerReported(name, number, told))
 
         peering.on_news = lambda: asyncio.get_running_loop().call_soon(tell) and None  # type: ignore[func-returns-value]
         tell()
         return cache
+
+    def step(self, *events: Event) -> None:
+        """Step, deliver, and have the plan made that is asked for, if any."""
+        self.now += 1e-3
+        effects = self.scheduler.step(events, self.now)
+        for name, assign in effects.assigns.items():
+            filled = self.exchange.with_orders(name, assign)
+            self.orders[name] = filled.peers
+            self.peerings[name].assigned(filled)
+        if asked := effects.asked:
+            plan = FILLING.plan(asked.request())
+            self.step(TransfersPlanned(asked.number, asked.answer(plan), plan.objective))
 
     async def fetch(self, name: str, size_bytes: int | None = len(CONTENT)) -> bool:
         return await self.peerings[name].fetch(NAME, self.folder / name / "part", size_bytes)
@@ -248,6 +281,36 @@ async def test_the_port_closes_when_the_operator_turns_peers_off_and_opens_again
 def is_open(port: int | None) -> bool:
     with socket.socket() as caller:
         return caller.connect_ex(("127.0.0.1", port or 1)) == 0
+
+
+async def test_a_probe_measures_what_comes_from_another_worker_and_ends_when_anybody_wants_one(grid: Grid) -> None:
+    for name in ("ant", "bee"):
+        grid.join(name)
+        await grid.has_opened(name)
+    assert grid.exchange.reachable() == ["ant", "bee"] or grid.exchange.reachable() == ["bee", "ant"]
+    source = grid.exchange.probe_source("ant", "bee")
+    assert source
+    assert grid.exchange.probe_source("ant", "cat") is None
+    bee = grid.peerings["bee"]
+    probed = await bee.probe(MeasureFlow(7, source, 0.1))
+    assert probed.number == 7
+    assert probed.rate_bytes_s
+    assert probed.rate_bytes_s > 2**20
+
+    async def begun(number: int) -> asyncio.Task[FlowMeasured]:
+        await until(lambda: "0 are served" in grid.peerings["ant"].words())
+        probing = asyncio.create_task(bee.probe(MeasureFlow(number, source, 10.0)))
+        await until(lambda: "1 are served" in grid.peerings["ant"].words())
+        return probing
+
+    lasting = await begun(8)
+    assert (await bee.probe(MeasureFlow(9))).reason == "the probe was called off"
+    assert (await lasting).rate_bytes_s is None
+    lasting = await begun(10)
+    grid.peerings["ant"].is_wanted = lambda: True  # the one that serves has a task now
+    assert (await lasting).rate_bytes_s is None
+    assert (await bee.probe(MeasureFlow(11, source, 0.1))).reason
+    assert not [path for path in (grid.folder / "bee").iterdir() if path.name.startswith("probe-")]
 
 
 async def test_a_fetch_that_nobody_waits_for_ends(grid: Grid) -> None:

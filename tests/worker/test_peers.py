@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 import struct
+import threading
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from loopline_shared import grants
-from loopline_shared.protocol.transfers import FaultKind
+from loopline_shared.protocol.transfers import FaultKind, FileFetch
 from loopline_worker.files.receiving import NetworkError
 from loopline_worker.peers import handshake, piece_fetch, piece_stream
 from loopline_worker.peers.growing_file import GrowingFile
@@ -130,10 +131,55 @@ async def test_a_new_grant_for_the_same_source_interrupts_nothing(
         fetch = bee.fetch_of(CONTENT, ant.source_for("bee", NAME))
         running = start(fetch, CONTENT)
         await until(lambda: fetch.file.have == 2)
-        fetch.sources = (ant.source_for("bee", NAME, 999.0, rate_bytes_s=1e9),)
+        fetch.obey(FileFetch(NAME, (ant.source_for("bee", NAME, 999.0),), 1e9))
         grow(first, 12)
         await running
         assert (len(connected), ant.server.sent_bytes) == (1, len(CONTENT))
+
+
+async def test_who_is_told_to_wait_takes_nothing_and_goes_on_when_told(tmp_path: Path) -> None:
+    async with nodes(tmp_path, "ant", "bee") as (ant, bee):
+        served = growing(ant, 3)
+        fetch, source = bee.fetch_of(CONTENT), ant.source_for("bee", NAME)
+        waiting = threading.Event()
+        fetch._check_wanted = waiting.set  # type: ignore[method-assign]
+        fetch.obey(FileFetch(NAME, (source,), waits=True))
+        running = start(fetch, CONTENT)
+        await asyncio.to_thread(waiting.wait, 30)
+        assert (fetch.source, fetch.file.have) == (None, 0)
+        fetch.obey(FileFetch(NAME, (source,)))
+        await until(lambda: fetch.file.have == 3)
+        fetch.obey(FileFetch(NAME, (source,), waits=True))
+        grow(served, 12)
+        await until(lambda: fetch.source is None)
+        assert fetch.file.have < 12, "what had been asked for has come, and no more"
+        fetch.obey(FileFetch(NAME, (source,)))
+        await running
+        assert fetch.file.path.read_bytes() == CONTENT
+
+
+async def test_who_hears_nothing_more_of_the_master_does_not_wait_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(piece_fetch, "_ORDER_HOLDS_S", 0.2)
+    async with nodes(tmp_path, "ant", "bee") as (ant, bee):
+        fetch = bee.fetch_of(CONTENT)
+        fetch.obey(FileFetch(NAME, (ant.source_for("bee", ant.holds(CONTENT)),), waits=True))
+        await start(fetch, CONTENT)
+        assert fetch.file.path.read_bytes() == CONTENT
+
+
+async def test_the_planned_rate_holds_for_the_master_too(tmp_path: Path) -> None:
+    async with nodes(tmp_path, "bee") as (bee,):
+        fetch = bee.fetch_of(CONTENT)
+        fetch.obey(FileFetch(NAME, (), 1.0))  # less than a piece within a day
+        fetch._limits[1].spend(2**21, 0.0)
+        running = start(fetch, CONTENT, MasterStub(CONTENT))
+        await until(lambda: fetch._upstream is not None)
+        assert fetch.file.have <= 4, "what the bucket holds"
+        fetch.obey(FileFetch(NAME, ()))
+        await running
+        assert fetch.file.path.read_bytes() == CONTENT
 
 
 # Liars, and those who have nothing.
@@ -183,12 +229,18 @@ async def test_a_source_that_lives_and_has_nothing_is_left_in_the_end(
 async def test_a_slow_source_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(piece_fetch, "_SLOW_AFTER_S", 0.0)
     async with nodes(tmp_path, "ant", "bee") as (ant, bee):
-        source = ant.source_for("bee", ant.holds(CONTENT), rate_bytes_s=1e14)  # the plan is far from what it gives
-        fetch = bee.fetch_of(CONTENT, source)
+        fetch = bee.fetch_of(CONTENT)
+        fetch.obey(FileFetch(NAME, (ant.source_for("bee", ant.holds(CONTENT)),), 1e14))  # far from what it gives ...
+        fetch.meter.fastest = 1e14  # ... and others gave as much
         master = MasterStub(CONTENT)
         await start(fetch, CONTENT, master)
         assert bee.faults == [("ant", FaultKind.SLOW)]
         assert master.asked == list(range(1, 12))
+        again = bee.fetch_of(CONTENT)
+        bee.blamed.clear()
+        again.obey(FileFetch(NAME, (ant.source_for("bee", NAME),), 1e14))
+        await start(again, CONTENT)
+        assert len(bee.faults) == 1, "a rate that was merely planned is no measure"
 
 
 async def test_a_source_that_is_not_there_or_has_not_the_file_is_passed_over(tmp_path: Path) -> None:

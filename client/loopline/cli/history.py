@@ -12,7 +12,7 @@ from rich.text import Text
 from loopline.cli import values
 from loopline.cli.common import PLAIN, Common, page_size, read_by, some
 from loopline.cli.render import human, knowledge, tables
-from loopline_shared.rest.bodies import ForecastReport, HistoryReport, HistorySubject
+from loopline_shared.rest.bodies import ForecastReport, HistoryReport, HistorySubject, PlanReport
 
 
 async def history(
@@ -43,7 +43,7 @@ async def history(
     name
         Only programs of this name.
     forecasts
-        Show how accurate the ETAs of completed jobs were instead.
+        Show how accurate the ETAs of completed jobs were instead, and how promised starts of gangs were kept.
     """
     if forecasts:
         async with common.client() as client:
@@ -80,6 +80,27 @@ def _picture(report: HistoryReport, by: HistorySubject) -> RenderableType:
 
 
 def _held(report: ForecastReport) -> RenderableType:
+    return Group(_held_etas(report), *_kept_plans(report.plans))
+
+
+def _kept_plans(plans: PlanReport) -> list[Text]:
+    """Return lines about promised and estimated starts of gangs, if there were any."""
+    lines = []
+    if plans.promises:
+        early = "" if plans.early_p50_s is None else f", half of them {_sooner(plans.early_p50_s)} or more"
+        lines.append(f"promised starts: {plans.kept:,} of {plans.promises:,} kept{early}")
+    lines += [f"  job {one.job}: promised for {human.moment(one.promised_at)}, {one.reason}" for one in plans.broken]
+    if plans.p50_held is not None and plans.p90_held is not None:
+        shares = f"{plans.p50_held:.0%} by their p50, {plans.p90_held:.0%} by their p90"
+        lines.append(f"estimated starts: {plans.estimates:,}, {shares}; {plans.delayed:,} were delayed once or more")
+    return [Text(line) for line in lines]
+
+
+def _sooner(early_s: float) -> str:
+    return f"{human.duration(max(0.0, early_s))} sooner"
+
+
+def _held_etas(report: ForecastReport) -> RenderableType:
     made = tables.table(
         "estimated at", "jobs", "done by p50", "done by p90", right=("jobs", "done by p50", "done by p90")
     )

@@ -20,6 +20,7 @@ from loopline.functions.calls import (
 )
 from loopline.functions.futures import Batch, GridFuture, PendingFutures
 from loopline.functions.submitted_jobs import ChunkedJob, SplitJob, SubmittedJob
+from loopline.functions.user_modules import CarriedModules, UserModules
 from loopline.rest_client import RestClient
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import Function, TaskId, TaskState
@@ -51,7 +52,8 @@ class CallSubmitter:
         self._pending = unfinished
         self._limit = CallLimit(max_workers)
         self._link = CallLink(client)
-        self._specs: dict[bytes, JobSpec] = {}  # by the pickle of the function, which the master has
+        self.modules = UserModules(options.own_modules)
+        self._specs: dict[tuple[bytes, CarriedModules], JobSpec] = {}  # by function, where the master has it
         self._slots = 0  # of the workers that were connected at first
         self._under_way: set[asyncio.Task[None]] = set()  # submissions and cancellations
         self._has_checked = False
@@ -92,8 +94,8 @@ class CallSubmitter:
         self._limit.hold(futures)
         start = 0
         while start < len(futures):
-            end = start + await self._limit.take(min(MOST_CALLS_PER_JOB, len(futures) - start))
-            self._limit.give_back_after(futures[start:end])
+            end = start + await self._limit.acquire(min(MOST_CALLS_PER_JOB, len(futures) - start))
+            self._limit.release_after(futures[start:end])
             yield start, end
             start = end
 
@@ -189,25 +191,27 @@ class CallSubmitter:
     ) -> None:
         """Submit a job and wait until it is on the master's disk.
 
-        The pickle of a function is uploaded once, unless the master has deleted it since.
+        A function is uploaded once with the modules that it needs, unless the master has deleted it since.
         """
         async with self._turn:
             if not self._has_checked:
                 self._slots = await check_workers(self._client)
                 self._has_checked = True
-            was_there = pickle in self._specs
+            known = pickle, self.modules.needed(pickle, tasks)
+            was_there = known in self._specs
             if not was_there:
-                self._specs[pickle] = await common_spec(self._client, pickle, self._options, self._session)
+                whole = known[1].with_function(pickle)
+                self._specs[known] = await common_spec(self._client, whole, self._options, self._session)
             parameters = await parameters_of(self._client, tasks)
             if not job.is_wanted:  # all its futures were cancelled
                 return
-            self._link.submit(spec_of(self._specs[pickle], parameters, calls or len(tasks), chunk), job)
+            self._link.submit(spec_of(self._specs[known], parameters, calls or len(tasks), chunk), job)
         try:
             await job.answer
         except LooplineError as error:
             if error.code != "missing_input" or not was_there:
                 raise
-            self._specs.pop(pickle, None)
+            self._specs.pop(known, None)
             job.answer = asyncio.get_running_loop().create_future()
             await self._submit(job, pickle, tasks, chunk, calls)
 

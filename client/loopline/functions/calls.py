@@ -35,6 +35,12 @@ LONGEST_INLINE_BYTES = 64_000
 """Most bytes of a task's arguments that travel with the task; longer ones are a file."""
 _ROWS_INLINE_BYTES = 100_000
 
+_MISSING = (
+    "Workers have the modules that are installed there, and those of your own that calls import by name: "
+    "install a package there, and name a module that is found at run time, Executor(modules=[module])."
+)
+"""Note on an exception about a module that a worker lacks."""
+
 CallOutcome = tuple[Any, BaseException | None]
 """Return value of a call, or its error."""
 
@@ -68,6 +74,7 @@ class CallOptions:
     timeout_s: float | None = None
     max_attempts: int = 1  # after exceptions; the loss of a worker does not count
     max_replicas: int | None = None
+    own_modules: bool = True  # the user's own modules that calls import go along
 
 
 class CallResult(TaskResult):
@@ -258,6 +265,8 @@ def _raised(task: TaskId, end: TaskResult | TaskEnd, content: bytes) -> BaseExce
         where = f" on {end.worker}" if end.worker else ""
         error = CallError("raised", f"task {task} raised{where}: {end.reason}", "its traceback is the cause")
     error.__cause__ = RemoteTraceback(text)
+    if isinstance(error, ModuleNotFoundError):
+        error.add_note(_MISSING)
     return error
 
 

@@ -198,6 +198,13 @@ def _blame(state: State, worker: Worker, reason: str, weight: float) -> list[Wor
     state.put(worker)
     if worker.standing > BOTTOM and not worker.on_trial:
         return []
+    return quarantine(state, worker, reason)
+
+
+def quarantine(state: State, worker: Worker, reason: str) -> list[Worker]:
+    """Put a worker into quarantine, whatever its health. Return it; nobody if it is in one, or there are none."""
+    if worker.probation_until is not None or not state.settings.probation_s:
+        return []
     length_s = state.settings.probation_s * 2.0 ** min(worker.probations, _MOST_DOUBLINGS)
     worker.probation_until = state.now + min(length_s, state.settings.max_probation_s)
     worker.probation_reason, worker.probations = reason[:500], worker.probations + 1

@@ -365,7 +365,10 @@ class Outbox:
         state.effects.workers[worker.name] = worker
         name, probation = worker.name, _notice(worker)
         runs, cancels, spoken = tuple(self._runs[name]), tuple(self._cancels[name]), tuple(self._words[name])
-        return Assign(worker.assigned, worker.reported, runs, cancels, probation=probation, words=spoken)
+        assign = Assign(worker.assigned, worker.reported, runs, cancels, probation=probation, words=spoken)
+        if state.carriers:
+            assign.peers = carrying.orders(state, name)
+        return assign
 
 
 def _notice(worker: Worker) -> Probation | None:

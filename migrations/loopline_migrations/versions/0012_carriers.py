@@ -13,6 +13,7 @@ def upgrade() -> None:
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("has", sa.Text(), nullable=False),
         sa.Column("fetching", sa.Text(), nullable=False),
+        sa.Column("failed", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("name", name=op.f("pk_carriers")),
     )
 

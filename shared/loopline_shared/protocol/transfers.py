@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from loopline_shared.model import NO_NUL, Count, Name, Seconds, Sha256
+from loopline_shared.model import MAX_ID, NO_NUL, Count, Name, Seconds, Sha256, ShortText
 
 MAX_FETCHING = 64
 MAX_SOURCES = 8
@@ -46,14 +46,16 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class FileSource:
-    """Master to worker: a worker that has or fetches the file, and the secret that the grant's two ends share."""
+    """Master to worker: a worker that has or fetches the file, and the secret that the grant's two ends share.
+
+    The scheduler names the worker alone; the rest is filled in as the frame is sent.
+    """
 
     worker: Name
-    host: Host
-    port: Port
-    expires_at: Seconds
-    secret: Key
-    rate_bytes_s: Rate | None = None  # planned; None: as fast as it goes
+    host: Host = ""
+    port: Port = 0
+    expires_at: Seconds = 0.0
+    secret: Key = ""
     dials_in: bool = False  # it cannot be reached, and connects to us instead
 
 
@@ -63,15 +65,20 @@ class FileFetch:
 
     sha256: Sha256
     sources: Annotated[tuple[FileSource, ...], Field(max_length=MAX_SOURCES)]
+    rate_bytes_s: Rate | None = None  # planned, whoever gives it; None: as fast as it goes
+    waits: bool = False  # take nothing yet: others go first, or the plan is being made
 
 
 @dataclass(frozen=True, slots=True)
 class Dial:
-    """Master to worker: connect to this receiver, who cannot reach us, and serve it."""
+    """Master to worker: connect to this receiver, who cannot reach us, and serve it.
+
+    The scheduler names whoever is served; those who can reach us are left out as the frame is sent.
+    """
 
     grant: Grant
-    host: Host
-    port: Port
+    host: Host = ""
+    port: Port = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +87,33 @@ class PeerOrders:
 
     fetch: Annotated[tuple[FileFetch, ...], Field(max_length=MAX_FETCHING)] = ()
     dial: Annotated[tuple[Dial, ...], Field(max_length=MAX_DIALS)] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureFlow:
+    """Master to worker, of an idle grid that is being measured: receive from this worker for so long, and forget it.
+
+    Only workers that take part in carrying are asked. Without a source, the probe under way is to end.
+    """
+
+    number: Annotated[int, Field(ge=0, le=MAX_ID)]  # of the question, on this link
+    source: FileSource | None = None
+    seconds: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 0.0
+    kind: Literal["measure_flow"] = "measure_flow"
+
+
+@dataclass(frozen=True, slots=True)
+class FlowMeasured:
+    """Worker to master: the answer to a MeasureFlow. Without a rate there is a reason."""
+
+    number: Annotated[int, Field(ge=0, le=MAX_ID)]
+    rate_bytes_s: Rate | None = None
+    reason: ShortText = ""
+    kind: Literal["flow_measured"] = "flow_measured"
+
+
+PROBE_FILE = "0" * 64
+"""Name of the file that grants of probes are for; its content is of no use."""
 
 
 class FaultKind(StrEnum):

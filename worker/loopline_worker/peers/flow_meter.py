@@ -17,6 +17,8 @@ class FlowMeter:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
+        self.fastest = 0.0
+        """The highest rate for some seconds from any source so far, in bytes per second."""
         self.begin()
 
     def begin(self) -> None:

@@ -114,9 +114,9 @@ class OrdersBook:
     def take_in(self, assign: Assign) -> tuple[Dial, ...]:
         """Take in the orders of an Assign; return whom to dial."""
         orders = assign.peers or PeerOrders()
-        sources = {fetch.sha256: fetch.sources for fetch in orders.fetch}
+        fetches = {fetch.sha256: fetch for fetch in orders.fetch}
         for sha256, entry in self._entries.items():
-            entry.fetch.sources = sources.get(sha256, ())
+            entry.fetch.obey(fetches.get(sha256))
             if entry.told is not None and entry.told <= assign.seen:
                 entry.answered.set()
         self._faults = [(fault, told) for fault, told in self._faults if told is None or told > assign.seen]

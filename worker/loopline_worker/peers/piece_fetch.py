@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import IO
 
 from loopline_shared.pieces import PieceList
-from loopline_shared.protocol.transfers import FaultKind, FileSource
+from loopline_shared.protocol.transfers import FaultKind, FileFetch, FileSource
 from loopline_worker.files.receiving import NetworkError, WrongContentError, write_all
 from loopline_worker.peers.flow_meter import FlowMeter
 from loopline_worker.peers.growing_file import GrowingFile
@@ -38,8 +38,11 @@ _STARVED_AFTER_S = 8.0
 _SLOW_AFTER_S = 3.0
 _LEAST_BYTES_S = 32 * 1024.0
 _LEAST_SHARE = 1 / 8
-"""A source below this rate, or this share of the planned one, for so long is left."""
+"""A source is left if it is for so long below this rate, or below this share both of the planned rate and of one that
+there has been: what is planned may follow from capacities that are merely assumed."""
 _LOOK_EVERY_S = 0.05
+_ORDER_HOLDS_S = 5.0
+"""An order to wait holds for so long, unless the next one repeats it."""
 
 OpenMaster = Callable[[int], MasterUpstream]
 """Connects to the master, for the pieces from a number on. Raises NetworkError."""
@@ -66,6 +69,8 @@ class PieceFetch:
         self.file = file
         self.sources: tuple[FileSource, ...] = ()
         """In the order in which they are to be asked; the master may change it at any time."""
+        self._rate: float | None = None  # planned, in bytes per second
+        self._waits_until = 0.0
         self.source: str | None = None
         """The worker from which pieces come now; None: the master, or nobody yet."""
         self.received_bytes = 0
@@ -79,6 +84,12 @@ class PieceFetch:
         self._dialled: dict[str, socket.socket] = {}
         self._upstream: Upstream | None = None
         self._is_cut_off = False
+
+    def obey(self, order: FileFetch | None) -> None:
+        """Take in the master's order for this file; None if it has none."""
+        self.sources = order.sources if order else ()
+        self._rate = order.rate_bytes_s if order else None
+        self._waits_until = time.monotonic() + _ORDER_HOLDS_S if order and order.waits else 0.0
 
     def offer(self, worker: str, link: socket.socket) -> None:
         """Take over the connection of a worker that has dialled in, after the handshake."""
@@ -105,11 +116,22 @@ class PieceFetch:
                 growing.grow_to(_resume(file, pieces))
                 place = _Place(growing, pieces, file)
                 while not growing.is_complete:
+                    self._wait()
                     self._take_from_one(place, open_master)
         finally:
             growing.abandon()
             for link in self._dialled.values():
                 link.close()
+
+    def _wait(self) -> None:
+        """Wait as long as the master says so, and it can be heard."""
+        while self._is_to_wait:
+            self._check_wanted()
+            time.sleep(_LOOK_EVERY_S)
+
+    @property
+    def _is_to_wait(self) -> bool:
+        return time.monotonic() < self._waits_until
 
     def _take_from_one(self, place: _Place, open_master: OpenMaster) -> None:
         """Take pieces from the best source, until another one is better or this one fails."""
@@ -119,7 +141,7 @@ class PieceFetch:
             self.source = best.worker if best else None
             self.meter.begin()
             self._check_wanted()
-            self._take(_Taking(upstream, place, self._limits, self.meter, best), best)
+            self._fetch_pieces(_Taking(upstream, place, self._limits, self.meter, is_peer=best is not None), best)
         except SourceError as error:
             assert best
             self._blame(best, error)
@@ -128,13 +150,13 @@ class PieceFetch:
                 self._upstream.close()
             self._upstream = self.source = None
 
-    def _take(self, taking: _Taking, source: FileSource | None) -> None:
+    def _fetch_pieces(self, taking: _Taking, source: FileSource | None) -> None:
         while not self.file.is_complete:
             best = self._best()
             is_leaving = _way(best) != _way(source)
-            if best and not is_leaving:
-                self._limits[1].change(best.rate_bytes_s, time.monotonic())
-            if not taking.ask(is_leaving=is_leaving):
+            self._limits[1].change(self._rate, time.monotonic())
+            taking.expect(self._rate)
+            if not taking.ask(is_leaving=is_leaving or self._is_to_wait):
                 return
             self._check_wanted()
             have_bytes = self.file.have_bytes
@@ -153,7 +175,6 @@ class PieceFetch:
         return None
 
     def _connect(self, source: FileSource, first: int) -> PeerUpstream:
-        self._limits[1].change(source.rate_bytes_s, time.monotonic())
         if not source.dials_in:
             return PeerUpstream.connect(source, self.sha256, self._receiver, first)
         link = self._dialled.pop(source.worker)
@@ -212,18 +233,22 @@ class _Taking:
         place: _Place,
         limits: list[TokenBucket],
         meter: FlowMeter,
-        source: FileSource | None,
+        *,
+        is_peer: bool,
     ) -> None:
         self._upstream = upstream
         self._place = place
         self._growing = place.growing
         self._limits = limits
         self._meter = meter
-        self._is_peer = source is not None
-        planned = source.rate_bytes_s if source else None
-        self._least_bytes_s = max(_LEAST_BYTES_S, (planned or 0.0) * _LEAST_SHARE)
+        self._is_peer = is_peer
+        self._planned = 0.0
         self._starved_s = self._waited_s = 0.0
         self._got_bytes = 0
+
+    def expect(self, planned: float | None) -> None:
+        """Take in which rate is planned."""
+        self._planned = planned or 0.0
 
     def ask(self, *, is_leaving: bool) -> bool:
         """Ask for more pieces, unless this source is being left. False if nothing more will come."""
@@ -268,8 +293,9 @@ class _Taking:
         self._got_bytes += got_bytes
         if self._waited_s > _SLOW_AFTER_S:
             rate = self._got_bytes / self._waited_s
-            if rate < self._least_bytes_s:
+            if rate < max(_LEAST_BYTES_S, _LEAST_SHARE * min(self._planned, self._meter.fastest)):
                 raise SourceError(FaultKind.SLOW, f"{rate:,.0f} bytes/s")
+            self._meter.fastest = max(rate, self._meter.fastest)
             self._waited_s, self._got_bytes = 0.0, 0
 
 

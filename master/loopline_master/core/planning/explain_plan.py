@@ -19,9 +19,17 @@ def explain_plan(plan: Plan, now: float) -> Reason:
         detail += f", as likely as not {_when(plan.p50, now)}"
     if not plan.is_given:
         detail += f"; its limit of {plan.limit_s:.0f} s is predicted"
-    if plan.reason:
+    if plan.delays:
+        detail += f"; what goes before it took longer than was thought {_times(plan.delays)}"
+    if plan.broken:
+        detail += f"; an earlier promise was broken because {plan.broken_reason}"
+    elif plan.reason:
         detail += f"; moved because {plan.reason}"
     return Reason(code="plan", count=1, detail=detail)
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def _when(at: float, now: float) -> str:

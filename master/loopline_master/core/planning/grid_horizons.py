@@ -10,7 +10,16 @@ import math
 
 from loopline_master.core.entities import SEATED, Attempt, Job, Worker
 from loopline_master.core.estimates import eta, measure
-from loopline_master.core.planning.horizon import MARGIN_S, Busy, Horizon, rounded
+from loopline_master.core.planning.horizon import (
+    MARGIN_S,
+    PREPARE_S,
+    START_S,
+    Busy,
+    Horizon,
+    end_by_limit,
+    rounded,
+)
+from loopline_master.core.planning.plan import steps_of
 from loopline_master.core.planning.plan_book import PlanBook
 from loopline_master.core.state import State
 from loopline_shared.model import Facts
@@ -72,10 +81,17 @@ def busy_of(state: State, attempt: Attempt) -> Busy:
         half = _beyond(math.ceil(began + frozen_s + expected_s), now)
         end = _beyond(rounded(began + frozen_s, P90 * expected_s), now)
         return Busy(attempt.slots, end, min(half, end), is_limited=False, name=name)
-    lasts_s = min(limit_s, _FARTHEST_S) + frozen_s
-    end = math.ceil(began + lasts_s) if job.nodes > 1 else rounded(began, lasts_s)
-    end = _beyond(end + MARGIN_S, now)
+    end = _beyond(_end_by_limit(attempt, job, min(limit_s, _FARTHEST_S) + frozen_s), now)
     return Busy(attempt.slots, end, end, is_limited=True, name=name)
+
+
+def _end_by_limit(attempt: Attempt, job: Job, lasts_s: float) -> int:
+    """Return the latest end of an attempt with a limit: as expected at its dispatch, unless it began too late."""
+    allowed_s = START_S if job.nodes == 1 else PREPARE_S
+    began = attempt.dispatched_at
+    if attempt.started_at is not None:
+        began = max(began, attempt.started_at - allowed_s)
+    return end_by_limit(began, lasts_s) if job.nodes == 1 else int(began) + steps_of(lasts_s)
 
 
 def order_of(state: State, job: Job, book: PlanBook) -> tuple[float, float, bool]:
@@ -121,7 +137,8 @@ def _end_of(state: State, job: Job, book: PlanBook) -> tuple[float, float, bool]
         return None
     if left and plan is not None and plan.start is not None:
         half = plan.start if plan.p50 is None else plan.p50
-        ends.append((plan.start + plan.limit_s, half + plan.limit_s, plan.is_promise and plan.is_given))
+        lasts_s = steps_of(plan.limit_s)
+        ends.append((plan.start + lasts_s, half + lasts_s, plan.is_promise and plan.is_given))
     return max(end for end, _, _ in ends), max(half for _, half, _ in ends), all(limited for _, _, limited in ends)
 
 

@@ -14,6 +14,8 @@ MARGIN_S = 2
 """Seconds that the end of an attempt may take beside its limit."""
 PREPARE_S = 3
 """Seconds that a gang may take to be ready everywhere."""
+START_S = 1
+"""Seconds that any other task may take to begin."""
 _ROUNDS_TO = 16
 """Ends are rounded up by at most such a part of what lasts, so that a profile has few pieces however much runs."""
 
@@ -75,6 +77,11 @@ def rounded(began: float, lasts_s: float) -> int:
     """Return the end of what began then and lasts so long, rounded up to a power of two of seconds."""
     step = 1 << max(0, int(lasts_s // _ROUNDS_TO).bit_length() - 1)
     return -(-math.ceil(began + lasts_s) // step) * step
+
+
+def end_by_limit(began: float, limit_s: float) -> int:
+    """Return when an ordinary task that was dispatched then is over at the latest, by its limit."""
+    return rounded(int(began) + START_S, math.ceil(limit_s)) + MARGIN_S
 
 
 def _at(steps: Steps, time: int) -> int:

@@ -16,7 +16,7 @@ from loopline_master.core.entities import Job, Worker
 from loopline_master.core.estimates import measure
 from loopline_master.core.planning import certainty
 from loopline_master.core.planning.grid_horizons import P90, horizon_of, is_foreseeable, limit_of, order_of, switch_of
-from loopline_master.core.planning.horizon import MARGIN_S, rounded
+from loopline_master.core.planning.horizon import end_by_limit, rounded
 from loopline_master.core.planning.lattice import Lattice
 from loopline_master.core.planning.plan import BROKEN, Plan, WaitingGang
 from loopline_master.core.planning.plan_book import PlanBook
@@ -125,7 +125,7 @@ class Planning:
         now = int(state.now)
         expected_s = measure.work_of(state.grid, job, number) / measure.speed_now(worker)
         limit_s = job.spec.timeout_s
-        limit = None if limit_s is None else now + math.ceil(limit_s) + 1 + MARGIN_S
+        limit = None if limit_s is None else end_by_limit(now, limit_s)
         p90 = rounded(now, P90 * expected_s)
         return certainty.may_go_first(horizon_of(state, worker), plans, job.slots, now, limit, p90)
 
@@ -210,6 +210,8 @@ class Planning:
                 earliest, half, is_bounded = plan.earliest, plan.earliest_p50, plan.is_bounded
             else:
                 earliest, half, is_bounded = order_of(state, job, book)
+                if earliest <= state.now:
+                    earliest = state.now + _RESPITE_S
         return WaitingGang(
             job=job.id,
             task=number,
@@ -219,7 +221,7 @@ class Planning:
             is_given=is_given,
             needs=state.index.requirements.key_of(job),
             turn=turn,
-            earliest=max(earliest, state.now + _RESPITE_S) if behind is not None else 0.0,
+            earliest=earliest,
             half=half,
             is_bounded=is_bounded,
             behind=behind,

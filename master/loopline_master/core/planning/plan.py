@@ -50,6 +50,10 @@ class Plan:
     moves: int = 0  # forward
     broken: int = 0  # promises that were not kept
     reason: str = ""  # of the last change
+    promised: float | None = None  # the first start that was a promise
+    broken_reason: str = ""  # of the last promise that was not kept
+    first_p50: float | None = None  # of the first plan, if that was an estimate
+    delays: int = 0  # of an estimate: what went before it took longer than its p90
     started_at: float | None = None
     withdrawn_at: float | None = None  # its job was cancelled or paused before
     id: Annotated[TaskId, Field(exclude=True)] = field(init=False, repr=False, compare=False)
@@ -121,11 +125,4 @@ def plan_of(one: WaitingGang, now: float) -> Plan:
         earliest_p50=one.half,
         is_bounded=one.is_bounded,
         behind=one.behind,
-    )
-
-
-def broken_promise(plan: Plan, old_start: float, now: float) -> BrokenPromise:
-    """Return what is to be told of a promise in whose place there is another plan, or none, now."""
-    return BrokenPromise(
-        job=plan.job, task=plan.task, start=old_start, new_start=plan.start, reason=plan.reason, at=now
     )

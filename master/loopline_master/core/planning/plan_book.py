@@ -11,17 +11,17 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from heapq import heappop, heappush
 
 from loopline_master.core.planning.certainty import Neighbour, half_way, stands
-from loopline_master.core.planning.horizon import AWAY, MARGIN_S, Horizon, differences
+from loopline_master.core.planning.horizon import AWAY, Horizon, differences
 from loopline_master.core.planning.lattice import Lattice
 from loopline_master.core.planning.plan import (
     BrokenPromise,
     Plan,
     PlanKind,
     WaitingGang,
-    broken_promise,
     plan_of,
     steps_of,
 )
+from loopline_master.core.planning.plan_record import note_change, note_start
 from loopline_master.core.planning.planner import Planner, Slot
 from loopline_master.core.planning.pool import Machines, Piece, PlannedGang, Pool, Share, Workers
 from loopline_shared.model import TaskId
@@ -90,7 +90,7 @@ class PlanBook:
                 self._planner.profile.free(start, end, (bit, change))
                 self._note_freed(start, end)
             else:
-                self._planner.profile.take(start, end, (bit, -change))
+                self._planner.profile.occupy(start, end, (bit, -change))
         for job in sorted(lifted, key=self._order):
             self._take_again(job, self._slots[job], horizon.why or f"what runs on {name} takes longer")
         self._judged |= self._on.get(name, set())
@@ -107,7 +107,7 @@ class PlanBook:
         """Drop the plan of a gang that has started, or waits no more."""
         plan = self.plans.pop(job)
         if has_started:
-            plan.started_at = self._now
+            self._tell(note_start(plan, self._now))
         else:
             plan.withdrawn_at = self._now
         self.changed[plan.id] = plan
@@ -200,7 +200,7 @@ class PlanBook:
         gang = self._gangs[job]
         pieces = self._planner.profile.over(slot.start, slot.start + gang.limit)
         if self._pool.holds(pieces, self._pool.cells(gang, slot.place)):
-            self._planner.take(gang, slot)
+            self._planner.reserve(gang, slot)
             self._slots[job] = slot
         else:
             self._displace(job, reason)
@@ -219,7 +219,7 @@ class PlanBook:
         place = self._planner.fits(gang, start)
         slot = Slot(start, place) if place else None
         if slot is not None and (not plan.is_promise or self._is_certain(waiting, slot)):
-            self._planner.take(gang, slot)
+            self._planner.reserve(gang, slot)
         else:
             slot = self._scan(waiting, gang)
         self._book(waiting, plan, gang, slot, reason)
@@ -269,17 +269,16 @@ class PlanBook:
             self._slots[one.job], self._gangs[one.job] = slot, gang
             for name in slot.place:
                 self._on.setdefault(name, set()).add(one.job)
-        plan.first_start = plan.start if plan.first_start is None else plan.first_start
         self._judge(one)
-        is_later = plan.start is None or (old_start is not None and plan.start > old_start + MARGIN_S)
+        if plan.first_start is None:
+            plan.first_start, plan.first_p50 = plan.start, plan.p50
         if not is_new:
-            plan.changed_at, plan.reason = self._now, reason
-            plan.moves += plan.start is not None and old_start is not None and plan.start < old_start
-        if was_promise and (is_later or not plan.is_promise):
-            assert old_start is not None
-            plan.broken += 1
-            self.broken.append(broken_promise(plan, old_start, self._now))
+            self._tell(note_change(plan, old_start, self._now, reason, was_promise=was_promise))
         self._change(plan)
+
+    def _tell(self, broken: BrokenPromise | None) -> None:
+        if broken is not None:
+            self.broken.append(broken)
 
     def _new_plan(self, one: WaitingGang) -> Plan:
         plan = self.plans[one.job] = plan_of(one, self._now)
@@ -306,7 +305,7 @@ class PlanBook:
             return
         if plan.is_promise and not self._is_certain(one, new):
             self._planner.lift(gang, new, self._tick)
-            self._planner.take(gang, old)
+            self._planner.reserve(gang, old)
             return
         self._leave(job)
         self._book(one, plan, gang, new, "others ended sooner than was planned")
@@ -319,6 +318,7 @@ class PlanBook:
             plan.kind, plan.p50, plan.p90 = PlanKind.ESTIMATE, None, None
         elif self._is_certain(one, slot):
             plan.kind, plan.p50, plan.p90 = PlanKind.PROMISE, None, None
+            plan.promised = float(slot.start) if plan.promised is None else plan.promised
         elif not plan.is_promise or plan.changed_at == self._now or plan.told_at == self._now:
             plan.kind, plan.p50, plan.p90 = PlanKind.ESTIMATE, self._half(one, slot), float(slot.start)
         if before != (plan.kind, plan.p50, plan.p90):

@@ -24,8 +24,6 @@ LEAST_RATE = 1e6
 _LAG_BYTES, _LAG_S = 16 * 2**20, 2.0
 """Receivers are of one wave if they are apart by so much, or by what comes in so long."""
 _WAVE = "/"
-_AS_EXPECTED = 0.1
-"""Share of a file by which what has come may differ from what was to come, before it is noted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,25 +33,14 @@ class Transfer:
     size_bytes: int
     since: float  # when it was first asked for
     have_bytes: int  # had come ...
-    at: float  # ... at this time
+    at: float  # ... at this time, as its worker told ...
+    flows: float = 0.0  # ... at so many bytes per second
     source: str | None = None  # as planned: a worker, or MASTER; None: no plan has it
     rate: float = 0.0  # planned, in bytes per second; 0 with a source: it waits
 
     def left_bytes(self, now: float) -> float:
         """Return how much is expected to be missing."""
-        return max(0.0, self.size_bytes - self.have_bytes - self.rate * (now - self.at))
-
-    def seen(self, have_bytes: int, now: float) -> Transfer:
-        """Return the transfer after its worker has told how much has come; itself if that is about as expected."""
-        expected = self.size_bytes - self.left_bytes(now)
-        if abs(have_bytes - expected) <= _AS_EXPECTED * self.size_bytes:
-            return self
-        return replace(self, have_bytes=have_bytes, at=now)
-
-    def planned(self, source: str | None, rate: float, now: float) -> Transfer:
-        """Return the transfer under a new plan."""
-        have_bytes = int(self.size_bytes - self.left_bytes(now))
-        return replace(self, have_bytes=have_bytes, at=now, source=source, rate=rate)
+        return max(0.0, self.size_bytes - self.have_bytes - self.flows * (now - self.at))
 
     def is_overdue(self, now: float) -> bool:
         """True if it has waited for too long."""
@@ -67,11 +54,16 @@ class Carrier:
     name: str
     has: dict[str, int] = field(default_factory=dict)  # large files in its cache, by SHA-256: bytes
     fetching: dict[str, Transfer] = field(default_factory=dict)  # by SHA-256
+    failed: dict[str, float] = field(default_factory=dict)  # workers that failed it as sources, and until when
 
     @property
     def is_known(self) -> bool:
         """True if it has anything, or wants it."""
         return bool(self.has or self.fetching)
+
+    def avoids(self, source: str, now: float) -> bool:
+        """True if that worker has failed it lately."""
+        return self.failed.get(source, 0.0) > now
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +74,8 @@ class NumberedRequest:
     now: float
     network: Network = field(repr=False)
     carriers: tuple[tuple[str, Mapping[str, int], Mapping[str, Transfer]], ...]  # name, has, fetching
+    avoided: Mapping[str, frozenset[str]]  # by receiver: sources that failed it
+    mute: frozenset[str]  # pass nothing on to anybody
 
     def request(self) -> PlanRequest:
         """Return what the planner is given."""
@@ -91,19 +85,37 @@ class NumberedRequest:
                 receivers.setdefault(file, {})[name] = transfer
         holders: dict[str, list[str]] = {file: [MASTER] for file in receivers}
         for name, has, _ in self.carriers:
-            for file in receivers.keys() & has.keys():
-                holders[file].append(name)
+            if name not in self.mute:
+                for file in receivers.keys() & has.keys():
+                    holders[file].append(name)
         found: dict[str, tuple[str, ...]] = {}
         demands: list[Demand] = []
         running: list[Pipeline] = []
         for file, wanting in sorted(receivers.items()):
-            for number, wave in enumerate(waves(wanting, self.now)):
-                name = f"{file}{_WAVE}{number}"
-                found[name] = tuple(holders[file])
+            for name, holding, wave in self._waves(file, wanting, holders[file]):
+                found[name] = tuple(holding)
                 demands += (Demand(name, host, transfer.is_overdue(self.now)) for host, transfer in wave.items())
                 running += pipelines_of(name, wave)
-                holders[file] += wave
         return PlanRequest(self.network, found, tuple(demands), tuple(running), LEAST_RATE)
+
+    def _waves(
+        self, file: str, receivers: Mapping[str, Transfer], holders: list[str]
+    ) -> Iterator[tuple[str, list[str], dict[str, Transfer]]]:
+        """Yield name, holders and receivers of each wave of a file.
+
+        A receiver that passes nothing on, or that others have failed, is a wave of its own: nobody waits for it.
+        """
+        number, holders = 0, list(holders)
+        for wave in waves(receivers, self.now):
+            alone = [name for name in wave if name in self.mute or name in self.avoided]
+            together = {name: transfer for name, transfer in wave.items() if name not in alone}
+            if together:
+                yield f"{file}{_WAVE}{number}", list(holders), together
+                number, holders = number + 1, holders + list(together)
+            for name in alone:
+                avoided = self.avoided.get(name, frozenset())
+                yield f"{file}{_WAVE}{number}", [one for one in holders if one not in avoided], {name: wave[name]}
+                number += 1
 
     def answer(self, plan: TransferPlan) -> tuple[Pipeline, ...]:
         """Return the plan's pipelines by the names of the files themselves."""
@@ -113,7 +125,7 @@ class NumberedRequest:
 def waves(receivers: Mapping[str, Transfer], now: float) -> Iterator[dict[str, Transfer]]:
     """Yield the receivers of a file, those first of which most has come: in groups that are about as far."""
     have = {name: transfer.size_bytes - transfer.left_bytes(now) for name, transfer in receivers.items()}
-    lag = max(_LAG_BYTES, _LAG_S * max(transfer.rate for transfer in receivers.values()))
+    lag = max(_LAG_BYTES, _LAG_S * max(transfer.flows for transfer in receivers.values()))
     wave: dict[str, Transfer] = {}
     head = 0.0
     for name in sorted(receivers, key=lambda name: (-have[name], name)):
@@ -141,6 +153,11 @@ def pipelines_of(file: str, receivers: Mapping[str, Transfer]) -> Iterator[Pipel
             yield Pipeline(file, tuple(line), receivers[first].rate)
 
 
+def _place(node: NetworkNode) -> tuple[bool, bool, str]:
+    """Return where a node stands: hosts before switches, so that lines go to near hosts before they go far."""
+    return node.is_switch, node.name != MASTER, node.name
+
+
 class TransferState:
     """The network as far as it was told, and the request that the planner has. Begun anew with each start."""
 
@@ -151,6 +168,7 @@ class TransferState:
         self.is_due = False  # something has changed since
         self.is_outdated = False  # the network has
         self.overdue_at: float | None = None  # the next transfer will be, if nothing changes
+        self.served: dict[str, list[tuple[str, str]]] = {}  # by source: files, and who takes them from it
         self._network: tuple[tuple[str, ...], Network] | None = None
 
     def change(self, nodes: Iterable[NetworkNode], gone: Iterable[str]) -> None:
@@ -164,12 +182,13 @@ class TransferState:
 
     def network(self, workers: Iterable[str]) -> Network:
         """Return the network with these workers. Those that no event told of are at the root, on 1 Gbit/s."""
-        hosts = tuple(sorted({MASTER, *workers}))
+        hosts = tuple(sorted(workers))
         if self._network is None or self._network[0] != hosts:
             known = self.nodes or {ROOT: NetworkNode(ROOT, None, is_switch=True)}
             root = next(node.name for node in known.values() if node.parent is None)
-            others = [NetworkNode(name, root, UNKNOWN_RATE, UNKNOWN_RATE) for name in hosts if name not in known]
-            self._network = hosts, Network([known[name] for name in sorted(known)] + others)
+            missing = {MASTER, *hosts} - known.keys()
+            nodes = known | {name: NetworkNode(name, root, UNKNOWN_RATE, UNKNOWN_RATE) for name in missing}
+            self._network = hosts, Network(sorted(nodes.values(), key=_place))
         return self._network[1]
 
     def is_host(self, name: str) -> bool:

@@ -10,9 +10,12 @@ nothing to do.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from loopline_master.core import lifecycle, trust
 from loopline_master.core.effects import Declined, Done, Reply
 from loopline_master.core.events import NetworkChanged, TransfersPlanned
 from loopline_master.core.transfers.assumed_network import MASTER
@@ -25,11 +28,32 @@ from loopline_master.core.transfers.carrier import (
     TransferState,
 )
 from loopline_master.core.transfers.pipeline import Pipeline
+from loopline_shared.protocol.transfers import (
+    MAX_DIALS,
+    MAX_FETCHING,
+    MAX_SOURCES,
+    Dial,
+    FaultKind,
+    FileFetch,
+    FileSource,
+    Grant,
+    PeerOrders,
+)
 
 if TYPE_CHECKING:
     from loopline_master.core.state import State
     from loopline_shared.protocol.transfers import PeerReport
 
+_AVOIDED_S = {
+    FaultKind.UNREACHABLE: 600.0,
+    FaultKind.REFUSED: 10.0,
+    FaultKind.SILENT: 30.0,
+    FaultKind.SLOW: 120.0,
+    FaultKind.WRONG_CONTENT: 3600.0,
+}
+"""So long a source that failed a receiver is not named to it again."""
+_AWAITED_S = 5.0
+"""So long a new receiver waits for its first plan."""
 _SAME_RATE = 0.02
 """A rate that changes by less of it is left as it is: no frame is sent for that."""
 
@@ -43,6 +67,7 @@ def begin(state: State) -> None:
     for name in [] if state.settings.peers else list(state.carriers):
         forget(state, name)
     state.transfers.is_due = any(carrier.fetching for carrier in state.carriers.values())
+    _note_served(state)
 
 
 def hear(state: State, name: str, told: PeerReport) -> None:
@@ -52,6 +77,8 @@ def hear(state: State, name: str, told: PeerReport) -> None:
         if not (told.cached or told.fetching):
             return
         carrier = Carrier(name)
+    if told.faults:
+        _take_in_faults(state, carrier, told)
     has, before = carrier.has, carrier.fetching
     if told.cached is not None:
         has = {file.sha256: file.size_bytes for file in told.cached}
@@ -61,8 +88,11 @@ def hear(state: State, name: str, told: PeerReport) -> None:
     for one in told.fetching:
         known = before.get(one.sha256)
         if known is None:
-            known = Transfer(one.size_bytes, state.now, one.have_bytes, state.now)
-        fetching[one.sha256] = known.seen(one.have_bytes, state.now)
+            fetching[one.sha256] = Transfer(one.size_bytes, state.now, one.have_bytes, state.now, one.rate_bytes_s)
+        elif (one.have_bytes, one.rate_bytes_s) == (known.have_bytes, known.flows):
+            fetching[one.sha256] = known
+        else:
+            fetching[one.sha256] = replace(known, have_bytes=one.have_bytes, at=state.now, flows=one.rate_bytes_s)
     if has == carrier.has and fetching == before:
         return
     state.transfers.is_due |= has != carrier.has or fetching.keys() != before.keys()
@@ -70,11 +100,33 @@ def hear(state: State, name: str, told: PeerReport) -> None:
     state.put(carrier)
 
 
+def _take_in_faults(state: State, carrier: Carrier, told: PeerReport) -> None:
+    """Note which sources failed a receiver: they are not named to it for a while. One that lied is quarantined.
+
+    A source that it could not reach is one that dials it, if it has an open port.
+    """
+    failed = {name: until for name, until in carrier.failed.items() if until > state.now}
+    for fault in told.faults:
+        if fault.kind is FaultKind.UNREACHABLE and told.port is not None:
+            continue
+        failed[fault.source] = max(failed.get(fault.source, 0.0), state.now + _AVOIDED_S[fault.kind])
+        worker = state.workers.get(fault.source)
+        if fault.kind is FaultKind.WRONG_CONTENT and worker is not None:
+            reason = f"it sent wrong bytes of the file {fault.sha256[:12]} to worker {carrier.name}"
+            for quarantined in trust.quarantine(state, worker, reason):
+                lifecycle.retract_from(state, quarantined, "its worker is on probation, and it had not begun")
+    if failed.keys() != carrier.failed.keys():
+        state.transfers.is_due = True
+    if failed != carrier.failed:
+        carrier.failed = failed
+        state.put(carrier)
+
+
 def forget(state: State, name: str) -> None:
     """Forget what a worker has and wants: it has gone, or comes anew and will tell."""
     carrier = state.carriers.get(name)
     if carrier is not None and carrier.is_known:
-        carrier.has, carrier.fetching = {}, {}
+        carrier.has, carrier.fetching, carrier.failed = {}, {}, {}
         state.put(carrier)
         state.transfers.is_due = True
 
@@ -105,7 +157,24 @@ def ask(state: State) -> None:
         state.now,
         transfers.network(state.carriers),
         tuple((one.name, one.has, one.fetching) for one in carriers if transfers.is_host(one.name)),
+        avoided={one.name: avoided for one in carriers if (avoided := _avoided(one, state.now))},
+        mute=_mute(state, carriers),
     )
+
+
+def _avoided(carrier: Carrier, now: float) -> frozenset[str]:
+    return frozenset(source for source in carrier.failed if carrier.avoids(source, now))
+
+
+def _mute(state: State, carriers: Iterable[Carrier]) -> frozenset[str]:
+    """Return the workers that pass nothing on: in quarantine, or accused by several receivers."""
+    accused = Counter(source for carrier in carriers for source in _avoided(carrier, state.now))
+    return frozenset(name for name in state.carriers if accused[name] > 1 or not _is_believed(state, name))
+
+
+def _is_believed(state: State, name: str) -> bool:
+    worker = state.workers.get(name)
+    return worker is None or worker.probation_until is None
 
 
 def let_time_pass(state: State) -> None:
@@ -132,14 +201,21 @@ def adopt(state: State, event: TransfersPlanned, tell: Tell) -> Reply:
         if carrier.fetching and _replan(state, carrier, planned):
             tell(carrier.name)
     transfers.overdue_at = _overdue_at(state)
+    before = transfers.served
+    _note_served(state)
+    for name in sorted((before.keys() | transfers.served.keys()) - {MASTER}):
+        if before.get(name) != transfers.served.get(name):
+            tell(name)
     return Done()
 
 
 def _holds(state: State, line: Pipeline) -> bool:
-    """True if all hosts of a line still have its file or want it, or have it by now."""
+    """True if all hosts of a line still want its file or have it by now, and none that passes it on has lied."""
     carriers, file, source, receivers = state.carriers, line.file, line.hosts[0], line.hosts[1:]
     names = receivers if source == MASTER else line.hosts
-    return all(name in carriers and (file in carriers[name].fetching or file in carriers[name].has) for name in names)
+    return all(_is_believed(state, name) for name in line.hosts[:-1]) and all(
+        name in carriers and (file in carriers[name].fetching or file in carriers[name].has) for name in names
+    )
 
 
 def _replan(state: State, carrier: Carrier, planned: dict[tuple[str, str], tuple[str, float]]) -> bool:
@@ -149,11 +225,55 @@ def _replan(state: State, carrier: Carrier, planned: dict[tuple[str, str], tuple
         source, rate = planned.get((carrier.name, file), (None, 0.0))
         is_same = source == transfer.source and abs(rate - transfer.rate) <= _SAME_RATE * transfer.rate
         if not is_same:
-            changed[file] = transfer.planned(source, rate, state.now)
+            changed[file] = replace(transfer, source=source, rate=rate)
     if changed:
         carrier.fetching = carrier.fetching | changed
         state.put(carrier)
     return bool(changed)
+
+
+def _note_served(state: State) -> None:
+    """Note whom each worker serves under the plan."""
+    served = defaultdict(list)
+    for name in sorted(state.carriers):
+        for file, transfer in state.carriers[name].fetching.items():
+            if transfer.source is not None:
+                served[transfer.source].append((file, name))
+    state.transfers.served = dict(served)
+
+
+def orders(state: State, name: str) -> PeerOrders | None:
+    """Return from whom a worker is to take each file, at what rate, and whom it serves; None if there is nothing.
+
+    Those before its source in the line come after it, so that a dead one is bypassed without a new plan. Addresses
+    and secrets are filled in outside.
+    """
+    carrier, serves = state.carriers.get(name), state.transfers.served.get(name, ())
+    if carrier is None or not (carrier.fetching or serves):
+        return None
+    fetch = tuple(_fetch(state, carrier, file, transfer) for file, transfer in carrier.fetching.items())
+    takers = ((file, receiver) for file, receiver in serves if _takes(state, receiver, file, name))
+    dial = tuple(Dial(Grant(file, name, receiver, 0.0)) for file, receiver in takers)
+    return PeerOrders(fetch[:MAX_FETCHING], dial[:MAX_DIALS]) if fetch or dial else None
+
+
+def _takes(state: State, receiver: str, file: str, source: str) -> bool:
+    transfer = state.carriers[receiver].fetching.get(file)
+    return transfer is not None and transfer.source == source
+
+
+def _fetch(state: State, carrier: Carrier, file: str, transfer: Transfer) -> FileFetch:
+    is_awaited = state.transfers.is_pending and transfer.since + _AWAITED_S > state.now
+    if transfer.source is None:
+        return FileFetch(file, (), waits=is_awaited)
+    names: list[str] = []
+    source: str | None = transfer.source
+    while source and source not in (MASTER, carrier.name, *names) and len(names) < MAX_SOURCES:
+        names.append(source)
+        before = state.carriers[source].fetching.get(file) if source in state.carriers else None
+        source = before.source if before else None
+    sources = tuple(FileSource(one) for one in names if not carrier.avoids(one, state.now))
+    return FileFetch(file, sources, transfer.rate or None, waits=not transfer.rate)
 
 
 def _overdue_at(state: State) -> float | None:

@@ -13,6 +13,7 @@ not only the end of the link; and idle *hosts* alone are shut out, for without s
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
 
 from loopline_master.core.transfers.network import Network
@@ -73,16 +74,25 @@ def _widest_first(
 ) -> list[int]:
     """Return the nodes whose links may be used, those with the widest links first.
 
-    A pipeline uses a link in both directions, so its width is that of the narrower; but nothing flows to a source.
+    A pipeline uses a link in both directions, so its width is that of the narrower; but nothing flows to a source. Of
+    sources that are equally good the one comes first whose number is nearest to a receiver's: neighbours in name are
+    mostly neighbours on the wire, also where the network does not say so.
     """
     ups, downs, limits, found = network.ups, network.downs, network.limits, []
+    in_order = sorted(receivers)
     for place in _above(network, (*holders, *receivers)):
-        up, down = ups[place], downs[place]
+        up, down, apart = ups[place], downs[place], 0
         if place in holders:
-            down = up
+            down, apart = up, _apart(in_order, place)
         if limits[up] > 0 and limits[down] > 0:
-            found.append((-min(free[up], free[down]), -min(limits[up], limits[down]), place))
-    return [place for _, _, place in sorted(found)]
+            found.append((-min(free[up], free[down]), -min(limits[up], limits[down]), apart, place))
+    return [place for *_, place in sorted(found)]
+
+
+def _apart(in_order: Sequence[int], place: int) -> int:
+    """Return how far the nearest of these numbers is from a place."""
+    at = bisect_left(in_order, place)
+    return min((abs(number - place) for number in in_order[max(0, at - 1) : at + 1]), default=0)
 
 
 def _above(network: Network, hosts: Iterable[int]) -> set[int]:

@@ -29,13 +29,13 @@ async def get_passing(store: Store, settings: MasterSettings) -> PassingReport:
 
 
 @routes(f"GET {API_PREFIX}/forecasts", READERS)
-async def get_forecasts(forecaster: Forecaster) -> ForecastReport:
-    """Return the accuracy of past ETAs.
+async def get_forecasts(forecaster: Forecaster, store: Store) -> ForecastReport:
+    """Return the accuracy of past ETAs and of the planned starts of gangs.
 
     Of completed jobs, these are the shares that had completed by the p50 and by the p90 that users were told at
-    certain moments.
+    certain moments. Of gangs, how many promised starts were kept, and why others were not.
     """
-    return forecaster.report()
+    return forecaster.report().model_copy(update={"plans": await store.jobs.kept_plans()})
 
 
 @routes("GET /healthz", OPEN)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from statistics import median
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, select
+from sqlalchemy import Connection, Row, bindparam, or_, select
 
+from loopline_master.core.planning.horizon import MARGIN_S
 from loopline_master.store.tables import plans
-from loopline_shared.rest.bodies import PlanView
+from loopline_shared.rest.bodies import BrokenPlan, PlanReport, PlanView
 
 _LATEST = (
     select(plans)
@@ -16,6 +19,14 @@ _LATEST = (
     .limit(1)
 )
 """The plan of a job's gang that waits, else of the one that started last."""
+_LATEST_JUDGED, _MOST_TOLD = 1000, 20
+_JUDGED = (
+    select(plans)
+    .where(or_(plans.c.started_at.is_not(None), plans.c.broken > 0))
+    .order_by(plans.c.job.desc(), plans.c.task.desc())
+    .limit(_LATEST_JUDGED)
+)
+"""The plans of the latest gangs that have started, or whose promise was broken."""
 
 
 def plan_of_job(connection: Connection, job: int) -> PlanView | None:
@@ -41,5 +52,37 @@ def _view(row: Row[Any]) -> PlanView:
         moves=row.moves,
         broken=row.broken,
         reason=row.reason,
+        promised_at=row.promised,
+        broken_reason=row.broken_reason,
+        delays=row.delays,
         started_at=row.started_at,
     )
+
+
+def kept_plans(connection: Connection) -> PlanReport:
+    """Return how the planned starts of the latest gangs were kept."""
+    found = connection.execute(_JUDGED).all()
+    promised = [row for row in found if row.promised is not None]
+    early_s = [row.promised - row.started_at for row in promised if row.started_at is not None]
+    estimated = [row for row in found if row.first_p50 is not None and row.started_at is not None]
+    return PlanReport(
+        promises=len(promised),
+        kept=sum(row.broken == 0 for row in promised),
+        early_p50_s=median(early_s) if early_s else None,
+        broken=[_broken(row) for row in promised if row.broken][:_MOST_TOLD],
+        estimates=len(estimated),
+        p50_held=_share(row.started_at <= row.first_p50 + MARGIN_S for row in estimated),
+        p90_held=_share(row.started_at <= row.first_start + MARGIN_S for row in estimated),
+        delayed=sum(row.delays > 0 for row in found),
+    )
+
+
+def _broken(row: Row[Any]) -> BrokenPlan:
+    return BrokenPlan(
+        job=row.job, task=row.task, promised_at=row.promised, started_at=row.started_at, reason=row.broken_reason
+    )
+
+
+def _share(held: Iterable[bool]) -> float | None:
+    each = list(held)
+    return sum(each) / len(each) if each else None

@@ -20,8 +20,9 @@ from loopline_shared.rest.bodies.jobs import (
     Reason,
     Submission,
 )
-from loopline_shared.rest.bodies.network import FileFlow, KnownBy, NetworkNodeView, NetworkView
+from loopline_shared.rest.bodies.network import FileFlow, KnownBy, MeasurementView, NetworkNodeView, NetworkView
 from loopline_shared.rest.bodies.reports import (
+    BrokenPlan,
     ForecastReport,
     GridChange,
     Health,
@@ -31,6 +32,7 @@ from loopline_shared.rest.bodies.reports import (
     MomentReport,
     Passing,
     PassingReport,
+    PlanReport,
     PruneReport,
     PruneRequest,
 )
@@ -48,6 +50,7 @@ from loopline_shared.rest.bodies.workers import LastHour, ProgramView, WorkerVie
 __all__ = [
     "AttemptView",
     "Body",
+    "BrokenPlan",
     "Counts",
     "Eta",
     "Expected",
@@ -67,6 +70,7 @@ __all__ = [
     "KnownBy",
     "LastHour",
     "LiveTotals",
+    "MeasurementView",
     "MomentReport",
     "NetworkNodeView",
     "NetworkView",
@@ -75,6 +79,7 @@ __all__ = [
     "Passing",
     "PassingReport",
     "PlainAttemptState",
+    "PlanReport",
     "PlanView",
     "PlannedTask",
     "Preview",

@@ -60,6 +60,9 @@ class PlanView(Body):
     moves: int = 0  # forward
     broken: int = 0  # promises that were not kept
     reason: str = ""  # of the last change
+    promised_at: float | None = None  # the first start that was a promise
+    broken_reason: str = ""  # of the last promise that was not kept
+    delays: int = 0  # of an estimate: what went before it took longer than was thought
     started_at: float | None = None
 
 

@@ -19,8 +19,32 @@ class MomentReport(Body):
     p90_held: float | None = None
 
 
+class BrokenPlan(Body):
+    """A promised start of a gang that was not kept."""
+
+    job: int
+    task: int
+    promised_at: float  # the first promise
+    started_at: float | None  # null: it has not started yet
+    reason: str
+
+
+class PlanReport(Body):
+    """Record of planned starts: of the latest gangs that have started, or whose promise was broken."""
+
+    promises: int = 0
+    kept: int = 0
+    early_p50_s: float | None = None  # how much sooner than first promised they started, in one of two cases
+    broken: list[BrokenPlan] = Field(default=[])  # the latest first
+    estimates: int = 0  # gangs whose first plan was none but an estimate
+    p50_held: float | None = None  # share of them that had started by then
+    p90_held: float | None = None
+    delayed: int = 0  # gangs whose estimate what went before them made later, once at least
+
+
 class ForecastReport(Body):
     moments: list[MomentReport]
+    plans: PlanReport = PlanReport()
 
 
 class Passing(Body):

@@ -1,0 +1,234 @@
+"""A stream of gangs with short tasks between them: how full is the grid, and are its promises kept?
+
+Eight workers of one slot. Gangs of 2 to 6 nodes with limits come as a Poisson process, larger ones for longer, and
+between them bursts of short tasks with limits. All sleep, for half of their limits up to all but a second, so that
+few cores can host them. *Busy* is the share of the workers' time in which some task sleeps, from a fifth of the span
+of arrivals to its end: what preparing, starting and reporting take is not in it.
+
+Held against plain first come, first served, without backfill: the same jobs on another such grid at the same time,
+each submitted once all before it have begun and enough workers are free; and the same computed, without any cost.
+
+    python benchmarks/rates/gang_stream.py [--seconds 900] [--load 1.2] [--order deliver] [--seed 1] [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import math
+import random
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from benchmarks.harness.grid import Figures, grid
+from benchmarks.harness.tables import answer, parser, progress, table
+from loopline.client import AsyncClient
+from loopline_shared.rest.bodies import PlanReport
+from loopline_shared.spec import JobSpec
+
+WORKERS = 8
+SIZES = (2, 6)
+GANG_LIMITS_S, TASK_LIMITS_S = (15, 60), (4, 12)
+TASKS_SHARE, BURST = 0.1, 20  # of the work that comes; tasks
+USED = (0.5, 1.0)  # of the limit
+WARM_UP = 0.2  # of the span of arrivals
+
+
+@dataclass(frozen=True, slots=True)
+class Rectangle:
+    """A job: when it comes, in seconds from the start, on how many workers it runs, for how long, and its limit."""
+
+    at: float
+    nodes: int
+    lasts_s: float
+    limit_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slept:
+    """A job that has run, in seconds from the start: each of its members slept from then to then."""
+
+    came: float
+    members: list[tuple[float, float]]
+
+
+def stream(chance: random.Random, seconds: float, load: float) -> list[Rectangle]:
+    """Return gangs and single tasks that come within so many seconds, by arrival."""
+    sizes, used = range(SIZES[0], SIZES[1] + 1), fmean(USED)
+    gang = fmean(nodes**2 for nodes in sizes) / max(sizes) * _mean(GANG_LIMITS_S) * used
+    burst = BURST * _mean(TASK_LIMITS_S) * used
+    found = []
+    for work, share in ((gang, 1 - TASKS_SHARE), (burst, TASKS_SHARE)):
+        rate = load * share * WORKERS / work
+        at = chance.expovariate(rate)
+        while at < seconds:
+            if work is gang:
+                found.append(_drawn(chance, at, chance.choice(sizes)))
+            else:
+                found += [_drawn(chance, at, 1) for _ in range(BURST)]
+            at += chance.expovariate(rate)
+    return sorted(found, key=lambda one: one.at)
+
+
+def _drawn(chance: random.Random, at: float, nodes: int) -> Rectangle:
+    least, most = map(math.log, TASK_LIMITS_S if nodes == 1 else GANG_LIMITS_S)
+    limit_s = math.exp(chance.uniform(least, most)) * (1 if nodes == 1 else nodes / SIZES[1])
+    limit = max(4, round(limit_s))
+    return Rectangle(at, nodes, round(min(limit - 1.0, limit * chance.uniform(*USED)), 2), limit)
+
+
+def _mean(limits: tuple[int, int]) -> float:
+    """Return the mean of what is uniform in its logarithm."""
+    return (limits[1] - limits[0]) / math.log(limits[1] / limits[0])
+
+
+def first_come(jobs: list[Rectangle]) -> list[Slept]:
+    """Return when each job would run if none started before one that came earlier, and nothing cost any time."""
+    free, started, found = [0.0] * WORKERS, 0.0, []
+    for one in jobs:
+        free.sort()
+        started = max(one.at, started, free[one.nodes - 1])
+        free[: one.nodes] = [started + one.lasts_s] * one.nodes
+        found.append(Slept(one.at, [(started, started + one.lasts_s)] * one.nodes))
+    return found
+
+
+def busy(jobs: list[Slept], between: tuple[float, float]) -> float:
+    """Return the share of the workers' time that the jobs fill."""
+    since, until = between
+    runs = [run for one in jobs for run in one.members]
+    filled = sum(max(0.0, min(end, until) - max(start, since)) for start, end in runs)
+    return filled / (WORKERS * (until - since))
+
+
+async def _submit(client: AsyncClient, one: Rectangle) -> int:
+    spec = JobSpec(
+        name=f"{one.nodes} x {one.limit_s} s",
+        command=["sleep", str(one.lasts_s)],
+        nodes=one.nodes,
+        timeout_s=one.limit_s,
+        size=one.nodes * one.lasts_s,
+        max_replicas=1,
+    )
+    return (await client.submit(spec)).id
+
+
+async def _over(client: AsyncClient, job: int) -> None:
+    _ = [result async for result in client.results(job)]
+
+
+async def as_they_come(client: AsyncClient, jobs: list[Rectangle], began: float) -> list[int]:
+    """Submit each job as it comes; the grid plans. Return their numbers once all are over."""
+    numbers = []
+    for one in jobs:
+        await asyncio.sleep(max(0.0, began + one.at - time.time()))
+        numbers.append(await _submit(client, one))
+    for job in numbers:
+        await _over(client, job)
+    return numbers
+
+
+async def one_after_the_other(client: AsyncClient, jobs: list[Rectangle], began: float) -> list[int]:
+    """Submit each job as it comes, but not before enough workers are free: no later one may start before it."""
+    free, changed, numbers, running = WORKERS, asyncio.Event(), [], set()
+
+    async def ends(job: int, nodes: int) -> None:
+        nonlocal free
+        await _over(client, job)
+        free += nodes
+        changed.set()
+
+    for one in jobs:
+        await asyncio.sleep(max(0.0, began + one.at - time.time()))
+        while free < one.nodes:
+            changed.clear()
+            await changed.wait()
+        free -= one.nodes
+        numbers.append(await _submit(client, one))
+        running.add(asyncio.create_task(ends(numbers[-1], one.nodes)))
+    await asyncio.gather(*running)
+    return numbers
+
+
+Way = Callable[[AsyncClient, list[Rectangle], float], Awaitable[list[int]]]
+
+
+async def run(order: str, jobs: list[Rectangle], way: Way) -> tuple[list[Slept], PlanReport, int]:
+    """Run the jobs on a grid of their own. Return how they ran, how promises were kept, and the passings."""
+    async with grid(1, "--order", order, workers=[f"w{n}" for n in range(WORKERS)]) as one, one.client() as client:
+        began = time.time() + 1.0
+        numbers = await way(client, jobs, began)
+        slept = [await _slept(client, job, one, began) for job, one in zip(numbers, jobs, strict=True)]
+        return slept, (await client.forecasts()).plans, (await client.passing()).passings
+
+
+async def _slept(client: AsyncClient, job: int, one: Rectangle, began: float) -> Slept:
+    """Return when a job's members slept; what ended before its time is left out."""
+    ended = [each.ended_at async for each in client.attempts(job) if each.accepted]
+    return Slept(one.at, [(end - began - one.lasts_s, end - began) for end in ended if end is not None])
+
+
+async def measure(options: argparse.Namespace) -> Figures:
+    jobs = stream(random.Random(options.seed), options.seconds, options.load)
+    progress(f"{len(jobs)} jobs come within {options.seconds:g} s; two grids run them ...")
+    (planned, plans, passings), (live, _, _) = await asyncio.gather(
+        run(options.order, jobs, as_they_come), run("none", jobs, one_after_the_other)
+    )
+    ways = {"planned": planned, "first come": live, "first come, computed": first_come(jobs)}
+    return {
+        "order": options.order,
+        "gangs": sum(one.nodes > 1 for one in jobs),
+        "tasks": sum(one.nodes == 1 for one in jobs),
+        "load": sum(one.nodes * one.lasts_s for one in jobs) / WORKERS / options.seconds,
+        "ways": [_row(way, found, options.seconds) for way, found in ways.items()],
+        "passings": passings,
+        "plans": plans.model_dump(),
+    }
+
+
+def _row(way: str, jobs: list[Slept], seconds: float) -> Figures:
+    gangs, tasks = (
+        [one.members[0][0] - one.came for one in jobs if one.members and (len(one.members) > 1) == is_gang]
+        for is_gang in (True, False)
+    )
+    share = busy(jobs, (WARM_UP * seconds, seconds))
+    return {"way": way, "busy": share, "gangs_wait_s": fmean(gangs), "tasks_wait_s": fmean(tasks)}
+
+
+def show(found: dict[str, Any]) -> str:
+    lines = [
+        [row["way"], f"{row['busy']:.1%}", f"{row['gangs_wait_s']:.1f}", f"{row['tasks_wait_s']:.1f}"]
+        for row in found["ways"]
+    ]
+    plans, early = found["plans"], found["plans"]["early_p50_s"]
+    head = f"{found['gangs']} gangs, {found['tasks']} tasks, load {found['load']:.2f}, order {found['order']}"
+    said = [
+        f"promised starts: {plans['kept']} of {plans['promises']} kept"
+        + (f", half of them {early:.1f} s sooner or more" if early is not None else ""),
+        *(f"  job {one['job']}: {one['reason']}" for one in plans["broken"]),
+        f"estimated starts: {plans['estimates']}; order violations: {found['passings']}",
+    ]
+    return "\n".join([head, table(["way", "busy", "gangs wait s", "tasks wait s"], lines), *said])
+
+
+def main() -> None:
+    asking = parser(__doc__)
+    asking.add_argument("--seconds", type=float, help="the span of arrivals; 30, in the full form 900")
+    asking.add_argument("--load", type=float, default=1.2, help="work that comes, of what the workers can do")
+    asking.add_argument("--order", default="deliver", choices=["hold", "deliver", "none"])
+    asking.add_argument("--seed", type=int, default=1)
+    options = asking.parse_args()
+    options.seconds = options.seconds or (900.0 if options.full else 30.0)
+    found = asyncio.run(measure(options))
+    answer(found, show(found), options.json)
+
+
+if __name__ == "__main__":
+    main()

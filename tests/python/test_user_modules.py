@@ -1,0 +1,148 @@
+"""A user's own modules go to workers with the calls that import them, and what is installed does not."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import cloudpickle
+import joblib
+import pytest
+
+from loopline.functions import user_modules
+from loopline.functions.calls import outcome_of
+from loopline.functions.carried_modules import carried, pack
+from loopline.functions.user_modules import UserModules
+from loopline_shared.errors import LooplineError
+from loopline_shared.model import TaskId, TaskState
+from loopline_shared.protocol.client_link import TaskEnd
+
+FILES = {
+    "users_own.py": "from users_pack import deep\nclass Point: x = 7\ndef f(x): return deep.g(x)\n",
+    "users_pack/__init__.py": "",
+    "users_pack/deep.py": "def g(x):\n    from . import lazy\n    return lazy.VALUE + x\n",
+    "users_pack/lazy.py": "VALUE = 40\n",
+    "users_pack/unused.py": "raise AssertionError\n",
+    "users_late.py": "def twice(x): return 2 * x\n",
+    "json.py": "raise AssertionError('Python has one')\n",
+}
+WORKER = """
+import pickle, sys
+function = pickle.loads(open(sys.argv[1], "rb").read())
+print(function(2))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder of a user's script, on the path."""
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield tmp_path
+    for name in [name for name in sys.modules if name.startswith("users_")]:
+        del sys.modules[name]
+
+
+def on_a_worker(pickle: bytes, tmp_path: Path) -> subprocess.CompletedProcess[str]:
+    """Call a pickled function with 2, in an interpreter that has none of the user's modules on its path."""
+    (tmp_path / "elsewhere").mkdir(exist_ok=True)
+    file = tmp_path / "elsewhere" / "function"
+    file.write_bytes(pickle)
+    command = [sys.executable, "-c", WORKER, str(file)]
+    return subprocess.run(command, cwd=file.parent, capture_output=True, text=True, check=False)
+
+
+def test_a_function_brings_its_module_and_what_that_imports(folder: Path, tmp_path: Path) -> None:
+    import users_own  # type: ignore[import-not-found]
+
+    modules = UserModules()
+    function = cloudpickle.dumps(users_own.f)
+    needed = modules.needed(function, [])
+    assert needed.names == ("users_own", "users_pack", "users_pack.deep", "users_pack.lazy")
+    ran = on_a_worker(needed.with_function(function), tmp_path)
+    assert ran.stdout == "42\n", ran.stderr
+    assert "users_own" in on_a_worker(function, tmp_path).stderr  # which is why
+
+
+def test_a_module_that_a_function_imports_when_called_goes_along_too(folder: Path, tmp_path: Path) -> None:
+    def function(x: int) -> int:
+        import json
+
+        import users_late  # type: ignore[import-not-found]
+
+        return int(json.loads(str(users_late.twice(x))))
+
+    pickle = cloudpickle.dumps(function)
+    needed = UserModules().needed(pickle, [])
+    assert "users_late" in needed.names
+    assert "json" not in needed.names  # Python's, though the user has one of that name
+    assert on_a_worker(needed.with_function(pickle), tmp_path).stdout == "4\n"
+
+
+def test_modules_of_arguments_go_along_and_those_of_installed_packages_do_not(folder: Path) -> None:
+    import users_own
+
+    modules = UserModules()
+    function = cloudpickle.dumps(len)
+    assert modules.needed(function, [cloudpickle.dumps((joblib.Parallel, LooplineError))]).names == ()
+    before = modules.needed(function, [])
+    after = modules.needed(function, [cloudpickle.dumps(users_own.Point())])
+    assert "users_own" in after.names
+    assert modules.carried is after
+    assert before.with_function(function) == function
+    assert UserModules(go_along=False).needed(function, [cloudpickle.dumps(users_own.Point())]).names == ()
+
+
+def test_processes_that_a_function_starts_find_its_modules(folder: Path, tmp_path: Path) -> None:
+    import users_own
+
+    def function(x: int) -> int:
+        import multiprocessing
+
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            return int(pool.apply(users_own.f, (x,)))
+
+    pickle = cloudpickle.dumps(function)
+    needed = UserModules().needed(pickle, [])
+    assert "users_own" in needed.names
+    ran = on_a_worker(needed.with_function(pickle), tmp_path)
+    assert ran.stdout == "42\n", ran.stderr
+
+
+def test_a_changed_module_takes_the_place_of_the_old_one_in_an_interpreter_that_had_it(tmp_path: Path) -> None:
+    def function(_: int) -> int:
+        import users_value  # type: ignore[import-not-found]
+
+        return int(users_value.VALUE)
+
+    pickle = cloudpickle.dumps(function)
+    versions = [carried(pack({"users_value": ("value.py", False, f"VALUE = {value}")}), pickle) for value in (1, 2)]
+
+    def both(_: int) -> list[int]:
+        import pickle as pickles
+
+        return [pickles.loads(version)(0) for version in versions]
+
+    ran = on_a_worker(cloudpickle.dumps(both), tmp_path)
+    assert ran.stdout == "[1, 2]\n", ran.stderr
+
+
+def test_modules_that_are_too_large_are_refused_and_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import users_own
+
+    monkeypatch.setattr(user_modules, "MOST_BYTES", 50)
+    with pytest.raises(LooplineError, match="modules that the calls import") as refused:
+        UserModules().needed(cloudpickle.dumps(users_own.f), [])
+    assert "users_own" in refused.value.hint
+
+
+def test_a_module_that_a_worker_lacks_comes_with_what_to_do(tmp_path: Path) -> None:
+    content = cloudpickle.dumps((cloudpickle.dumps(ModuleNotFoundError("No module named 'x'")), "text"))
+    end = TaskEnd(number=1, state=TaskState.FAILED, worker="pc", exit_code=1, reason="", value=None)
+    _, error = outcome_of(TaskId(1, 1), end, content)
+    assert isinstance(error, ModuleNotFoundError)
+    assert any("modules=[module]" in note for note in error.__notes__)
