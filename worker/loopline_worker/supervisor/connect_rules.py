@@ -138,7 +138,7 @@ def _allowed_here(wish: Wish, folders: list[str] | None, opened: list[int]) -> b
 
 
 def _abstract(process: int, name: bytes) -> set[int]:
-    """Return the inodes of the sockets without a file that have this name; 0 stands for none."""
+    """Return the inodes of the abstract sockets of this name; 0 stands for none."""
     shown = b"@" + name[1:].replace(b"\0", b"@")
     lines = (line.split(None, 7) for line in processes.read(f"/proc/{process}/net/unix").splitlines()[1:])
     return {int(words[6]) for words in lines if len(words) == 8 and words[7] == shown} or {0}
