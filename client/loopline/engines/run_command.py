@@ -43,7 +43,7 @@ def run(
     address in DASK_SCHEDULER_ADDRESS, where `distributed.Client()` finds it; the cluster ends with it:
 
         loopline run dask --nodes 8 --time-limit 2h
-        loopline run dask --nodes 8 -- python3 analysis.py
+        loopline run dask --nodes 8 -- ipython
 
     Workers need Dask (`pip install distributed`) for their `python3`, of the release that the client has. Whoever
     reaches the scheduler's port can use it: Dask's own traffic is neither encrypted nor secret.
