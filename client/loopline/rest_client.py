@@ -29,6 +29,7 @@ from loopline_shared.rest.bodies import (
     HistorySubject,
     JobDetail,
     JobView,
+    MeasurementView,
     NetworkView,
     Page,
     PassingReport,
@@ -233,6 +234,10 @@ class RestClient:
     async def network(self) -> NetworkView:
         """Return the network as far as it is known, and what flows along it now."""
         return await self._get(NetworkView, "/network")
+
+    async def measure_network(self) -> MeasurementView:
+        """Have an idle grid measured by probes between workers."""
+        return await self.http.ask(MeasurementView, "POST", "/network/measure")
 
     async def passing(self) -> PassingReport:
         """Return the audit of the order guarantee: how many jobs completed before one that they must not pass."""

@@ -24,6 +24,7 @@ from loopline_master.http.web_app import listening, web_app
 from loopline_master.links import WorkerLinks
 from loopline_master.metrics import Metrics
 from loopline_master.notify.notifier import Notifier
+from loopline_master.peers.live_network import LiveNetwork
 from loopline_master.settings import MasterSettings
 from loopline_master.store import open_store
 from loopline_master.transfers.solver_thread import SolverThread
@@ -68,6 +69,7 @@ def _in_background(parts: Parts) -> Iterator[None]:
         "ETAs are no longer compared with what came true": parts[Forecaster].watch(parts[Engine].changes),
         "files that no job needs are no longer removed": parts[Retention].run(),
         "notifications are no longer sent": parts[Notifier].run(),
+        "what transfers show of the network is no longer learnt": parts[LiveNetwork].run(),
     }
     tasks = []
     for consequence, coroutine in work.items():

@@ -30,6 +30,7 @@ from loopline_master.notify.notifier import Notifier
 from loopline_master.notify.webhook import Webhooks, secret_in
 from loopline_master.peers.exchange import Exchange
 from loopline_master.peers.live_network import LiveNetwork
+from loopline_master.peers.measurement import Measurement
 from loopline_master.peers.piece_lists import PieceLists
 from loopline_master.settings import Limits, MasterSettings
 from loopline_master.store import Store
@@ -111,8 +112,9 @@ def _add_streams(parts: Parts) -> None:
         return secrets.fill_in(await rows.complete(assign))
 
     exchange = Exchange(parts[MasterSettings], peer_key(parts[MasterSettings]), parts[Metrics])
-    network = LiveNetwork(parts[MasterSettings], parts[Scheduler], exchange)
+    network = LiveNetwork(parts[MasterSettings], engine, parts[Scheduler], exchange)
     links = WorkerLinks(engine, parts[MasterSettings], complete, partial(with_files, blobs), exchange)
+    measurement = Measurement(network, exchange, parts[Scheduler], links.probe)
     subscriptions, streams = Subscriptions(), OpenStreams(parts[Limits].max_listeners)
     engine.changes.add_listener(subscriptions)
     stored = StoredResults(store, blobs, rows)
@@ -125,7 +127,18 @@ def _add_streams(parts: Parts) -> None:
         auth, parts[Submissions], store=store, subscriptions=subscriptions, scheduler=parts[Scheduler]
     )
     parts.add(
-        exchange, network, PieceLists(blobs), links, subscriptions, streams, stored, followed, output, auth, clients
+        exchange,
+        network,
+        measurement,
+        PieceLists(blobs),
+        links,
+        subscriptions,
+        streams,
+        stored,
+        followed,
+        output,
+        auth,
+        clients,
     )
 
 

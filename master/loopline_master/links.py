@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count
+from typing import TypeVar
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
@@ -29,6 +30,7 @@ from loopline_master.settings import MasterSettings
 from loopline_master.timings import CLOSE_WITHIN_S, HELLO_WITHIN_S
 from loopline_shared.errors import LooplineError, ProtocolError
 from loopline_shared.model import AttemptId, Outcome, Output, Result, Stream
+from loopline_shared.protocol.transfers import FileSource, FlowMeasured, MeasureFlow
 from loopline_shared.protocol.worker_link import (
     MAX_FRAME_BYTES,
     MAX_READS,
@@ -38,12 +40,14 @@ from loopline_shared.protocol.worker_link import (
     Read,
     Refused,
     Report,
+    ToWorker,
     Welcome,
     Wrote,
 )
 
 log = logging.getLogger(__name__)
 _MAX_REASON_BYTES = 123  # of a WebSocket close frame
+Answer = TypeVar("Answer", Wrote, FlowMeasured)
 Complete = Callable[[Assign], Awaitable[Assign]]
 """Fills in the parameters that are not held in memory, just before an Assign is sent."""
 Check = Callable[[Report], Awaitable[Report]]
@@ -78,6 +82,14 @@ class WorkerLinks:
         """
         link = self._open.get(worker)
         return await link.read(attempt, stream, offset) if link else None
+
+    async def probe(self, worker: str, source: FileSource | None, seconds: float) -> FlowMeasured | None:
+        """Have a worker receive from another one, to measure what is between them; None if it is not connected.
+
+        Without a source, its probe under way ends, and there is no answer.
+        """
+        link = self._open.get(worker)
+        return await link.probe(source, seconds) if link else None
 
     def close(self, worker: str, session: int) -> None:
         """Close the worker's link if it is still the one of this session."""
@@ -139,10 +151,10 @@ def _lacks_something(assign: Assign) -> bool:
     return any(run.row_file or run.gang for run in assign.run)
 
 
-def _resolve(answer: asyncio.Future[Wrote | None] | None, wrote: Wrote | None) -> None:
-    """Pass the answer to the reader, who may have gone."""
-    if answer is not None and not answer.done():
-        answer.set_result(wrote)
+def _resolve(waiting: asyncio.Future[Answer | None] | None, answer: Answer | None) -> None:
+    """Pass the answer to whoever waits for it, and may have gone."""
+    if waiting is not None and not waiting.done():
+        waiting.set_result(answer)
 
 
 def _wrong_name(hello: Hello, only: str | None) -> Refused | None:
@@ -177,8 +189,9 @@ class WorkerLink:
         self._socket = socket
         self._protocol = MasterSession()
         self._last_report = (0, 0.0)  # number and time of the last Report, until it is answered
-        self._outgoing: asyncio.Queue[Welcome | Refused | Assign | Read | _Closing] = asyncio.Queue(max_frames)
+        self._outgoing: asyncio.Queue[ToWorker | _Closing] = asyncio.Queue(max_frames)
         self._reads: dict[int, asyncio.Future[Wrote | None]] = {}
+        self._probes: dict[int, asyncio.Future[FlowMeasured | None]] = {}
         self._numbers = count(1)
         self._sending = asyncio.create_task(self._send_all())
         self._sending.add_done_callback(self._has_stopped)
@@ -217,6 +230,16 @@ class WorkerLink:
         self._put(Read(number, attempt, stream, offset))
         return await answer
 
+    async def probe(self, source: FileSource | None, seconds: float) -> FlowMeasured | None:
+        """Have the worker measure; None if the connection ends first. Without a source there is no answer."""
+        number = next(self._numbers)
+        self._put(MeasureFlow(number, source, seconds))
+        if source is None:
+            return None
+        answer: asyncio.Future[FlowMeasured | None] = asyncio.get_running_loop().create_future()
+        self._probes[number] = answer
+        return await answer
+
     def send(self, message: Welcome | Refused | Assign) -> None:
         """Queue a message without waiting. A worker that reads too slowly is disconnected: its next Report
         reconciles.
@@ -230,8 +253,10 @@ class WorkerLink:
 
     async def end(self) -> None:
         """Send the queued messages if possible, after reading has ended."""
-        for answer in self._reads.values():
-            _resolve(answer, None)
+        for read in self._reads.values():
+            _resolve(read, None)
+        for probe in self._probes.values():
+            _resolve(probe, None)
         self._reads.clear()
         try:
             if not self._socket.closed:
@@ -240,7 +265,7 @@ class WorkerLink:
         finally:
             self._sending.cancel()
 
-    def _put(self, item: Welcome | Refused | Assign | Read | _Closing) -> None:
+    def _put(self, item: ToWorker | _Closing) -> None:
         try:
             self._outgoing.put_nowait(item)
         except asyncio.QueueFull:
@@ -253,7 +278,7 @@ class WorkerLink:
         reason = item.reason.encode()[:_MAX_REASON_BYTES].decode(errors="ignore").encode()
         await self._socket.close(code=item.code, message=reason)
 
-    def _timed(self, item: Welcome | Refused | Assign | Read) -> Welcome | Refused | Assign | Read:
+    def _timed(self, item: ToWorker) -> ToWorker:
         """Return the Assign with the time that its Report spent here: the rest of the round trip is the network's."""
         seq, received_at = self._last_report
         if isinstance(item, Assign) and item.seen == seq:
@@ -267,6 +292,8 @@ class WorkerLink:
             message = self._protocol.receive(frame.data)
             if isinstance(message, Wrote):
                 _resolve(self._reads.pop(message.number, None), message)
+            elif isinstance(message, FlowMeasured):
+                _resolve(self._probes.pop(message.number, None), message)
             elif message:
                 return message
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loopline_shared.rest.bodies import FileFlow, KnownBy, NetworkNodeView, NetworkView
+from loopline_shared.rest.bodies import FileFlow, KnownBy, MeasurementView, NetworkNodeView, NetworkView
 from tests.cli.conftest import Run
 from tests.cli.fake_master import FakeMaster, ok
 
@@ -28,6 +28,7 @@ VIEW = NetworkView(
     flows=[
         FileFlow(sha256="ab" * 32, source="ant", receiver="bee", rate_bytes_s=3e6, have_bytes=4e6, size_bytes=10e6)
     ],
+    measurement=MeasurementView(is_running=False, probes=0, outcome=""),
 )
 
 

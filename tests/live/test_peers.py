@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from loopline.transfer import files
+from loopline_shared.errors import LooplineError
 from loopline_shared.model import JobState
+from loopline_shared.rest.bodies import NetworkView
 from tests.live.grid import Grid, wait_for
 
 MIB = 2**20
@@ -132,3 +137,25 @@ async def test_what_a_job_made_comes_to_the_next_job_from_the_worker_that_made_i
     taken = await peers.submit("sha256sum large.bin", **then)
     assert await sums(peers, taken, 1) == {sha256}
     assert metric(peers, "loopline_peer_bytes_total") == 3000001
+
+
+async def test_an_idle_grid_is_measured_when_asked_and_not_while_a_task_runs(peers: Grid) -> None:
+    for name in ("ant", "bee"):
+        await peers.start_worker(name)
+    await peers.connected("ant", "bee")
+    client, gate = peers.client(), peers.gate()
+    job = await peers.submit(gate.wait)
+    with pytest.raises(LooplineError, match=r"cannot be measured now: (ant|bee) has tasks"):
+        await client.measure_network()
+    gate.open()
+    await peers.ended(job)
+
+    async def is_measured() -> NetworkView | None:
+        with suppress(LooplineError):  # neither port may be open yet
+            await client.measure_network()
+        view = await client.network()
+        return view if view.measurement.outcome == "measured" else None
+
+    view = await wait_for("the network to be measured", is_measured)
+    assert view.measurement.probes == 1
+    assert {node.parent for node in view.nodes if not node.is_switch} == {"127.0.0.0/8"}

@@ -31,7 +31,15 @@ from loopline_master.settings import MasterSettings
 from loopline_master.transfers.solver import FILLING
 from loopline_shared import grants
 from loopline_shared.model import AttemptId, Load, Outcome, OutputFile, Result
-from loopline_shared.protocol.transfers import FaultKind, FileSource, Grant, PeerOrders, PeerReport
+from loopline_shared.protocol.transfers import (
+    FaultKind,
+    FileSource,
+    FlowMeasured,
+    Grant,
+    MeasureFlow,
+    PeerOrders,
+    PeerReport,
+)
 from loopline_shared.protocol.worker_link import PROTOCOL_VERSION, Hello, Report
 from loopline_worker.files.cache import Cache as WorkerCache
 from loopline_worker.files.downloads import Downloads
@@ -301,6 +309,36 @@ async def test_the_port_closes_when_the_operator_turns_peers_off_and_opens_again
 def is_open(port: int | None) -> bool:
     with socket.socket() as caller:
         return caller.connect_ex(("127.0.0.1", port or 1)) == 0
+
+
+async def test_a_probe_measures_what_comes_from_another_worker_and_ends_when_anybody_wants_one(grid: Grid) -> None:
+    for name in ("ant", "bee"):
+        grid.join(name)
+        await grid.has_opened(name)
+    assert grid.exchange.reachable() == ["ant", "bee"] or grid.exchange.reachable() == ["bee", "ant"]
+    source = grid.exchange.probe_source("ant", "bee")
+    assert source
+    assert grid.exchange.probe_source("ant", "cat") is None
+    bee = grid.peerings["bee"]
+    probed = await bee.probe(MeasureFlow(7, source, 0.1))
+    assert probed.number == 7
+    assert probed.rate_bytes_s
+    assert probed.rate_bytes_s > 2**20
+
+    async def begun(number: int) -> asyncio.Task[FlowMeasured]:
+        await until(lambda: "0 are served" in grid.peerings["ant"].words())
+        probing = asyncio.create_task(bee.probe(MeasureFlow(number, source, 10.0)))
+        await until(lambda: "1 are served" in grid.peerings["ant"].words())
+        return probing
+
+    lasting = await begun(8)
+    assert (await bee.probe(MeasureFlow(9))).reason == "the probe was called off"
+    assert (await lasting).rate_bytes_s is None
+    lasting = await begun(10)
+    grid.peerings["ant"].is_wanted = lambda: True  # the one that serves has a task now
+    assert (await lasting).rate_bytes_s is None
+    assert (await bee.probe(MeasureFlow(11, source, 0.1))).reason
+    assert not [path for path in (grid.folder / "bee").iterdir() if path.name.startswith("probe-")]
 
 
 async def test_a_fetch_that_nobody_waits_for_ends(grid: Grid) -> None:

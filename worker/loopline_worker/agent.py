@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 import psutil
 
 from loopline_shared.model import Probation
+from loopline_shared.protocol.transfers import FlowMeasured, MeasureFlow
 from loopline_shared.protocol.worker_link import MAX_WROTE_BYTES, Assign, Read, WorkerSession, Wrote
 from loopline_worker.core import instructions as do
 from loopline_worker.core.events import (
@@ -73,6 +74,7 @@ class Agent:
         self._events: list[Event] = []
         self._link = Link(http_client, self)
         self.parts.peering.on_news = self._link.speak
+        self.parts.peering.is_wanted = lambda: not self.parts.machine.is_idle or self.parts.machine.is_in_use
         self._page: OwnerServer | None = None
         self._probation: Probation | None = None  # of the last Assign
         self._is_ready = asyncio.Event()
@@ -244,6 +246,10 @@ class Agent:
         except TimeoutError:
             return Wrote(read.number, b"", is_over=False)
         return Wrote(read.number, data, is_over=not data)
+
+    async def probed(self, probe: MeasureFlow) -> FlowMeasured:
+        """Return what a probe has measured, unless tasks or the owner want the computer."""
+        return await self.parts.peering.probe(probe)
 
     # From beginning to end.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from loopline_master.core.transfers.assumed_network import MASTER
@@ -16,6 +16,7 @@ from loopline_master.metrics import Metrics
 from loopline_master.settings import MasterSettings, is_loopback
 from loopline_shared import grants
 from loopline_shared.protocol.transfers import (
+    PROBE_FILE,
     Dial,
     FaultKind,
     Fetching,
@@ -57,7 +58,10 @@ class Exchange:
     """Knows how workers reach each other. Without ``peers`` in the settings it does nothing."""
 
     def __init__(self, settings: MasterSettings, key: bytes, metrics: Metrics) -> None:
-        self._is_on = settings.scheduler.peers
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when a worker comes or goes, or tells of a file on its way."""
+        self.is_on = settings.scheduler.peers
+        """True if files may go between workers."""
         self._least_bytes = settings.peer_file_bytes
         self._key = key
         self._metrics = metrics
@@ -66,7 +70,7 @@ class Exchange:
 
     def terms(self, hello: Hello) -> PeerTerms | None:
         """Return what the Welcome says to a worker; None if its files come from here alone."""
-        if not self._is_on:
+        if not self.is_on:
             return None
         key = grants.worker_key(self._key, hello.worker, hello.boot)
         return PeerTerms(key.hex(), time.time(), self._least_bytes)
@@ -74,14 +78,17 @@ class Exchange:
     def heard(self, hello: Hello, session: int, host: str | None, report: Report) -> None:
         """Take in what a Report says of its worker's port, and of what flows."""
         told = report.peers
-        if not self._is_on or told is None or host is None:
+        if not self.is_on or told is None or host is None:
             return
         name = hello.worker
         peer = self._peers.get(name)
         if peer is None or peer.session != session:
             peer = self._peers[name] = _Peer(name, session, hello.boot, host, received_bytes=told.received_bytes)
+            self.on_change()
         self._count(peer, told)
         peer.port = told.port
+        if told.fetching:
+            self.on_change()
         peer.fetching = {fetching.sha256: fetching for fetching in told.fetching}
         for fault in told.faults:
             self._take_in_fault(peer, fault)
@@ -91,6 +98,7 @@ class Exchange:
         peer = self._peers.get(worker)
         if peer and peer.session == session:
             del self._peers[worker]
+            self.on_change()
 
     def with_orders(self, worker: str, assign: Assign) -> Assign:
         """Return the Assign with addresses and secrets; sources that cannot be reached now are left out."""
@@ -126,10 +134,22 @@ class Exchange:
                 rate_bytes_s=one.rate_bytes_s,
                 have_bytes=one.have_bytes,
                 size_bytes=one.size_bytes,
+                is_free=one.is_free,
             )
             for peer in self._peers.values()
             for one in peer.fetching.values()
         ]
+
+    def reachable(self) -> list[str]:
+        """Return the workers whose ports are open to others, by name."""
+        return sorted(peer.name for peer in self._peers.values() if peer.port)
+
+    def probe_source(self, source: str, receiver: str) -> FileSource | None:
+        """Return the one as a source of probes to the other; None if they cannot connect."""
+        one, other = self._peers.get(source), self._peers.get(receiver)
+        if one is None or other is None or not self._can_connect(other, one):
+            return None
+        return self._granted(one, Grant(PROBE_FILE, source, receiver, _expiry(time.time())))
 
     def measure(self) -> None:
         """Set the metrics of files on their way now."""
@@ -146,14 +166,14 @@ class Exchange:
             is_reachable = self._can_connect(receiver, source)
             if is_reachable or self._can_connect(source, receiver):
                 grant = Grant(order.sha256, source.name, receiver.name, _expiry(time.time()))
-                yield FileSource(
-                    source.name,
-                    source.host,
-                    source.port or 1,
-                    expires_at=grant.expires_at,
-                    secret=grants.secret_of(grants.worker_key(self._key, source.name, source.boot), grant).hex(),
-                    dials_in=not is_reachable,
-                )
+                yield self._granted(source, grant, dials_in=not is_reachable)
+
+    def _granted(self, source: _Peer, grant: Grant, *, dials_in: bool = False) -> FileSource:
+        secret = grants.secret_of(grants.worker_key(self._key, source.name, source.boot), grant).hex()
+        return FileSource(
+            source.name, source.host, source.port or 1,
+            expires_at=grant.expires_at, secret=secret, dials_in=dials_in,
+        )  # fmt: skip
 
     def _dials(self, source: _Peer, served: Iterable[Dial]) -> Iterator[Dial]:
         """Yield those of the receivers that a source is to dial, for they cannot reach it."""

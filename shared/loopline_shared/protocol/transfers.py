@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from loopline_shared.model import NO_NUL, Count, Name, Seconds, Sha256
+from loopline_shared.model import MAX_ID, NO_NUL, Count, Name, Seconds, Sha256, ShortText
 
 MAX_FETCHING = 64
 MAX_SOURCES = 8
@@ -87,6 +87,33 @@ class PeerOrders:
 
     fetch: Annotated[tuple[FileFetch, ...], Field(max_length=MAX_FETCHING)] = ()
     dial: Annotated[tuple[Dial, ...], Field(max_length=MAX_DIALS)] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureFlow:
+    """Master to worker, of an idle grid that is being measured: receive from this worker for so long, and forget it.
+
+    Only workers that take part in carrying are asked. Without a source, the probe under way is to end.
+    """
+
+    number: Annotated[int, Field(ge=0, le=MAX_ID)]  # of the question, on this link
+    source: FileSource | None = None
+    seconds: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 0.0
+    kind: Literal["measure_flow"] = "measure_flow"
+
+
+@dataclass(frozen=True, slots=True)
+class FlowMeasured:
+    """Worker to master: the answer to a MeasureFlow. Without a rate there is a reason."""
+
+    number: Annotated[int, Field(ge=0, le=MAX_ID)]
+    rate_bytes_s: Rate | None = None
+    reason: ShortText = ""
+    kind: Literal["flow_measured"] = "flow_measured"
+
+
+PROBE_FILE = "0" * 64
+"""Name of the file that grants of probes are for; its content is of no use."""
 
 
 class FaultKind(StrEnum):

@@ -44,7 +44,7 @@ from loopline_shared.model import (
 )
 from loopline_shared.paths import Pattern, RelativePath
 from loopline_shared.protocol.gang_messages import GangPlace, Member, Word
-from loopline_shared.protocol.transfers import PeerOrders, PeerReport, PeerTerms
+from loopline_shared.protocol.transfers import FlowMeasured, MeasureFlow, PeerOrders, PeerReport, PeerTerms
 from loopline_shared.scalar import Scalar
 
 MAX_ATTEMPTS = 100_000
@@ -231,27 +231,29 @@ class Wrote:
     kind: Literal["wrote"] = "wrote"
 
 
-FromWorker = Annotated[Hello | Report | Wrote, Field(discriminator="kind")]
-FromMaster = Annotated[Welcome | Refused | Assign | Read, Field(discriminator="kind")]
+ToMaster = Hello | Report | Wrote | FlowMeasured
+ToWorker = Welcome | Refused | Assign | Read | MeasureFlow
+FromWorker = Annotated[ToMaster, Field(discriminator="kind")]
+FromMaster = Annotated[ToWorker, Field(discriminator="kind")]
 
 Message = TypeVar("Message")
-_from_worker: TypeAdapter[Hello | Report | Wrote] = TypeAdapter(FromWorker)
-_from_master: TypeAdapter[Welcome | Refused | Assign | Read] = TypeAdapter(FromMaster)
+_from_worker: TypeAdapter[ToMaster] = TypeAdapter(FromWorker)
+_from_master: TypeAdapter[ToWorker] = TypeAdapter(FromMaster)
 _result: TypeAdapter[Result] = TypeAdapter(Result)
 _NO_RESULTS = b'"results":[]'
 
 
-def encode(message: Hello | Report | Wrote | Welcome | Refused | Assign | Read) -> bytes:
-    adapter: TypeAdapter[Any] = _from_worker if isinstance(message, Hello | Report | Wrote) else _from_master
+def encode(message: ToMaster | ToWorker) -> bytes:
+    adapter: TypeAdapter[Any] = _from_worker if isinstance(message, ToMaster) else _from_master
     return adapter.dump_json(message)
 
 
-def decode_from_worker(frame: bytes) -> Hello | Report | Wrote:
+def decode_from_worker(frame: bytes) -> ToMaster:
     """Read a worker's frame. Raises ProtocolError if it is invalid."""
     return _decode(_from_worker, frame)
 
 
-def decode_from_master(frame: bytes) -> Welcome | Refused | Assign | Read:
+def decode_from_master(frame: bytes) -> ToWorker:
     """Read a master's frame. Raises ProtocolError if it is invalid."""
     return _decode(_from_master, frame)
 
@@ -308,13 +310,13 @@ class WorkerSession:
     def hello(self) -> bytes:
         return encode(self._hello)
 
-    def receive(self, frame: bytes) -> Welcome | Refused | Assign | Read | None:
+    def receive(self, frame: bytes) -> ToWorker | None:
         """Return the message in a frame; None for a duplicate. Raises ProtocolError, which closes the link."""
         message = decode_from_master(frame)
-        if isinstance(message, Assign | Read):
+        if isinstance(message, Assign | Read | MeasureFlow):
             if self.welcome is None:
                 raise ProtocolError(f"{message.kind} before welcome")
-            return message if isinstance(message, Read) or self._inbound.is_new(message.seq) else None
+            return message if not isinstance(message, Assign) or self._inbound.is_new(message.seq) else None
         if self.welcome is not None:
             return None
         if isinstance(message, Welcome):
@@ -365,13 +367,13 @@ class MasterSession:
         self.hello: Hello | None = None
         self._inbound = _Inbound()
 
-    def receive(self, frame: bytes) -> Hello | Report | Wrote | None:
+    def receive(self, frame: bytes) -> ToMaster | None:
         """Return the message in a frame; None for a duplicate. Raises ProtocolError, which closes the link."""
         message = decode_from_worker(frame)
-        if isinstance(message, Report | Wrote):
+        if isinstance(message, Report | Wrote | FlowMeasured):
             if self.hello is None:
                 raise ProtocolError(f"{message.kind} before hello")
-            return message if isinstance(message, Wrote) or self._inbound.is_new(message.seq) else None
+            return message if not isinstance(message, Report) or self._inbound.is_new(message.seq) else None
         if self.hello is not None:
             return None
         self.hello = message
@@ -388,5 +390,5 @@ class MasterSession:
             "install the same loopline release on both",
         )
 
-    def send(self, message: Welcome | Refused | Assign | Read) -> bytes:
+    def send(self, message: ToWorker) -> bytes:
         return encode(message)

@@ -17,6 +17,7 @@ from typing import NoReturn, Protocol
 
 from loopline_shared.errors import LooplineError, ProtocolError
 from loopline_shared.protocol import worker_link
+from loopline_shared.protocol.transfers import FlowMeasured, MeasureFlow
 from loopline_shared.protocol.worker_link import (
     MAX_FRAME_BYTES,
     MAX_READS,
@@ -171,6 +172,9 @@ class ConversationListener(Protocol):
     async def wrote(self, read: Read) -> Wrote:
         """Return output of an attempt, once there is any."""
 
+    async def probed(self, probe: MeasureFlow) -> FlowMeasured:
+        """Return what a probe has measured."""
+
 
 class Conversation:
     """Conversation from Hello to the end of the connection."""
@@ -283,7 +287,7 @@ class Conversation:
             self._is_answered |= message.seen >= self._sent
             self._listener.assigned(message, frame)
             self._go_on()
-        elif isinstance(message, Read):
+        elif isinstance(message, Read | MeasureFlow):
             self._answer(message)
         elif not self._welcome.done():
             self._welcome.set_result(self._welcomed(message))
@@ -298,17 +302,21 @@ class Conversation:
         self._patience_s = max(answer.lease_s, answer.report_every_s, 1.0)
         return answer
 
-    def _answer(self, read: Read) -> None:
-        """Answer with output as soon as there is any."""
+    def _answer(self, question: Read | MeasureFlow) -> None:
+        """Answer with output as soon as there is any, or with what a probe has measured."""
         if len(self._answers) >= MAX_READS:
             raise ProtocolError(f"more than {MAX_READS} questions at once")
-        task = self._loop.create_task(self._write(read))
+        task = self._loop.create_task(self._write(question))
         self._answers.add(task)
         task.add_done_callback(self._answers.discard)
 
-    async def _write(self, read: Read) -> None:
+    async def _write(self, question: Read | MeasureFlow) -> None:
         with suppress(OSError):
-            answer = await self._listener.wrote(read)
+            answer: Wrote | FlowMeasured
+            if isinstance(question, Read):
+                answer = await self._listener.wrote(question)
+            else:
+                answer = await self._listener.probed(question)
             await self._socket.drain()
             self._socket.send(worker_link.encode(answer))
 

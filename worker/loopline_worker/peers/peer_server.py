@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Protocol
 
 from loopline_shared.protocol.transfers import Dial, Grant
@@ -37,8 +38,8 @@ class PeerHost(Protocol):
     def take_over(self, grant: Grant, link: socket.socket) -> None:
         """Take over the connection of a worker that has dialled in to serve this grant."""
 
-    def may_serve(self) -> bool:
-        """True as long as the owner allows it."""
+    def may_serve(self, sha256: str) -> bool:
+        """True as long as the owner allows that the file is served."""
 
 
 class PeerServer:
@@ -144,11 +145,11 @@ class PeerServer:
             self._serve(link, opening.grant)
 
     def _serve(self, link: socket.socket, grant: Grant) -> None:
-        file = self._host.find(grant.sha256) if self._host.may_serve() else None
+        file = self._host.find(grant.sha256) if self._host.may_serve(grant.sha256) else None
         if file is None or len(self._serving) >= _MOST_SERVED:
             link.close()
             return
-        serving = Serving(link, file, self._limit, self._host.may_serve)
+        serving = Serving(link, file, self._limit, partial(self._host.may_serve, grant.sha256))
         self._serving[serving] = grant
         ending = asyncio.get_running_loop().run_in_executor(self._threads, serving.run)
         ending.add_done_callback(lambda _: self._has_ended(serving))

@@ -10,17 +10,26 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import IO, TYPE_CHECKING, Protocol
 
 from loopline_shared import grants
 from loopline_shared.model import Result
-from loopline_shared.protocol.transfers import FaultKind, Grant, PeerReport, PeerTerms
+from loopline_shared.protocol.transfers import (
+    PROBE_FILE,
+    FaultKind,
+    FlowMeasured,
+    Grant,
+    MeasureFlow,
+    PeerReport,
+    PeerTerms,
+)
 from loopline_shared.protocol.worker_link import Assign, WorkerSession
 from loopline_worker.link.http_client import HttpClient
 from loopline_worker.link.own_address import address_towards
@@ -73,6 +82,8 @@ class Peering:
     ) -> None:
         self.on_news: Callable[[], None] = lambda: None
         """Called when the master should hear of something soon."""
+        self.is_wanted: Callable[[], bool] = lambda: False
+        """True while tasks or the owner want this computer, which is no time for probes."""
         self._name = name
         self._settings = settings
         self._http = http
@@ -89,6 +100,8 @@ class Peering:
         self._session: WorkerSession | None = None
         self._server: PeerServer | None = None
         self._is_telling = False
+        self._probes = 0  # that have been asked for
+        self._probe_file: IO[bytes] | None = None
 
     def serve_from(self, store: ServedCache) -> None:
         """Serve the files of this cache."""
@@ -133,6 +146,8 @@ class Peering:
         """Close connections; the port closes with the agent's tasks."""
         if self._server:
             self._server.close()
+        if self._probe_file:
+            self._probe_file.close()
         self._threads.shutdown(wait=False)
 
     # Files that come.
@@ -194,6 +209,29 @@ class Peering:
                 except OSError as error:
                     log.info("the output %s is not kept for other workers: %s", file.path, error)
 
+    # Measuring an idle grid.
+
+    async def probe(self, probe: MeasureFlow) -> FlowMeasured:
+        """Receive from another worker for a while, and return the rate; any probe before ends."""
+        self._probes += 1
+        if probe.source is None or self._terms is None:
+            return FlowMeasured(probe.number, None, "the probe was called off")
+        from loopline_worker.peers import probing
+
+        mine = self._probes
+        return await asyncio.get_running_loop().run_in_executor(
+            self._threads,
+            probing.run,
+            probe,
+            self._name,
+            self._receives,
+            lambda: self.may_probe() and mine == self._probes,
+        )
+
+    def may_probe(self) -> bool:
+        """True as long as neither tasks nor the owner want this computer."""
+        return self.may_serve() and not self.is_wanted()
+
     # What the server asks.
 
     def secret_of(self, opening: Opening) -> bytes | None:
@@ -209,6 +247,8 @@ class Peering:
         """Return a file that is here, perhaps yet to be checked, or on its way; None if neither."""
         from loopline_worker.peers.growing_file import GrowingFile
 
+        if sha256 == PROBE_FILE:
+            return self._find_probe_file()
         if growing := self._book.file(sha256):
             return growing
         if self._store is None or sha256 not in self._store.sizes:
@@ -224,13 +264,25 @@ class Peering:
         else:
             cached.abandon()
 
+    def _find_probe_file(self) -> GrowingFile | None:
+        """Return a file of holes, which takes no space; it is gone with the agent."""
+        from loopline_worker.peers.growing_file import GrowingFile
+        from loopline_worker.peers.probing import PROBE_BYTES
+
+        if self._probe_file is None:
+            self._probe_file = tempfile.NamedTemporaryFile(dir=self._settings.data_dir, prefix="probe-")  # noqa: SIM115
+            self._probe_file.truncate(PROBE_BYTES)
+        file = GrowingFile(Path(self._probe_file.name), PROBE_BYTES)
+        file.grow_to(file.layout.count)
+        return file
+
     def take_over(self, grant: Grant, link: socket.socket) -> None:
         """Take over the connection of a worker that has dialled in to serve this grant."""
         self._book.offer(grant, link)
 
-    def may_serve(self) -> bool:
-        """True as long as the owner has not paused the worker."""
-        return not self._is_paused()
+    def may_serve(self, sha256: str = "") -> bool:
+        """True as long as the owner has not paused the worker, nor anybody wants it if it is for a probe."""
+        return not self._is_paused() and not (sha256 == PROBE_FILE and self.is_wanted())
 
     # Helpers.
 

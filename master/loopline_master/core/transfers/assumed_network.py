@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from loopline_master.core.transfers.measured_network import NOTHING_MEASURED, MeasuredNetwork
 from loopline_master.core.transfers.network import Network, NetworkNode
 from loopline_shared.protocol.host_link import HostLink
 
@@ -23,22 +24,44 @@ LOOPBACK_RATE = 5e9
 _LOOPBACK = ("127.", "::1")
 
 
-def assumed_network(links: Mapping[str, HostLink | None]) -> Network:
-    """Return the tree that is assumed for the master and these hosts: the same whatever their order."""
-    hosts, fastest = [], dict[str, float]()
-    near, rate = ROOT, max((rate_of(link) for link in links.values()), default=UNKNOWN_RATE)
-    for name, link in sorted(links.items()):
-        switch = switch_of(link)
-        hosts.append(NetworkNode(name, switch, rate_of(link), rate_of(link)))
-        fastest[switch] = max(rate_of(link), fastest.get(switch, 0.0))
-        if link and link.has_master and near == ROOT:
-            near = switch
-    master = fastest.get(near, rate)
-    switches = [
-        NetworkNode(name, ROOT, rate, rate, is_switch=True) for name, rate in sorted(fastest.items()) if name != ROOT
-    ]
-    root = NetworkNode(ROOT, None, is_switch=True)
-    return Network([root, *switches, NetworkNode(MASTER, near, master, master), *hosts])
+def assumed_network(links: Mapping[str, HostLink | None], measured: MeasuredNetwork = NOTHING_MEASURED) -> Network:
+    """Return the tree of the master and these hosts, the same whatever their order; what is measured is over it."""
+    at = assumed_switches(links) | {name: at for name, at in measured.switch_of.items() if name in (MASTER, *links)}
+    rates = _rates(links, at, measured)
+    fastest = dict[str, float]()
+    for name, rate in rates.items():
+        fastest[at[name]] = max(rate, fastest.get(at[name], 0.0))
+    rates[MASTER] = measured.hosts.get(MASTER, fastest.get(at[MASTER], max(rates.values(), default=UNKNOWN_RATE)))
+    switches = {
+        name: measured.switches.get(name, fastest.get(name, rates[MASTER])) for name in {*at.values()} - {ROOT}
+    }
+    return Network(
+        [
+            NetworkNode(ROOT, None, is_switch=True),
+            *(NetworkNode(name, ROOT, rate, rate, is_switch=True) for name, rate in sorted(switches.items())),
+            *(NetworkNode(name, at[name], rates[name], rates[name]) for name in (MASTER, *sorted(links))),
+        ]
+    )
+
+
+def _rates(
+    links: Mapping[str, HostLink | None], at: Mapping[str, str], measured: MeasuredNetwork
+) -> dict[str, float]:
+    """Return what each host's link is taken to carry: as measured, or as others with such cards at its switch."""
+    rates = {name: rate_of(link) for name, link in links.items()}
+    found = {name: rate for name, rate in measured.hosts.items() if name in rates}
+    alike = dict[tuple[str, float], float]()
+    for name, rate in found.items():
+        key = at[name], rates[name]
+        alike[key] = max(rate, alike.get(key, 0.0))
+    return {name: min(rate, alike.get((at[name], rate), rate)) for name, rate in rates.items()} | found
+
+
+def assumed_switches(links: Mapping[str, HostLink | None]) -> dict[str, str]:
+    """Return at which switch each host, and the master, is taken to be."""
+    at = {name: switch_of(link) for name, link in sorted(links.items())}
+    near = next((at[name] for name, link in sorted(links.items()) if link and link.has_master), ROOT)
+    return at | {MASTER: near}
 
 
 def switch_of(link: HostLink | None) -> str:

@@ -16,9 +16,10 @@ from loopline_master.http.operations import Routes
 from loopline_master.http.parameters import Cursor, Limit, WithLastHour, WorkerName
 from loopline_master.links import WorkerLinks
 from loopline_master.peers.live_network import LiveNetwork
+from loopline_master.peers.measurement import Measurement
 from loopline_master.settings import Limits
 from loopline_master.store import Store
-from loopline_shared.rest.bodies import Explanation, NetworkView, Page, WorkerView
+from loopline_shared.rest.bodies import Explanation, MeasurementView, NetworkView, Page, WorkerView
 
 routes = Routes("workers")
 
@@ -61,9 +62,15 @@ async def undrain_worker(engine: Engine, store: Store, worker: WorkerName) -> Wo
 
 
 @routes("GET /network", READERS)
-async def get_network(network: LiveNetwork) -> NetworkView:
+async def get_network(network: LiveNetwork, measurement: Measurement) -> NetworkView:
     """Return the tree of switches and hosts, what each link carries and how that is known, and what flows now."""
-    return network.view()
+    return network.view(measurement.view)
+
+
+@routes("POST /network/measure", ADMINS, status=202, declines=(409,))
+async def measure_network(measurement: Measurement) -> MeasurementView:
+    """Measure an idle grid by probes between workers. It stops as soon as a task starts or an owner is back."""
+    return measurement.start()
 
 
 @routes("GET /link", WORKERS, is_documented=False)

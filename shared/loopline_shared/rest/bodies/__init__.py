@@ -20,7 +20,7 @@ from loopline_shared.rest.bodies.jobs import (
     Reason,
     Submission,
 )
-from loopline_shared.rest.bodies.network import FileFlow, KnownBy, NetworkNodeView, NetworkView
+from loopline_shared.rest.bodies.network import FileFlow, KnownBy, MeasurementView, NetworkNodeView, NetworkView
 from loopline_shared.rest.bodies.reports import (
     BrokenPlan,
     ForecastReport,
@@ -70,6 +70,7 @@ __all__ = [
     "KnownBy",
     "LastHour",
     "LiveTotals",
+    "MeasurementView",
     "MomentReport",
     "NetworkNodeView",
     "NetworkView",

@@ -37,6 +37,15 @@ class FileFlow(Body):
     rate_bytes_s: float  # of late
     have_bytes: int
     size_bytes: int
+    is_free: bool = False  # nothing but the network holds it back
+
+
+class MeasurementView(Body):
+    """Measuring of an idle grid, which is under way or was the last."""
+
+    is_running: bool
+    probes: int  # so far
+    outcome: str  # empty: it runs, or there was none
 
 
 class NetworkView(Body):
@@ -46,3 +55,4 @@ class NetworkView(Body):
     peers: bool  # files go between workers
     nodes: list[NetworkNodeView]
     flows: list[FileFlow]
+    measurement: MeasurementView

@@ -1,0 +1,184 @@
+"""What transfers show of the network: the search against all choices, the truth where flows show it, and probes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from loopline_master.core.transfers.assumed_network import assumed_network
+from loopline_master.core.transfers.filling import fill
+from loopline_master.core.transfers.measured_network import (
+    FlowSample,
+    MeasuredNetwork,
+    Pair,
+    Switches,
+    cost,
+    measured_network,
+)
+from loopline_master.core.transfers.network import Network, NetworkNode
+from loopline_master.core.transfers.probe_order import next_probes
+from loopline_master.core.transfers.programme import programme
+from loopline_shared.protocol.host_link import HostLink
+
+
+def network(hosts: dict[str, tuple[str, float]], switches: dict[str, float]) -> Network:
+    """Hosts with their switch and rate; switches with the rate of their link to the root."""
+    nodes = [NetworkNode("root", None, is_switch=True)]
+    nodes += [NetworkNode(name, "root", rate, rate, is_switch=True) for name, rate in switches.items()]
+    return Network(nodes + [NetworkNode(name, at, rate, rate) for name, (at, rate) in hosts.items()])
+
+
+def rates(found: Network, pairs: Sequence[Pair], noise: random.Random) -> dict[Pair, float]:
+    """What TCP gives to flows that run together, nearly: max-min fair rates, and up to 7 % less."""
+    uses = [found.use([found.number[name] for name in pair]) for pair in pairs]
+    fair = fill(programme(found, uses, [1] * len(pairs), [0.0] * len(pairs)))
+    return {pair: rate * noise.uniform(0.93, 1.0) for pair, rate in zip(pairs, fair, strict=True)}
+
+
+def all_switches(hosts: Sequence[str]) -> Iterator[dict[str, str]]:
+    """Every way to put hosts at switches."""
+    if not hosts:
+        yield {}
+        return
+    for rest in all_switches(hosts[1:]):
+        for switch in [*dict.fromkeys(rest.values()), f"of {hosts[0]}"]:
+            yield {**rest, hosts[0]: switch}
+
+
+def groups(switches: Switches) -> set[frozenset[str]]:
+    return {frozenset(host for host in switches if switches[host] == name) for name in switches.values()}
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_choice_of_switches_explains_more_than_what_the_search_finds(seed: int) -> None:
+    chance = random.Random(seed)
+    names = [f"h{number}" for number in range(chance.randrange(4, 7))]
+    switches = [f"s{number}" for number in range(chance.randrange(1, 4))]
+    found = network(
+        {name: (chance.choice(switches), chance.choice([100.0, 100.0, 20.0])) for name in names},
+        {name: chance.choice([25.0, 50.0, 200.0]) for name in switches},
+    )
+    together = [((one, other),) for one in names for other in names if one != other and chance.random() < 0.6]
+    for _ in range(chance.randrange(2, 12)):
+        mixed = chance.sample(names, len(names))
+        together.append(tuple(zip(mixed[::2], mixed[1::2], strict=False)))
+    samples = [
+        FlowSample(float(number), rates(found, pairs, chance), frozenset(pairs))
+        for number, pairs in enumerate(together)
+    ]
+    searched = measured_network(samples, dict.fromkeys(names, "s")).switch_of
+    assert cost(samples, searched) <= min(cost(samples, choice) for choice in all_switches(names)) + 1e-9
+
+
+def lab(hosts: int, edge: float, between: float) -> tuple[Network, list[str]]:
+    names = [f"h{number:02}" for number in range(hosts)]
+    return network(
+        {name: ("A" if number < hosts // 2 else "B", edge) for number, name in enumerate(names)},
+        {"A": between, "B": between},
+    ), names
+
+
+def shown_by(found: Network, sets: Sequence[Sequence[Pair]]) -> MeasuredNetwork:
+    noise, names = random.Random(1), [node.name for node in found.nodes if not node.is_switch]
+    samples = [FlowSample(float(at), rates(found, one, noise), frozenset(one)) for at, one in enumerate(sets)]
+    return measured_network(samples, dict.fromkeys(names, "lab"))
+
+
+def test_flows_that_are_slow_only_together_show_a_link_that_they_share() -> None:
+    """Alone each has all of its card. Which of them shares with which tells the two sides."""
+    found, names = lab(8, 100.0, 130.0)
+    alone = [[(names[0], name)] for name in names[1:]] + [[(name, names[0])] for name in names[1:]]
+    across = list(zip(names, names[4:], strict=False))
+    within = [(names[0], names[1]), (names[2], names[3]), (names[4], names[5]), (names[6], names[7])]
+    only_alone = shown_by(found, alone)
+    assert set(only_alone.switch_of.values()) == {"lab"}
+    measured = shown_by(found, [*alone, across, within])
+    assert groups(measured.switch_of) == {frozenset(names[:4]), frozenset(names[4:])}
+    assert set(measured.switch_of.values()) == {"lab", "lab #2"}
+    assert measured.switch_of[names[0]] == "lab"
+    assert measured.switches == pytest.approx({"lab": 130.0, "lab #2": 130.0}, rel=0.1)
+    separate = network(dict.fromkeys(names, ("A", 100.0)), {"A": 1.0})  # the same flows share nothing
+    assert set(shown_by(separate, [*alone, across, within]).switch_of.values()) == {"lab"}
+
+
+def test_a_host_is_slow_only_if_it_is_so_with_two_others() -> None:
+    found = network({"a": ("A", 100.0), "b": ("A", 100.0), "c": ("A", 10.0)}, {"A": 1.0})
+    assert "c" not in shown_by(found, [[("a", "c")]]).hosts
+    assert shown_by(found, [[("a", "c")], [("b", "c")]]).hosts["c"] == pytest.approx(10.0, rel=0.1)
+
+
+def test_flows_that_something_else_holds_back_show_nothing() -> None:
+    found, names = lab(6, 100.0, 25.0)
+    samples = [
+        FlowSample(0.0, rates(found, [pair], random.Random(1)), frozenset())
+        for pair in ((names[0], names[1]), (names[0], names[4]), (names[4], names[5]))
+    ]
+    assert measured_network(samples, dict.fromkeys(names, "lab")) == MeasuredNetwork(
+        dict.fromkeys(names, "lab"), {}, {}
+    )
+
+
+def test_a_link_that_carries_less_than_before_is_known_to_do_so_for_a_while() -> None:
+    (found, names), (halved, _) = lab(6, 100.0, 50.0), lab(6, 100.0, 25.0)
+    noise, across, assumed = random.Random(1), [(names[0], names[3])], dict.fromkeys(names, "lab")
+    sets = [[(one, other)] for one in names for other in names if one != other]
+    samples = [FlowSample(0.0, rates(found, one, noise), frozenset(one)) for one in sets]
+    assert measured_network(samples, assumed).switches["lab"] == pytest.approx(50.0, rel=0.1)
+    samples.append(FlowSample(100.0, rates(halved, across, noise), frozenset(across)))
+    assert measured_network(samples, assumed).switches["lab"] == pytest.approx(25.0, rel=0.1)
+    within = [(names[1], names[2])]  # which tells nothing of that link
+    samples.append(FlowSample(101.0, rates(halved, within, noise), frozenset(within)))
+    assert measured_network(samples, assumed).switches["lab"] == pytest.approx(25.0, rel=0.1)
+    samples.append(FlowSample(102.0, rates(found, across, noise), frozenset(across)))
+    assert measured_network(samples, assumed).switches["lab"] == pytest.approx(50.0, rel=0.1)
+    samples[-1:] = [FlowSample(131.0, rates(halved, within, noise), frozenset(within))]
+    assert measured_network(samples, assumed).switches["lab"] == pytest.approx(50.0, rel=0.1)
+
+
+@pytest.mark.parametrize(("edge", "between"), [(100.0, 25.0), (100.0, 100.0), (100.0, 250.0)])
+def test_probes_of_an_idle_grid_find_the_two_sides_of_a_narrow_cable(edge: float, between: float) -> None:
+    found, names = lab(12, edge, between)
+    names = [name for pair in zip(names, names[6:], strict=False) for name in pair]  # as addresses may lie
+    done: dict[tuple[Pair, ...], dict[Pair, float]] = {}
+    noise = random.Random(2)
+    while pairs := next_probes(names, done):
+        assert len({name for pair in pairs for name in pair}) == 2 * len(pairs)
+        done[pairs] = rates(found, pairs, noise)
+    assert len(done) <= 2 * len(names)
+    samples = [FlowSample(float(at), found, frozenset(found)) for at, found in enumerate(done.values())]
+    measured = measured_network(samples, dict.fromkeys(names, "lab"))
+    ordered = sorted(names)
+    assert groups(measured.switch_of) == {frozenset(ordered[:6]), frozenset(ordered[6:])}
+    assert measured.switches["lab"] == pytest.approx(between, rel=0.1)
+
+
+def test_probes_that_fail_end_the_measuring_all_the_same() -> None:
+    done: dict[tuple[Pair, ...], dict[Pair, float]] = {}
+    while pairs := next_probes(["a", "b", "c", "d"], done):
+        done[pairs] = {}
+    assert len(done) == 6
+    assert next_probes(["a", "b"], {(("a", "b"),): {}}) == ()
+    assert next_probes([], {}) == next_probes(["a"], {}) == ()
+
+
+def test_what_is_measured_is_over_what_is_assumed_and_holds_for_cards_alike() -> None:
+    links: dict[str, HostLink | None] = {
+        name: HostLink("10.0.0.0/24", "", 1000.0, has_master=name == "a") for name in "abcd"
+    }
+    links["e"] = HostLink("10.0.0.0/24", "", 5000.0)
+    at = {"a": "10.0.0.0/24", "b": "10.0.0.0/24", "c": "10.0.0.0/24 #2", "d": "10.0.0.0/24 #2", "gone": "x"}
+    found = assumed_network(links, MeasuredNetwork(at, {"a": 90.0, "c": 80.0}, {"10.0.0.0/24 #2": 25.0}))
+    nodes = {node.name: (node.parent, node.up, node.down) for node in found.nodes}
+    assert nodes == {
+        "network": (None, 0.0, 0.0),
+        "10.0.0.0/24": ("network", 5000.0, 5000.0),
+        "10.0.0.0/24 #2": ("network", 25.0, 25.0),
+        "master": ("10.0.0.0/24", 5000.0, 5000.0),
+        "a": ("10.0.0.0/24", 90.0, 90.0),
+        "b": ("10.0.0.0/24", 90.0, 90.0),
+        "c": ("10.0.0.0/24 #2", 80.0, 80.0),
+        "d": ("10.0.0.0/24 #2", 80.0, 80.0),
+        "e": ("10.0.0.0/24", 5000.0, 5000.0),
+    }
