@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-long lint format test-compose test-snakemake bench bench-peers constraints web clean check-python
+.PHONY: demo test test-long lint format test-compose test-snakemake bench bench-peers constraints web manual dist clean check-python
 
 demo: .venv/demo
 	@$(BIN)/loopline demo
@@ -61,8 +61,22 @@ print(json.dumps(document(OPERATIONS), indent=1))
 endef
 export PRINT_OPENAPI
 
+# The manual, into master/loopline_master/manual, from where a master serves it under /manual/. Checks every link.
+manual: .venv/installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
+# What a release is made of: sdist and wheel in dist/, with the manual. Refused where a tag says another version.
+dist: manual
+	@version=$$($(BIN)/python -c 'import loopline; print(loopline.__version__)'); \
+	tag=$$(git describe --exact-match --tags 2>/dev/null); \
+	[ -z "$$tag" ] || [ "$$tag" = "v$$version" ] || { \
+		echo "the tag here is $$tag, and __version__ in shared/loopline_shared/__init__.py says $$version: make them agree"; \
+		exit 1; }
+	rm -rf dist
+	$(BIN)/python -m hatchling build --directory dist
+
 clean:
-	rm -rf .venv .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis loopline-demo
+	rm -rf dist master/loopline_master/manual .venv .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis loopline-demo
 
 # What the demo needs, about 100 MB; not compiled ahead, since it imports a part of it only.
 .venv/demo: pyproject.toml constraints-demo.txt | check-python

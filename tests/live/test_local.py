@@ -59,7 +59,10 @@ async def nothing_is_left(processes: list[psutil.Process], home: Path) -> None:
     await wait_for("the end of every process and folder", are_gone)
 
 
-@pytest.mark.parametrize("end", ["interrupted", "killed", "caretaker killed"])
+_LONG = [pytest.param(end, marks=pytest.mark.long) for end in ("interrupted", "caretaker killed")]
+
+
+@pytest.mark.parametrize("end", ["killed", *_LONG])
 async def test_a_grid_of_one_command_ends_with_it(end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))  # where a client looks for the token, which nobody gives it
     for name in [name for name in os.environ if name.startswith(("LOOPLINE_", "XDG_"))]:

@@ -25,7 +25,6 @@ POLICY = (
     "frame-src 'none'"
 )
 _HEADERS = {
-    "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",  # for what does not know frame-ancestors
     "Referrer-Policy": "same-origin",
@@ -58,6 +57,7 @@ class Asset:
     content_type: str
     cache: str
     tag: str
+    policy: str = POLICY
 
     @cached_property
     def zipped(self) -> bytes | None:
@@ -67,7 +67,13 @@ class Asset:
 
     def answer(self, request: web.Request) -> web.Response:
         """Return the asset, or 304 if the browser has it."""
-        headers = {**_HEADERS, "Cache-Control": self.cache, "ETag": f'"{self.tag}"', "Vary": "Accept-Encoding"}
+        headers = {
+            **_HEADERS,
+            "Content-Security-Policy": self.policy,
+            "Cache-Control": self.cache,
+            "ETag": f'"{self.tag}"',
+            "Vary": "Accept-Encoding",
+        }
         if self.tag in {tag.value for tag in request.if_none_match or ()}:
             return web.Response(status=304, headers=headers)
         headers["Content-Type"] = self.content_type
@@ -101,10 +107,11 @@ def _load_all(folder: Path) -> Iterator[tuple[str, Asset]]:
     for file in sorted(folder.rglob("*")):
         if file.is_file():
             path = f"/{file.relative_to(folder).as_posix()}"
-            yield path, _load(file, _FOR_EVER if path.startswith(_HASHED) else _ASK_FIRST)
+            yield path, load(file, _FOR_EVER if path.startswith(_HASHED) else _ASK_FIRST)
 
 
-def _load(file: Path, cache: str) -> Asset:
+def load(file: Path, cache: str) -> Asset:
+    """Return a file as an asset; ``cache``: what browsers may do, as of Cache-Control."""
     content = file.read_bytes()
     kind = _KINDS.get(file.suffix, "application/octet-stream")
     content_type = f"{kind}; charset=utf-8" if kind.startswith(_TEXT) else kind

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
+from loopline_master.dashboard.manual_pages import add_manual
 from loopline_master.dashboard.pages import add_page
 from loopline_master.http.api_docs import ApiDocument
 from loopline_master.http.live.open_streams import OpenStreams
@@ -38,6 +39,7 @@ def web_app(parts: Parts) -> web.Application:
         operation.check_parts(parts)
         app.router.add_route(operation.method, operation.route, operation.serve)
     add_page(app)
+    add_manual(app)
     return app
 
 
