@@ -198,7 +198,7 @@ class Machine:
             self.report()
         if not isinstance(message, Assign):
             return ()
-        self.files.take(message)
+        self.files.obey(message)
         return self._happens(Assigned(message, frame))
 
     def hang_up(self) -> None:

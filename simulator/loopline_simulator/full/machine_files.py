@@ -84,7 +84,7 @@ class MachineFiles:
         fetching = tuple(Fetching(file, SIZE_BYTES, count) for file, count in self.fetching.items())
         return PeerReport(_PORT, fetching, cached, tuple(self._faults))
 
-    def take(self, assign: Assign) -> None:
+    def obey(self, assign: Assign) -> None:
         """Take in the orders of an Assign."""
         self.orders = {order.sha256: order for order in assign.peers.fetch} if assign.peers else {}
         self._faults.clear()
