@@ -168,5 +168,10 @@ def _sandbox(settings: WorkerSettings, python: Python) -> Sandbox | None:
 
     shows = [*settings.sandbox_shows, *python.folders]
     return open_sandbox(
-        settings.sandbox, settings.sandbox_network, shows, settings.secrets(), settings.shared_folders
+        settings.sandbox,
+        settings.sandbox_network,
+        shows,
+        settings.secrets(),
+        settings.shared_folders,
+        settings.data_dir / "etc",
     )
