@@ -5,7 +5,7 @@ import type { JobView, Page, TaskState, TaskView } from "../api/types";
 import { now } from "../live/clock";
 import { thisJob, useResource } from "../live/resource";
 import { Link } from "../router";
-import { between, count } from "../text/human";
+import { between, count, duration } from "../text/human";
 import { Button } from "../ui/Button";
 import { Chip } from "../ui/Chip";
 import { Pager, usePages } from "../ui/Pager";
@@ -55,11 +55,18 @@ function StateFilter({ job, chosen, onChoose }: FilterProps) {
       </Button>
       {STATES.filter((state) => job.tasks[state] || state === chosen).map((state) => (
         <Button key={state} isPressed={chosen === state} onClick={() => onChoose(state)}>
-          {state} <span class="number faint">{count(job.tasks[state] ?? 0)}</span>
+          {state} <span class="number faint">{numberOf(job, state)}</span>
         </Button>
       ))}
     </div>
   );
+}
+
+/** How many tasks are in a state; of those that a worker has, how many only wait there. */
+function numberOf(job: JobView, state: TaskState): string {
+  const number = job.tasks[state] ?? 0;
+  const prefetched = state === "running" ? (job.tasks.prefetched ?? 0) : 0;
+  return prefetched ? `${count(number - prefetched)}, ${count(prefetched)} prefetched` : count(number);
 }
 
 function TasksTable({ job, tasks }: { job: number; tasks: TaskView[] }) {
@@ -92,7 +99,13 @@ function TasksTable({ job, tasks }: { job: number; tasks: TaskView[] }) {
                 </Link>
               </th>
               <td data-name="State">
-                <Chip state={task.state} />
+                {task.prefetched ? (
+                  <span class="faint" title="It waits at its worker for a slot">
+                    prefetched
+                  </span>
+                ) : (
+                  <Chip state={task.state} />
+                )}
               </td>
               <td data-name="Worker">
                 {task.worker ? (
@@ -102,7 +115,9 @@ function TasksTable({ job, tasks }: { job: number; tasks: TaskView[] }) {
                 )}
               </td>
               <td data-name="Took" class="right number">
-                {between(task.started_at, task.finished_at, now.value)}
+                {task.wall_s == null
+                  ? between(task.began_at ?? null, task.finished_at, now.value)
+                  : duration(task.wall_s)}
               </td>
               <td data-name="Exit" class="right number">
                 {task.exit_code ?? "–"}
