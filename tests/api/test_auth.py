@@ -134,14 +134,14 @@ def test_buckets_fill_again_and_forget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auth.time, "monotonic", lambda: now)
     monkeypatch.setattr(auth._Buckets, "MOST", 2)
     buckets = auth._Buckets(burst=2, per_s=0.5)
-    buckets.take("a")
-    buckets.take("a")
+    buckets.spend("a")
+    buckets.spend("a")
     assert buckets.is_empty("a")
     now += 2.0
     assert not buckets.is_empty("a")
-    buckets.take("a")
-    buckets.take("b")
-    buckets.take("c")
+    buckets.spend("a")
+    buckets.spend("b")
+    buckets.spend("c")
     assert not buckets.is_empty("a")  # forgotten
 
 

@@ -215,7 +215,7 @@ async def test_a_failing_disk_is_told_as_such(tmp_path: Path, monkeypatch: pytes
     async def content() -> AsyncIterator[bytes]:
         yield CONTENT
 
-    monkeypatch.setattr(blobs, "_take", fails)
+    monkeypatch.setattr(blobs, "_append", fails)
     with pytest.raises(LooplineError) as failure:
         await Blobs(tmp_path, 2**30, 0).put("0" * 64, content())
     assert failure.value.status == 507

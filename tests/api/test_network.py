@@ -129,14 +129,14 @@ def flow(source: str, receiver: str, rate: float, *, is_free: bool = True) -> Fi
 def test_flows_make_a_sample_once_the_same_ones_have_run_for_a_while() -> None:
     samples = FlowSamples()
     one, other = flow("a", "b", 5.0), flow("b", "c", 6.0, is_free=False)
-    assert [samples.take(float(at), [one, other]) for at in range(4)] == [False, False, True, True]
-    assert not samples.take(4.0, [one])  # another set
-    assert not samples.take(5.0, [])
-    assert [samples.take(float(at), [other]) for at in range(6, 10)] == [False] * 4  # nothing is free
+    assert [samples.observe(float(at), [one, other]) for at in range(4)] == [False, False, True, True]
+    assert not samples.observe(4.0, [one])  # another set
+    assert not samples.observe(5.0, [])
+    assert [samples.observe(float(at), [other]) for at in range(6, 10)] == [False] * 4  # nothing is free
     for at in range(10, 20):
-        samples.take(float(at), [one, other, flow("a", "b", 1.0)])
+        samples.observe(float(at), [one, other, flow("a", "b", 1.0)])
     (kept,) = {tuple(sample.rates.items()): None for sample in samples._samples[-3:]}
     assert dict(kept) == {("a", "b"): 6.0, ("b", "c"): 6.0}
     assert len(samples._samples) == 3
-    samples.take(4000.0, [one, other])
+    samples.observe(4000.0, [one, other])
     assert [sample.at for sample in samples._samples] == [4000.0]

@@ -65,6 +65,10 @@ GIVEN_UP = {
 see them; so do those of the models of papers."""
 
 
+VAGUE = {"take", "take_back"}
+"""Names of functions that were given to a score of different deeds: say which."""
+
+
 def parts(name: str) -> list[str]:
     """Split snake_case and CamelCase into lower-case words."""
     return [word.lower() for word in re.findall(r"[A-Z]+[0-9]*(?![a-z])|[A-Z]?[a-z0-9]+", name)]
@@ -115,6 +119,16 @@ def test_words_that_were_given_up_are_in_no_name() -> None:
         for word in forms(part) & set(GIVEN_UP)
     ]
     refuse(faults, "Use the field's word.")
+
+
+def test_no_function_has_a_name_that_fits_any_deed() -> None:
+    faults = [
+        f"{source.path}:{function.lineno}: {function.name}"
+        for source in sources()
+        for function in source.functions()
+        if function.name.strip("_") in VAGUE
+    ]
+    refuse(faults, "Say what is done: pop, occupy, receive, read_result.")
 
 
 def test_the_noun_of_a_name_in_the_cores_is_in_the_glossary_or_ordinary() -> None:

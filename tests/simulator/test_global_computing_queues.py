@@ -77,7 +77,7 @@ def ends_of(make: Callable[[Kernel], Server], jobs: list[tuple[float, float]]) -
     server = make(kernel)
 
     def come(number: int, work: float) -> None:
-        server.take(work, lambda: ends.__setitem__(number, kernel.now))
+        server.accept(work, lambda: ends.__setitem__(number, kernel.now))
 
     for number, (at, work) in enumerate(jobs):
         kernel.at(at, lambda number=number, work=work: come(number, work))
@@ -153,8 +153,8 @@ def test_unfinished_work_is_what_is_left() -> None:
     for make in DISCIPLINES.values():
         kernel = Kernel()
         server = make(kernel)
-        server.take(8.0, lambda: None)
-        server.take(2.0, lambda: None)
+        server.accept(8.0, lambda: None)
+        server.accept(2.0, lambda: None)
         kernel.run(until=1.5)
         kernel.at(1.5, lambda: None)
         kernel.run(until=1.5)

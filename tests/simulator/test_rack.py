@@ -103,7 +103,7 @@ def test_a_profile_knows_what_is_taken_when(bookings: list[tuple[int, int, int, 
         span, bit = range(start, start + length), 1 << cell
         if any(literal[time] & bit for time in span):
             continue
-        profile.take(start, start + length, bit)
+        profile.occupy(start, start + length, bit)
         if given_back:
             profile.free(start, start + length, bit)
         else:

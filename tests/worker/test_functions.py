@@ -31,7 +31,7 @@ from loopline_worker.functions import launcher as function_launcher
 from loopline_worker.functions.append_files import file_of
 from loopline_worker.functions.channel import Channel
 from loopline_worker.functions.python import find as find_python
-from loopline_worker.functions.results import take
+from loopline_worker.functions.results import read_result
 from loopline_worker.launch import sandbox
 from tests.worker.bench import Bench, processes_of, run_of, until
 from tests.worker.caller import Caller, ends_of, value_of
@@ -430,18 +430,18 @@ async def test_what_a_call_did_to_its_stdout_is_no_concern_of_the_next(caller: C
 @pytest.mark.parametrize("swapped", [".tmp", ".tmp/value", ""])
 def test_a_value_behind_a_link_is_none(tmp_path: Path, swapped: str) -> None:
     folder, outside = a_value(tmp_path / "call", b"mine"), a_value(tmp_path / "outside", b"the owner's")
-    assert take(folder, tmp_path / "spool") == Output(4, data=b"mine")
+    assert read_result(folder, tmp_path / "spool") == Output(4, data=b"mine")
     (folder / swapped).rename(tmp_path / "away")
     (folder / swapped).symlink_to(outside / swapped)
-    assert take(folder, tmp_path / "spool") is None
+    assert read_result(folder, tmp_path / "spool") is None
 
 
 def test_of_a_value_above_the_limit_the_beginning_is_kept(tmp_path: Path) -> None:
     folder = a_value(tmp_path / "call", b"x" * 10_000)
-    whole = take(folder, tmp_path / "spool", limit_bytes=10_000)
+    whole = read_result(folder, tmp_path / "spool", limit_bytes=10_000)
     assert whole
     assert (whole.size_bytes, whole.cut, (tmp_path / "spool").stat().st_size) == (10_000, False, 10_000)
-    cut = take(folder, tmp_path / "other", limit_bytes=9_999)
+    cut = read_result(folder, tmp_path / "other", limit_bytes=9_999)
     assert cut == Output(10_000, cut=True, data=b"x" * INLINE_LIMIT_BYTES)
     assert not (tmp_path / "other").exists()
 

@@ -162,7 +162,7 @@ async def test_usage_shows_while_it_runs(bench: Bench) -> None:
 class UndetachableFiles(TaskFiles):
     """Files of a task whose linked inputs cannot be detached."""
 
-    async def take_back(self) -> None:
+    async def detach(self) -> None:
         raise OSError("the disk is gone")
 
 

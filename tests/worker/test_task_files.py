@@ -624,7 +624,7 @@ def test_collecting_can_be_given_up(folder: Path, when: str, monkeypatch: pytest
     collector = Collector(folder, ("a.csv", "**"), folder.parent / "store", 2**40)
     if when == "looking":
         collector.is_unwanted = True
-        monkeypatch.setattr(collector, "_take", lambda *_: pytest.fail("it looked at all"))
+        monkeypatch.setattr(collector, "_move_to_store", lambda *_: pytest.fail("it looked at all"))
     else:
         with (folder / "a.csv").open("wb") as file:
             file.truncate(2**31)

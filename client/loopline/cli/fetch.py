@@ -144,7 +144,7 @@ async def _each(tasks: AsyncIterator[TaskView], act: Callable[[TaskView], Awaita
     """Act on several tasks at once; the list is read as fast as tasks are done."""
     places = asyncio.Semaphore(AT_ONCE)
 
-    async def take(task: TaskView) -> None:
+    async def act_on(task: TaskView) -> None:
         try:
             await act(task)
         finally:
@@ -154,7 +154,7 @@ async def _each(tasks: AsyncIterator[TaskView], act: Callable[[TaskView], Awaita
         async with asyncio.TaskGroup() as group:
             async for task in tasks:
                 await places.acquire()
-                group.create_task(take(task))
+                group.create_task(act_on(task))
     except ExceptionGroup as failures:
         raise failures.exceptions[0] from None
 

@@ -53,13 +53,13 @@ class CallBatcher:
         The first call goes at once; those that come while it is on its way go together next. After many calls in a
         row, the next batch waits until no more come.
         """
-        while batches := self._take():
+        while batches := self._pop_batches():
             yield batches
             if sum(len(batch.calls) for batch in self._batches.values()) >= MANY_CALLS:
                 await self._pause()
 
-    def _take(self) -> list[Batch]:
-        """Take all that is gathered. If it is empty, the next caller has to start sending."""
+    def _pop_batches(self) -> list[Batch]:
+        """Remove and return all that is gathered. If it is empty, the next caller has to start sending."""
         with self._lock:
             batches, self._batches, self._pickles = self._batches, {}, {}
             self._is_awaited = bool(batches)

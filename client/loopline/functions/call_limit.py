@@ -27,8 +27,8 @@ class CallLimit:
             for future in futures:
                 future.is_held = True
 
-    async def take(self, wanted: int) -> int:
-        """Wait until a place is free, take as many as are wanted, or as are free, and return how many."""
+    async def acquire(self, wanted: int) -> int:
+        """Wait until a place is free, acquire as many as are wanted, or as are free, and return how many."""
         while self._free < 1:
             self._freed.clear()
             await self._freed.wait()
@@ -36,8 +36,8 @@ class CallLimit:
         self._free -= taken
         return taken
 
-    def give_back_after(self, futures: Iterable[GridFuture]) -> None:
-        """Give a place back whenever one of these futures ends, in whichever thread."""
+    def release_after(self, futures: Iterable[GridFuture]) -> None:
+        """Release a place whenever one of these futures ends, in whichever thread."""
         if self._free < math.inf:
             for future in futures:
                 future.is_held = False
@@ -50,8 +50,8 @@ class CallLimit:
 
     def _ended(self, _: object) -> None:
         with suppress(RuntimeError):  # the loop is closed, and nobody waits
-            self._loop.call_soon_threadsafe(self._give_back)
+            self._loop.call_soon_threadsafe(self._release)
 
-    def _give_back(self) -> None:
+    def _release(self) -> None:
         self._free += 1
         self._freed.set()

@@ -199,7 +199,7 @@ class CallLink:
 
     def _handle(self, message: JobAccepted | Refusal | Ends | Over) -> None:
         if isinstance(message, Ends):
-            self._take(message)
+            self._handle_ends(message)
         elif isinstance(message, Over):
             if followed := self._followed.pop(message.job, None):
                 followed.listener.over(message)
@@ -230,7 +230,7 @@ class CallLink:
         self._open()
         self._send_unsent()
 
-    def _take(self, message: Ends) -> None:
+    def _handle_ends(self, message: Ends) -> None:
         followed = self._followed.get(message.job)
         if followed is None:
             return

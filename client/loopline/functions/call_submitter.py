@@ -94,8 +94,8 @@ class CallSubmitter:
         self._limit.hold(futures)
         start = 0
         while start < len(futures):
-            end = start + await self._limit.take(min(MOST_CALLS_PER_JOB, len(futures) - start))
-            self._limit.give_back_after(futures[start:end])
+            end = start + await self._limit.acquire(min(MOST_CALLS_PER_JOB, len(futures) - start))
+            self._limit.release_after(futures[start:end])
             yield start, end
             start = end
 

@@ -112,7 +112,7 @@ class SubmittedJob:
         """Return where the futures of one task are."""
         return slice(number - 1, number)
 
-    def _take(self, number: int) -> list[GridFuture]:
+    def _pop_futures(self, number: int) -> list[GridFuture]:
         """Return the futures of one task, which has ended, and hold them no longer."""
         places = self._places(number)
         futures = [future for future in self._futures[places] if future]
@@ -120,7 +120,7 @@ class SubmittedJob:
         return futures
 
     def _settle(self, end: TaskEnd, content: bytes | None) -> None:
-        for future in self._take(end.number):
+        for future in self._pop_futures(end.number):
             if not future.was_cancelled:
                 self._give(future, outcome_of(TaskId(self._job, end.number), end, content))
 
@@ -139,7 +139,7 @@ class SubmittedJob:
         try:
             content = await content_of(self._client, end)
         except LooplineError as error:
-            for future in self._take(end.number):
+            for future in self._pop_futures(end.number):
                 self._give(future, (None, error))
         else:
             self._settle(end, content)
@@ -163,7 +163,7 @@ class ChunkedJob(SubmittedJob):
 
     def _settle(self, end: TaskEnd, content: bytes | None) -> None:
         made = ChunkResult(TaskId(self._job, end.number), end, content, self._count_of(end.number))
-        for future in self._take(end.number):
+        for future in self._pop_futures(end.number):
             self._give(future, (made, None))
 
 
@@ -177,7 +177,7 @@ class SplitJob(ChunkedJob):
         return slice((number - 1) * self._chunk, min(number * self._chunk, self._calls))
 
     def _settle(self, end: TaskEnd, content: bytes | None) -> None:
-        futures = self._take(end.number)
+        futures = self._pop_futures(end.number)
         outcomes = outcomes_of(TaskId(self._job, end.number), end, content, len(futures))
         for future, outcome in zip(futures, outcomes, strict=True):
             self._give(future, outcome)

@@ -151,7 +151,7 @@ async def in_parallel(items: Collection[Item] | Iterable[Item], act: Callable[[I
     """Act on several items at once; the first failure ends all."""
     places = asyncio.Semaphore(AT_ONCE)
 
-    async def take(item: Item) -> None:
+    async def act_on(item: Item) -> None:
         try:
             await act(item)  # type: ignore[misc]
         finally:
@@ -161,7 +161,7 @@ async def in_parallel(items: Collection[Item] | Iterable[Item], act: Callable[[I
         async with asyncio.TaskGroup() as group:
             for item in items:
                 await places.acquire()
-                group.create_task(take(item))
+                group.create_task(act_on(item))
     except ExceptionGroup as failures:
         raise failures.exceptions[0] from None
 

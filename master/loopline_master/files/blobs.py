@@ -194,13 +194,13 @@ class Blobs:
         async for piece in content:
             size_bytes += len(piece)
             self._check(size_bytes)
-            await asyncio.to_thread(self._take, file, digests, piece)
+            await asyncio.to_thread(self._append_if_room, file, digests, piece)
 
-    def _take(self, file: IO[bytes], digests: ContentDigests, piece: bytes) -> None:
+    def _append_if_room(self, file: IO[bytes], digests: ContentDigests, piece: bytes) -> None:
         """Write a piece if the disk has room for it, which is asked every time because others write as well."""
         if shutil.disk_usage(self.folder).free < self._disk_reserve_bytes + len(piece):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        _take(file, digests, piece)
+        _append(file, digests, piece)
 
     def _check(self, size_bytes: int) -> None:
         if size_bytes > self._max_file_bytes:
@@ -245,7 +245,7 @@ def _resume(file: IO[bytes], start: int) -> ContentDigests:
     return digests
 
 
-def _take(file: IO[bytes], digests: ContentDigests, piece: bytes) -> None:
+def _append(file: IO[bytes], digests: ContentDigests, piece: bytes) -> None:
     digests.update(piece)
     file.write(piece)
     file.flush()  # can be resumed even if this process is killed

@@ -43,7 +43,7 @@ class Archive:
     def end(self) -> bytes:
         """Return the last piece: the directory."""
         self._zip.close()
-        return self._sink.take()
+        return self._sink.pop()
 
     def _pieces(self, name: str, file: Path, at: float) -> Generator[bytes, None, None]:
         info = ZipInfo(name, max(_EARLIEST, min(time.gmtime(at)[:6], _LATEST)))
@@ -52,8 +52,8 @@ class Archive:
         with file.open("rb") as source, self._zip.open(info, "w") as target:
             while piece := source.read(_PIECE_BYTES):
                 target.write(piece)
-                yield self._sink.take()
-        yield self._sink.take()
+                yield self._sink.pop()
+        yield self._sink.pop()
 
 
 async def _in_threads(pieces: Iterator[bytes], turn: threading.Lock) -> AsyncIterator[bytes]:
@@ -80,7 +80,7 @@ class _Sink(io.RawIOBase):
         self._pieces.append(bytes(data))
         return len(data)
 
-    def take(self) -> bytes:
+    def pop(self) -> bytes:
         """Return the bytes collected since the last call."""
         pieces, self._pieces = self._pieces, []
         return b"".join(pieces)

@@ -138,7 +138,7 @@ class Auth:
         outcome = await self._tokens.join(_hash(wish.secret), token, wish.hash)
         if isinstance(outcome, TokenView):
             return outcome
-        self._failures.take(address)
+        self._failures.spend(address)
         code = "join_token_refused" if outcome == TOKEN_REFUSED else "join_refused"
         raise LooplineError(code, f"this join token is refused: {outcome}", _JOIN_HINT, status=403)
 
@@ -180,7 +180,7 @@ class Auth:
             raise _too_many_failures()
         caller = await self.by_secret(secret)
         if caller is None:
-            self._failures.take(address)
+            self._failures.spend(address)
             raise LooplineError("wrong_token", "invalid or revoked token", _HINT, status=401)
         return caller
 
@@ -222,8 +222,8 @@ class _Buckets:
         """True if the bucket of this key has no token left."""
         return self._level(key) < 1
 
-    def take(self, key: str) -> None:
-        """Take a token from the bucket of this key."""
+    def spend(self, key: str) -> None:
+        """Spend a token of the bucket of this key."""
         self._levels[key] = self._level(key) - 1, time.monotonic()
         self._levels.move_to_end(key)
         if len(self._levels) > self.MOST:

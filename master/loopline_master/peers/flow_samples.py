@@ -31,7 +31,7 @@ class FlowSamples:
         self._running: frozenset[Pair] = frozenset()
         self._ticks = 0
 
-    def take(self, now: float, flows: Iterable[FileFlow]) -> bool:
+    def observe(self, now: float, flows: Iterable[FileFlow]) -> bool:
         """Look at the flows, once a second. True if they make a sample."""
         rates, free = defaultdict[Pair, float](float), set[Pair]()
         for flow in flows:

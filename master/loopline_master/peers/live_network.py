@@ -58,7 +58,7 @@ class LiveNetwork:
             await self._changed.wait()
             self._changed.clear()
             flows = self._exchange.flows()
-            if self._samples.take(time.time(), flows) or self._is_shown:
+            if self._samples.observe(time.time(), flows) or self._is_shown:
                 self._is_shown = False
                 await self._samples.learn(assumed_switches(self._links()))
             self._tell()

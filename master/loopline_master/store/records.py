@@ -51,7 +51,7 @@ class Sampler:
         self._taken: dict[str, int] = {}  # the minute of the latest sample, by worker
         self._pruned = 0  # the minute in which samples were last deleted
 
-    def take(self, effects: Effects) -> list[Values]:
+    def samples_of(self, effects: Effects) -> list[Values]:
         """Return the samples of a step: mostly none."""
         now = effects.grid.now
         minute = int(now // MINUTE_S)

@@ -121,7 +121,7 @@ class Writer:
             return False
         written, ended = self._written.writes(effects), notification_rows(effects)
         sampler = self._sampler
-        sampled = sampler.take(effects) if sampler else []
+        sampled = sampler.samples_of(effects) if sampler else []
         log = (batch.now, BATCH.serializer.to_json(batch).decode())
 
         def work(connection: Connection) -> None:

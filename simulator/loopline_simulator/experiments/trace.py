@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import groupby
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any
@@ -56,6 +55,8 @@ class TraceOptions:
         Use only jobs submitted before this time.
     stretch
         Factor on the times between arrivals: 0.5 doubles the load.
+    unit
+        Factor on all times, of arrivals and of work: 0.1 makes the tasks of a supercomputer as short as PCs need.
     tasks_from
         Number of tasks of a job: processors that it got or asked for, or one.
     size_from
@@ -66,13 +67,20 @@ class TraceOptions:
     since: Annotated[float, Parameter(validator=Number(gte=0))] = 0.0
     until: Positive | None = None
     stretch: Positive = 1.0
+    unit: Positive = 1.0
     tasks_from: TasksFrom = TasksFrom.ALLOCATED
     size_from: SizeFrom = SizeFrom.RUN_TIME
 
     def selection(self) -> Selection:
         until = math.inf if self.until is None else self.until
         return Selection(
-            self.first, self.since, until, stretch=self.stretch, tasks_from=self.tasks_from, size_from=self.size_from
+            self.first,
+            self.since,
+            until,
+            stretch=self.stretch,
+            unit=self.unit,
+            tasks_from=self.tasks_from,
+            size_from=self.size_from,
         )
 
 
@@ -84,7 +92,8 @@ class OwnerOptions:
     Parameters
     ----------
     availability
-        Intervals in which machines were connected: a CSV of host,start,end[,speed], in seconds or ISO times.
+        Intervals in which machines were connected: a CSV of host,start,end[,speed], in seconds or ISO times; or the
+        event_trace.tab of a data set of the Failure Trace Archive.
     absence
         Fate of running attempts when a machine goes away.
     lease
@@ -133,7 +142,7 @@ def trace(
     *,
     swf: Path,
     policies: Annotated[tuple[str, ...], Several] = tuple(REGISTRY),
-    order: Order = Order.HOLD,
+    order: Annotated[tuple[Order, ...], Several] = (Order.HOLD,),
     jobs: TraceOptions = TraceOptions(),
     owners: OwnerOptions = OwnerOptions(),
     machines: MachineOptions = _PAPERS_PCS,
@@ -151,7 +160,7 @@ def trace(
     policies
         Policies to compare.
     order
-        Order guarantee of all policies.
+        Order guarantees to compare, of all policies.
     """
     chosen, park, selection = tuple(dict.fromkeys(map(known_policy, policies))), machines.park(), jobs.selection()
     load_jobs(swf, selection)  # report mistakes in the files once, before the sweep
@@ -159,9 +168,10 @@ def trace(
         if file is not None:
             load_machines(file)
     cases = [
-        owners.of(TraceCase(seed, policy, order, swf=swf, selection=selection, park=park))
+        owners.of(TraceCase(seed, policy, promise, swf=swf, selection=selection, park=park))
         for seed in runs.seed_numbers
         for policy in chosen
+        for promise in order
     ]
     began = time.monotonic()
     with progress_bar("runs", len(cases), _events) as shown:
@@ -176,7 +186,7 @@ def trace(
 def _show(answers: Sequence[TraceAnswer], took_s: float) -> None:
     console = Console(highlight=False, width=min(_WIDTH, Console().width) if Console().is_terminal else _WIDTH)
     first, events = answers[0], sum(answer.events for answer in answers)
-    console.print(f"{first.case.swf.name}: {first.jobs:,} jobs on {first.hosts:,} machines, order {first.case.order}")
+    console.print(f"{first.case.swf.name}: {first.jobs:,} jobs on {first.hosts:,} machines")
     console.print(_table(answers))
     console.print(
         f"{len(answers)} runs, {events:,} events in {took_s:.1f} s: {events / took_s:,.0f} events per second"
@@ -186,6 +196,7 @@ def _show(answers: Sequence[TraceAnswer], took_s: float) -> None:
 def _table(answers: Sequence[TraceAnswer]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("")
+    table.add_column("order")
     titles = (
         "waiting",
         "execution",
@@ -200,8 +211,8 @@ def _table(answers: Sequence[TraceAnswer]) -> Table:
     )
     for title in titles:
         table.add_column(title, justify="right")
-    for policy, group in _by_policy(answers):
-        table.add_row(Text(policy, "bold cyan"), *_cells(group))
+    for (policy, order), group in _by_policy(answers):
+        table.add_row(Text(policy, "bold cyan"), order, *_cells(group))
     return table
 
 
@@ -228,16 +239,24 @@ def _events(answer: TraceAnswer) -> int:
     return answer.events
 
 
-def _by_policy(answers: Sequence[TraceAnswer]) -> list[tuple[str, list[TraceAnswer]]]:
-    order = {answer.case.policy: place for place, answer in reversed(list(enumerate(answers)))}
-    ordered = sorted(answers, key=lambda answer: order[answer.case.policy])
-    return [(policy, list(group)) for policy, group in groupby(ordered, key=lambda answer: answer.case.policy)]
+def _by_policy(answers: Sequence[TraceAnswer]) -> list[tuple[tuple[str, str], list[TraceAnswer]]]:
+    """Return the answers by policy and order, in the order in which they were asked for."""
+    groups: dict[tuple[str, str], list[TraceAnswer]] = {}
+    for answer in answers:
+        groups.setdefault((answer.case.policy, answer.case.order), []).append(answer)
+    return list(groups.items())
 
 
 def _document(answers: Sequence[TraceAnswer]) -> dict[str, Any]:
     first = answers[0]
     runs = [
-        {"seed": each.case.seed, "policy": each.case.policy, "events": each.events, **asdict(each.measures)}
+        {
+            "seed": each.case.seed,
+            "policy": each.case.policy,
+            "order": each.case.order,
+            "events": each.events,
+            **asdict(each.measures),
+        }
         for each in answers
     ]
     return {

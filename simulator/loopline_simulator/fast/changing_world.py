@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from loopline_master.core.effects import Effects
@@ -24,6 +25,9 @@ class ChangingWorld(FastWorld):
     ``stays`` gives each host's intervals, sorted and disjoint (they may be endless); a host without an entry is
     always connected. ``absence`` is the fate of running attempts meanwhile. A host that sleeps must be given a speed
     that is 0 in the meantime (availability.Interrupted).
+
+    ``last_lease_s``: for so long a host that went is believed to be at work. With it, leases in ``settings`` may be
+    endless: no host needs to renew its own, which takes most of the time of a run of many days.
     """
 
     def __init__(
@@ -35,7 +39,9 @@ class ChangingWorld(FastWorld):
         *,
         stays: Mapping[str, Iterable[Interval]] | None = None,
         absence: Absence = Absence.LOSES,
+        last_lease_s: float | None = None,
     ) -> None:
+        self._last_lease_s = last_lease_s
         self._stays: dict[str, Iterator[Interval]] = {name: iter(given) for name, given in (stays or {}).items()}
         self._loses = absence is Absence.LOSES
         self._online: set[str] = set()
@@ -63,10 +69,21 @@ class ChangingWorld(FastWorld):
 
     def disconnect(self, host: Host, *, loses: bool) -> None:
         """Close the host's link; until its lease runs out the host is believed to be at work."""
+        if self._last_lease_s is not None:
+            self._report_last(host, self._last_lease_s)
         self._online.discard(host.name)
         if loses:
             self.lose(host)
         self._step([WorkerLeft(host.name, host.session)])
+
+    def _report_last(self, host: Host, lease_s: float) -> None:
+        """Report for a host that is about to go; its lease is renewed by that long."""
+        state = self.scheduler.state
+        endless = state.settings
+        state.settings = replace(endless, lease_s=lease_s, report_every_s=lease_s / _RENEWALS)
+        effects = self.scheduler.step([self._news(host)], self.kernel.now)
+        state.settings = endless
+        self._carry_out(effects)
 
     def lose(self, host: Host) -> None:
         """Drop all attempts of the host."""
@@ -120,8 +137,8 @@ class ChangingWorld(FastWorld):
         """True if all jobs have arrived and ended."""
         return not self._to_come and not any(job.is_live for job in self.scheduler.state.jobs.values())
 
-    def _step(self, events: list[Event]) -> Effects:
-        effects = super()._step(events)
+    def _carry_out(self, effects: Effects) -> Effects:
+        super()._carry_out(effects)
         due = self.scheduler.wake_at
         if due is not None and due < math.inf and (self._alarm is None or due < self._alarm[0]):
             self._set_alarm(due)

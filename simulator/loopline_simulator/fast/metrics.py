@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
+from itertools import pairwise
 from statistics import fmean
 
 from loopline_master.core.effects import Effects
@@ -77,6 +78,7 @@ class Measures:
     total: Moments
     held: Moments
     mean_slowdown: float
+    slowdown_by_size: tuple[float, ...]  # means of the jobs' quarters by size, the smallest first
     worst_slowdown: float
     passed: int
     passable: int
@@ -127,6 +129,7 @@ class Recorder:
             total=moments([job.total for job in ended]),
             held=moments([job.held_for for job in ended]),
             mean_slowdown=fmean(slowdowns),
+            slowdown_by_size=_by_size(ended, slowdowns),
             worst_slowdown=max(slowdowns),
             passed=passings.passed,
             passable=passings.passable,
@@ -180,6 +183,14 @@ def _record(job: Job) -> JobRecord:
 
 def _course(job: JobRecord) -> JobSpan:
     return JobSpan(job.submitted, job.size, math.inf if job.finished is None else job.finished)
+
+
+def _by_size(jobs: Sequence[JobRecord], values: Sequence[float]) -> tuple[float, ...]:
+    """Return the mean value in each quarter of the jobs by size; no quarters of fewer than four jobs."""
+    ordered = [value for _, value in sorted(zip((job.size for job in jobs), values, strict=True))]
+    count = len(ordered)
+    edges = [count * part // 4 for part in range(5)]
+    return tuple(fmean(ordered[low:high]) for low, high in pairwise(edges)) if count >= 4 else ()
 
 
 def _between(start: float | None, end: float | None) -> float:

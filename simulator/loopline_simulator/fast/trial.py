@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Protocol
 
 from loopline_master.core.events import SchedulerSettings
 from loopline_shared.model import Order
+from loopline_simulator.fast.changing_world import ChangingWorld
+from loopline_simulator.fast.churn import Churn
 from loopline_simulator.fast.machines import Park
 from loopline_simulator.fast.metrics import Measures, Recorder
-from loopline_simulator.fast.workload import Workload
-from loopline_simulator.fast.world import FastWorld
+from loopline_simulator.fast.workload import Workload, misdeclared
+from loopline_simulator.fast.world import Arrival, FastWorld, Host
 
 _NEVER_S = 1e12
+
+
+class JobSource(Protocol):
+    """Jobs of a run: drawn (Workload) or of a log (LogWindow)."""
+
+    @property
+    def jobs(self) -> int:
+        """Return the number of jobs of a run."""
+
+    def of(self, seed: int) -> list[Arrival]:
+        """Return the jobs of the run ``seed``, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +38,15 @@ class Case:
     order: Order
     workload: Workload
     park: Park
+    _: KW_ONLY
     max_replicas: int | None = None  # attempts of a task at once; None: any number, as in the no-passing paper
+    log: JobSource | None = None  # jobs in place of the workload's
+    churn: Churn | None = None  # None: hosts are always there
+    wrong_by: float = 1.0  # users declare their jobs' sizes wrong by up to this factor, up or down
+
+    @property
+    def source(self) -> JobSource:
+        return self.log or self.workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +80,19 @@ def run(case: Case) -> Answer:
 def record(case: Case, *, attempts: bool = False) -> tuple[Recorder, int]:
     """Run the case; return its recorder and number of events. Raises RuntimeError if a job did not finish."""
     hosts = case.park.hosts(case.seed)
+    arrivals = misdeclared(case.source.of(case.seed), case.wrong_by, case.seed)
     recorder = Recorder(hosts, attempts=attempts)
-    chosen = settings(case.policy, case.order, case.max_replicas)
-    world = FastWorld(chosen, hosts, case.workload.of(case.seed), observe=recorder)
+    world = _world(case, hosts, arrivals, recorder)
     world.run()
     finished = sum(job.finished is not None for job in recorder.jobs())
-    if finished < case.workload.jobs:
-        raise RuntimeError(f"{case.policy}, seed {case.seed}: only {finished} of {case.workload.jobs} jobs finished")
+    if finished < case.source.jobs:
+        raise RuntimeError(f"{case.policy}, seed {case.seed}: only {finished} of {case.source.jobs} jobs finished")
     return recorder, world.kernel.events
+
+
+def _world(case: Case, hosts: Sequence[Host], arrivals: Sequence[Arrival], recorder: Recorder) -> FastWorld:
+    chosen = settings(case.policy, case.order, case.max_replicas)
+    if case.churn is None:
+        return FastWorld(chosen, hosts, arrivals, observe=recorder)
+    stays = {host.name: case.churn.stays(case.seed, host.name) for host in hosts}
+    return ChangingWorld(chosen, hosts, arrivals, recorder, stays=stays, last_lease_s=case.churn.lease_s)

@@ -96,5 +96,20 @@ def arrival_times(arrivals: Arrivals, seed: int, jobs: int, interval: float) -> 
             yield now
 
 
+def misdeclared(arrivals: list[Arrival], by: float, seed: int) -> list[Arrival]:
+    """Return the same jobs, declared wrong: the log of each one's factor is uniform from 1/``by`` to ``by``."""
+    if by == 1.0:
+        return arrivals
+    return [_scaled(each, by ** float(stream(seed, "error", n).uniform(-1, 1))) for n, each in enumerate(arrivals)]
+
+
+def _scaled(arrival: Arrival, by: float) -> Arrival:
+    """Return the job with its declared sizes multiplied; its true work stays."""
+    spec = arrival.spec
+    tasks = None if spec.tasks is None else [TaskSpec(size=(task.size or 0.0) * by) for task in spec.tasks]
+    size = None if spec.size is None else float(spec.size) * by
+    return Arrival(arrival.at, spec.model_copy(update={"tasks": tasks, "size": size}), scale=1 / by)
+
+
 def _spec(sizes: list[float]) -> JobSpec:
     return JobSpec(command=["simulated"], tasks=[TaskSpec(size=size) for size in sizes])

@@ -34,6 +34,7 @@ class Arrival:
 
     at: float
     spec: JobSpec
+    scale: float = 1.0  # true work of its tasks over what the spec declares
 
 
 @dataclass(slots=True)
@@ -71,11 +72,12 @@ class FastWorld:
         self._observe = observe
         self._hosts = {host.name: host for host in hosts}
         self._to_come = 0  # jobs
+        self._scales: dict[int, float] = {}  # by job, where the true work is not as declared
         self._asks: tuple[float, Appointment] | None = None  # when the policy is asked again
         self._begin(settings)
         for arrival in arrivals:
             self._to_come += 1
-            self.kernel.at(arrival.at, partial(self._submit, arrival.spec))
+            self.kernel.at(arrival.at, partial(self._submit, arrival.spec, arrival.scale))
 
     def run(self) -> None:
         self.kernel.run()
@@ -87,12 +89,17 @@ class FastWorld:
         )
         self._step([self._report(host) for host in self._hosts.values()])
 
-    def _submit(self, spec: JobSpec) -> None:
+    def _submit(self, spec: JobSpec, scale: float = 1.0) -> None:
         self._to_come -= 1
+        if scale != 1.0:
+            self._scales[self.scheduler.state.grid.next_job] = scale
         self._step([JobSubmitted("user", spec)])
 
     def _step(self, events: list[Event]) -> Effects:
-        effects = self.scheduler.step(events, self.kernel.now)
+        return self._carry_out(self.scheduler.step(events, self.kernel.now))
+
+    def _carry_out(self, effects: Effects) -> Effects:
+        """Have the hosts obey what a step decided, and step on with what they report at once."""
         self._observe(effects)
         follow_ups = [report for name, assign in effects.assigns.items() for report in self._obey(name, assign)]
         if follow_ups:
@@ -148,7 +155,7 @@ class FastWorld:
         much work.
         """
         size = size_at(self.scheduler.state.jobs[attempt.job].spec, attempt.task) or 0.0
-        return host.speed.end_of(self.kernel.now, size)
+        return host.speed.end_of(self.kernel.now, size * self._scales.get(attempt.job, 1.0))
 
     def _end(self, host: Host, attempt: AttemptId) -> None:
         since = self._leave(host, attempt)

@@ -163,7 +163,7 @@ class GridWorld:
         for _ in range(0 if lost else 1 + twice):
             if machine.link is not None:
                 begun = len(machine.began)
-                self._check_on_disk(machine.take(frame))
+                self._check_on_disk(machine.receive(frame))
                 ending.check_begun(machine.began[begun:], self.store, self.starts_named)
 
     def strays(self, name: str) -> list[Link]:

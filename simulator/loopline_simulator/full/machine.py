@@ -178,7 +178,7 @@ class Machine:
         self._happens(Reported(seq, inventory.results))
         self.link.up.append(frame)
 
-    def take(self, frame: bytes) -> tuple[AttemptId, ...]:
+    def receive(self, frame: bytes) -> tuple[AttemptId, ...]:
         """Take in a frame; return the attempts whose results the master has acknowledged."""
         assert self.link is not None
         if frame == CLOSED:

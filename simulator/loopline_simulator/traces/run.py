@@ -7,7 +7,6 @@ from dataclasses import KW_ONLY, dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from loopline_master.core.events import SchedulerSettings
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import Order
 from loopline_simulator.fast import trial
@@ -18,6 +17,7 @@ from loopline_simulator.fast.metrics import Measures, Recorder
 from loopline_simulator.fast.world import Arrival, Host
 from loopline_simulator.streams import stream
 from loopline_simulator.traces.files import named, opened
+from loopline_simulator.traces.fta import read_event_trace
 from loopline_simulator.traces.intervals import TracedMachine, read_machines
 from loopline_simulator.traces.swf import Selection, arrivals, read_jobs
 
@@ -57,7 +57,10 @@ def run(case: TraceCase) -> TraceAnswer:
     jobs = load_jobs(case.swf, case.selection)
     hosts, stays = _hosts(case)
     recorder = Recorder(hosts)
-    world = ChangingWorld(_settings(case), hosts, jobs, recorder, stays=stays, absence=case.absence)
+    settings = trial.settings(case.policy, case.order)
+    world = ChangingWorld(
+        settings, hosts, jobs, recorder, stays=stays, absence=case.absence, last_lease_s=case.lease_s
+    )
     world.run()
     ends = [job.finished for job in recorder.jobs() if job.finished is not None]
     if not ends:
@@ -76,13 +79,9 @@ def load_jobs(file: Path, selection: Selection) -> list[Arrival]:
 
 
 def load_machines(file: Path) -> dict[str, TracedMachine]:
+    """Read intervals from a CSV, or from a file ``.tab`` (``.tab.gz``) of the Failure Trace Archive."""
     with opened(file) as lines, named(file):
-        return read_machines(lines)
-
-
-def _settings(case: TraceCase) -> SchedulerSettings:
-    steady = trial.settings(case.policy, case.order)
-    return steady if case.availability is None and case.stay_s is None else replace(steady, lease_s=case.lease_s)
+        return read_event_trace(lines) if ".tab" in file.suffixes else read_machines(lines)
 
 
 def _hosts(case: TraceCase) -> tuple[list[Host], dict[str, list[Interval]]]:

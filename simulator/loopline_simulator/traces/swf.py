@@ -63,6 +63,8 @@ class Selection:
     until: float = math.inf  # latest submission (excluded)
     _: KW_ONLY
     stretch: float = 1.0  # factor on the times between arrivals: 0.5 doubles the load
+    unit: float = 1.0  # factor on all times, of arrivals and of work: 0.1 makes tasks of hours short enough for PCs
+    skip: int = 0  # usable jobs left out at the beginning
     tasks_from: TasksFrom = TasksFrom.ALLOCATED
     size_from: SizeFrom = SizeFrom.RUN_TIME
 
@@ -80,13 +82,14 @@ def arrivals(jobs: Iterable[SwfJob], chosen: Selection) -> Iterator[Arrival]:
 
     A job without a time or without processors (it was never started) is left out.
     """
-    taken = 0
+    seen, last = 0, math.inf if chosen.first is None else chosen.skip + chosen.first
     for job in jobs:
-        if chosen.first is not None and taken >= chosen.first:
+        if seen >= last:
             return
         if chosen.since <= job.submitted < chosen.until and (spec := _spec(job, chosen)) is not None:
-            taken += 1
-            yield Arrival((job.submitted - chosen.since) * chosen.stretch, spec)
+            seen += 1
+            if seen > chosen.skip:
+                yield Arrival((job.submitted - chosen.since) * chosen.stretch * chosen.unit, spec)
 
 
 def to_line(job: SwfJob) -> str:
@@ -156,7 +159,7 @@ def _spec(job: SwfJob, chosen: Selection) -> JobSpec | None:
     if not tasks or not seconds:
         return None
     processors = tasks if chosen.tasks_from is not TasksFrom.ONE else job.processors or 1
-    size = min(seconds * processors, _LARGEST_SIZE)
+    size = min(seconds * processors * chosen.unit, _LARGEST_SIZE)
     parameters: Parameters | None = {"i": Range(range=[1, tasks])} if tasks > 1 else None
     return JobSpec(name=f"swf {job.number}", command=["traced"], parameters=parameters, size=size)
 

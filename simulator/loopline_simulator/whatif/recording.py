@@ -106,7 +106,7 @@ def record(batches: Iterable[Batch]) -> Recording:
     """Read a whole log. Raises LooplineError if the scheduler cannot follow it."""
     recorder = _Recorder()
     for batch in batches:
-        recorder.take(batch)
+        recorder.add(batch)
     return recorder.finished()
 
 
@@ -121,7 +121,7 @@ class _Recorder:
         self._cancelled: dict[AttemptId, float] = {}  # cancelled attempts of which nothing was heard since: when
         self._is_first, self._has_decided = True, False
 
-    def take(self, batch: Batch) -> None:
+    def add(self, batch: Batch) -> None:
         if self._is_first:
             self._recording.began, self._is_first = batch.now, False
         now = self._recording.ended = max(self._recording.ended, batch.now - self._recording.began)
@@ -255,7 +255,7 @@ class _Recorder:
         if not is_linked or result.outcome is Outcome.CANCELLED:
             start, took = (start if is_whole else began), result.wall_s
         if result.wall_s or (attempt is not None and attempt.is_seated):
-            _take(freed, start)
+            _strike_out(freed, start)
             freed.append(now)
             del freed[:-_MOST_FREED]
         return Span(
@@ -280,7 +280,7 @@ def _nearest(freed: list[float], began: float) -> float:
     return found if abs(found - began) <= _AT_ONCE_S else began
 
 
-def _take(freed: list[float], start: float) -> None:
+def _strike_out(freed: list[float], start: float) -> None:
     """Strike out the slot that was taken: the last that had fallen free by then."""
     before = [at for at in freed if at <= start]
     if before:

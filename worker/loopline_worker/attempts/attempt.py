@@ -19,7 +19,7 @@ from loopline_worker.attempts.start_gate import StartGate
 from loopline_worker.files.outputs import OutputsError
 from loopline_worker.files.staging import StagingError
 from loopline_worker.files.task_files import TaskFiles
-from loopline_worker.functions.results import take
+from loopline_worker.functions.results import read_result
 from loopline_worker.launch.interface import Ended, Job, Launcher, LaunchListener, Prefetching, Tree, Usage
 from loopline_worker.state.journal import Spool
 from loopline_worker.supervisor.orders import Breach
@@ -158,13 +158,13 @@ class Attempt:
 
     def begin(self, prefetching: Prefetching, listener: LaunchListener) -> None:
         """Start the task at once. Raises OSError if this computer cannot."""
-        self._take(prefetching.begin(listener, self.id, self._job, self._stdout, self._stderr))
+        self._bring_up_to_date(prefetching.begin(listener, self.id, self._job, self._stdout, self._stderr))
         self.begins()
 
     def prefetch(self, prefetching: Prefetching, listener: LaunchListener) -> None:
         """Prefetch the task: ``begins()`` is called once it has started."""
         self.is_prefetched = True
-        self._take(prefetching.prefetch(listener, self.id, self._job, self._stdout, self._stderr))
+        self._bring_up_to_date(prefetching.prefetch(listener, self.id, self._job, self._stdout, self._stderr))
 
     def begins(self) -> None:
         """Start the clock: the task starts now."""
@@ -184,7 +184,7 @@ class Attempt:
             if self._verdict:
                 return Ended(killed=True)
             self.begins()
-            self._take(await launcher.start(self._job, self._stdout, self._stderr))
+            self._bring_up_to_date(await launcher.start(self._job, self._stdout, self._stderr))
         assert self._tree
         try:
             ended = await self._tree.wait()
@@ -209,7 +209,7 @@ class Attempt:
                     raise error
                 self.end(error.outcome, str(error))
 
-    def _take(self, tree: Tree) -> None:
+    def _bring_up_to_date(self, tree: Tree) -> None:
         """Apply to a new tree whatever the attempt was told before."""
         self._tree = tree
         if self._is_followed:
@@ -277,12 +277,12 @@ class Attempt:
             (outcome, reason), outputs = await self._collect(self._task_files, reason)
         if self._task_files and is_read(outcome):
             try:
-                await self._task_files.take_back()
+                await self._task_files.detach()
             except StagingError as error:  # the task altered one: its exit status is not trusted
                 (outcome, reason), outputs = self._verdict or (error.outcome, str(error)), ()
         if self._has_value_file(ended, outcome):
             value_file = self._spool.value_file(self.id)
-            value = await asyncio.to_thread(take, self.folder, value_file, self._job.limits.value_bytes)
+            value = await asyncio.to_thread(read_result, self.folder, value_file, self._job.limits.value_bytes)
             ended = replace(ended, value=value)
         return self._result(ended, (outcome, reason), outputs)
 
@@ -306,7 +306,7 @@ class Attempt:
         """Detach linked inputs before the scratch folder is deleted, however the task has ended."""
         if self._task_files:
             try:
-                await self._task_files.take_back()
+                await self._task_files.detach()
             except StagingError:
                 pass  # nobody reads the outcome that this would change
             except OSError as error:

@@ -117,7 +117,7 @@ class Collector:
         self._store.mkdir(parents=True)
         taken, left_bytes = [], self._limit_bytes
         for names in found:
-            file = self._take(names, left_bytes, inputs.get("/".join(names)))
+            file = self._move_to_store(names, left_bytes, inputs.get("/".join(names)))
             if file is None:
                 continue
             left_bytes -= file.size_bytes
@@ -184,7 +184,7 @@ class Collector:
         if self.is_unwanted:
             raise OutputsError("nobody waits for its outputs any more")
 
-    def _take(self, names: Names, left_bytes: int, was: InputFile | None) -> OutputFile | None:
+    def _move_to_store(self, names: Names, left_bytes: int, was: InputFile | None) -> OutputFile | None:
         """Move one output into the store under its hash; None if it is an unmodified input."""
         path = _checked("/".join(names))
         moved = self._store / "moving"

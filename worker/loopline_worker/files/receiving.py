@@ -101,12 +101,12 @@ def fetch(request: FileRequest, sha256: str, part: Path) -> None:
         with part.open("r+b" if start else "wb", buffering=0) as file:
             _resume(file, check, start)
             if answer.status != 416:
-                _take(file, check, answer)
+                _write_body(file, check, answer)
     if not check.is_passed:
         raise WrongContentError
 
 
-def _take(file: IO[bytes], check: ContentCheck, answer: HTTPResponse) -> None:
+def _write_body(file: IO[bytes], check: ContentCheck, answer: HTTPResponse) -> None:
     buffer = memoryview(bytearray(_PIECE_BYTES))
     while True:
         with network():

@@ -40,7 +40,7 @@ class TaskFiles:
         if self._collector:
             self._collector.is_unwanted = True
 
-    async def take_back(self) -> None:
+    async def detach(self) -> None:
         """Detach hard-linked inputs before the scratch folder goes. Raises StagingError if a task changed one."""
         await self._inputs.detach()
 

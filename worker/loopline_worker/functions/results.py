@@ -81,8 +81,8 @@ def write_file(folder: Path, parts: Sequence[AppendFile | bytes]) -> None:
             raise
 
 
-def take(folder: Path, target: Path, limit_bytes: int | None = None) -> Output | None:
-    """Take the result that a call wrote in its scratch folder, or return None. Raises OSError.
+def read_result(folder: Path, target: Path, limit_bytes: int | None = None) -> Output | None:
+    """Return the result that a call wrote in its scratch folder; None if there is none. Raises OSError.
 
     The call may have changed the folder as it liked: no link is followed. A short result becomes part of the
     output, a long one goes to ``target``, on disk; of one above the limit only the beginning is kept.

@@ -169,7 +169,7 @@ class WebSocket(asyncio.Protocol):
 
     def _happened(self, event: Event) -> None:
         if isinstance(event, BytesMessage | TextMessage):
-            self._take(event)
+            self._collect(event)
         elif isinstance(event, AcceptConnection):
             if not self._opened.done():
                 self._opened.set_result(None)
@@ -183,7 +183,7 @@ class WebSocket(asyncio.Protocol):
             said = f" ({event.reason or event.code})"
             self.end(LostError(f"the master closed the link{said}"))
 
-    def _take(self, event: BytesMessage | TextMessage) -> None:
+    def _collect(self, event: BytesMessage | TextMessage) -> None:
         """Take in a message, or a piece of one."""
         data = event.data.encode() if isinstance(event, TextMessage) else bytes(event.data)
         self._parts.append(data)

@@ -141,7 +141,7 @@ class PieceFetch:
             self.source = best.worker if best else None
             self.meter.begin()
             self._check_wanted()
-            self._take(_Taking(upstream, place, self._limits, self.meter, is_peer=best is not None), best)
+            self._fetch_pieces(_Taking(upstream, place, self._limits, self.meter, is_peer=best is not None), best)
         except SourceError as error:
             assert best
             self._blame(best, error)
@@ -150,7 +150,7 @@ class PieceFetch:
                 self._upstream.close()
             self._upstream = self.source = None
 
-    def _take(self, taking: _Taking, source: FileSource | None) -> None:
+    def _fetch_pieces(self, taking: _Taking, source: FileSource | None) -> None:
         while not self.file.is_complete:
             best = self._best()
             is_leaving = _way(best) != _way(source)

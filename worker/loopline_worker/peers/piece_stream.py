@@ -88,7 +88,7 @@ class OutgoingPieces:
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
         while len(self._unread) < _NUMBER.size:
             self._hear()
-        self.first = self.credit = self._take()
+        self.first = self.credit = self._pop_number()
 
     def listen(self, wait: bool) -> None:
         """Take in what the receiver has said; with ``wait``, wait until it has said something."""
@@ -97,7 +97,7 @@ class OutgoingPieces:
         else:
             self._hear_if_said()
         while len(self._unread) >= _NUMBER.size:
-            self.credit = max(self.credit, self._take())
+            self.credit = max(self.credit, self._pop_number())
 
     def send(self, number: int, file: IO[bytes], start: int, length: int, *, is_late: bool = False) -> None:
         """Send a piece from the page cache, where it has just been written if it is passed on. Raises OSError."""
@@ -123,7 +123,7 @@ class OutgoingPieces:
             raise StreamError("the receiver has gone")
         self._unread += said
 
-    def _take(self) -> int:
+    def _pop_number(self) -> int:
         number: int = _NUMBER.unpack_from(self._unread)[0]
         self._unread = self._unread[_NUMBER.size :]
         return number

@@ -50,7 +50,7 @@ class DataDirectory:
         except OSError as error:
             hint = "name a folder that this user may write to with --data-dir"
             raise LooplineError("data_dir", f"cannot use the data folder: {error}", hint) from None
-        if not _take(self._lock.fileno()):
+        if not _lock_file(self._lock.fileno()):
             message = f"another agent uses the data folder {self.folder}"
             raise LooplineError("data_dir", message, "stop it, or give this one its own folder with --data-dir")
 
@@ -110,7 +110,7 @@ class DataDirectory:
         return folder.startswith(f"{self.scratch}{os.sep}") and process.pid != os.getpid()
 
 
-def _take(lock: int) -> bool:
+def _lock_file(lock: int) -> bool:
     """Lock an open file for as long as it is open. Return False if another process holds the lock."""
     try:
         if sys.platform == "win32":

@@ -79,7 +79,7 @@ class Pump:
             if self._is_watched:
                 self._selector.unwatch(end)
             os.close(end)
-        return self._take()
+        return self._pop_kept()
 
     def _read(self, end: int) -> bool:
         """Read one part. True if there may be more."""
@@ -94,9 +94,9 @@ class Pump:
         size_bytes = len(self._kept[0]) + len(self._kept[1])
         if size_bytes > MOST_KEPT_BYTES or (self._is_followed and size_bytes):
             self._is_followed = True
-            self._pass_on(*self._take())
+            self._pass_on(*self._pop_kept())
 
-    def _take(self) -> tuple[bytes, bytes]:
+    def _pop_kept(self) -> tuple[bytes, bytes]:
         stdout, stderr = bytes(self._kept[0]), bytes(self._kept[1])
         for kept in self._kept:
             kept.clear()

@@ -33,7 +33,7 @@ class Occupation(Protocol[PieceT, CellsT_contra]):
     def empty(self) -> PieceT:
         """The piece of time in which nothing is taken."""
 
-    def take(self, piece: PieceT, cells: CellsT_contra) -> PieceT:
+    def occupy(self, piece: PieceT, cells: CellsT_contra) -> PieceT:
         """Return the piece with these cells taken, too."""
 
     def free(self, piece: PieceT, cells: CellsT_contra) -> PieceT:

@@ -90,7 +90,7 @@ class PlanBook:
                 self._planner.profile.free(start, end, (bit, change))
                 self._note_freed(start, end)
             else:
-                self._planner.profile.take(start, end, (bit, -change))
+                self._planner.profile.occupy(start, end, (bit, -change))
         for job in sorted(lifted, key=self._order):
             self._take_again(job, self._slots[job], horizon.why or f"what runs on {name} takes longer")
         self._judged |= self._on.get(name, set())
@@ -200,7 +200,7 @@ class PlanBook:
         gang = self._gangs[job]
         pieces = self._planner.profile.over(slot.start, slot.start + gang.limit)
         if self._pool.holds(pieces, self._pool.cells(gang, slot.place)):
-            self._planner.take(gang, slot)
+            self._planner.reserve(gang, slot)
             self._slots[job] = slot
         else:
             self._displace(job, reason)
@@ -219,7 +219,7 @@ class PlanBook:
         place = self._planner.fits(gang, start)
         slot = Slot(start, place) if place else None
         if slot is not None and (not plan.is_promise or self._is_certain(waiting, slot)):
-            self._planner.take(gang, slot)
+            self._planner.reserve(gang, slot)
         else:
             slot = self._scan(waiting, gang)
         self._book(waiting, plan, gang, slot, reason)
@@ -305,7 +305,7 @@ class PlanBook:
             return
         if plan.is_promise and not self._is_certain(one, new):
             self._planner.lift(gang, new, self._tick)
-            self._planner.take(gang, old)
+            self._planner.reserve(gang, old)
             return
         self._leave(job)
         self._book(one, plan, gang, new, "others ended sooner than was planned")

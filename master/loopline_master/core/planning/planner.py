@@ -43,7 +43,7 @@ class Planner(Generic[JobT, PlaceT, PieceT, CellsT]):
         horizon = origin - now + lattice.not_before(max(0, self.profile.last - origin)) + 1
         found = self._scan(job, now, lattice, (origin - now, horizon), 0)
         if found is not None:
-            self.take(job, found)
+            self.reserve(job, found)
         return found
 
     def begin_pass(self, now: int) -> None:
@@ -69,7 +69,7 @@ class Planner(Generic[JobT, PlaceT, PieceT, CellsT]):
             self.profile.restore(saved)
             return slot
         self.memory.free(slot.start, slot.start + job.limit)
-        self.take(job, found)
+        self.reserve(job, found)
         return found
 
     def start(self, job: JobT) -> None:
@@ -87,9 +87,9 @@ class Planner(Generic[JobT, PlaceT, PieceT, CellsT]):
         """Return the place at which the job would fit from ``start`` on; None if there is none."""
         return self._ground.place(self.profile.over(start, start + job.limit), job)
 
-    def take(self, job: JobT, slot: Slot[PlaceT]) -> None:
+    def reserve(self, job: JobT, slot: Slot[PlaceT]) -> None:
         """Enter a slot that was planned into the profile."""
-        self.profile.take(slot.start, slot.start + job.limit, self._ground.cells(job, slot.place))
+        self.profile.occupy(slot.start, slot.start + job.limit, self._ground.cells(job, slot.place))
 
     def lift(self, job: JobT, slot: Slot[PlaceT], now: int) -> None:
         """Take a slot that was planned out of the profile, from ``now`` on."""

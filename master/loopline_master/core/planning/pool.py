@@ -62,7 +62,7 @@ class Pool:
         bits = self.bits
         return sum(1 << bits[name] for name in names if name in bits)
 
-    def take(self, piece: Piece, cells: Share) -> Piece:
+    def occupy(self, piece: Piece, cells: Share) -> Piece:
         workers, slots = cells
         others, shifted = ~workers, (*piece[slots:], *(0,) * slots)
         return _trimmed([(now & others) | (then & workers) for now, then in zip(piece, shifted, strict=False)])

@@ -19,8 +19,8 @@ class Profile(Generic[PieceT, CellsT]):
         self._starts = [start]  # of the pieces
         self._pieces = [occupation.empty]
 
-    def take(self, start: int, end: int | None, cells: CellsT) -> None:
-        self._change(start, end, cells, self._occupation.take)
+    def occupy(self, start: int, end: int | None, cells: CellsT) -> None:
+        self._change(start, end, cells, self._occupation.occupy)
 
     def free(self, start: int, end: int | None, cells: CellsT) -> None:
         self._change(start, end, cells, self._occupation.free)

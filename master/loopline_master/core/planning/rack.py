@@ -46,7 +46,7 @@ class Rack:
     def empty(self) -> Cells:
         return 0
 
-    def take(self, piece: Cells, cells: Cells) -> Cells:
+    def occupy(self, piece: Cells, cells: Cells) -> Cells:
         return piece | cells
 
     def free(self, piece: Cells, cells: Cells) -> Cells:

@@ -139,16 +139,16 @@ class _Planner:
         """Return the draft with better lines for some files; None if there are none for any."""
         free, changed = list(self._network.limits), dict(draft)
         for lines in draft.values():
-            _take(free, lines)
+            _occupy(free, lines)
         for file, lines in draft.items():
-            _take(free, lines, back=True)
+            _occupy(free, lines, back=True)
             others = [
                 part for line in self._lines(free, file, self._wanting[file]) for part in self._split(free, line)
             ]
             gain = _GAIN_RUNNING if file in self._running else _GAIN
             if _arriving(others) > gain * _arriving(lines):
                 changed[file] = others
-            _take(free, changed[file])
+            _occupy(free, changed[file])
         return None if all(changed[file] is draft[file] for file in draft) else changed
 
     def _split(self, free: Sequence[float], line: _Line) -> list[_Line]:
@@ -165,7 +165,7 @@ class _Planner:
                 break
             slow, rest = found
             done.append(slow)
-            _take(left, [slow])
+            _occupy(left, [slow])
         return [*done, rest]
 
     def _halves(self, free: Sequence[float], line: _Line) -> Iterator[tuple[_Line, _Line]]:
@@ -178,7 +178,7 @@ class _Planner:
             slow, fast = ([host for host in receivers if (widths[host] >= width) is side] for side in (False, True))
             first = _at_width(free, self._line((source, *slow)))
             left = list(free)
-            _take(left, [first])
+            _occupy(left, [first])
             yield first, _at_width(left, self._line((source, *fast)))
 
     def _width(self, free: Sequence[float], source: int, host: int) -> float:
@@ -200,7 +200,7 @@ def _at_width(free: Sequence[float], line: _Line) -> _Line:
     return replace(line, rate=min(max(0.0, free[direction]) / count for direction, count in line.use.items()))
 
 
-def _take(free: list[float], lines: Iterable[_Line], *, back: bool = False) -> None:
+def _occupy(free: list[float], lines: Iterable[_Line], *, back: bool = False) -> None:
     """Take what the lines use off what is free, or give it back."""
     sign = -1 if back else 1
     for line in lines:

@@ -139,13 +139,13 @@ class _ClientLink:
             number = number_of(frame)
             if number is None:
                 raise ProtocolError("this is no message of a client that calls functions") from None
-            self._take(number)
+            self._count_submission(number)
             return _refusal(number, InvalidRequest("body", error))
         if isinstance(message, Submit):
-            self._take(message.number)
+            self._count_submission(message.number)
         return message
 
-    def _take(self, number: int) -> None:
+    def _count_submission(self, number: int) -> None:
         """Count a submission. Raises ProtocolError unless numbers ascend by one: keys made of them must be new."""
         if number != self._submissions + 1:
             raise ProtocolError(f"submission {number} came after submission {self._submissions}")

@@ -115,7 +115,7 @@ class _ResultFollower:
         is_live = cursor is None and is_all_to_come(of.scheduler.state, job)
         self._subscription = Subscription(
             job=job,
-            put=self._take,
+            put=self._queue,
             on_behind=self._fell_behind,
             end_of=_result_of,
             cursor=self._results.last,
@@ -143,7 +143,7 @@ class _ResultFollower:
         finally:
             self._subscriptions.close(self._subscription)
 
-    def _take(self, _: Subscription[TaskResult], results: list[TaskResult], over: JobState | None) -> bool:
+    def _queue(self, _: Subscription[TaskResult], results: list[TaskResult], over: JobState | None) -> bool:
         """Queue the results of a commit. Returns True if there is room for more."""
         lines = b"".join(map(line, results))
         self._ready.append(lines)

@@ -122,7 +122,7 @@ class QueueingWorld:
         sizes = draws(part.sizes, part.job_mop, stream(self._seed, "sizes", part.name))
 
         def come() -> None:
-            server.take(next(sizes), _nothing)
+            server.accept(next(sizes), _nothing)
             self.kernel.at(self.kernel.now + next(intervals), come)
 
         self.kernel.at(next(intervals), come)
@@ -171,7 +171,7 @@ class QueueingWorld:
     def _compute(self, request: Request) -> None:
         request.arrived = self.kernel.now
         self._promised_s[request.server] -= self.computing_s(request.client, request.server)
-        self.servers[request.server].take(self._work(request.client), partial(self._answer, request))
+        self.servers[request.server].accept(self._work(request.client), partial(self._answer, request))
 
     def _answer(self, request: Request) -> None:
         request.computed = self.kernel.now

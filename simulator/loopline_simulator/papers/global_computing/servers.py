@@ -22,7 +22,7 @@ class Server(ABC):
         self._unfinished = 0.0  # Mop, as of _seen
         self._busy = self._seen = 0.0
 
-    def take(self, work: float, done: Done) -> None:
+    def accept(self, work: float, done: Done) -> None:
         """Accept ``work`` and call ``done`` when it is finished."""
         self._account()
         self._unfinished += work

@@ -1,0 +1,105 @@
+"""The study's page: Markdown, with a picture for each section."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from loopline_shared import __version__
+from loopline_simulator.experiments.tables import number, plain
+from loopline_simulator.statistics import Estimate
+from loopline_simulator.study.section import Place, Section, Shown
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """The effort of a study: its command, seeds, and seconds of this computer's time."""
+
+    command: str
+    seeds: range
+    runs: int
+    computed: int  # of these, as the others were kept from before
+    took_s: float
+    processes: int
+    code: str
+
+
+def page(sections: Sequence[Section], pictures: Sequence[Path], effort: Effort) -> str:
+    """Return the page; ``pictures`` are one for each section, beside the page or below it."""
+    lines = [*_head(effort), *_contents(sections)]
+    for section, picture in zip(sections, pictures, strict=True):
+        lines += ["", f"## {section.title}", "", section.text, "", f"![{section.title}]({picture.as_posix()})"]
+        for shown in section.shown:
+            lines += ["", *_table(section, shown)]
+        lines += ["", *_ratios(section)]
+    return "\n".join(lines) + "\n"
+
+
+def _head(effort: Effort) -> Iterator[str]:
+    first, last = effort.seeds[0], effort.seeds[-1]
+    yield "# The study: Loopline's policies and the field's"
+    yield ""
+    yield (
+        f"This page was written by `{effort.command}`: Loopline {__version__}, code {effort.code}, Python "
+        f"{platform.python_version()} on {platform.machine()}. Seeds {first} to {last}; {effort.runs:,} runs, "
+        f"of which {effort.computed:,} took {effort.took_s / 60:.1f} minutes in {effort.processes} processes."
+    )
+    yield ""
+    yield (
+        "Everything is simulated: the computers and their owners. What schedules them is the master's own scheduler. "
+        "A figure is the mean over the seeds, ± half of its 95 % interval (Student's t). Ratios are paired by seed. "
+        "Total time: from a job's submission to its end. Slowdown: total time over the least that the job needs "
+        "alone, at mean speeds. *hold*, *deliver*, *none*: the order guarantee ([the guarantee](guarantee.md))."
+    )
+
+
+def _contents(sections: Sequence[Section]) -> Iterator[str]:
+    yield ""
+    for section in sections:
+        anchor = "".join(sign for sign in section.title.lower().replace(" ", "-") if sign.isalnum() or sign == "-")
+        yield f"- [{section.title}](#{anchor})"
+
+
+def _table(section: Section, shown: Shown) -> Iterator[str]:
+    yield f"**{shown.title[0].upper()}{shown.title[1:]}**"
+    yield ""
+    yield from _rows(section, section.rows, lambda place: _figure(section, place, shown))
+
+
+def _ratios(section: Section) -> Iterator[str]:
+    yield f"**Mean total time over that of `{section.base}`, on the same seeds**"
+    yield ""
+    others = [row for row in section.rows if row != section.base]
+    yield from _rows(section, others, lambda place: _ratio(section.over_base(place)))
+    if section.base_column:
+        yield ""
+        yield f"**Mean total time over that of {section.base_column}, on the same seeds**"
+        yield ""
+        yield from _rows(section, section.rows, lambda place: _ratio(section.over_column(place)))
+
+
+def _rows(section: Section, rows: Sequence[str], cell: object) -> Iterator[str]:
+    yield f"| | {' | '.join(section.columns)} |"
+    yield f"| --- |{' ---: |' * len(section.columns)}"
+    for row in rows:
+        cells = [cell((row, column)) for column in section.columns]  # type: ignore[operator]
+        if any(cells):
+            yield f"| {row} | {' | '.join(cells)} |"
+
+
+def _figure(section: Section, place: Place, shown: Shown) -> str:
+    if shown.is_sum:
+        values = section.values(place, shown.figure)
+        return f"{sum(values):,.0f}" if values else ""
+    value = section.estimate(place, shown.figure)
+    if value is None:
+        return ""
+    if shown.as_share:
+        return f"{value.mean:.1%} ±{100 * value.half_width:.1f}"
+    return f"{number(value.mean)} ±{number(value.half_width)}"
+
+
+def _ratio(value: Estimate | None) -> str:
+    return "" if value is None else f"{value.mean:.2f} ±{plain(value.half_width)}"

@@ -1,0 +1,230 @@
+"""The sections of the study. Every section is a function that returns its cases; the text says what is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from loopline_shared.model import Order
+from loopline_simulator.fast.churn import CONDOR, STUDENT_LAB, Churn, WeibullLaw
+from loopline_simulator.fast.machines import Park
+from loopline_simulator.fast.trial import Case
+from loopline_simulator.fast.workload import Arrivals, Sizes, Workload
+from loopline_simulator.study.bounds import Bound, BoundCase
+from loopline_simulator.study.section import Place, Section, Shown, StudyCase
+from loopline_simulator.traces.window import LogWindow
+
+HOLD, DELIVER, NONE = Order.HOLD, Order.DELIVER, Order.NONE
+FIELD = ("wqr", "fcfs-share", "rr-nrf", "long-idle")
+THRESHOLD = 2
+"""Attempts of a task at once under the field's policies, as in their studies."""
+LOAD = 0.8
+AWAY = WeibullLaw(1.0, 3600.0)
+"""Absences: exponential with a mean of an hour. The fits that we use are of stays alone: this is our assumption."""
+LOG_UNIT = 0.05
+"""Times of a supercomputer's log are shortened to so much, so that tasks take minutes, as on PCs."""
+
+BY_POLICY = (
+    ("fair", HOLD), ("fair", NONE), ("round-robin", HOLD), ("first-come", HOLD), ("first-come", NONE),
+    ("space-partition", NONE), *((policy, order) for policy in FIELD for order in (NONE, HOLD)),
+)  # fmt: skip
+FEW = (("fair", HOLD), ("round-robin", HOLD), ("first-come", NONE), ("wqr", NONE))
+
+
+def sections(swf: Path | None) -> list[Section]:
+    """Return all sections; that of the recorded log only if there is one."""
+    drawn = [literature(), replicas(), bounds(), churn(), wrong_sizes(), mixes(), grids()]
+    return drawn if swf is None else [drawn[0], recorded(swf), *drawn[1:]]
+
+
+def case_of(policy: str, order: Order, workload: Workload, park: Park, **more: object) -> Case:
+    """Return the case for seed 0, with the threshold of replicas that the policy was published with."""
+    threshold = THRESHOLD if policy in FIELD else None
+    return Case(0, policy, order, workload, park, max_replicas=threshold, **more)  # type: ignore[arg-type]
+
+
+def unequal(park: Park, there: float = 1.0, jobs: int = 50) -> Workload:
+    """Return jobs over two decades of size, as a Poisson process at load 0.8 of the machines that are there."""
+    interval = Workload().interval_for(LOAD, park.capacity * there)
+    return Workload(jobs, sizes=Sizes.LOG_UNIFORM, arrivals=Arrivals.POISSON, interval=interval)
+
+
+def literature() -> Section:
+    """Return ours and the field's policies on the no-passing paper's workloads."""
+    park = Park()
+    workloads = {f"every {interval:g} s": Workload(interval=interval) for interval in (50.0, 100.0, 200.0)}
+    workloads["unequal"] = unequal(park)
+    cases: dict[Place, StudyCase] = {
+        (f"{policy}, {order}", column): case_of(policy, order, workload, park)
+        for policy, order in BY_POLICY
+        for column, workload in workloads.items()
+    }
+    return Section(
+        "literature",
+        "Policies of the literature",
+        "32 jobs of 128 tasks on 128 PCs of speeds 1:2:4 that fluctuate, the no-passing paper's experiment; "
+        "unequal: 50 jobs over two decades of size, Poisson arrivals, load 0.8. Each policy under the hold, "
+        "and without any promise, as those of the field were published; these may have two attempts of a task "
+        "at once, as in their studies, ours any number.",
+        cases,
+        base="first-come, none",
+        shown=(
+            Shown("total", "mean total time, s"),
+            Shown("slowdown", "mean slowdown"),
+            Shown("lost", "work lost to replicas", as_share=True),
+            Shown("passed", "order violations, pairs over all seeds", is_sum=True),
+        ),
+    )
+
+
+def replicas() -> Section:
+    """Return what the live default of two attempts of a task at once changes."""
+    park, cases = Park(), {}
+    for interval in (50.0, 100.0, 200.0):
+        for policy in ("fair", "round-robin"):
+            for most, said in ((None, "any number"), (2, "two at once, as live")):
+                case = Case(0, policy, HOLD, Workload(interval=interval), park, max_replicas=most)
+                cases[f"{policy}, {said}", f"every {interval:g} s"] = case
+    return Section(
+        "replicas",
+        "Replicas: as in the paper, and as live",
+        "The no-passing paper allows any number of attempts of a task at once, and so do the other tables here "
+        "under our policies. A live master allows two (`max_replicas`).",
+        cases,
+        base="round-robin, any number",
+        shown=(Shown("total", "mean total time, s"), Shown("lost", "work lost to replicas", as_share=True)),
+    )
+
+
+def recorded(swf: Path) -> Section:
+    """Return our policies, first come and WQR on a recorded log, under each promise."""
+    park = Park(64)
+    log = LogWindow(swf, LOAD * park.capacity, unit=LOG_UNIT)
+    cases: dict[Place, StudyCase] = {
+        (policy, f"order {order}"): case_of(policy, order, Workload(), park, log=log)
+        for policy in ("fair", "round-robin", "first-come", "wqr")
+        for order in (NONE, DELIVER, HOLD)
+    }
+    return Section(
+        "log",
+        "A recorded log",
+        f"{swf.name}: each seed is another window of 500 consecutive jobs, its arrivals stretched to load 0.8 "
+        f"on 64 PCs, all times x {LOG_UNIT:g}; a task for each processor. Half of the jobs are small.",
+        cases,
+        base="first-come",
+        base_column="order none",
+        shown=(
+            Shown("total", "mean total time, s"),
+            Shown("slowdown", "mean slowdown"),
+            Shown("slowdown 1", "mean slowdown of the smallest quarter of the jobs"),
+            Shown("slowdown 4", "mean slowdown of the largest quarter"),
+            Shown("passed", "order violations, pairs over all seeds", is_sum=True),
+        ),
+    )
+
+
+def bounds() -> Section:
+    """Return `fair` beside the least that is possible."""
+    cases: dict[Place, StudyCase] = {}
+    for interval in (50.0, 100.0, 200.0):
+        workload, park, column = Workload(interval=interval), Park(), f"every {interval:g} s"
+        cases["bound (fluid)", column] = BoundCase(0, Bound.FLUID, workload, park)
+        cases["schedule that knows the future", column] = BoundCase(0, Bound.CLAIRVOYANT, workload, park)
+        cases["fair, none", column] = case_of("fair", NONE, workload, park)
+        cases["fair, hold", column] = case_of("fair", HOLD, workload, park)
+    return Section(
+        "bound",
+        "How much better could it be?",
+        "Bound: all machines as one, which no schedule beats. The schedule below it keeps the hold and knows "
+        "every machine's future: the least possible mean lies between these two rows, so their distance is "
+        "what the bound may be too low by. From `fair, none` to `fair, hold` is the price of the hold; what "
+        "lies between the schedule and `fair, hold` is, for the rest, not knowing.",
+        cases,
+        base="bound (fluid)",
+    )
+
+
+def churn() -> Section:
+    """Return how policies stand owners who come and go."""
+    park, cases = Park(), {}
+    laws = {"always there": None, "student lab": Churn(STUDENT_LAB, AWAY), "Condor pool": Churn(CONDOR, AWAY)}
+    for column, law in laws.items():
+        workload = unequal(park, law.share_there if law else 1.0)
+        for policy, order in FEW:
+            cases[f"{policy}, {order}", column] = case_of(policy, order, workload, park, churn=law)
+    return Section(
+        "churn",
+        "Owners who come and go",
+        "The unequal jobs of the first section, at load 0.8 of the machines that are there. Stays follow the "
+        "Weibull laws that Nurmi, Brevik and Wolski (Euro-Par 2005) fitted to a student lab (shape 0.545, "
+        "scale 275,599 s: 5.5 days in the mean) and to a Condor pool (0.49, 2403 s: 83 minutes); absences "
+        "last an hour in the mean, exponentially, which is our assumption. A task on a machine that goes is "
+        "lost, and begins again elsewhere once its lease of 30 s is over.",
+        cases,
+        base="first-come, none",
+        shown=(
+            Shown("total", "mean total time, s"),
+            Shown("slowdown", "mean slowdown"),
+            Shown("lost", "work lost to replicas and to owners", as_share=True),
+        ),
+    )
+
+
+def wrong_sizes() -> Section:
+    """Return what wrong sizes cost."""
+    park, cases = Park(), {}
+    for by in (1.0, 2.0, 4.0, 8.0):
+        for policy, order in (("fair", HOLD), ("fair", NONE), ("round-robin", HOLD), ("first-come", HOLD)):
+            column = "exact" if by == 1 else f"wrong by up to {by:g}"
+            cases[f"{policy}, {order}", column] = case_of(policy, order, unequal(park), park, wrong_by=by)
+    return Section(
+        "sizes",
+        "Sizes that are wrong",
+        "The unequal jobs; users declare the size of each too large or too small, by a factor whose logarithm "
+        "is uniform up to the one named. The hold goes by what was declared.",
+        cases,
+        base="first-come, hold",
+        base_column="exact",
+    )
+
+
+def mixes() -> Section:
+    """Return the policies on other mixes of machines."""
+    mixed = {"1:1:1": (1.0,), "1:2:4": (1.0, 2.0, 4.0), "1:4:16": (1.0, 4.0, 16.0), "1:1:1:10": (1.0, 1.0, 1.0, 10.0)}
+    cases = {}
+    for column, peaks in mixed.items():
+        mean = sum(peaks) / len(peaks)
+        park = Park(peaks=tuple(7 / 3 * peak / mean for peak in peaks))  # as much in all as 1:2:4
+        for policy, order in FEW:
+            cases[f"{policy}, {order}", column] = case_of(policy, order, unequal(park), park)
+    return Section(
+        "mixes",
+        "Other mixes of machines",
+        "The unequal jobs on 128 PCs of other speeds, which together are as fast as those of 1:2:4.",
+        cases,
+        base="first-come, none",
+    )
+
+
+def grids() -> Section:
+    """Return the policies on smaller and larger grids."""
+    cases = {}
+    for count in (32, 128, 512, 1024):
+        park = Park(count)
+        for policy, order in (("fair", HOLD), ("first-come", NONE)):
+            workload = Workload(tasks=count, interval=100.0)
+            cases[f"{policy}, {order}", f"{count:,} PCs"] = case_of(policy, order, workload, park)
+    return Section(
+        "grids",
+        "Smaller and larger grids",
+        "32 equal jobs, one every 100 s, of as many tasks as there are PCs.",
+        cases,
+        base="first-come, none",
+    )
+
+
+def cases_of(chosen: list[Section], seeds: range) -> Iterator[tuple[Section, Place, StudyCase]]:
+    """Yield every case of the study, section by section."""
+    for section in chosen:
+        for place, case in section.items(seeds):
+            yield section, place, case
