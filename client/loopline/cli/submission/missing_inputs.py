@@ -67,7 +67,7 @@ def _imported(script: str, known: set[str]) -> list[MissingInput]:
             place = next((path for path in (module, package) if _is_file_below(str(path))), None)
             if place is None or str(place) in found or str(place) == script:
                 continue
-            waiting.append(str(place))
+            waiting += map(str, place.parent.rglob("*.py")) if place == package else [str(place)]
             folder = f"{place.parent.as_posix()}/" if place == package else place.as_posix()
             found[str(place)] = MissingInput(folder, _option(folder), importer=file.as_posix())
     return [one for place, one in found.items() if _place(place) not in known]
