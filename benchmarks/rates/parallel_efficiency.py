@@ -29,8 +29,8 @@ from benchmarks.harness.tables import answer, parser, progress, table
 from loopline.client import AsyncClient
 from loopline_shared.spec import JobSpec, Range, Requirements
 
-SHORT = {0.1: 100}
-FULL = {0.1: 2000, 1.0: 400, 5.0: 100}
+SHORT = [(0.1, 100)]
+FULL = [(0.1, 2000), (1.0, 400), (5.0, 100)]
 LOOK_EVERY_S = 0.1  # when a job is over, the master's own clock says
 
 
@@ -110,7 +110,7 @@ def _cpu_s() -> float:
 async def run(options: argparse.Namespace) -> list[Cell]:
     flags = ["--policy", options.policy] if options.policy else []
     async with workers_of(options.workers, flags) as client:
-        bags = options.tasks.items()
+        bags = options.tasks
         return [cell for task_s, tasks in bags async for cell in measure(client, task_s, tasks, options.workers)]
 
 
@@ -124,14 +124,15 @@ def show(cells: list[Cell]) -> str:
     return table(head, rows)
 
 
-def _bags(text: str) -> dict[float, int]:
-    return {float(seconds): int(count) for seconds, count in (bag.split("x") for bag in text.split(","))}
+def bags_of(text: str) -> list[tuple[float, int]]:
+    """Return the bags as (seconds, count), two of the same seconds included."""
+    return [(float(seconds), int(count)) for seconds, count in (bag.split("x") for bag in text.split(","))]
 
 
 def main() -> None:
     asking = parser(__doc__)
     asking.add_argument("--workers", type=lambda text: [int(part) for part in text.split(",")])
-    asking.add_argument("--tasks", type=_bags, help="seconds x count, such as 0.1x200,1x20")
+    asking.add_argument("--tasks", type=bags_of, help="seconds x count, such as 0.1x200,1x20")
     asking.add_argument("--policy")
     options = asking.parse_args()
     options.workers = options.workers or ([1, 2, 5, 10, 20] if options.full else [1, 5])

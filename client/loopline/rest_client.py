@@ -40,6 +40,7 @@ from loopline_shared.rest.bodies import (
     TaskDetail,
     TaskResult,
     TaskView,
+    WaitingPlans,
     WorkerView,
 )
 from loopline_shared.spec import JobSpec
@@ -205,6 +206,10 @@ class RestClient:
     async def forecasts(self) -> ForecastReport:
         """Return how accurate past ETAs were."""
         return await self._get(ForecastReport, "/forecasts")
+
+    async def plans(self) -> WaitingPlans:
+        """Return the planned starts of the gangs that wait, the earliest first."""
+        return await self._get(WaitingPlans, "/plans")
 
     def workers(self, *, last_hour: bool = False) -> AsyncIterator[WorkerView]:
         """Yield the workers. ``last_hour``: with the work that each did in the last hour."""

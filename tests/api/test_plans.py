@@ -54,6 +54,8 @@ async def test_a_start_is_told_at_once_and_its_breaking_with_the_reason(tmp_path
         job = told.body["id"]
         assert (await master.get(f"/jobs/{job}"))["plan"] == plan
         assert "promised to start in" in (await master.get(f"/jobs/{job}/explain"))["sentence"]
+        (waiting,) = (await master.get("/plans"))["plans"]
+        assert (waiting["job"], waiting["start_at"], waiting["owner"]) == (job, plan["start_at"], "the-admin")
         await master.ask("POST", "/workers/bee/drain")
         broken = await until(lambda: _broken(master, job))
         assert (broken["start_at"], broken["reason"]) == (None, "bee is being drained")

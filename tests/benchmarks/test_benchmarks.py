@@ -12,7 +12,7 @@ import pytest
 from benchmarks import run_all
 from benchmarks.harness import limits, peers, tables
 from benchmarks.harness.grid import Way, in_turns, yardstick
-from benchmarks.rates import processes
+from benchmarks.rates import parallel_efficiency, processes
 
 FOLDER = Path(run_all.FOLDER)
 
@@ -21,6 +21,10 @@ def test_each_is_listed_with_what_it_answers() -> None:
     listed = (FOLDER / "README.md").read_text("utf-8")
     missing = [name for name in run_all.names() if f"| [{name}.py]({_file(name)}) |" not in listed]
     assert not missing
+
+
+def test_bags_of_tasks_of_the_same_length_are_all_measured() -> None:
+    assert parallel_efficiency.bags_of("3x20,3x100,0.1x7") == [(3.0, 20), (3.0, 100), (0.1, 7)]
 
 
 def _file(name: str) -> str:

@@ -1,6 +1,6 @@
 from loopline.cli.render.chart import draw
 from loopline_shared.model import AttemptId, AttemptState
-from loopline_shared.rest.bodies import AttemptView
+from loopline_shared.rest.bodies import AttemptView, WaitingPlan
 
 
 def attempt(
@@ -77,3 +77,26 @@ def test_a_worker_has_no_more_rows_than_slots_if_a_result_came_late() -> None:
     second = attempt("1.2.1", "alpha", 109, 120)
     chart = draw([first, second], {1: "one"}, 120, 28, colour=False).plain.splitlines()
     assert chart[:2] == ["alpha 1 1AAAAAAAA2AAAAAAAAAA", "        |0s       |10s"]
+
+
+def plan(job: int, start: float | None, limit_s: float, *machines: str, moves: int = 0) -> WaitingPlan:
+    return WaitingPlan(
+        job=job, name="solve", owner="ann", task=1, kind="promise", start_at=start, machines=list(machines), slots=1,
+        limit_s=limit_s, limit_is_given=True, told_at=100, first_start_at=start, moves=moves,
+    )  # fmt: skip
+
+
+def test_plans_are_hatched_to_the_right_of_now() -> None:
+    plans = [plan(3, 150, 10, "alpha", "beta"), plan(4, 160, 10, "beta", "gamma", moves=1), plan(5, None, 10)]
+    ran = [attempt("1.1.1", "alpha", 100, 130), attempt("2.1.1", "beta", 120, None)]
+    names = NAMES | {3: "solve", 4: "solve"}
+    assert draw(ran, names, 140, 78, colour=False, plans=plans).plain.splitlines()[:4] == [
+        "alpha 1 1AAAAAAAAAAAAAAAAAAAAAAAAAAAAA" + " " * 20 + "1C////////",
+        "beta 1 " + " " * 21 + "1BBBBBBBBBBBBBBBBBBB" + " " * 10 + "1C////////<1D///////",
+        "gamma 1" + " " * 61 + "<1D///////",
+        "        |0s       |10s      |20s      |30s      ^now      |50s      |60s",
+    ]
+
+
+def test_a_plan_without_a_start_is_not_drawn() -> None:
+    assert draw([], {5: "solve"}, 0, 80, colour=False, plans=[plan(5, None, 10)]).plain == "nothing has been run yet"

@@ -13,12 +13,12 @@ from tests.scheduling.contract import CONTRACT, Clause
 from tests.scheduling.driver import Grid
 
 FIELD = sorted(COMPARED)
-LONG = {
+LONG = [
     contract.rules_and_order_are_kept_where_tasks_wait_at_workers,
     contract.decisions_are_a_function_of_rows,
     contract.decisions_are_deterministic,
-}
-"""Whole lives of a grid under each policy: for policies that no master runs, one of these is enough each time."""
+]
+"""Whole lives of a grid under each policy: of those that no master runs, with the long tests."""
 
 
 def grid_of(policy: str, **more: object) -> Grid:
@@ -35,6 +35,13 @@ def ran(grid: Grid, *workers: str) -> list[tuple[int, int]]:
     "clause", [clause for clause in CONTRACT if clause not in LONG], ids=lambda clause: clause.__name__
 )
 def test_they_keep_the_contract(policy: str, clause: Clause) -> None:
+    clause(policy)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("policy", FIELD)
+@pytest.mark.parametrize("clause", LONG, ids=lambda clause: clause.__name__)
+def test_they_keep_the_long_clauses(policy: str, clause: Clause) -> None:
     clause(policy)
 
 

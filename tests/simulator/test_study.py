@@ -91,7 +91,17 @@ def little(swf: Path | None = None) -> list[Section]:
         Shown("lost", "lost", as_share=True),
         Shown("passed", "x", is_sum=True),
     )
-    return [Section("little", "A little one", "Small.", {**cases, **bound}, base="first-come", shown=shown)]
+    return [
+        Section(
+            "little",
+            "A little one",
+            "Small.",
+            {**cases, **bound},
+            base="first-come",
+            base_column="often",
+            shown=shown,
+        )
+    ]
 
 
 @pytest.fixture
@@ -119,9 +129,11 @@ def test_a_page_with_tables_intervals_and_pictures(few: None, tmp_path: Path) ->
         for policy in ("fair", "first-come")
     }
     share = ratio(totals["fair"], totals["first-come"])
-    *_, row = (line for line in page.splitlines() if line.startswith(("| fair | 0.", "| fair | 1.")))
-    assert f"{share.mean:.2f} ±" in row, "the last table: over first come, paired by seed"
+    last = page.index("over that of `first-come`")
+    assert f"| fair | {share.mean:.2f} ±" in page[last:], "over first come, paired by seed"
     assert "| bound |" in page
+    assert "over that of often, on the same seeds**\n\n| | often | seldom |" in page
+    assert "| first-come | 1.00 ±.00 |" in page
     assert str(tmp_path) not in page, "no path of this machine"
 
 
@@ -161,7 +173,7 @@ def test_answers_as_json(few: None, tmp_path: Path, capsys: pytest.CaptureFixtur
 
 def test_an_unknown_section_is_told_with_those_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "--only", "churm"]) == 2
-    assert "literature, bound, churn, sizes, mixes, grids" in capsys.readouterr().err
+    assert "literature, replicas, bound, churn, sizes, mixes, grids" in capsys.readouterr().err
 
 
 def test_every_section_has_its_base_in_every_column_and_its_own_key(tmp_path: Path) -> None:

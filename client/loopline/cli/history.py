@@ -85,19 +85,15 @@ def _held(report: ForecastReport) -> RenderableType:
 
 def _kept_plans(plans: PlanReport) -> list[Text]:
     """Return lines about promised and estimated starts of gangs, if there were any."""
-    lines = []
+    lines, early_s = [], plans.early_p50_s or 0.0
     if plans.promises:
-        early = "" if plans.early_p50_s is None else f", half of them {_sooner(plans.early_p50_s)} or more"
+        early = f", half of them {human.duration(early_s)} sooner or more" if early_s >= 1 else ""
         lines.append(f"promised starts: {plans.kept:,} of {plans.promises:,} kept{early}")
     lines += [f"  job {one.job}: promised for {human.moment(one.promised_at)}, {one.reason}" for one in plans.broken]
     if plans.p50_held is not None and plans.p90_held is not None:
         shares = f"{plans.p50_held:.0%} by their p50, {plans.p90_held:.0%} by their p90"
         lines.append(f"estimated starts: {plans.estimates:,}, {shares}; {plans.delayed:,} were delayed once or more")
     return [Text(line) for line in lines]
-
-
-def _sooner(early_s: float) -> str:
-    return f"{human.duration(max(0.0, early_s))} sooner"
 
 
 def _held_etas(report: ForecastReport) -> RenderableType:

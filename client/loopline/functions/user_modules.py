@@ -74,7 +74,7 @@ class UserModules:
             name = waiting.pop()
             if name not in sources and (found := _read(name)) is not None:
                 sources[name] = found
-                waiting += _imports(name, *found[1:])
+                waiting += imports(name, *found[1:])
             if "." in name:
                 waiting.append(name.rpartition(".")[0])
         if sources.keys() == self._sources.keys():
@@ -174,7 +174,7 @@ def _find(name: str) -> tuple[str | None, bool]:
     return None, False
 
 
-def _imports(name: str, is_package: bool, source: str) -> Iterator[str]:
+def imports(name: str, is_package: bool, source: str) -> Iterator[str]:
     """Yield the modules that a module may import, in functions too; some may be no modules, but what is in them."""
     try:
         tree = ast.parse(source)

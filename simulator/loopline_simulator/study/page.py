@@ -73,6 +73,11 @@ def _ratios(section: Section) -> Iterator[str]:
     yield ""
     others = [row for row in section.rows if row != section.base]
     yield from _rows(section, others, lambda place: _ratio(section.over_base(place)))
+    if section.base_column:
+        yield ""
+        yield f"**Mean total time over that of {section.base_column}, on the same seeds**"
+        yield ""
+        yield from _rows(section, section.rows, lambda place: _ratio(section.over_column(place)))
 
 
 def _rows(section: Section, rows: Sequence[str], cell: object) -> Iterator[str]:

@@ -37,6 +37,7 @@ class Section:
     cases: Mapping[Place, StudyCase]
     _: KW_ONLY
     base: str
+    base_column: str = ""  # where columns are to be compared too, with this one
     shown: Sequence[Shown] = (Shown("total", "mean total time, s"),)
     answers: dict[Place, list[Figures]] = field(default_factory=dict)
 
@@ -64,6 +65,11 @@ class Section:
         """Return the mean total time over the base row's, paired by seed."""
         ours, base = self.values(place, "total"), self.values((self.base, place[1]), "total")
         return ratio(ours, base) if ours and len(ours) == len(base) and place[0] != self.base else None
+
+    def over_column(self, place: Place) -> Estimate | None:
+        """Return the mean total time over the base column's in the same row, paired by seed."""
+        ours, base = self.values(place, "total"), self.values((place[0], self.base_column), "total")
+        return ratio(ours, base) if ours and len(ours) == len(base) else None
 
 
 def measured(case: StudyCase) -> Figures:

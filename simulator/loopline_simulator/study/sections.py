@@ -33,7 +33,7 @@ FEW = (("fair", HOLD), ("round-robin", HOLD), ("first-come", NONE), ("wqr", NONE
 
 def sections(swf: Path | None) -> list[Section]:
     """Return all sections; that of the recorded log only if there is one."""
-    drawn = [literature(), bounds(), churn(), wrong_sizes(), mixes(), grids()]
+    drawn = [literature(), replicas(), bounds(), churn(), wrong_sizes(), mixes(), grids()]
     return drawn if swf is None else [drawn[0], recorded(swf), *drawn[1:]]
 
 
@@ -77,6 +77,25 @@ def literature() -> Section:
     )
 
 
+def replicas() -> Section:
+    """Return what the live default of two attempts of a task at once changes."""
+    park, cases = Park(), {}
+    for interval in (50.0, 100.0, 200.0):
+        for policy in ("fair", "round-robin"):
+            for most, said in ((None, "any number"), (2, "two at once, as live")):
+                case = Case(0, policy, HOLD, Workload(interval=interval), park, max_replicas=most)
+                cases[f"{policy}, {said}", f"every {interval:g} s"] = case
+    return Section(
+        "replicas",
+        "Replicas: as in the paper, and as live",
+        "The no-passing paper allows any number of attempts of a task at once, and so do the other tables here "
+        "under our policies. A live master allows two (`max_replicas`).",
+        cases,
+        base="round-robin, any number",
+        shown=(Shown("total", "mean total time, s"), Shown("lost", "work lost to replicas", as_share=True)),
+    )
+
+
 def recorded(swf: Path) -> Section:
     """Return our policies, first come and WQR on a recorded log, under each promise."""
     park = Park(64)
@@ -93,6 +112,7 @@ def recorded(swf: Path) -> Section:
         f"on 64 PCs, all times x {LOG_UNIT:g}; a task for each processor. Half of the jobs are small.",
         cases,
         base="first-come",
+        base_column="order none",
         shown=(
             Shown("total", "mean total time, s"),
             Shown("slowdown", "mean slowdown"),
@@ -164,6 +184,7 @@ def wrong_sizes() -> Section:
         "is uniform up to the one named. The hold goes by what was declared.",
         cases,
         base="first-come, hold",
+        base_column="exact",
     )
 
 

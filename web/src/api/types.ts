@@ -29,6 +29,10 @@ export type LiveTotals = Schemas["LiveTotals"];
 export type JobView = Schemas["JobView"];
 export type WorkerView = Schemas["WorkerView"];
 export type LastHour = Schemas["LastHour"];
+/** Planned starts of gangs that wait. */
+export type WaitingPlans = Schemas["WaitingPlans"];
+export type WaitingPlan = Schemas["WaitingPlan"];
+export type ForecastReport = Schemas["ForecastReport"];
 export type JobDetail = Schemas["JobDetail"];
 export type Explanation = Schemas["Explanation"];
 export type HistoryReport = Schemas["HistoryReport"];

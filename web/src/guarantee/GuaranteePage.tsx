@@ -7,6 +7,7 @@ import { Shown } from "../ui/states";
 import { Tally } from "../ui/Tally";
 import { Exemptions } from "./Exemptions";
 import { LedgerSection } from "./LedgerSection";
+import { PromisesSection } from "./PromisesSection";
 
 const ORDERS: Record<string, string> = {
   hold: "A job’s last task starts only after the jobs have completed that it must not pass.",
@@ -32,6 +33,7 @@ export function GuaranteePage() {
           </>
         )}
       </Shown>
+      <PromisesSection />
       <LedgerSection />
       <SpareCpuSection title="Use of spare CPU" path="/samples" />
     </>

@@ -82,13 +82,23 @@ function JobFacts({ job }: { job: JobDetail }) {
         ["Order", job.order],
         ["Attempts per task", `at most ${job.max_attempts}`],
         ["Replicas", job.max_replicas === null ? "unlimited" : `at most ${job.max_replicas}`],
-        ["Timeout", job.spec.timeout_s && duration(job.spec.timeout_s)],
+        ["Nodes", job.spec.nodes && job.spec.nodes > 1 && `${job.spec.nodes} for each task`],
+        ["Planned start", job.plan && !job.plan.started_at && plannedStart(job.plan)],
+        ["First promised for", job.plan?.promised_at && moment(job.plan.promised_at)],
+        ["Promise broken", job.plan?.broken_reason || null],
+        ["Time limit", job.spec.timeout_s && duration(job.spec.timeout_s)],
         ["Quorum", job.spec.quorum && `${job.spec.quorum} workers on each result`],
         ["Notification", job.notification || null],
         ...ledgerFacts(job.ledger),
       ]}
     />
   );
+}
+
+/** The kind of a plan, its start and its workers. */
+function plannedStart({ kind, start_at, machines }: NonNullable<JobDetail["plan"]>): string {
+  if (start_at === null) return "none: too few workers are there";
+  return `${moment(start_at)} (${kind}) on ${machines.join(", ")}`;
 }
 
 /** Describes the predicted work of one task, with its range. */

@@ -11,7 +11,7 @@ interface Props {
 /** Optional details of a job. */
 export function DetailFields({ draft, mistakes, onChange }: Props) {
   const text = (
-    field: "timeout" | "attempts" | "replicas" | "memory" | "slots" | "labels" | "after" | "folder",
+    field: "nodes" | "timeout" | "attempts" | "replicas" | "memory" | "slots" | "labels" | "after" | "folder",
     label: string,
     hint: string,
   ) => (
@@ -42,9 +42,14 @@ export function DetailFields({ draft, mistakes, onChange }: Props) {
           )}
         </Field>
         {text("memory", "Memory of a task", "2GB, 512MiB")}
-        {text("slots", "Slots of a task", "default: 1")}
+        {text("nodes", "Nodes", "workers that a task runs on at once; default: 1")}
+        {text("slots", "Slots of a task", "on each of its workers; default: 1")}
         {text("labels", "Labels", "that a worker must have: matlab gpu")}
-        {text("timeout", "Timeout of an attempt", "90s, 10m, 2h")}
+        {text(
+          "timeout",
+          "Time limit",
+          "of an attempt, which is then ended: 90s, 10m, 2h; jobs with several nodes are planned by it",
+        )}
         {text("attempts", "Attempts per task", "maximum, if it fails")}
         {text("replicas", "Replicas", "attempts of one task at once: a number, or unlimited; 1: no replicas")}
         {text("folder", "Folder", "jobs of one name and folder are runs of one program, whose size is learnt")}

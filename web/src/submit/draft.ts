@@ -22,6 +22,7 @@ export interface Draft {
   timeout: string;
   attempts: string;
   replicas: string;
+  nodes: string;
   os: string;
   memory: string;
   slots: string;
@@ -53,6 +54,7 @@ export const EMPTY: Draft = {
   timeout: "",
   attempts: "",
   replicas: "",
+  nodes: "",
   os: "",
   memory: "",
   slots: "",
@@ -91,6 +93,7 @@ export function meaningOf(draft: Draft, inputs: Inputs = {}): Meant {
     parameters: parameters ?? undefined,
     size: optional("size", (text) => (text === "unknown" ? text : positive(seconds)(text))),
     folder: draft.folder.trim(),
+    nodes: optional("nodes", whole),
     timeout_s: optional("timeout", positive(seconds)),
     max_attempts: optional("attempts", whole),
     max_replicas: optional("replicas", (text) => (text === "unlimited" ? text : whole(text))),
@@ -135,6 +138,7 @@ export function draftOf(spec: JobSpec): Draft {
     timeout: text(spec.timeout_s, "s"),
     attempts: text(spec.max_attempts),
     replicas: text(spec.max_replicas),
+    nodes: spec.nodes && spec.nodes > 1 ? String(spec.nodes) : "",
     os: requires?.os ?? "",
     memory: text(requires?.memory_bytes || null),
     slots: requires?.slots && requires.slots > 1 ? String(requires.slots) : "",

@@ -1,10 +1,11 @@
 /** The chart as a part of a page: it follows what happens, fits its place, and says what is under the pointer. */
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Problem } from "../api/client";
-import { count } from "../text/human";
+import { count, plural } from "../text/human";
 import type { Chart } from "./chart";
 import { mount, type Pointed, type Wishes } from "./mount";
 import { useNotes } from "./notes";
+import { usePlans } from "./plans";
 import { Tooltip } from "./Tooltip";
 import type { Window } from "./scene/window";
 
@@ -27,6 +28,7 @@ export function Gantt({ filter = {}, hasWheel = false, past = null, span, maxHei
   const [problem, setProblem] = useState<Problem | null>(null);
   const [shown, setShown] = useState({ bars: -1, isTruncated: false });
   const notes = useNotes();
+  const plans = usePlans(filter);
 
   useEffect(() => {
     const wishes = { filter, span, past, maxHeight, hasWheel };
@@ -42,6 +44,7 @@ export function Gantt({ filter = {}, hasWheel = false, past = null, span, maxHei
   }, [filter.job, filter.worker]);
 
   useEffect(() => chart?.setNotes(notes), [chart, notes]);
+  useEffect(() => chart?.setPlans(plans), [chart, plans]);
 
   return (
     <div class="gantt" ref={place}>
@@ -50,11 +53,11 @@ export function Gantt({ filter = {}, hasWheel = false, past = null, span, maxHei
         tabIndex={0}
         role="img"
         class={hasWheel ? "takes-touch" : ""}
-        aria-label={`Timeline of ${Math.max(0, shown.bars)} attempts. ${KEYS}`}
+        aria-label={`Timeline of ${Math.max(0, shown.bars)} attempts${planned(plans.length)}. ${KEYS}`}
       />
       {chart && pointed && <Tooltip chart={chart} at={pointed} />}
       {shown.bars < 0 && !problem && <p class="gantt-note">Loading attempts …</p>}
-      {shown.bars === 0 && <p class="gantt-note">No attempts in this window.</p>}
+      {shown.bars === 0 && !plans.length && <p class="gantt-note">No attempts in this window.</p>}
       {shown.isTruncated && (
         <p class="gantt-note bottom">Only the latest {count(shown.bars)} attempts are shown: zoom in for all.</p>
       )}
@@ -66,3 +69,5 @@ export function Gantt({ filter = {}, hasWheel = false, past = null, span, maxHei
     </div>
   );
 }
+
+const planned = (many: number): string => (many ? ` and ${plural(many, "planned start")}` : "");

@@ -24,13 +24,16 @@ export function Legend() {
         <Sample kind="frozen" /> frozen for the PC’s owner
       </li>
       <li>
+        <Sample kind="planned" /> planned, framed: promised; ‹ moved forward
+      </li>
+      <li>
         <Sample kind="held" /> last task held
       </li>
     </ul>
   );
 }
 
-const HATCHED = ["beaten", "lost", "guessed"];
+const HATCHED = ["beaten", "lost", "guessed", "planned"];
 
 function Sample({ kind }: { kind: string }) {
   return (

@@ -1,5 +1,6 @@
 /** Facts about the attempt or job under the pointer. */
 import type { ComponentChildren } from "preact";
+import type { WaitingPlan } from "../api/types";
 import { clock, duration, moment } from "../text/human";
 import { type Bars, Look } from "./scene/bars";
 import type { Chart, Hit } from "./chart";
@@ -27,6 +28,7 @@ export function Tooltip({ chart, at }: { chart: Chart; at: Pointed }) {
 
 function bodyOf(chart: Chart, hit: Hit): ComponentChildren {
   if (hit?.kind === "bar") return <BarFacts bars={chart.scene.bars} bar={hit.bar} now={chart.now()} />;
+  if (hit?.kind === "plan") return <PlanFacts plan={hit.plan} now={chart.now()} />;
   if (hit?.kind === "job") return <JobFacts job={hit.job} now={chart.now()} />;
   return null;
 }
@@ -66,6 +68,37 @@ function JobFacts({ job, now }: { job: JobRow; now: number }) {
       </p>
       <p>{duration(Math.min(job.until, now) - job.since)} from its first attempt seen here</p>
       {held_s > 0 && <p class="faint">Its last task was held for {duration(held_s)}.</p>}
+    </>
+  );
+}
+
+function PlanFacts({ plan, now }: { plan: WaitingPlan; now: number }) {
+  const word = plan.kind === "promise" ? "Promised to start" : "Estimated to start";
+  return (
+    <>
+      <p class="tooltip-title">
+        Job {plan.job} <span class="faint">{plan.name}</span>
+      </p>
+      <p>
+        {word} {plan.start_at! <= now ? "now" : `at ${clock(plan.start_at!)}`} on {plan.machines.join(", ")}
+      </p>
+      <p class="faint">
+        {plan.p50_at && `as likely as not at ${clock(plan.p50_at)}; `}
+        {plan.limit_is_given ? "limit" : "predicted limit"} {duration(plan.limit_s)}
+        {plan.moves > 0 && plan.first_start_at && (
+          <>
+            <br />
+            moved forward {plan.moves === 1 ? "once" : `${plan.moves} times`}; first told:{" "}
+            {clock(plan.first_start_at)}
+          </>
+        )}
+        {plan.broken_reason && (
+          <>
+            <br />
+            an earlier promise was broken: {plan.broken_reason}
+          </>
+        )}
+      </p>
     </>
   );
 }

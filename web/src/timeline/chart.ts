@@ -1,10 +1,12 @@
 /** The chart on the screen: its window, and a canvas that is repainted on changes. */
+import type { WaitingPlan } from "../api/types";
 import { Bars } from "./scene/bars";
 import { CanvasBrush } from "./paint/canvasBrush";
 import { type Scheme } from "./paint/colours";
 import { AXIS_PX, jobAt, type Layout, layOut, rowAt, Scale } from "./scene/layout";
 import { paint } from "./paint/paint";
 import type { Picture } from "./paint/picture";
+import { endOf, pieceAt } from "./scene/plans";
 import { barAt } from "./scene/rows";
 import { type JobRow, type Scene, SceneBuilder, type Shown, type WorkerNote } from "./scene/scene";
 import { live, panned, spanOf, type Window, zoomed } from "./scene/window";
@@ -13,7 +15,11 @@ const SLACK_PX = 3;
 
 /** Returns the attempt or job at a point of the chart. */
 export type Hit =
-  { kind: "bar"; bar: number } | { kind: "job"; job: JobRow } | { kind: "worker"; name: string } | null;
+  | { kind: "bar"; bar: number }
+  | { kind: "plan"; plan: WaitingPlan }
+  | { kind: "job"; job: JobRow }
+  | { kind: "worker"; name: string }
+  | null;
 
 export interface Listening {
   onLook: (window: Window, isLive: boolean) => void;
@@ -30,6 +36,7 @@ export class Chart {
 
   private builder = new SceneBuilder(new Bars());
   private notes: ReadonlyMap<string, WorkerNote> = new Map();
+  private plans: readonly WaitingPlan[] = [];
   private width = 0;
   private room = 0;
   private frame = 0;
@@ -66,6 +73,13 @@ export class Chart {
     this.rebuild(new Set());
   }
 
+  setPlans(plans: readonly WaitingPlan[]): void {
+    if (plans === this.plans) return;
+    this.plans = plans;
+    this.rebuild(new Set());
+    if (this.isLive) this.window = live(spanOf(this.window), this.now(), this.planned);
+  }
+
   setScheme(scheme: Scheme): void {
     this.scheme = scheme;
     this.touch();
@@ -88,7 +102,7 @@ export class Chart {
     const now = this.now();
     const isSeen = now < this.window.until + spanOf(this.window) && this.window.since < now;
     if (!isSeen || ((now - this.lastNow) * this.width) / spanOf(this.window) < 0.5) return;
-    if (this.isLive) this.window = live(spanOf(this.window), now);
+    if (this.isLive) this.window = live(spanOf(this.window), now, this.planned);
     this.touch();
   }
 
@@ -100,7 +114,7 @@ export class Chart {
   }
 
   follow(span = spanOf(this.window)): void {
-    this.look(live(span, this.now()), true);
+    this.look(live(span, this.now(), this.planned), true);
   }
 
   /** A live window stays live, and ends at the present. */
@@ -130,7 +144,9 @@ export class Chart {
     if (row) {
       const scale = new Scale(this.window, layout);
       const bar = barAt(scene.bars, row, scale.time(x), SLACK_PX / scale.perSecond);
-      return bar === null ? null : { kind: "bar", bar };
+      if (bar !== null) return { kind: "bar", bar };
+      const piece = pieceAt(scene.plans, scene.rows, row, scale.time(x));
+      return piece ? { kind: "plan", plan: piece.plan } : null;
     }
     const job = x < layout.gutter ? undefined : jobAt(scene, layout, y);
     return job ? { kind: "job", job } : null;
@@ -172,8 +188,14 @@ export class Chart {
     cancelAnimationFrame(this.frame);
   }
 
+  /** When all that is planned is over, by limits: a live window shows as much of it as it has room for. */
+  private get planned(): number | undefined {
+    const ends = this.plans.filter((plan) => plan.start_at !== null).map(endOf);
+    return ends.length ? Math.max(...ends) : undefined;
+  }
+
   private rebuild(changed: ReadonlySet<number>): void {
-    this.scene = this.builder.build(changed, this.notes, this.shown);
+    this.scene = this.builder.build(changed, this.notes, this.shown, this.plans);
     this.relay();
   }
 

@@ -89,7 +89,8 @@ function open(chart: Chart, hit: Hit): void {
   if (hit?.kind === "bar") {
     const [job, task] = chart.scene.bars.attempt[hit.bar]!.split(".");
     go(`/jobs/${job}/tasks/${task}`);
-  } else if (hit?.kind === "job") go(`/jobs/${hit.job.job}`);
+  } else if (hit?.kind === "plan") go(`/jobs/${hit.plan.job}`);
+  else if (hit?.kind === "job") go(`/jobs/${hit.job.job}`);
   else if (hit?.kind === "worker") go(`/workers/${hit.name}`);
 }
 

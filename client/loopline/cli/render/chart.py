@@ -1,18 +1,19 @@
 """A Gantt chart in text: a row for each slot of each worker, a bar for each attempt, a colour for each job.
 
 Without colour, a job is a letter: a capital for an attempt whose result counts, a small letter for any other. A bar
-begins with its task's number, after a ``+`` if the attempt was a replica.
+begins with its task's number, after a ``+`` if the attempt was a replica. A planned gang is hatched, after a ``<`` if
+its start has moved forward.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, count, groupby
 
 from rich.text import Text
 
-from loopline_shared.rest.bodies import AttemptView
+from loopline_shared.rest.bodies import AttemptView, WaitingPlan
 
 _COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red", "bright_cyan", "bright_magenta")
 _STEPS_S = [n * unit_s for unit_s in (1, 60) for n in (1, 2, 5, 10, 15, 30)] + [n * 3600 for n in (1, 2, 4, 6, 12)]
@@ -36,78 +37,107 @@ _TOLD_LATE_S = 0.1
 """Seconds by which attempts on one slot may overlap: reports are no more exact."""
 
 
-def draw(attempts: Iterable[AttemptView], names: Mapping[int, str], now: float, columns: int, colour: bool) -> Text:
+@dataclass(frozen=True, slots=True)
+class _Bar:
+    """Bar of a row, from one moment to another; the end of a plan is by the gang's limit."""
+
+    worker: str
+    job: int
+    start: float
+    end: float
+    label: str
+    free_by: float  # when its slot had to be free again, by its run time: its result may have come later
+    counts: bool = True
+    is_planned: bool = False
+
+
+def draw(
+    attempts: Iterable[AttemptView],
+    names: Mapping[int, str],
+    now: float,
+    columns: int,
+    colour: bool,
+    plans: Sequence[WaitingPlan] = (),
+) -> Text:
     """Return the chart with its axis and legend, ``columns`` wide; ``names`` are the names of the jobs."""
-    rows = _rows(attempts, now)
+    bars = [_attempt(one, now) for one in attempts if one.started_at is not None or not (one.waiting or one.ended_at)]
+    bars += [bar for one in plans for bar in _planned(one, now)]
+    rows = _rows(bars)
     if not rows:
         return Text("nothing has been run yet")
     margin = max(len(label) for label, _ in rows) + 1
-    scale = _scale(rows, now, max(20, columns - margin))
+    scale = _scale(bars, max(20, columns - margin))
     style = _Style(colour, {job: place for place, job in enumerate(sorted(names))})
-    chart = [Text(f"{label:<{margin}}").append_text(_row(row, scale, style, now)) for label, row in rows]
-    return Text("\n").join([*chart, Text(" " * margin + _axis(scale)), Text(), _legend(names, style)])
+    chart = [Text(f"{label:<{margin}}").append_text(_row(row, scale, style)) for label, row in rows]
+    axis = _axis(scale, now if plans else None)
+    return Text("\n").join([*chart, Text(" " * margin + axis), Text(), _legend(names, style, bool(plans))])
 
 
-SlotRow = tuple[str, list[AttemptView]]
+def _attempt(one: AttemptView, now: float) -> _Bar:
+    begin = one.dispatched_at if one.started_at is None else one.started_at
+    end = now if one.ended_at is None else one.ended_at
+    label = f"{'+' if one.replica else ''}{one.id.task}"
+    counts = one.accepted or one.ended_at is None
+    free_by = min(end, begin + one.wall_s) if one.wall_s else end
+    return _Bar(worker=one.worker, job=one.id.job, start=begin, end=end, label=label, free_by=free_by, counts=counts)
 
 
-def _rows(attempts: Iterable[AttemptView], now: float) -> list[SlotRow]:
-    """Return the attempts that have begun, by worker and slot; two that overlap in time were on two slots."""
+def _planned(one: WaitingPlan, now: float) -> list[_Bar]:
+    """Return a bar on each worker of a plan that has a start."""
+    if one.start_at is None:
+        return []
+    start = max(now, one.start_at)
+    label = f"{'<' if one.moves else ''}{one.task}"
+    end = start + one.limit_s
+    return [
+        _Bar(worker=name, job=one.job, start=start, end=end, label=label, free_by=end, is_planned=True)
+        for name in one.machines
+    ]
+
+
+SlotRow = tuple[str, list[_Bar]]
+
+
+def _rows(bars: Iterable[_Bar]) -> list[SlotRow]:
+    """Return the bars by worker and slot; two that overlap in time are on two slots."""
     rows: list[SlotRow] = []
-    begun = (a for a in attempts if a.started_at is not None or not (a.waiting or a.ended_at))
-    by_worker = sorted(begun, key=lambda attempt: (attempt.worker, _begin(attempt), attempt.id))
-    for worker, group in groupby(by_worker, key=lambda attempt: attempt.worker):
-        slots: list[list[AttemptView]] = []
-        for attempt in group:
-            slot = _free(slots, attempt, now)
+    by_worker = sorted(bars, key=lambda bar: (bar.worker, bar.start))
+    for worker, group in groupby(by_worker, key=lambda bar: bar.worker):
+        slots: list[list[_Bar]] = []
+        for bar in group:
+            slot = _free(slots, bar)
             if slot is None:
                 slots.append(slot := [])
-            slot.append(attempt)
+            slot.append(bar)
         rows += [(f"{worker} {number}", slot) for number, slot in enumerate(slots, 1)]
     return rows
 
 
-def _free(slots: list[list[AttemptView]], attempt: AttemptView, now: float) -> list[AttemptView] | None:
+def _free(slots: list[list[_Bar]], bar: _Bar) -> list[_Bar] | None:
     """Return the slot that the attempt began on; None if all were taken.
 
     One that ended before it is best; else one that had to be free by then, by its run time: its result came late.
     """
-    begin = _begin(attempt) + _TOLD_LATE_S
-    for left in (_end, _had_run):
-        for slot in slots:
-            if left(slot[-1], now) <= begin:
-                return slot
-    return None
+    begin = bar.start + _TOLD_LATE_S
+    by_end = (slot for slot in slots if slot[-1].end <= begin)
+    by_run_time = (slot for slot in slots if slot[-1].free_by <= begin)
+    return next(chain(by_end, by_run_time), None)
 
 
-def _had_run(attempt: AttemptView, now: float) -> float:
-    """Return when it had run for as long as it ran, if it began when it is said to."""
-    return min(_end(attempt, now), _begin(attempt) + attempt.wall_s) if attempt.wall_s else _end(attempt, now)
+def _scale(bars: Sequence[_Bar], columns: int) -> _Scale:
+    start = min(bar.start for bar in bars)
+    return _Scale(start, max(1.0, max(bar.end for bar in bars) - start), columns)
 
 
-def _begin(attempt: AttemptView) -> float:
-    return attempt.dispatched_at if attempt.started_at is None else attempt.started_at
-
-
-def _end(attempt: AttemptView, now: float) -> float:
-    return now if attempt.ended_at is None else attempt.ended_at
-
-
-def _scale(rows: list[SlotRow], now: float, columns: int) -> _Scale:
-    attempts = [attempt for _, row in rows for attempt in row]
-    start = min(_begin(attempt) for attempt in attempts)
-    return _Scale(start, max(1.0, max(_end(attempt, now) for attempt in attempts) - start), columns)
-
-
-def _row(row: list[AttemptView], scale: _Scale, style: _Style, now: float) -> Text:
+def _row(row: list[_Bar], scale: _Scale, style: _Style) -> Text:
     """Return a row of bars. A bar takes at least one column, or is left out if that column is taken."""
     line = Text()
-    for attempt, after in zip(row, [*row[1:], None], strict=True):
-        last = _end(attempt, now) if after is None else min(_end(attempt, now), _begin(after))
-        start = max(len(line), scale.column(_begin(attempt)))
-        end = min(scale.columns, max(scale.column(_begin(attempt)) + 1, scale.column(last)))
+    for bar, after in zip(row, [*row[1:], None], strict=True):
+        ends = bar.end if after is None else min(bar.end, after.start)
+        start = max(len(line), scale.column(bar.start))
+        end = min(scale.columns, max(scale.column(bar.start) + 1, scale.column(ends)))
         if start < end:
-            line.append(" " * (start - len(line))).append_text(style.bar(attempt, end - start))
+            line.append(" " * (start - len(line))).append_text(style.bar(bar, end - start))
     return line
 
 
@@ -118,23 +148,36 @@ class _Style:
     colour: bool
     places: Mapping[int, int]  # index of each job among those drawn
 
-    def bar(self, attempt: AttemptView, columns: int) -> Text:
-        counts = attempt.accepted or attempt.ended_at is None
-        label = f"{'+' if attempt.replica else ''}{attempt.id.task}"
-        room = columns - len(label)
-        return self.paint(attempt.id.job, counts, (label if room >= 0 else ""), columns)
+    def bar(self, bar: _Bar, columns: int) -> Text:
+        label = bar.label if columns >= len(bar.label) else ""
+        return (
+            self.hatched(bar.job, label, columns)
+            if bar.is_planned
+            else self.paint(bar.job, bar.counts, label, columns)
+        )
 
     def paint(self, job: int, counts: bool, label: str, columns: int) -> Text:
-        place = self.places.get(job, 0)
         if not self.colour:
-            letter = chr(ord("A") + place % 26)
+            letter = self._letter(job)
             return Text(label.ljust(columns, letter if counts else letter.lower()))
-        hue = _COLOURS[place % len(_COLOURS)]
+        hue = self._hue(job)
         return Text(label.ljust(columns, " " if counts else "░"), f"black on {hue}" if counts else f"{hue} dim")
 
+    def hatched(self, job: int, label: str, columns: int) -> Text:
+        """Return the bar of a plan."""
+        if not self.colour:
+            return Text(label + (self._letter(job) + "/" * columns)[: columns - len(label)])
+        return Text(label.ljust(columns, "╱"), self._hue(job))
 
-def _axis(scale: _Scale) -> str:
-    """Return the axis, with marks at round times: ``|0s      |5s      |10s``."""
+    def _letter(self, job: int) -> str:
+        return chr(ord("A") + self.places.get(job, 0) % 26)
+
+    def _hue(self, job: int) -> str:
+        return _COLOURS[self.places.get(job, 0) % len(_COLOURS)]
+
+
+def _axis(scale: _Scale, now: float | None) -> str:
+    """Return the axis, with marks at round times: ``|0s      |5s      |10s``; and at the present, if wanted."""
     wanted_s = _TICK_COLUMNS * scale.span_s / scale.columns
     steps_s = chain(_STEPS_S, (86400 * 2**power for power in count()))
     step_s = next(step_s for step_s in steps_s if step_s >= wanted_s)
@@ -144,11 +187,16 @@ def _axis(scale: _Scale) -> str:
         label, column = f"|{mark // length_s}{unit}", scale.column(scale.start + mark)
         if column + len(label) <= scale.columns:
             line = line.ljust(column) + label
+    if now is not None:
+        column = min(scale.columns - 1, scale.column(now))
+        line = line.ljust(column)
+        line = line[:column] + "^now"[: scale.columns - column] + line[column + 4 :]
     return line
 
 
-def _legend(names: Mapping[int, str], style: _Style) -> Text:
+def _legend(names: Mapping[int, str], style: _Style, has_plans: bool) -> Text:
     jobs = (style.paint(job, True, "", 2).append(f" job {job} {name}", "none") for job, name in sorted(names.items()))
     replica = style.paint(min(names), True, "+7", 4).append(" replica of task 7", "none")
     beaten = style.paint(min(names), False, "", 4).append(" does not count: beaten, failed or lost", "none")
-    return Text("   ").join([*jobs, replica, beaten])
+    planned = style.hatched(min(names), "<", 4).append(" planned for so long, moved forward", "none")
+    return Text("   ").join([*jobs, replica, beaten, *([planned] if has_plans else [])])

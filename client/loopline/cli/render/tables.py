@@ -20,6 +20,7 @@ from loopline_shared.rest.bodies import (
     JobDetail,
     JobView,
     PassingReport,
+    PlanView,
     TaskView,
     WorkerView,
 )
@@ -144,6 +145,8 @@ def _facts(job: JobDetail, now: float) -> Iterable[tuple[str, RenderableType]]:
         yield "ETA", f"in {eta(job, now)}, from {job.eta.based_on}{_held_so_far(job.eta)}"
     elif job.eta_note:
         yield "ETA", f"none: {job.eta_note}"
+    if job.plan is not None:
+        yield from _planned(job.plan, job.spec.nodes, now)
     if job.waiting_for:
         yield "waits for", ", ".join(f"job {one}" for one in job.waiting_for)
     yield "took", human.between(job.started_at, job.finished_at, now)
@@ -154,6 +157,18 @@ def _facts(job: JobDetail, now: float) -> Iterable[tuple[str, RenderableType]]:
             Text(f"results of {human.plural(job.mismatches, 'task')} differ between workers", "bold red"),
         )
     yield "a task", f"at most {human.plural(job.max_attempts, 'attempt')}, {job.max_replicas or 'any number'} at once"
+
+
+def _planned(plan: PlanView, nodes: int, now: float) -> Iterable[tuple[str, RenderableType]]:
+    """Yield the planned start of a gang that waits, and what has become of earlier promises."""
+    if plan.started_at is None and plan.start_at is None:
+        yield "planned", f"no start yet: {plan.reason or f'too few workers for {nodes} nodes are there'}"
+    elif plan.started_at is None and plan.start_at is not None:
+        start = f"{human.moment(plan.start_at)} on {', '.join(plan.machines)}"
+        limit = f"for {human.duration(plan.limit_s)}{'' if plan.limit_is_given else ' (predicted)'}"
+        yield "promised" if plan.kind == "promise" else "estimated", f"{start}  {limit}"
+    if plan.broken:
+        yield "promise", Text(f"broken: {plan.broken_reason}", "bold red")
 
 
 def _expected(predicted: Prediction | None) -> str:

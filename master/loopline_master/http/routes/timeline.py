@@ -1,4 +1,4 @@
-"""The timeline: attempts in a window of time, in one answer, for drawing."""
+"""The timeline: attempts in a window of time, and the planned starts after it, for drawing."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from loopline_master.http.operations import JSON, Routes
 from loopline_master.http.parameters import JobNumber, Moment, WorkerName
 from loopline_master.store import Store
 from loopline_master.store.queries.timeline_queries import Window
+from loopline_shared.rest.bodies import WaitingPlans
 from loopline_shared.rest.columns import Timeline, Trace
 
 routes = Routes("timeline")
@@ -44,6 +45,12 @@ async def get_timeline(
     """Return the attempts in a window of time, in columns, and the times for which last tasks were held."""
     window = await _window(store, since, until, job, worker, limit)
     return await _answer(request, lambda: columns.timeline(window))
+
+
+@routes("GET /plans", READERS)
+async def get_plans(store: Store) -> WaitingPlans:
+    """Return the planned starts of the gangs that wait, the earliest first; at most 1,000."""
+    return await store.jobs.waiting_plans(time.time())
 
 
 @routes("GET /timeline/trace", READERS, answer=Trace)

@@ -11,11 +11,20 @@ from loopline_master.core.entities import UNRELEASED
 from loopline_master.store.database import Transact
 from loopline_master.store.queries.accounting_queries import LATE, accounting_of
 from loopline_master.store.queries.paging import after, number, page_of
-from loopline_master.store.queries.plan_queries import kept_plans, plan_of_job
+from loopline_master.store.queries.plan_queries import kept_plans, plan_of_job, waiting_plans
 from loopline_master.store.records import notified
 from loopline_master.store.tables import jobs, specs
 from loopline_shared.model import MAX_ID, JobState, TaskState
-from loopline_shared.rest.bodies import Counts, JobDetail, JobPage, JobView, LiveTotals, PlanReport, PlanView
+from loopline_shared.rest.bodies import (
+    Counts,
+    JobDetail,
+    JobPage,
+    JobView,
+    LiveTotals,
+    PlanReport,
+    PlanView,
+    WaitingPlans,
+)
 
 _VIEW: Select[Any] = select(jobs, specs.c.name, *LATE).join_from(jobs, specs)
 _ONE = _VIEW.where(jobs.c.id == bindparam("of_job"))  # compiled once: they run for every task
@@ -92,6 +101,10 @@ class JobQueries:
     async def plan(self, job: int) -> PlanView | None:
         """Return the plan of a job's next gang, or of the last that has started; None if it has none."""
         return await self._look(lambda connection: plan_of_job(connection, job), is_short=True)
+
+    async def waiting_plans(self, now: float) -> WaitingPlans:
+        """Return the plans of the gangs that wait, the earliest first."""
+        return await self._read(lambda connection: waiting_plans(connection, now))
 
     async def kept_plans(self) -> PlanReport:
         """Return how the planned starts of the latest gangs were kept."""

@@ -9,8 +9,8 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, or_, select
 
 from loopline_master.core.planning.horizon import MARGIN_S
-from loopline_master.store.tables import plans
-from loopline_shared.rest.bodies import BrokenPlan, PlanReport, PlanView
+from loopline_master.store.tables import jobs, plans, specs
+from loopline_shared.rest.bodies import BrokenPlan, PlanReport, PlanView, WaitingPlan, WaitingPlans
 
 _LATEST = (
     select(plans)
@@ -19,6 +19,16 @@ _LATEST = (
     .limit(1)
 )
 """The plan of a job's gang that waits, else of the one that started last."""
+MOST_PLANS = 1000
+"""So many are told at a time."""
+_WAITING = (
+    select(plans, specs.c.name, jobs.c.owner)
+    .join_from(plans, jobs, jobs.c.id == plans.c.job)
+    .join(specs, specs.c.job == plans.c.job)
+    .where(plans.c.started_at.is_(None), plans.c.withdrawn_at.is_(None))
+    .order_by(plans.c.start.is_(None), plans.c.start, plans.c.job)
+    .limit(MOST_PLANS + 1)
+)
 _LATEST_JUDGED, _MOST_TOLD = 1000, 20
 _JUDGED = (
     select(plans)
@@ -35,7 +45,17 @@ def plan_of_job(connection: Connection, job: int) -> PlanView | None:
     return None if row is None else _view(row)
 
 
-def _view(row: Row[Any]) -> PlanView:
+def waiting_plans(connection: Connection, now: float) -> WaitingPlans:
+    """Return the plans of the gangs that wait, the earliest first."""
+    rows = connection.execute(_WAITING).all()
+    found = [
+        WaitingPlan(**_view(row).model_dump(), job=row.job, name=row.name, owner=row.owner)
+        for row in rows[:MOST_PLANS]
+    ]
+    return WaitingPlans(now=now, plans=found, truncated=len(rows) > MOST_PLANS)
+
+
+def _view(row: Any) -> PlanView:
     return PlanView(
         task=row.task,
         kind=row.kind,

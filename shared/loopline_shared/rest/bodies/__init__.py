@@ -19,6 +19,8 @@ from loopline_shared.rest.bodies.jobs import (
     Preview,
     Reason,
     Submission,
+    WaitingPlan,
+    WaitingPlans,
 )
 from loopline_shared.rest.bodies.network import FileFlow, KnownBy, MeasurementView, NetworkNodeView, NetworkView
 from loopline_shared.rest.bodies.reports import (
@@ -93,5 +95,7 @@ __all__ = [
     "TaskResult",
     "TaskView",
     "VoteView",
+    "WaitingPlan",
+    "WaitingPlans",
     "WorkerView",
 ]

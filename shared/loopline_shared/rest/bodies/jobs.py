@@ -66,6 +66,22 @@ class PlanView(Body):
     started_at: float | None = None
 
 
+class WaitingPlan(PlanView):
+    """Planned start of a gang that waits, with its job."""
+
+    job: int
+    name: str
+    owner: str
+
+
+class WaitingPlans(Body):
+    """Gangs that wait for their planned starts, the earliest first; ``truncated`` if there are more."""
+
+    now: float  # by the master's clock
+    plans: list[WaitingPlan]
+    truncated: bool = False
+
+
 class JobView(Body):
     id: int
     name: str

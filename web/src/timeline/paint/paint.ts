@@ -4,6 +4,7 @@ import type { Brush } from "./brush";
 import { AXIS_PX, Scale } from "../scene/layout";
 import { paintBars } from "./paintBars";
 import { paintJobs } from "./paintJobs";
+import { paintPlans } from "./paintPlans";
 import type { Picture } from "./picture";
 import type { Group } from "../scene/scene";
 
@@ -19,6 +20,7 @@ export function paint(picture: Picture, brush: Brush): void {
   paintGrid(picture, scale, brush);
   brush.clip([layout.gutter, AXIS_PX, layout.width - layout.gutter, layout.viewPx]);
   paintBars(picture, scale, brush);
+  paintPlans(picture, scale, brush);
   brush.clip(null);
   paintJobs(picture, scale, brush);
   brush.clip(null);

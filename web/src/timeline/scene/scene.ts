@@ -2,8 +2,9 @@
  * What is drawn where: rows of workers, below them (where not one worker alone is shown) rows of jobs.
  * Built anew when bars change, not when one pans.
  */
-import type { Hold } from "../../api/types";
+import type { Hold, WaitingPlan } from "../../api/types";
 import { Bars } from "./bars";
+import { type PlannedPiece, piecesOf } from "./plans";
 import { type Row, rowsOf } from "./rows";
 
 /** What is known of a worker beside its bars. */
@@ -33,6 +34,7 @@ export interface Scene {
   rows: Row[];
   groups: Group[];
   jobs: JobRow[];
+  plans: PlannedPiece[];
 }
 
 /** Which workers have rows: all that are known, those with bars, or one. */
@@ -47,9 +49,14 @@ export class SceneBuilder {
 
   constructor(readonly bars: Bars) {}
 
-  build(changed: ReadonlySet<number>, notes: ReadonlyMap<string, WorkerNote>, shown: Shown = "all"): Scene {
+  build(
+    changed: ReadonlySet<number>,
+    notes: ReadonlyMap<string, WorkerNote>,
+    shown: Shown = "all",
+    plans: readonly WaitingPlan[] = [],
+  ): Scene {
     for (const worker of changed) this.rows.delete(this.bars.workers[worker]!);
-    const names = namesOf(this.bars, notes, shown).sort(naturally);
+    const names = namesOf(this.bars, notes, shown, plans).sort(naturally);
     const rows: Row[] = [];
     const groups = names.map((name) => {
       const note = notes.get(name);
@@ -58,7 +65,10 @@ export class SceneBuilder {
       for (const row of own) rows.push(row);
       return group;
     });
-    return { bars: this.bars, rows, groups, jobs: typeof shown === "object" ? [] : jobRows(this.bars) };
+    const byName = new Map(groups.map((group) => [group.name, group]));
+    const pieces = piecesOf(plans, (name) => byName.get(name));
+    const jobs = typeof shown === "object" ? [] : jobRows(this.bars);
+    return { bars: this.bars, rows, groups, jobs, plans: pieces };
   }
 
   private rowsOf(name: string, note: WorkerNote | undefined): Row[] {
@@ -75,8 +85,16 @@ export class SceneBuilder {
   }
 }
 
-function namesOf(bars: Bars, notes: ReadonlyMap<string, WorkerNote>, shown: Shown): string[] {
-  if (shown === "busy") return bars.workers.filter((_, place) => bars.ofWorker[place]!.length > 0);
+function namesOf(
+  bars: Bars,
+  notes: ReadonlyMap<string, WorkerNote>,
+  shown: Shown,
+  plans: readonly WaitingPlan[],
+): string[] {
+  if (shown === "busy") {
+    const busy = bars.workers.filter((_, place) => bars.ofWorker[place]!.length > 0);
+    return [...new Set([...busy, ...plans.flatMap((plan) => plan.machines)])];
+  }
   return shown === "all" ? [...new Set([...bars.workers, ...notes.keys()])] : [shown.worker];
 }
 

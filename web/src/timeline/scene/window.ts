@@ -9,6 +9,8 @@ const SHORTEST_S = 2;
 const LONGEST_S = 400 * 86400;
 /** Of a live window, so much lies in the future: the newest bars do not touch the edge. */
 const AHEAD = 0.03;
+/** ... and so much at the most, where something is planned. */
+const MOST_AHEAD = 0.45;
 
 export const spanOf = (window: Window): number => window.until - window.since;
 
@@ -23,9 +25,10 @@ export function panned(window: Window, seconds: number): Window {
   return { since: window.since + seconds, until: window.until + seconds };
 }
 
-/** The last `span` seconds, up to now. */
-export function live(span: number, now: number): Window {
-  const until = now + span * AHEAD;
+/** The last `span` seconds, up to now; `planned`: and on to what is planned, for which a part of them is left. */
+export function live(span: number, now: number, planned = now): Window {
+  const ahead = Math.min(MOST_AHEAD, Math.max(AHEAD, ((planned - now) * 1.05) / span));
+  const until = now + span * ahead;
   return { since: until - span, until };
 }
 

@@ -1,0 +1,19 @@
+/** The gangs that wait for their planned starts, as the master tells them. */
+import { useMemo } from "preact/hooks";
+import { get } from "../api/client";
+import type { WaitingPlan, WaitingPlans } from "../api/types";
+import { anyJob, useResource } from "../live/resource";
+import type { Filter } from "./feed";
+
+const EVERY_MS = 10_000;
+const NONE: WaitingPlan[] = [];
+
+export function usePlans({ job, worker }: Filter): WaitingPlan[] {
+  const { data } = useResource("plans", (signal) => get<WaitingPlans>("/plans", {}, signal), anyJob, EVERY_MS);
+  return useMemo(() => {
+    const found = data?.plans.filter(
+      (plan) => (!job || plan.job === job) && (!worker || plan.machines.includes(worker)),
+    );
+    return found?.length ? found : NONE;
+  }, [data, job, worker]);
+}
