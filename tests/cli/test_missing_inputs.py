@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from loopline_shared.rest.bodies import Preview, Submission
+from loopline_shared.rest.bodies import Explanation, Preview, Reason, Submission
 from tests.cli.conftest import Run
 from tests.cli.fake_master import FakeMaster, ok
 
@@ -93,3 +93,10 @@ def test_modules_that_a_script_imports_from_beside_it_are_missing_too(run: Run) 
     ]
     inputs = ["--input", "pi.py", "--input", "helper.py", "--input", "tools/", "--input", "late.py"]
     assert not run("submit", "--dry-run", *inputs, "--", "python3", "pi.py").err
+
+
+def test_explain_says_what_to_do_about_a_module_that_tasks_lack(fake: FakeMaster, run: Run) -> None:
+    reason = Reason(code="failed", detail="exit code 1: ModuleNotFoundError: No module named 'tools.saw'", count=3)
+    explained = Explanation(subject="1", state="failed", sentence="3 of 3 tasks failed", reasons=[reason])
+    fake.on("GET /jobs/1/explain", ok(explained))
+    assert "tools is missing there: if it is yours, add --input tools.py (or tools/)" in run("explain", "1").out
