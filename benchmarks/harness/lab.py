@@ -28,11 +28,15 @@ def obstacle() -> str:
 
 @dataclass
 class Lab:
-    """Namespaces: the master's and half of the workers' at switch A, the others at B. Rates are in Mbit/s."""
+    """Namespaces: the master's and half of the workers' at switch A, the others at B. Rates are in Mbit/s.
+
+    ``mixed``: neighbours in name and address are at different switches.
+    """
 
     workers: int
     edge: float
     between: float
+    mixed: bool = False
     prefix: str = field(default_factory=lambda: f"ll{os.getpid()}")
 
     @property
@@ -49,6 +53,25 @@ class Lab:
         """Return the address of a namespace."""
         return f"{_NETWORK}.{1 if name == self.master else 10 + int(name.rpartition('w')[2])}"
 
+    def switch(self, number: int) -> str:
+        """Return the switch of a worker, A or B; they are numbered from 0."""
+        return "AB"[number % 2] if self.mixed else "AB"[number >= self.workers // 2]
+
+    def network_toml(self) -> str:
+        """Return what an operator would write down."""
+        text = "[switches.core]\n"
+        for switch in "AB":
+            hosts = [name for number, name in enumerate(self.names) if self.switch(number) == switch]
+            hosts += ["master"] if switch == "A" else []
+            text += f'[switches.{switch}]\nabove = "core"\ncapacity = "{self.between:g} Mbit/s"\n'
+            text += f'hosts = {json.dumps(hosts)}\nedge = "{self.edge:g} Mbit/s"\n'
+        return text
+
+    def change_between(self, mbit: float) -> None:
+        """Give the cable between the switches another rate."""
+        for device in ("ab", "ba"):
+            _shape(f"{self.prefix}s", device, mbit)
+
     @contextmanager
     def built(self) -> Iterator[None]:
         """Have the network while the context lasts."""
@@ -57,7 +80,7 @@ class Lab:
             self._build_switches(switches)
             self._build_host(switches, self.master, "A")
             for number, name in enumerate(self.names):
-                self._build_host(switches, name, "A" if number < self.workers // 2 else "B")
+                self._build_host(switches, name, self.switch(number))
             yield
         finally:
             for name in [*self.names, self.master, switches]:

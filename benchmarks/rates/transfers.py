@@ -2,9 +2,11 @@
 benchmarks.rates.transfers``.
 
 How long until the last worker's task has the file, held against size / narrowest link; and how often the file has
-left the master and crossed the cable. From the master alone, and between workers; with ``--kill``, also while a
-worker in the middle is killed halfway. The network is made of namespaces (benchmarks/harness/lab.py), which needs
-root.
+left the master and crossed the cable. From the master alone; between workers as the network is assumed, as
+`loopline network measure` finds it, and as written down. With ``--faults``, also while a worker in the middle is
+killed halfway, and while the cable is halved. With ``--others``, libtorrent, udpcast and rsync, without Loopline.
+With ``--mixed``, neighbours in name are at different switches. The network is made of namespaces
+(benchmarks/harness/lab.py), which needs root.
 """
 
 from __future__ import annotations
@@ -21,22 +23,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Literal
 
 from benchmarks.harness import tables
 from benchmarks.harness.lab import Lab, inside, obstacle
+from benchmarks.harness.lab_copies import WAYS
 
 ROOT = Path(__file__).parents[2]
 PORT = 7461
 WITHIN_S = 400.0
+KNOWS: tuple[Literal["assumed", "measured", "written"], ...] = ("assumed", "measured", "written")
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A way to bring the file. ``kills``: a worker in the middle of the lab dies halfway."""
+    """A way to bring the file. ``kills``: a worker in the middle dies halfway; ``halves``: the cable loses half."""
 
     name: str
-    peers: bool
+    peers: bool = True
+    knows: Literal["assumed", "measured", "written"] = "assumed"
     kills: bool = False
+    halves: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,20 +76,24 @@ def make(file: Path, mib: int) -> str:
 class LabGrid:
     """A master and a worker in each namespace, with all their files in one folder."""
 
-    def __init__(self, lab: Lab, folder: Path, peers: bool) -> None:
+    def __init__(self, lab: Lab, folder: Path, case: Case) -> None:
         self.lab = lab
         self.folder = folder
         self.stamps = folder / "stamps"
         self.stamps.mkdir()
         self.agents: dict[str, subprocess.Popen[bytes]] = {}
-        self._peers = peers
+        self._case = case
 
     @contextmanager
     def running(self) -> Iterator[None]:
         """Have all processes run while the context lasts."""
         address = self.lab.address(self.lab.master)
         serve = ["--host", "0.0.0.0", "--port", str(PORT), "--data-dir", str(self.folder / "master")]
-        master = self._start(self.lab.master, "loopline_master", *serve, "--peers", "on" if self._peers else "off")
+        if self._case.knows == "written":
+            (self.folder / "network.toml").write_text(self.lab.network_toml())
+            serve += ["--network-file", str(self.folder / "network.toml")]
+        serve += ["--peers", "on" if self._case.peers else "off"]
+        master = self._start(self.lab.master, "loopline_master", *serve)
         tokens = self.folder / "master" / "tokens"
         try:
             while not (tokens / "worker").exists():
@@ -91,6 +102,7 @@ class LabGrid:
             for name in self.lab.names:
                 joins = ["--master", f"http://{address}:{PORT}", "--token-file", str(tokens / "worker")]
                 own = ["--name", name, "--data-dir", str(self.folder / name), "--slots", "1", "--dedicated"]
+                own += ["--sandbox", "off"]  # tasks write down when they have the file
                 self.agents[name] = self._start(name, "loopline_worker", *joins, *own)
             yield
         finally:
@@ -110,6 +122,26 @@ class LabGrid:
         words = ["benchmarks.light.lab_user", url, token, file, self.stamps, self.lab.workers]
         command = [*inside(self.lab.master), sys.executable, "-m", *map(str, words)]
         return float(subprocess.check_output(command, cwd=ROOT, env=self._environment(), timeout=WITHIN_S))
+
+    def measure_network(self) -> None:
+        """Have the idle grid measured, once all workers are there."""
+        token = self.folder / "master" / "tokens" / "admin"
+        reach = [
+            "--master",
+            f"http://{self.lab.address(self.lab.master)}:{PORT}",
+            "--token",
+            token.read_text().strip(),
+        ]
+        command = [*inside(self.lab.master), sys.executable, "-m", "loopline.cli", "network"]
+        deadline = time.time() + WITHIN_S
+        while self._ask(*command, *reach, "--json").count('"up"') < self.lab.workers + 2 and time.time() < deadline:
+            time.sleep(0.5)
+        time.sleep(2.0)  # until ports are open everywhere
+        tables.progress(self._ask(*command, "measure", *reach))
+
+    def _ask(self, *command: str) -> str:
+        ran = subprocess.run(command, cwd=ROOT, env=self._environment(), check=False, capture_output=True, text=True)
+        return ran.stdout + ran.stderr
 
     def arrivals(self) -> list[tuple[float, str]]:
         """Return when each task had the file, and the SHA-256 that it found."""
@@ -140,18 +172,23 @@ def measure(case: Case, lab: Lab, mib: int, keep: Path | None) -> Measured:
     try:
         file = folder / "large.bin"
         sha256, size_bytes = make(file, mib), mib * 2**20
-        grid = LabGrid(lab, folder, case.peers)
+        grid = LabGrid(lab, folder, case)
         expected = lab.workers - case.kills
         begin = 0.0
         with lab.built(), grid.running():
+            if case.knows == "measured":
+                grid.measure_network()
             carried = lab.sent_bytes()
             begin = grid.submit(file)
-            to_kill = lab.names[lab.workers // 4] if case.kills else ""
+            is_due = case.kills or case.halves
             while len(grid.arrivals()) < expected and time.time() < begin + WITHIN_S:
                 time.sleep(0.05)
-                if to_kill and grid.has_half(to_kill, size_bytes):
-                    grid.agents[to_kill].kill()
-                    to_kill = ""
+                if is_due and grid.has_half(lab.names[lab.workers // 4], size_bytes):
+                    is_due = False
+                    if case.kills:
+                        grid.agents[lab.names[lab.workers // 4]].kill()
+                    else:
+                        lab.change_between(lab.between / 2)
             sent = {name: (count - carried[name]) / size_bytes for name, count in lab.sent_bytes().items()}
             arrived = grid.arrivals()
     finally:
@@ -159,13 +196,36 @@ def measure(case: Case, lab: Lab, mib: int, keep: Path | None) -> Measured:
             for log in folder.glob("*.log"):
                 shutil.copy(log, keep / f"{case.name.replace(' ', '-')}-{log.name.removeprefix(lab.prefix)}")
         shutil.rmtree(folder, ignore_errors=True)
-    times = sorted(at - begin for at, _ in arrived) or [float("inf")]
-    ideal_s = size_bytes * 8 / 1e6 / min(lab.edge, lab.between)
     right = sum(found == sha256 for _, found in arrived)
+    return _measured(case.name, lab, size_bytes, [at - begin for at, _ in arrived], sent, (right, expected))
+
+
+def compare(name: str, lab: Lab, mib: int) -> Measured:
+    """Bring the file once by something else."""
+    folder = Path(tempfile.mkdtemp(prefix="lab"))
+    try:
+        file = folder / "large.bin"
+        sha256, size_bytes = make(file, mib), mib * 2**20
+        with lab.built():
+            carried = lab.sent_bytes()
+            begin, *at = WAYS[name](lab, file)
+            sent = {place: (count - carried[place]) / size_bytes for place, count in lab.sent_bytes().items()}
+        copies = [path for path in folder.rglob("*") if path.is_file() and path.stat().st_size == size_bytes]
+        right = sum(hashlib.sha256(path.read_bytes()).hexdigest() == sha256 for path in copies if path != file)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return _measured(name, lab, size_bytes, [one - begin for one in at], sent, (right, lab.workers))
+
+
+def _measured(
+    way: str, lab: Lab, size_bytes: int, times: list[float], sent: dict[str, float], right: tuple[int, int]
+) -> Measured:
+    times = sorted(times) or [float("inf")]
+    ideal_s = size_bytes * 8 / 1e6 / min(lab.edge, lab.between)
     return Measured(
-        case.name, round(times[-1], 2), round(times[0], 2), round(ideal_s, 2), round(times[-1] / ideal_s, 2),
+        way, round(times[-1], 2), round(times[0], 2), round(ideal_s, 2), round(times[-1] / ideal_s, 2),
         master=round(sent["master"], 2), a_to_b=round(sent["A->B"], 2), b_to_a=round(sent["B->A"], 2),
-        right=right, expected=expected,
+        right=right[0], expected=right[1],
     )  # fmt: skip
 
 
@@ -175,34 +235,48 @@ def main() -> None:
     asking.add_argument("--mib", type=int, default=16)
     asking.add_argument("--edge", type=float, default=100.0, help="Mbit/s of each host's link")
     asking.add_argument("--between", type=float, default=25.0, help="Mbit/s between the switches")
-    asking.add_argument("--kill", action="store_true", help="also with a worker killed halfway")
+    asking.add_argument("--faults", action="store_true", help="also with a worker killed, and the cable halved")
+    asking.add_argument("--mixed", action="store_true", help="neighbours in name are at different switches")
+    asking.add_argument("--others", action="store_true", help="also libtorrent, udpcast and rsync")
+    asking.add_argument("--knows", action="append", help="assumed, measured or written; default: all three")
     asking.add_argument("--without-master-alone", action="store_true", help="leave out the slow way")
     asking.add_argument("--logs", type=Path, help="a folder for the logs")
     options = asking.parse_args()
     if options.full:
-        options.workers, options.mib, options.kill = 16, 64, True
+        options.workers, options.mib, options.faults, options.others = 16, 64, True, True
     if reason := obstacle():
         print(f"Not run: {reason}.")
         return
     if options.logs:
         options.logs.mkdir(parents=True, exist_ok=True)
     cases = [] if options.without_master_alone else [Case("from the master alone", peers=False)]
-    cases.append(Case("between workers", peers=True))
-    cases += [Case("one killed halfway", peers=True, kills=True)] if options.kill else []
+    cases += [Case(f"between workers, {knows}", knows=knows) for knows in options.knows or KNOWS]
+    if options.faults:
+        cases.append(Case("written, one killed halfway", knows="written", kills=True))
+        cases.append(Case("written, the cable halved", knows="written", halves=True))
     found = []
     for case in cases:
         tables.progress(case.name)
-        lab = Lab(options.workers, options.edge, options.between)
+        lab = Lab(options.workers, options.edge, options.between, options.mixed)
         found.append(measure(case, lab, options.mib, options.logs))
+    for name in WAYS if options.others else ():
+        tables.progress(name)
+        try:
+            found.append(
+                compare(name, Lab(options.workers, options.edge, options.between, options.mixed), options.mib)
+            )
+        except LookupError as reason:
+            tables.progress(f"left out: {reason}")
     head = ["way", "last s", "first s", "ideal s", "ratio", "from master", "A->B", "B->A", "right"]
     rows = [
         [one.way, one.last_s, one.first_s, one.ideal_s, one.ratio, one.master, one.a_to_b, one.b_to_a,
          f"{one.right} of {one.expected}"]
         for one in found
     ]  # fmt: skip
+    apart = ", neighbours apart" if options.mixed else ""
     title = (
         f"{options.mib} MiB to {options.workers} workers, {options.edge:g} Mbit/s at the edge, "
-        f"{options.between:g} between the switches; copies of the file\n\n"
+        f"{options.between:g} between the switches{apart}; copies of the file\n\n"
     )
     tables.answer([asdict(one) for one in found], title + tables.table(head, rows), options.json)
 

@@ -133,7 +133,7 @@ def bare(tasks: int, slots: int, command: list[str]) -> dict[str, float]:
 
 async def ours(tasks: int, slots: int, command: list[str], yields: bool, sandbox: SandboxChoice) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
-        launcher = PosixLauncher(yields, open_sandbox(sandbox))
+        launcher = PosixLauncher(yields, open_sandbox(sandbox, etc=Path(folder, "etc")))
         async with TaskGroup() as task_group:
             pool = Pool(Path(folder), task_group, launcher)
             await pool.drain([_run(command, number) for number in range(1, 2 * slots + 1)], slots)  # all is started

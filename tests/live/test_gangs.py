@@ -43,9 +43,9 @@ open(f"of-{rank}.txt", "w").write(str(rank))
 """
 
 
-async def with_workers(grid: Grid, *names: str) -> None:
+async def with_workers(grid: Grid, *names: str, settings: dict[str, str] | None = None) -> None:
     for name in names:
-        await grid.start_worker(name)
+        await grid.start_worker(name, settings=settings)
     await grid.connected(*names)
 
 
@@ -64,7 +64,8 @@ def all_run(attempts: list[AttemptView], launch: int = 0, nodes: int = 3) -> boo
 
 
 async def test_members_meet_and_their_outputs_are_had_by_rank(grid: Grid) -> None:
-    await with_workers(grid, "ant", "bee", "cat")
+    """In the sandbox that is the default: all are on this loopback, which is closed to other tasks."""
+    await with_workers(grid, "ant", "bee", "cat", settings={"LOOPLINE_SANDBOX": "auto"})
     spec = JobSpec(command=[sys.executable, "-c", MEET], nodes=3, outputs=["*.txt"])
     job = (await grid.client().submit(spec)).id
     assert (await grid.ended(job)).state is JobState.SUCCEEDED, [a.reason for a in await grid.attempts(job)]

@@ -28,6 +28,9 @@ export type JobPage = Schemas["JobPage"];
 export type LiveTotals = Schemas["LiveTotals"];
 export type JobView = Schemas["JobView"];
 export type WorkerView = Schemas["WorkerView"];
+export type NetworkView = Schemas["NetworkView"];
+export type NetworkNode = Schemas["NetworkNodeView"];
+export type FileFlow = Schemas["FileFlow"];
 export type LastHour = Schemas["LastHour"];
 /** Planned starts of gangs that wait. */
 export type WaitingPlans = Schemas["WaitingPlans"];

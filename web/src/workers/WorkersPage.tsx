@@ -6,6 +6,7 @@ import { SpareCpuSection } from "./SpareCpuSection";
 import { Section } from "../ui/Section";
 import { Empty, Shown } from "../ui/states";
 import { totals, useWorkers } from "./workers";
+import { NetworkSection } from "./NetworkSection";
 import { WorkersTable } from "./WorkersTable";
 import { Tally } from "../ui/Tally";
 
@@ -46,6 +47,7 @@ function Workers({ all, onDone }: { all: WorkerView[]; onDone: () => void }) {
           <Empty>No worker matches “{search}”.</Empty>
         )}
       </Section>
+      <NetworkSection />
     </>
   );
 }

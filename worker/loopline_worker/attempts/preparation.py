@@ -46,6 +46,7 @@ class Preparation:
             self._limits(run.memory_bytes, run.slots),
             network=run.network,
             is_member=run.gang is not None,
+            opens_loopback=run.gang is not None and any(map(_is_loopback, run.gang.hosts)),
             call=_call_of(run, own),
             room=room,
             shared_folder=run.folder,
@@ -110,6 +111,10 @@ class TaskEnvironment:
             scratch.VARIABLE: home,
             **(_of_gang(run.gang) if run.gang else {}),
         }
+
+
+def _is_loopback(host: str) -> bool:
+    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def _within(folder: str, command: tuple[str, ...]) -> tuple[str, ...]:

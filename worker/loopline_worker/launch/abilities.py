@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loopline_worker.launch import delegation, sandbox
-from loopline_worker.supervisor import priority, subreaper
+from loopline_worker.supervisor import connect_filter, priority, subreaper
 from loopline_worker.supervisor.control_groups import Places, remove_places
 
 _SERVICE = "`loopline service install` enables it where systemd runs"
@@ -32,7 +32,7 @@ def abilities() -> list[Ability]:
 def _on_linux() -> list[Ability]:
     places = delegation.claim(yields=True)
     try:
-        return [*_of_processes(), *_of_groups(places), _of_sandbox()]
+        return [*_of_processes(), *_of_groups(places), _of_sandbox(), _of_loopback()]
     finally:
         remove_places(set(places.values()))
 
@@ -79,6 +79,14 @@ def _of_sandbox() -> Ability:
     kind, reason = sandbox.kind_here()
     because = f", because {reason}" if reason else ""
     return Ability("sandbox", kind != sandbox.NO_SANDBOX, f"{sandbox.WORDS[kind]}{because}")
+
+
+def _of_loopback() -> Ability:
+    has = connect_filter.is_possible()
+    words = (
+        "a task in a sandbox reaches there what it serves itself" if has else "a task in a sandbox reaches all of it"
+    )
+    return Ability("loopback closed to tasks", has, words)
 
 
 def _on_macos() -> list[Ability]:

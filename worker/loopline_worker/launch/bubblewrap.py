@@ -15,28 +15,26 @@ from pathlib import Path
 
 from loopline_shared.paths import TEMPORARY
 from loopline_worker.launch.interface import Job
-from loopline_worker.launch.visible_paths import SYSTEM, Visible
+from loopline_worker.launch.visible_paths import LIVE, SYSTEM, Visible
 
 _PROBE_WITHIN_S = 10.0
 _ALONE = (
     *("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--die-with-parent"),
     *("--cap-drop", "ALL"),  # else a task of a root worker could unmount what hides files from it
 )
-_HOME_BYTES = 64 * 2**20
-"""Size of the folder in place of the owner's home, for programs that look there whatever HOME says."""
 _EMPTY_BYTES = 64 * 2**10
 """Size of a folder that hides another: room for the mount points of what is shown within it."""
 _SHARED = "/tmp"  # noqa: S108 - the task's own, see ``_temporary``
-_READ_ONLY = ("--remount-ro", "/dev", "--remount-ro", "/")
-"""The root and /dev are kept in memory: what a task wrote there would be counted nowhere."""
 
 
 class Bubblewrap:
     """Runs tasks by the program ``bwrap``."""
 
-    def __init__(self, program: str, sees: Visible) -> None:
+    def __init__(self, program: str, sees: Visible, etc: Path | None = None) -> None:
+        """``etc``: a copy of what is seen of /etc."""
         self._program = program
         self._sees = sees
+        self._etc = etc
 
     @property
     def is_setuid(self) -> bool:
@@ -51,7 +49,7 @@ class Bubblewrap:
         shared = self._sees.shared(job.shared_folder)
         own = [*(["--bind-try", shared, job.shared_folder] if shared else []), "--bind", room, room]
         memory = _of_size(job.limits.memory_bytes, "/dev/shm")  # noqa: S108
-        places = [*_temporary(job, folder, room), *memory, *self._mounts, *own, *_READ_ONLY, "--chdir", folder]
+        places = [*_temporary(job, folder, room), *memory, *self._mounts, *own, *self._read_only, "--chdir", folder]
         environment = [word for pair in job.environment.items() for word in ("--setenv", *pair)]
         network = [] if has_network else ["--unshare-net"]
         return [self._program, "--dev", "/dev", "--proc", "/proc", *places, *_ALONE, *network, *environment]
@@ -59,7 +57,7 @@ class Bubblewrap:
     def obstacle(self) -> str:
         """Try it. Return the reason why it does not work here, or an empty text."""
         with suppress(subprocess.TimeoutExpired):
-            mounts = ["--dev", "/dev", "--proc", "/proc", *self._mounts, *_READ_ONLY]
+            mounts = ["--dev", "/dev", "--proc", "/proc", *self._mounts, *self._read_only]
             command = [self._program, *mounts, *_ALONE, "--", "/bin/true"]
             tried = subprocess.run(command, capture_output=True, timeout=_PROBE_WITHIN_S, check=False)
             if tried.returncode == 0:
@@ -67,14 +65,27 @@ class Bubblewrap:
             return tried.stderr.decode(errors="replace").strip() or f"bwrap failed with {tried.returncode}"
         return "bwrap hangs"
 
+    @property
+    def _read_only(self) -> list[str]:
+        """The options for what is kept in memory and is not the task's: what it wrote there would be counted nowhere.
+
+        HOME is the task's folder. The home of its user, where some programs look whatever HOME says, is empty.
+        """
+        homes = [] if Path.home() == Path("/") else [str(Path.home())]
+        return [word for folder in (*homes, "/dev", "/") for word in ("--remount-ro", folder)]
+
     @cached_property
     def _mounts(self) -> list[str]:
         """The options that are the same for every task: found once, for that takes longer than a short task."""
-        system = [(Path(path), _show(path)) for path in self._sees.system()]
+        seen = self._sees.system()
+        if self._etc:
+            seen = [path for path in seen if path in LIVE or not path.startswith("/etc/")]
+        system = [(Path(path), _show(path)) for path in seen]
+        system += [(Path("/etc"), ["--ro-bind", str(self._etc), "/etc"])] if self._etc else []
         shown = [(path, _show(str(path))) for path in self._sees.shows]
         hidden = [(path, _hide(path)) for path in self._sees.hidden()]
         home = Path.home()
-        own_home = [] if home == Path("/") else [(home, _of_size(_HOME_BYTES, str(home)))]
+        own_home = [] if home == Path("/") else [(home, _of_size(_EMPTY_BYTES, str(home)))]
         parts = sorted([*own_home, *system, *shown, *hidden], key=lambda part: len(part[0].parts))
         return [word for _, words in parts for word in words]
 

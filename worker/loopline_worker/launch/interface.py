@@ -71,6 +71,7 @@ class Job:
     limits: Limits = field(default_factory=Limits)
     network: bool = True  # it asks for the network, which a sandbox may grant to those alone
     is_member: bool = False  # of a gang
+    opens_loopback: bool = False  # the gang's other members are there
     call: Call | None = None  # in place of the command
     room: str = ""  # the folder around its own, which the task may write to as well
     shared_folder: str = ""  # in which the command runs

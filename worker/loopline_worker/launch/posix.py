@@ -257,6 +257,7 @@ class PosixLauncher:
             file_bytes=limits.scratch_bytes,
             user_threads=threads,
             paths=walls.paths if walls else None,
+            opens_loopback=job.opens_loopback,
         )
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _FIELDS = (  # in the order of the parameters of ``TaskOrder``
     "command", "folder", "environment", "sandbox", "makes_folder",
-    "memory_bytes", "processes", "file_bytes", "user_threads", "paths",
+    "memory_bytes", "processes", "file_bytes", "user_threads", "paths", "opens_loopback",
 )  # fmt: skip
 _values = attrgetter(*_FIELDS)
 _SIZE_BYTES = 4
@@ -60,6 +60,7 @@ class TaskOrder:
         file_bytes: int | None = None,
         user_threads: int | None = None,
         paths: dict[str, bool] | None = None,
+        opens_loopback: bool = False,
     ) -> None:
         self.command = command
         self.folder = folder
@@ -71,6 +72,7 @@ class TaskOrder:
         self.file_bytes = file_bytes  # of a single file (RLIMIT_FSIZE)
         self.user_threads = user_threads  # of the whole user (RLIMIT_NPROC)
         self.paths = paths  # all that it may read and, if True, write, by Landlock; None: what its user may
+        self.opens_loopback = opens_loopback  # for a gang whose members are all on this computer
 
     def to_tuple(self) -> tuple[Any, ...]:
         """Return the fields in their order, for ``marshal``, which takes built-in types only."""

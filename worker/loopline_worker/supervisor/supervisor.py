@@ -25,6 +25,7 @@ import time
 from contextlib import suppress
 
 from loopline_worker.supervisor import landlock, priority, processes, subreaper
+from loopline_worker.supervisor.connect_filter import ConnectFilter
 from loopline_worker.supervisor.control_groups import ControlGroup, breach, name_of
 from loopline_worker.supervisor.intervals import END_BATCH_S, KEEP_FOLDER_S, OUTPUT_QUIET_S, RETRY_S
 from loopline_worker.supervisor.orders import Breach, TaskOrder, Unpacker, claim, pack
@@ -52,6 +53,7 @@ class Supervisor:
         self._claims = claims
         self._yields = yields
         self._isolates = isolates
+        self._filter = ConnectFilter()
         self._group = ControlGroup(places, name_of(os.getpid()))
         self._selector = Selector(connection)
         self._folders = ScratchFolders()
@@ -93,6 +95,7 @@ class Supervisor:
         self._group.enter()
         if self._isolates:
             landlock.isolate()
+            self._filter.install()
 
     def _reset(self) -> None:
         """Forget the last task."""
@@ -134,6 +137,8 @@ class Supervisor:
         except OSError as error:
             _close(given)
             return {"trouble": f"cannot run a task here: {error}"}
+        self._filter.is_open = order.opens_loopback
+        self._filter.folders = [path for path, writes in order.paths.items() if writes] if order.paths else None
         try:
             with self._oom_score:
                 self._task = spawn(order, *files)
