@@ -127,6 +127,18 @@ async def test_an_agent_that_is_killed_resumes_with_what_it_has(peers: Grid, tmp
     assert metric(peers, "loopline_peer_bytes_total") - before <= 16 * MIB + 3 - had + 2**18
 
 
+async def test_what_a_job_made_comes_to_the_next_job_from_the_worker_that_made_it(peers: Grid) -> None:
+    script = "yes {i} of many | head -c 3000001 > made.bin; sha256sum made.bin"
+    await peers.start_worker("ant", "--label", "maker")
+    job = await peers.submit(script, outputs=["made.bin"], requires={"labels": ["maker"]})
+    (sha256,) = await sums(peers, job, 1)
+    await peers.start_worker("bee", "--label", "taker")
+    then = {"after": [job], "requires": {"labels": ["taker"]}, "inputs": {"large.bin": f"sha256:{sha256}"}}
+    taken = await peers.submit("sha256sum large.bin", **then)
+    assert await sums(peers, taken, 1) == {sha256}
+    assert metric(peers, "loopline_peer_bytes_total") == 3000001
+
+
 async def test_an_idle_grid_is_measured_when_asked_and_not_while_a_task_runs(peers: Grid) -> None:
     for name in ("ant", "bee"):
         await peers.start_worker(name)

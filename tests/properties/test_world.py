@@ -9,11 +9,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from loopline_master.core.events import SchedulerSettings
 from loopline_master.core.policies import REGISTRY
 from loopline_shared.model import Facts, Order, Outcome
+from loopline_shared.protocol.transfers import FaultKind
 from loopline_shared.spec import JobSpec, Range, Requirements
+from loopline_simulator.full.machine_files import SIZE_BYTES
 from tests.campaign import tried
 from tests.properties.world import Machine, World
 
 NAMES = ["ant", "bee", "cat"]
+FILES = ["a" * 64, "b" * 64]
 names = st.sampled_from(NAMES)
 crashes = st.sampled_from(["", "", "", "", "", "before step", "before commit", "before release"])
 verbs = st.sampled_from(["cancel", "pause", "resume", "retry", "retry"])
@@ -72,6 +75,7 @@ class WorldMachine(RuleBasedStateMachine):
         programs=st.sampled_from([1, 100]),
         rooms=st.lists(st.sampled_from([0, 0, 2]), min_size=3, max_size=3),
         patience=st.sampled_from([(120.0, 20.0), (2.0, 0.0), (10.0, 2.0)]),
+        peers=st.booleans(),
     )
     def build(
         self,
@@ -87,6 +91,7 @@ class WorldMachine(RuleBasedStateMachine):
         programs: int,
         rooms: list[int],
         patience: tuple[float, float],
+        peers: bool,
     ) -> None:
         chosen = SchedulerSettings(
             policy,
@@ -102,6 +107,7 @@ class WorldMachine(RuleBasedStateMachine):
             max_programs=programs,
             gang_prepare_s=patience[0],
             gang_grace_s=patience[1],
+            peers=peers,
         )
         labels = [("fast",), (), ("fast", "none-has-it")]
         kinds = zip(NAMES, slots, labels, speeds, rooms, strict=True)
@@ -199,6 +205,49 @@ class WorldMachine(RuleBasedStateMachine):
             self.world.steer(verb, jobs[which % len(jobs)])
         if steps:
             self.world.master_steps()
+
+    @rule(
+        name=names,
+        files=st.sets(st.sampled_from(FILES)),
+        share=st.sampled_from([0.0, 0.3, 1.0]),
+        fault=st.sampled_from([None, None, *FaultKind]),
+        gives_up=st.booleans(),
+        by_all=st.booleans(),
+        answers=st.booleans(),
+        crash=crashes,
+    )
+    def files_come(
+        self,
+        name: str,
+        files: set[str],
+        share: float,
+        fault: FaultKind | None,
+        gives_up: bool,
+        by_all: bool,
+        answers: bool,
+        crash: str,
+    ) -> None:
+        """Files are wanted, come, or are no longer wanted; a plan may come much later than it was asked for."""
+        if not self.world.settings.peers:
+            return
+        for each in NAMES if by_all else [name]:
+            for file in sorted(files):
+                self.world.machines[each].files.want(file)
+        if by_all:
+            self.all_run_smoothly(1, 0, None)
+            self.world.planner_answers()
+            self.all_run_smoothly(1, 0, None)
+        own = self.world.machines[name].files
+        for file in sorted(files):
+            if fault is not None:
+                own.blame(file, fault)
+            if gives_up:
+                own.fetching.pop(file, None)
+        self.world.let_files_come(name, int(share * SIZE_BYTES))
+        if answers:
+            self.world.planner_answers()
+            self.world.master_steps(crash)
+        self.world.machines[name].report()
 
     @rule(name=names, draining=st.booleans())
     def drain(self, name: str, draining: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from loopline_shared.model import Outcome
 from loopline_simulator.full.grid_world import GridWorld
 from loopline_simulator.full.machine import Machine
+from loopline_simulator.full.machine_files import SIZE_BYTES
 
 __all__ = ["Machine", "World"]
 
@@ -24,10 +25,25 @@ class World(GridWorld):
                 self.steer("resume", job.id)
         self.master_steps()
         for _ in range(40 + 12 * self._work_left()):
-            if self.is_over():
+            if self.is_over() and not any(machine.files.fetching for machine in self.machines.values()):
                 break
             self._one_quiet_round()
         self.check_the_end()
+        self.check_files_came()
+
+    def let_files_come(self, name: str, count: int) -> None:
+        """Have bytes come of all files that a machine fetches, and is not told to wait for."""
+        files = self.machines[name].files
+        for file in list(files.fetching):
+            order = files.orders.get(file)
+            assert order is None or name not in [source.worker for source in order.sources]
+            if order is not None and not order.waits:
+                files.come(file, count)
+
+    def check_files_came(self) -> None:
+        """Nobody waits for ever, and nothing is planned when all is there."""
+        left = {name: machine.files.fetching for name, machine in self.machines.items() if machine.files.fetching}
+        assert not left, f"these files never came: {left}"
 
     def _work_left(self) -> int:
         jobs = [job for job in self.store.jobs.values() if not job.is_over]
@@ -44,9 +60,12 @@ class World(GridWorld):
                 self.connect(name)
             for attempt in list(machine.processes)[:1]:
                 machine.end(attempt, Outcome.SUCCEEDED)
+            self.let_files_come(name, SIZE_BYTES)
             machine.report()
             while machine.link is not None and machine.link.up:
                 self.deliver_up(name)
+        self.master_steps()
+        self.planner_answers()
         self.master_steps()
         for name, machine in self.machines.items():
             while machine.link is not None and machine.link.down:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import socket
 import threading
 import time
@@ -29,7 +30,7 @@ from loopline_master.peers.exchange import Exchange
 from loopline_master.settings import MasterSettings
 from loopline_master.transfers.solver import FILLING
 from loopline_shared import grants
-from loopline_shared.model import Load
+from loopline_shared.model import AttemptId, Load, Outcome, OutputFile, Result
 from loopline_shared.protocol.transfers import (
     FaultKind,
     FileSource,
@@ -40,6 +41,8 @@ from loopline_shared.protocol.transfers import (
     PeerReport,
 )
 from loopline_shared.protocol.worker_link import PROTOCOL_VERSION, Hello, Report
+from loopline_worker.files.cache import Cache as WorkerCache
+from loopline_worker.files.downloads import Downloads
 from loopline_worker.link.http_client import HttpClient
 from loopline_worker.peers import master_files, peer_server
 from loopline_worker.peers.handshake import Opening
@@ -253,6 +256,31 @@ async def test_the_cache_is_told_when_it_changes_and_to_each_new_session(grid: G
     report = grid.peerings["ant"].report(again)
     assert report
     assert report.cached == told[0]
+
+
+async def test_large_outputs_stay_here_for_later_jobs_until_there_is_no_room(grid: Grid, tmp_path: Path) -> None:
+    grid.join("ant")
+    peering, spool = grid.peerings["ant"], tmp_path / "spool"
+    cache = WorkerCache(tmp_path / "cache", 2 * len(CONTENT) - 1, Downloads(peering._http, peering))
+    peering.serve_from(cache)
+    spool.mkdir()
+    contents = [CONTENT, CONTENT[::-1], b"small"]
+    for content in contents:
+        (spool / name_of(content)).write_bytes(content)
+    files = [OutputFile(f"out/{n}", name_of(content), len(content)) for n, content in enumerate(contents)]
+    made = Result(AttemptId(1, 1, 1), Outcome.SUCCEEDED, 0, outputs=tuple(files[::2]))
+    peering.keep_outputs(made, spool)
+    peering.keep_outputs(made, spool)
+    assert dict(cache.sizes) == {NAME: len(CONTENT)}
+    shutil.rmtree(spool)  # as the master has acknowledged the result
+    async with cache.hold(NAME) as path:
+        assert path.read_bytes() == CONTENT
+    spool.mkdir()
+    (spool / files[1].sha256).write_bytes(contents[1])
+    peering.keep_outputs(replace(made, outputs=(files[1],)), spool)
+    assert [*cache.sizes] == [files[1].sha256], "the least recently used went"
+    peering.keep_outputs(replace(made, outputs=(OutputFile("gone", "0" * 64, 2**30),)), spool)
+    assert [*cache.sizes] == [files[1].sha256]
 
 
 async def test_small_files_and_those_of_a_refusing_owner_are_the_masters(grid: Grid) -> None:

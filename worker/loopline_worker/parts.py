@@ -86,6 +86,7 @@ def assemble(
     preferences = preferences_of(settings, computer.memory_bytes())
     machine = Machine(own.slots, preferences, settings.grace_s)
     meter, link_quality = Meter(computer), LinkQuality()
+    uploads = Uploads(http_client, link_quality.moved)
     spool = Spool(data_directory.spool, settings.spool_limit_bytes)
     journal = _open_journal(data_directory)
     pause = Pause(data_directory.pause)
@@ -116,7 +117,7 @@ def assemble(
         cache=cache,
         launcher=launcher,
         runner=runner,
-        delivery=ResultDelivery(journal, spool, Uploads(http_client, link_quality.moved), task_group, post),
+        delivery=ResultDelivery(journal, spool, uploads, task_group, post, on_uploaded=peering.keep_outputs),
         monitor=monitor,
         disk=Disk(data_directory, settings.disk_reserve_bytes),
         attempt_log=AttemptLog(),

@@ -16,6 +16,7 @@ from loopline_master.core.gangs.gang import Gang, GangPhase
 from loopline_master.core.policies import policy_named
 from loopline_master.core.policies.policy import View
 from loopline_master.core.state import State
+from loopline_master.core.transfers.carrier import Carrier
 from loopline_master.core.trust import BOTTOM, TOP
 from loopline_shared.model import AttemptState, JobState, Order, TaskId, TaskState
 
@@ -35,6 +36,8 @@ def check(state: State) -> None:
         check_attempt(state, attempt)
     for gang in state.gangs.values():
         check_gang(state, gang)
+    for carrier in state.carriers.values():
+        check_carrier(state, carrier)
     _replicas_are_bounded(state)
     _nobody_is_overloaded(state)
     live = list(state.index.live.values())
@@ -182,6 +185,16 @@ def check_quarantine(state: State, worker: Worker) -> None:
     assert BOTTOM < worker.standing <= TOP, f"worker {name} has standing {worker.standing}"
     is_due = worker.probation_until is not None and worker.probation_until <= state.now
     assert not is_due, f"worker {name} should be back from probation"
+
+
+def check_carrier(state: State, carrier: Carrier) -> None:
+    """Raises AssertionError if the way of a file leads from worker to worker and back."""
+    for file in carrier.fetching:
+        name, way = carrier.name, [carrier.name]
+        while name in state.carriers and (transfer := state.carriers[name].fetching.get(file)) and transfer.source:
+            name = transfer.source
+            assert name not in way, f"the file {file[:8]} goes round in a circle: {way}"
+            way.append(name)
 
 
 def check_job(state: State, number: int) -> None:

@@ -21,6 +21,7 @@ from loopline_master.core.events import (
     JobSubmitted,
     MasterStarted,
     SchedulerSettings,
+    TransfersPlanned,
     WorkerDrained,
     WorkerJoined,
     WorkerLeft,
@@ -30,12 +31,16 @@ from loopline_master.core.events import (
 from loopline_master.core.gangs.gang import GangPhase
 from loopline_master.core.invariants import check
 from loopline_master.core.scheduler import Scheduler
+from loopline_master.core.transfers.carrier import NumberedRequest
+from loopline_master.transfers.solver import FILLING
 from loopline_shared.errors import ProtocolError
 from loopline_shared.model import AttemptId, JobState
+from loopline_shared.protocol.transfers import PeerTerms
 from loopline_shared.protocol.worker_link import Hello, Report, Welcome
 from loopline_shared.spec import JobSpec
 from loopline_simulator.full import ending
 from loopline_simulator.full.machine import CLOSED, Link, Machine
+from loopline_simulator.full.machine_files import filled_in
 from loopline_simulator.full.store import MemoryStore
 
 CRASHES = ("before step", "before commit", "before release")
@@ -56,6 +61,7 @@ class GridWorld:
         self.acknowledged: set[int] = set()  # jobs whose submission was answered
         self.answers: dict[str, Reply] = {}  # to submissions, by idempotency key
         self.inbox: list[Event] = []
+        self.asked: NumberedRequest | None = None  # a plan of transfers that nobody has made yet
         self.is_up = False
         self.starts_named: set[AttemptId] = set()  # of gangs: the members of rank 0, as it was committed
         self.links: dict[int, Link] = {}  # by number: those that are open at the master's end
@@ -68,7 +74,7 @@ class GridWorld:
 
     def start_master(self) -> None:
         self.scheduler = Scheduler(self.store.snapshot())
-        self.inbox, self.is_up = [MasterStarted(self.settings)], True
+        self.inbox, self.is_up, self.asked = [MasterStarted(self.settings)], True, None
         self.turn()
 
     def master_steps(self, crash: str = "") -> list[Reply]:
@@ -89,6 +95,7 @@ class GridWorld:
             return None
         effects = self.scheduler.step(events, self.now)
         self._steps += 1
+        self.asked = effects.asked or self.asked
         is_checked = self._steps % self._check_every == 0
         if is_checked:
             check(self.scheduler.state)
@@ -120,7 +127,7 @@ class GridWorld:
             if isinstance(event, JobSubmitted) and event.idempotency_key is not None:
                 self.answers[event.idempotency_key] = reply
             if isinstance(event, WorkerJoined) and event.session in self.links:
-                welcome = Welcome(self.settings.report_every_s, self.settings.lease_s)
+                welcome = Welcome(self.settings.report_every_s, self.settings.lease_s, peers=self._terms())
                 link = self.links[event.session]
                 link.down.append(link.master.send(welcome))
         for _, number in effects.closes:
@@ -129,7 +136,7 @@ class GridWorld:
         for name, assign in effects.assigns.items():
             open_link = self.links.get(self.scheduler.state.workers[name].session or 0)
             if open_link is not None:
-                open_link.down.append(open_link.master.send(assign))
+                open_link.down.append(open_link.master.send(filled_in(assign)))
 
     # --- the network ----------------------------------------------------------------------------------------
 
@@ -176,6 +183,9 @@ class GridWorld:
         if link is not None:
             self._master_loses(link) if noticed else link.up.clear()
         self.machines[name].link = None
+
+    def _terms(self) -> PeerTerms | None:
+        return PeerTerms("0" * 64, self.now, 0) if self.settings.peers else None
 
     def _is_current(self, link: Link) -> bool:
         return self.machines[link.name].link is link
@@ -242,6 +252,13 @@ class GridWorld:
 
     def drain(self, name: str, *, draining: bool) -> None:
         self.inbox.append(WorkerDrained(name) if draining else WorkerUndrained(name))
+
+    def planner_answers(self) -> None:
+        """Have the plan made that was asked for last, however much has changed since."""
+        if self.asked is not None:
+            asked, self.asked = self.asked, None
+            plan = FILLING.plan(asked.request())
+            self.inbox.append(TransfersPlanned(asked.number, asked.answer(plan), plan.objective))
 
     def pass_time(self, seconds: float) -> None:
         self.now += seconds

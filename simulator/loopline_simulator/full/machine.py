@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from loopline_shared.errors import ProtocolError
 from loopline_shared.model import AttemptId, Facts, Held, Load, Outcome, Output, Result
 from loopline_shared.protocol.worker_link import Assign, MasterSession, Run, Welcome, WorkerSession
+from loopline_simulator.full.machine_files import MachineFiles
 from loopline_worker.core import instructions as do
 from loopline_worker.core import machine as worker
 from loopline_worker.core.events import (
@@ -101,6 +102,7 @@ class Machine:
         self._prefetched: list[Run] = []  # at its supervisors
         self._members: dict[AttemptId, Run] = {}  # of gangs, prepared: they wait for the word to start
         self.began: list[AttemptId] = []  # members of gangs that ever began here, in this order
+        self.files = MachineFiles()
         self._slots: dict[AttemptId, int] = {}  # of processes
         self._frozen: set[AttemptId] = set()
         self._events: list[Event] = []
@@ -136,6 +138,7 @@ class Machine:
         """
         self.boots += 1
         self.lose_power()
+        self.files.boot(loses_cache=forgets)
         self.link = None
         if forgets:
             self.disk.waiting.clear()
@@ -162,6 +165,7 @@ class Machine:
         """Open a link, and leave the one before it."""
         session = WorkerSession(self.name, f"boot-{self.boots}", self.facts)
         self.link = Link(number, self.name, MasterSession(), session)
+        self.files.begin()
         self._happens(Connected())
         self.link.up.append(session.hello())
         return self.link
@@ -174,7 +178,8 @@ class Machine:
         held = [Held(attempt, self._age(attempt), frozen=attempt in self._frozen) for attempt in inventory.holding]
         load = Load(self.core.slots_offered, float(self.facts.slots), in_use=self.core.is_in_use)
         members = members_reported(self.core.attempts)
-        seq, frame = self.link.worker.report(held, inventory.results, load, inventory.waiting, members)
+        files = self.files.report() if self.link.worker.welcome.peers else None
+        seq, frame = self.link.worker.report(held, inventory.results, load, inventory.waiting, members, files)
         self._happens(Reported(seq, inventory.results))
         self.link.up.append(frame)
 
@@ -191,7 +196,10 @@ class Machine:
             return ()
         if isinstance(message, Welcome):
             self.report()
-        return self._happens(Assigned(message, frame)) if isinstance(message, Assign) else ()
+        if not isinstance(message, Assign):
+            return ()
+        self.files.obey(message)
+        return self._happens(Assigned(message, frame))
 
     def hang_up(self) -> None:
         """Close the link; what was sent before is still under way."""

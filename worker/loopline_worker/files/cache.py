@@ -81,6 +81,16 @@ class Cache:
                 del self._held[sha256]
             self.make_room(self.size_bytes - self._limit_bytes)
 
+    def adopt(self, sha256: str, file: Path) -> None:
+        """Have a file of that content here as well, as a hard link, if it fits. Raises OSError for the disk."""
+        size_bytes = file.stat().st_size
+        if sha256 in self._sizes or size_bytes > self._limit_bytes:
+            return
+        os.link(file, self.path(sha256))
+        self._sizes[sha256] = size_bytes
+        self.version += 1
+        self.make_room(self.size_bytes - self._limit_bytes)
+
     async def is_sound(self, sha256: str) -> bool:
         """True if the cached file exists and its hash matches its name; a mismatching file is removed."""
         stamp = await asyncio.to_thread(self._sound_stamp, sha256)

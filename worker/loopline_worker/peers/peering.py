@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 
 from loopline_shared import grants
+from loopline_shared.model import Result
 from loopline_shared.protocol.transfers import (
     PROBE_FILE,
     FaultKind,
@@ -63,6 +64,9 @@ class ServedCache(CachedFiles, Protocol):
 
     async def is_sound(self, sha256: str) -> bool:
         """True if the file is there and its content is right."""
+
+    def adopt(self, sha256: str, file: Path) -> None:
+        """Have a file of that content here as well. Raises OSError."""
 
 
 class Peering:
@@ -190,6 +194,20 @@ class Peering:
             fetch.cut_off()
             await asyncio.wait([running])
             raise
+
+    def keep_outputs(self, result: Result, folder: Path) -> None:
+        """Have the large outputs of a task in the cache: a later job's workers take them from here.
+
+        The master has them already, and so they may be lost.
+        """
+        if self._terms is None or self._store is None:
+            return
+        for file in result.outputs:
+            if file.size_bytes >= self._terms.least_bytes:
+                try:
+                    self._store.adopt(file.sha256, folder / file.sha256)
+                except OSError as error:
+                    log.info("the output %s is not kept for other workers: %s", file.path, error)
 
     # Measuring an idle grid.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 
 from loopline_shared.model import Result
 from loopline_worker.core.attempts import names_files
@@ -20,13 +21,22 @@ class ResultDelivery:
     """Posts Delivered for each result once it is on disk and the master has every file that it names."""
 
     def __init__(
-        self, journal: Journal, spool: Spool, uploads: Uploads, task_group: TaskGroup, post: Callable[[Event], None]
+        self,
+        journal: Journal,
+        spool: Spool,
+        uploads: Uploads,
+        task_group: TaskGroup,
+        post: Callable[[Event], None],
+        *,
+        on_uploaded: Callable[[Result, Path], None] = lambda result, folder: None,
     ) -> None:
+        """``on_uploaded`` hears of a result whose files the master has, and of the folder where they are still."""
         self._journal = journal
         self._spool = spool
         self._uploads = uploads
         self._task_group = task_group
         self._post = post
+        self._on_uploaded = on_uploaded
 
     def deliver(self, result: Result) -> None:
         """Begin to deliver a result, or go on with what an earlier agent began."""
@@ -38,6 +48,7 @@ class ResultDelivery:
             files, value_file = self._spool.output_files(result.attempt), self._spool.value_file(result.attempt)
             folder = self._spool.files_folder(result.attempt)
             result = await self._uploads.deliver(result, files, value_file, folder)
+            self._on_uploaded(result, folder)
             await self._store(result)
         self._post(Delivered(result))
 

@@ -24,6 +24,8 @@ LEAST_RATE = 1e6
 _LAG_BYTES, _LAG_S = 16 * 2**20, 2.0
 """Receivers are of one wave if they are apart by so much, or by what comes in so long."""
 _WAVE = "/"
+_A_HAIR_LESS = 1 - 1e-6
+"""Share of its link that the master is said to have: among sources that are equally good, a worker is chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +190,7 @@ class TransferState:
             root = next(node.name for node in known.values() if node.parent is None)
             missing = {MASTER, *hosts} - known.keys()
             nodes = known | {name: NetworkNode(name, root, UNKNOWN_RATE, UNKNOWN_RATE) for name in missing}
+            nodes[MASTER] = replace(nodes[MASTER], up=nodes[MASTER].up * _A_HAIR_LESS)
             self._network = hosts, Network(sorted(nodes.values(), key=_place))
         return self._network[1]
 
