@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-long lint format test-compose test-snakemake bench bench-peers constraints web manual dist clean check-python
+.PHONY: demo test test-long test-mutants lint format test-compose test-snakemake bench bench-peers constraints web manual dist clean check-python
 
 demo: .venv/demo
 	@$(BIN)/loopline demo
@@ -16,6 +16,13 @@ test: .venv/installed
 SEED ?= $(shell date +%Y%m%d)
 test-long: .venv/installed
 	LOOPLINE_LONG_TESTS=1 $(PYTEST) -n auto --dist worksteal -m "long or not long" --timeout 1800 --hypothesis-seed=$(SEED)
+
+# A sample of mutations of the scheduler's core: what do its tests let live? Some minutes; SAMPLE=400 takes hours.
+SAMPLE ?= 40
+MUTANTS_SEED ?= 1
+test-mutants: .venv/installed
+	$(BIN)/pip install --quiet --disable-pip-version-check --target .bench/mutants --upgrade 'cosmic-ray>=8.4,<9'
+	$(BIN)/python -m tests.mutants --sample $(SAMPLE) --seed $(MUTANTS_SEED)
 
 lint: .venv/installed
 	$(BIN)/ruff check .

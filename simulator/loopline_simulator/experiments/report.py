@@ -16,7 +16,7 @@ from rich.console import Console
 
 from loopline_simulator.experiments.answers import without_nan
 from loopline_simulator.experiments.options import Count, Several, SweepOptions, usage
-from loopline_simulator.progress import progress_bar
+from loopline_simulator.progress import cpu_seconds, progress_bar
 from loopline_simulator.study import bars
 from loopline_simulator.study.answers import KeptAnswers, answer, code
 from loopline_simulator.study.page import Effort, page
@@ -71,7 +71,14 @@ def report(
     count = sum(len(section.cases) for section in chosen) * runs.seeds
     command = " ".join(["loopline simulate report", *_told(sys.argv)])
     effort = Effort(
-        command, runs.seed_numbers, count, computed=computed, took_s=took_s, processes=_processes(runs), code=code()
+        command,
+        runs.seed_numbers,
+        count,
+        computed=computed,
+        took_s=took_s,
+        cpu_s=cpu_seconds(),
+        processes=_processes(runs),
+        code=code(),
     )
     _write(out, chosen, effort)
     return 0

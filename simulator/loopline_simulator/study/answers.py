@@ -52,11 +52,16 @@ def answer(case: StudyCase) -> MeasuredCase:
 
 @cache
 def code() -> str:
-    """Return a digest of all code that bears on an answer: the scheduler's, the shared and the simulator's."""
+    """Return a digest of all code that bears on an answer: the scheduler's, the shared, and of the worlds."""
     digest = hashlib.sha256()
-    for package in (loopline_shared, loopline_master.core, loopline_simulator):
-        root = Path(package.__path__[0])
-        for file in sorted(root.rglob("*.py")):
-            if "study" not in file.parts or file.name == "bounds.py":
-                digest.update(file.read_bytes())
+    here = Path(loopline_simulator.__path__[0])
+    of_worlds = (here / "kernel.py", here / "streams.py", here / "study" / "bounds.py")
+    folders = (
+        Path(loopline_shared.__path__[0]),
+        Path(loopline_master.core.__path__[0]),
+        here / "fast",
+        here / "traces",
+    )
+    for file in (*of_worlds, *(file for folder in folders for file in sorted(folder.rglob("*.py")))):
+        digest.update(file.read_bytes())
     return digest.hexdigest()[:12]

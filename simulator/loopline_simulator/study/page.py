@@ -22,6 +22,7 @@ class Effort:
     runs: int
     computed: int  # of these, as the others were kept from before
     took_s: float
+    cpu_s: float  # of all processes, for a computer that does other things, too
     processes: int
     code: str
 
@@ -44,7 +45,8 @@ def _head(effort: Effort) -> Iterator[str]:
     yield (
         f"This page was written by `{effort.command}`: Loopline {__version__}, code {effort.code}, Python "
         f"{platform.python_version()} on {platform.machine()}. Seeds {first} to {last}; {effort.runs:,} runs, "
-        f"of which {effort.computed:,} took {effort.took_s / 60:.1f} minutes in {effort.processes} processes."
+        f"of which {effort.computed:,} took {effort.took_s / 60:.1f} minutes in "
+        f"{effort.processes} processes ({effort.cpu_s / 60:.1f} minutes of CPU time)."
     )
     yield ""
     yield (
