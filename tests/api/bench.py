@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+from aiohttp import web
 
 from loopline_master.app import serving
 from loopline_master.http.auth import Auth
@@ -92,6 +93,25 @@ class Bench:
                 yield worker
             finally:
                 serving.cancel()
+
+
+@asynccontextmanager
+async def webhook_receiver(hear: Callable[[web.Request], Awaitable[None]]) -> AsyncIterator[str]:
+    """Accept whatever is posted, and yield the address."""
+
+    async def answer(request: web.Request) -> web.Response:
+        await hear(request)
+        return web.Response()
+
+    app = web.Application()
+    app.router.add_post("/{path:.*}", answer)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
 
 
 @asynccontextmanager

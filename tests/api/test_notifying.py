@@ -13,25 +13,17 @@ import pytest
 from aiohttp import web
 
 from loopline_master.notify import notifier, webhook
-from tests.api.bench import Bench, running_master, until
+from tests.api.bench import Bench, running_master, until, webhook_receiver
 
 
 @asynccontextmanager
 async def receiver(heard: list[str], may_answer: asyncio.Event) -> AsyncIterator[str]:
-    async def hear(request: web.Request) -> web.Response:
+    async def hear(request: web.Request) -> None:
         heard.append(request.path)
         await may_answer.wait()
-        return web.Response()
 
-    app = web.Application()
-    app.router.add_post("/{path:.*}", hear)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
+    async with webhook_receiver(hear) as url:
+        yield url
 
 
 async def end_one(master: Bench, url: str) -> int:

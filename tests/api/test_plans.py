@@ -3,32 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
-from tests.api.bench import FACTS, Bench, running_master, until
-
-
-@asynccontextmanager
-async def listener(heard: list[dict[str, Any]]) -> AsyncIterator[str]:
-    async def hear(request: web.Request) -> web.Response:
-        heard.append(json.loads(await request.text()))
-        return web.Response()
-
-    app = web.Application()
-    app.router.add_post("/{path:.*}", hear)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
+from tests.api.bench import FACTS, Bench, running_master, until, webhook_receiver
 
 
 async def busy(master: Bench) -> int:
@@ -39,8 +20,12 @@ async def busy(master: Bench) -> int:
 async def test_a_start_is_told_at_once_and_its_breaking_with_the_reason(tmp_path: Path) -> None:
     heard: list[dict[str, Any]] = []
     facts = replace(FACTS, gangs=True)
+
+    async def hear(request: web.Request) -> None:
+        heard.append(json.loads(await request.text()))
+
     async with (
-        listener(heard) as url,
+        webhook_receiver(hear) as url,
         running_master(tmp_path, webhook_hosts=["127.0.0.0/8"], order="none") as master,
         master.worker("ant", facts=facts, does=lambda run: None),
         master.worker("bee", facts=facts, does=lambda run: None),

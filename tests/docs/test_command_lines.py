@@ -29,6 +29,7 @@ ELSEWHERE = {
     r"loopline join ": "another computer's: tests/cli/test_joining.py",
     r"loopline service ": "changes this computer's services: tests/cli/test_service.py",
     r"loopline submit --nodes ": "needs several workers: tests/live/test_gangs.py",
+    r"loopline run ": "needs several workers: tests/live/test_engines.py",
     r"snakemake ": "make test-snakemake",
     r"python -m benchmarks": "takes minutes, and a desktop of its own: make bench",
     r"loopline simulate (global-computing|rack|no-passing|full)\b": "takes minutes: tests/simulator, with fewer runs",

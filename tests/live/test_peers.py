@@ -13,7 +13,7 @@ from loopline.transfer import files
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import JobState
 from loopline_shared.rest.bodies import NetworkView
-from tests.live.grid import Grid, wait_for
+from tests.live.grid import Gate, Grid, wait_for
 
 MIB = 2**20
 SLOWLY = {"LOOPLINE_PEER_BYTES_S": str(4 * MIB)}
@@ -59,6 +59,17 @@ def metric(grid: Grid, name: str) -> float:
     return float(next((words[1] for words in lines if words[0] == name), 0.0))
 
 
+async def ant_has_what_bee_fetches(peers: Grid, tmp_path: Path) -> tuple[str, int, Gate]:
+    """Return a file of 16 MiB, the job of two tasks that wait for it, and the gate at which they wait then."""
+    sha256 = await upload(peers, tmp_path, 16)
+    await peers.start_worker("ant")
+    assert await sums(peers, await submit(peers, sha256), 1) == {sha256}
+    gate = peers.gate()
+    job = await submit(peers, sha256, tasks=2, then=gate.wait)
+    await peers.start_worker("bee", settings=SLOWLY)
+    return sha256, job, gate
+
+
 async def test_a_killed_worker_in_the_middle_stops_nobody(peers: Grid, tmp_path: Path) -> None:
     """Three fetch at once, in a line, of which one is killed halfway. The others have the file, from each other."""
     sha256 = await upload(peers, tmp_path, 24)
@@ -79,12 +90,7 @@ async def test_a_killed_worker_in_the_middle_stops_nobody(peers: Grid, tmp_path:
 
 
 async def test_a_transfer_goes_on_while_the_master_is_away_and_after_a_restart(peers: Grid, tmp_path: Path) -> None:
-    sha256 = await upload(peers, tmp_path, 16)
-    await peers.start_worker("ant")
-    assert await sums(peers, await submit(peers, sha256), 1) == {sha256}
-    gate = peers.gate()
-    job = await submit(peers, sha256, tasks=2, then=gate.wait)
-    await peers.start_worker("bee", settings=SLOWLY)
+    sha256, job, gate = await ant_has_what_bee_fetches(peers, tmp_path)
     await has_at_least(peers, "bee", sha256, 4 * MIB)
     await peers.kill_master()
     await has_at_least(peers, "bee", sha256, 16 * MIB + 3)
@@ -109,12 +115,7 @@ async def test_an_owner_can_refuse(peers: Grid, tmp_path: Path) -> None:
 
 
 async def test_an_agent_that_is_killed_resumes_with_what_it_has(peers: Grid, tmp_path: Path) -> None:
-    sha256 = await upload(peers, tmp_path, 16)
-    await peers.start_worker("ant")
-    assert await sums(peers, await submit(peers, sha256), 1) == {sha256}
-    gate = peers.gate()
-    job = await submit(peers, sha256, tasks=2, then=gate.wait)
-    await peers.start_worker("bee", settings=SLOWLY)
+    sha256, job, gate = await ant_has_what_bee_fetches(peers, tmp_path)
     await has_at_least(peers, "bee", sha256, 8 * MIB)
     await peers.kill_worker("bee")
     had = has_bytes(peers, "bee", sha256)

@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[Group, str, str]] = {
     "replay": (_GRID, "loopline.cli.replay:replay", "Replay a master's event log: compare, or ask what if."),
     "simulate": (_GRID, "loopline.cli.daemons:simulate", "Run an experiment in virtual time; alone it lists them."),
     "submit": (_JOBS, "loopline.cli.submission.submit:submit", "Submit a job: a command, or a sweep of many tasks."),
+    "run": (_JOBS, "loopline.engines.run_command:run", "Run a Dask cluster on the grid, for as long as it is used."),
     "jobs": (_JOBS, "loopline.cli.jobs:jobs", "List jobs, the latest first."),
     "job": (_JOBS, "loopline.cli.jobs:job", "Show one job, or wait for it."),
     "tasks": (_JOBS, "loopline.cli.jobs:tasks", "List a job's tasks."),

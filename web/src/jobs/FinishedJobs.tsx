@@ -6,6 +6,7 @@ import { anyJob, useResource } from "../live/resource";
 import { now } from "../live/clock";
 import { maySubmit } from "../session/session";
 import { between, shortMoment } from "../text/human";
+import { Cards, type Column } from "../ui/Cards";
 import { Chip } from "../ui/Chip";
 import { Pager, usePages } from "../ui/Pager";
 import { Progress } from "../ui/Progress";
@@ -70,63 +71,24 @@ function StateChoice({ chosen, onChoose }: ChoiceProps) {
 }
 
 function FinishedTable({ jobs, onDone }: { jobs: JobView[]; onDone: () => void }) {
-  return (
-    <div class="scroller">
-      <table class="cards">
-        <thead>
-          <tr>
-            <th scope="col">Job</th>
-            <th scope="col">State</th>
-            <th scope="col">Tasks</th>
-            <th scope="col" class="right">
-              Size
-            </th>
-            <th scope="col">User</th>
-            <th scope="col">Ended</th>
-            <th scope="col" class="right">
-              Took
-            </th>
-            {maySubmit.value && (
-              <th scope="col">
-                <span class="unseen">Actions</span>
-              </th>
-            )}
-          </tr>
-        </thead>
-        <tbody>
-          {jobs.map((job) => (
-            <tr key={job.id}>
-              <th scope="row">
-                <JobName job={job} />
-              </th>
-              <td data-name="State">
-                <span class="state-cell">
-                  <Chip state={job.state} />
-                  <Differing job={job} />
-                </span>
-              </td>
-              <td data-name="Tasks">
-                <Progress tasks={job.tasks} total={job.task_count} />
-              </td>
-              <td data-name="Size" class="right number">
-                {sizeOf(job)}
-              </td>
-              <td data-name="User">{job.owner}</td>
-              <td data-name="Ended" class="number">
-                {shortMoment(job.finished_at, now.value)}
-              </td>
-              <td data-name="Took" class="right number">
-                {between(job.submitted_at, job.finished_at, now.value)}
-              </td>
-              {maySubmit.value && (
-                <td class="actions">
-                  <Steering job={job} onDone={onDone} />
-                </td>
-              )}
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
-  );
+  const actions = maySubmit.value ? (job: JobView) => <Steering job={job} onDone={onDone} /> : undefined;
+  return <Cards rows={jobs} keyOf={({ id }) => id} columns={COLUMNS} actions={actions} />;
 }
+
+const COLUMNS: Column<JobView>[] = [
+  { name: "Job", show: (job) => <JobName job={job} /> },
+  {
+    name: "State",
+    show: (job) => (
+      <span class="state-cell">
+        <Chip state={job.state} />
+        <Differing job={job} />
+      </span>
+    ),
+  },
+  { name: "Tasks", show: (job) => <Progress tasks={job.tasks} total={job.task_count} /> },
+  { name: "Size", class: "right number", show: sizeOf },
+  { name: "User", show: (job) => job.owner },
+  { name: "Ended", class: "number", show: (job) => shortMoment(job.finished_at, now.value) },
+  { name: "Took", class: "right number", show: (job) => between(job.submitted_at, job.finished_at, now.value) },
+];

@@ -76,7 +76,7 @@ function JobFacts({ job }: { job: JobDetail }) {
         ["Entered the grid", after.length > 0 && job.entered_at && moment(job.entered_at)],
         ["Waited", between(job.submitted_at, job.started_at ?? job.finished_at, now.value)],
         ["Started", job.started_at !== null && moment(job.started_at)],
-        isOver(job) ? ["Ended", moment(job.finished_at)] : ["Done by", <EtaText eta={job.eta} note={job.eta_note} />],
+        isOver(job) ? ["Ended", moment(job.finished_at)] : ["ETA", <EtaText eta={job.eta} note={job.eta_note} />],
         ["Took", job.started_at !== null && between(job.started_at, job.finished_at, now.value)],
         ["Held for", job.held_at !== null && between(job.held_at, job.released_at ?? job.finished_at, now.value)],
         ["Order", job.order],

@@ -7,6 +7,7 @@ import { thisJob, useResource } from "../live/resource";
 import { Link } from "../router";
 import { between, count } from "../text/human";
 import { Button } from "../ui/Button";
+import { Cards, type Column } from "../ui/Cards";
 import { Chip } from "../ui/Chip";
 import { Pager, usePages } from "../ui/Pager";
 import { Section } from "../ui/Section";
@@ -29,7 +30,7 @@ export function TasksSection({ job }: { job: JobView }) {
         {({ items, next }) =>
           items.length ? (
             <>
-              <TasksTable job={job.id} tasks={items} />
+              <Cards rows={items} keyOf={(task) => task.number} columns={columnsOf(job.id)} />
               <Pager pages={pages} next={next} />
             </>
           ) : (
@@ -62,61 +63,22 @@ function StateFilter({ job, chosen, onChoose }: FilterProps) {
   );
 }
 
-function TasksTable({ job, tasks }: { job: number; tasks: TaskView[] }) {
-  return (
-    <div class="scroller">
-      <table class="cards">
-        <thead>
-          <tr>
-            <th scope="col">Task</th>
-            <th scope="col">State</th>
-            <th scope="col">Worker</th>
-            <th scope="col" class="right">
-              Took
-            </th>
-            <th scope="col" class="right">
-              Exit
-            </th>
-            <th scope="col" class="right">
-              Failures
-            </th>
-            <th scope="col">Reason</th>
-          </tr>
-        </thead>
-        <tbody>
-          {tasks.map((task) => (
-            <tr key={task.number}>
-              <th scope="row">
-                <Link to={`/jobs/${job}/tasks/${task.number}`} class="number">
-                  {task.id}
-                </Link>
-              </th>
-              <td data-name="State">
-                <Chip state={task.state} />
-              </td>
-              <td data-name="Worker">
-                {task.worker ? (
-                  <Link to={`/workers/${task.worker}`}>{task.worker}</Link>
-                ) : (
-                  <span class="faint">–</span>
-                )}
-              </td>
-              <td data-name="Took" class="right number">
-                {between(task.started_at, task.finished_at, now.value)}
-              </td>
-              <td data-name="Exit" class="right number">
-                {task.exit_code ?? "–"}
-              </td>
-              <td data-name="Failures" class="right number">
-                {task.failures || "–"}
-              </td>
-              <td data-name="Reason" class="reason">
-                {task.reason}
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
-  );
-}
+const columnsOf = (job: number): Column<TaskView>[] => [
+  {
+    name: "Task",
+    show: (task) => (
+      <Link to={`/jobs/${job}/tasks/${task.number}`} class="number">
+        {task.id}
+      </Link>
+    ),
+  },
+  { name: "State", show: (task) => <Chip state={task.state} /> },
+  {
+    name: "Worker",
+    show: ({ worker }) => (worker ? <Link to={`/workers/${worker}`}>{worker}</Link> : <span class="faint">–</span>),
+  },
+  { name: "Took", class: "right number", show: (task) => between(task.started_at, task.finished_at, now.value) },
+  { name: "Exit", class: "right number", show: (task) => task.exit_code ?? "–" },
+  { name: "Failures", class: "right number", show: (task) => task.failures || "–" },
+  { name: "Reason", class: "reason", show: (task) => task.reason },
+];

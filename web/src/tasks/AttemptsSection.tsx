@@ -2,6 +2,7 @@ import type { AttemptView } from "../api/types";
 import { now } from "../live/clock";
 import { Link } from "../router";
 import { amount, between, clock, duration } from "../text/human";
+import { Cards, type Column } from "../ui/Cards";
 import { Chip } from "../ui/Chip";
 import { Section } from "../ui/Section";
 import { Empty } from "../ui/states";
@@ -10,73 +11,30 @@ import { Empty } from "../ui/states";
 export function AttemptsSection({ attempts }: { attempts: AttemptView[] }) {
   return (
     <Section title="Attempts">
-      {attempts.length ? <AttemptsTable attempts={attempts} /> : <Empty>No attempt yet.</Empty>}
+      {attempts.length ? (
+        <Cards rows={attempts} keyOf={({ id }) => id} columns={COLUMNS} />
+      ) : (
+        <Empty>No attempt yet.</Empty>
+      )}
     </Section>
   );
 }
 
-function AttemptsTable({ attempts }: { attempts: AttemptView[] }) {
-  return (
-    <div class="scroller">
-      <table class="cards">
-        <thead>
-          <tr>
-            <th scope="col">Attempt</th>
-            <th scope="col">State</th>
-            <th scope="col">Worker</th>
-            <th scope="col">Started</th>
-            <th scope="col" class="right">
-              Took
-            </th>
-            <th scope="col" class="right">
-              CPU
-            </th>
-            <th scope="col" class="right">
-              Memory
-            </th>
-            <th scope="col" class="right">
-              Exit
-            </th>
-            <th scope="col">Reason</th>
-          </tr>
-        </thead>
-        <tbody>
-          {attempts.map((attempt) => (
-            <tr key={attempt.id}>
-              <th scope="row" class="number">
-                {attempt.id}
-              </th>
-              <td data-name="State">
-                <AttemptState attempt={attempt} />
-              </td>
-              <td data-name="Worker">
-                <Link to={`/workers/${attempt.worker}`}>{attempt.worker}</Link>
-              </td>
-              <td data-name="Started" class="number">
-                {clock(attempt.started_at ?? attempt.dispatched_at)}
-              </td>
-              <td data-name="Took" class="right number">
-                <Took attempt={attempt} />
-              </td>
-              <td data-name="CPU" class="right number">
-                {attempt.cpu_s ? duration(attempt.cpu_s) : "–"}
-              </td>
-              <td data-name="Memory" class="right number">
-                {attempt.peak_memory_bytes ? amount(attempt.peak_memory_bytes) : "–"}
-              </td>
-              <td data-name="Exit" class="right number">
-                {attempt.exit_code ?? "–"}
-              </td>
-              <td data-name="Reason" class="reason">
-                {attempt.reason}
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
-  );
-}
+const COLUMNS: Column<AttemptView>[] = [
+  { name: "Attempt", class: "number", show: (attempt) => attempt.id },
+  { name: "State", show: (attempt) => <AttemptState attempt={attempt} /> },
+  { name: "Worker", show: ({ worker }) => <Link to={`/workers/${worker}`}>{worker}</Link> },
+  { name: "Started", class: "number", show: (attempt) => clock(attempt.started_at ?? attempt.dispatched_at) },
+  { name: "Took", class: "right number", show: (attempt) => <Took attempt={attempt} /> },
+  { name: "CPU", class: "right number", show: ({ cpu_s }) => (cpu_s ? duration(cpu_s) : "–") },
+  {
+    name: "Memory",
+    class: "right number",
+    show: ({ peak_memory_bytes }) => (peak_memory_bytes ? amount(peak_memory_bytes) : "–"),
+  },
+  { name: "Exit", class: "right number", show: (attempt) => attempt.exit_code ?? "–" },
+  { name: "Reason", class: "reason", show: (attempt) => attempt.reason },
+];
 
 /** The end of a lost attempt is unknown. */
 function Took({ attempt }: { attempt: AttemptView }) {

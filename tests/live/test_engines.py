@@ -1,0 +1,87 @@
+"""Engines of other programs as gangs of a real grid: a Dask cluster, and an MPI program of Open MPI's."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from loopline.transfer.files import upload
+from loopline_shared.model import JobState
+from loopline_shared.spec import JobSpec
+from tests.live.grid import Grid
+from tests.live.test_gangs import text, with_workers
+
+ROOT = Path(__file__).parents[2]
+DASK_CLIENT = """
+import distributed
+with distributed.Client(timeout=60) as client:
+    client.wait_for_workers(2, timeout=60)
+    names = sorted(one["name"] for one in client.scheduler_info()["workers"].values())
+    print(*names, sum(client.gather(client.map(pow, range(50), [2] * 50))))
+"""
+MPI_PROGRAM = """
+import ctypes
+mpi = ctypes.CDLL("libmpi.so.40", ctypes.RTLD_GLOBAL)
+of = lambda name: ctypes.byref(ctypes.c_char.in_dll(mpi, name))
+rank, mine, total = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
+mpi.MPI_Init(None, None)
+mpi.MPI_Comm_rank(of("ompi_mpi_comm_world"), ctypes.byref(rank))
+mine.value = rank.value + 1
+sum_of = of("ompi_mpi_op_sum")
+mpi.MPI_Allreduce(
+    ctypes.byref(mine), ctypes.byref(total), 1, of("ompi_mpi_int"), sum_of, of("ompi_mpi_comm_world")
+)
+print("rank", rank.value, "sum", total.value, flush=True)
+mpi.MPI_Finalize()
+"""
+
+
+async def test_a_dask_cluster_is_a_gang_and_ends_with_its_client(grid: Grid) -> None:
+    await with_workers(grid, "ant", "bee")
+    said, code = await run(grid, "run", "dask", "--python", sys.executable, "--", sys.executable, "-c", DASK_CLIENT)
+    assert code == 0, said
+    assert "rank-0 rank-1 40425" in said
+    (job,) = [one async for one in grid.client().jobs()]
+    assert (await grid.ended(job.id)).state is JobState.CANCELLED
+    await grid.no_processes()
+
+
+@pytest.mark.long
+async def test_workers_without_dask_say_so(grid: Grid) -> None:
+    await with_workers(grid, "ant", "bee")
+    lacking = grid.folder / "python-without-dask"
+    lacking.write_text(f'#!/bin/sh\nexec {sys.executable} -S -I "$@"\n', "utf-8")
+    lacking.chmod(0o755)
+    said, code = await run(grid, "run", "dask", "--python", str(lacking), "--", "true")
+    assert code == 1
+    assert "Dask is not installed for" in said
+
+
+async def run(grid: Grid, *words: str) -> tuple[str, int | None]:
+    token = (grid.data_dir / "tokens" / "admin").read_text("utf-8").strip()
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "loopline.cli", *words),
+        env={**os.environ, "LOOPLINE_MASTER": grid.url, "LOOPLINE_TOKEN": token},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    said, _ = await asyncio.wait_for(process.communicate(), 100)
+    return said.decode(), process.returncode
+
+
+@pytest.mark.skipif(shutil.which("orted") is None, reason="needs Open MPI: apt install openmpi-bin")
+async def test_an_mpi_program_runs_on_the_members_without_ssh(grid: Grid) -> None:
+    await with_workers(grid, "ant", "bee", "cat")
+    client = grid.client()
+    file = await upload(client, ROOT / "examples" / "mpi" / "gang_mpirun.py")
+    command = [sys.executable, "gang_mpirun.py", sys.executable, "-c", MPI_PROGRAM]
+    spec = JobSpec(command=command, nodes=3, inputs={"gang_mpirun.py": f"sha256:{file}"}, max_attempts=1)  # type: ignore[dict-item]
+    job = (await client.submit(spec)).id
+    ended = await grid.ended(job)
+    assert ended.state is JobState.SUCCEEDED, [await text(client, job, rank) for rank in range(3)]
+    assert sorted((await text(client, job, 0)).splitlines()) == [f"rank {rank} sum 6" for rank in range(3)]
