@@ -125,6 +125,13 @@ def test_a_worker_reads_its_own_token_and_nothing_of_the_master(grid: Grid) -> N
     assert grid.inside("worker", "touch", "/join/mine").returncode != 0
 
 
+def test_its_tasks_do_not(grid: Grid) -> None:
+    look = "cat /join/worker /proc/[0-9]*/environ; ls /data; echo looked"
+    job = grid.api("/jobs", {"command": ["sh", "-c", look], "parameters": {"i": {"range": [1, TASKS]}}})["id"]
+    grid.until("the job succeeded", lambda: grid.api(f"/jobs/{job}")["state"] == "succeeded")
+    assert all(output.endswith("looked\n") and "ll_" not in output for output in grid.outputs(job))
+
+
 def test_results_outlive_a_killed_master(grid: Grid, job: int) -> None:
     before = grid.outputs(job)
     grid.must("kill", "master")  # SIGKILL

@@ -1,5 +1,6 @@
 """Tasks that take more than they may are stopped, with a reason that names the limit; their neighbours live on."""
 
+import os
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,6 +14,8 @@ from loopline_worker.attempts import limits as limits_module
 from loopline_worker.attempts.limits import Quota, fills
 from loopline_worker.launch import delegation
 from loopline_worker.launch.interface import Limits, Usage
+from loopline_worker.launch.memory_shares import MemoryShares
+from loopline_worker.supervisor import processes
 from loopline_worker.supervisor.control_groups import remove_places
 from loopline_worker.supervisor.orders import Breach
 from tests.worker.bench import Bench, processes_of, python, run_of, until
@@ -113,6 +116,25 @@ async def test_a_flood_of_output(tight: Bench) -> None:
     result = await stopped(tight, run_of("yes"))
     assert result.reason == "stopped: more than 4 MiB of output (output_flood_bytes of this worker)"
     assert result.stdout.cut
+
+
+async def test_a_flood_that_is_over_before_anybody_looks(tight: Bench) -> None:
+    """It has ended by itself, well: what it wrote is over the limit all the same."""
+    result = await tight.result(run_of("head", "-c", str(5 * MIB), "/dev/zero"))
+    assert result.outcome is Outcome.FAILED
+    assert result.reason == "stopped: more than 4 MiB of output (output_flood_bytes of this worker)"
+
+
+async def test_a_reader_that_the_kernel_keeps_waiting_keeps_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The figures of a starved process: a pipe stands in for its lock, for no lock can be held at will."""
+    waits, opens = os.pipe()
+    monkeypatch.setattr(processes, "own_memory_bytes", lambda pid: len(os.read(waits, 1)) * pid)
+    shares = MemoryShares()
+    assert shares.read([7]) is None
+    assert shares.read([7]) is None, "asked again while the first waits"
+    os.write(opens, b".")
+    await until(lambda: shares.read([7]) == 7)
+    os.write(opens, b".")  # lets the last reading end
 
 
 async def test_one_that_ignores_sigterm(tight: Bench) -> None:

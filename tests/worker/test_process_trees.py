@@ -1,8 +1,10 @@
 """Nothing of an attempt outlives it, whatever it does and whoever is killed; and all of it yields to the owner."""
 
+import asyncio
 import errno
 import os
 import signal
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 
 from loopline_shared.model import Outcome
 from loopline_shared.protocol.worker_link import Run
+from loopline_worker.launch import family
 from loopline_worker.launch.family import _signal_without_proc, tree_of
 from loopline_worker.launch.process_tree import PosixTree, TreeCpuTime
 from loopline_worker.launch.windows_launcher import WindowsTree
@@ -213,3 +216,25 @@ def test_on_windows_each_process_is_suspended_once_and_resumed_once(monkeypatch:
     for act in (tree.freeze, tree.freeze, tree.thaw, tree.thaw):
         act()
     assert asked == ["suspend", "resume"]
+
+
+async def test_what_a_supervisor_is_just_starting_is_not_stopped(tmp_path: Path) -> None:
+    """It would stop its supervisor with it. Here it waits for a pipe before its program, as others for their turn."""
+    os.mkfifo(tmp_path / "gate")
+    code = f"""
+import os
+opens = (os.POSIX_SPAWN_OPEN, 9, {str(tmp_path / "gate")!r}, os.O_RDONLY, 0)
+os.waitpid(os.posix_spawn("/bin/sleep", ["sleep", "100"], {{}}, file_actions=[opens]), 0)
+"""
+    supervisor = await asyncio.create_subprocess_exec(sys.executable, "-I", "-S", "-c", code)
+    try:
+        await until(lambda: processes.children(supervisor.pid))
+        [child] = processes.children(supervisor.pid)
+        assert family.signal_all(supervisor.pid, signal.SIGSTOP) == 0
+        (tmp_path / "gate").open("w").close()  # it starts all the same, with its program
+        await until(lambda: processes.read(f"/proc/{child}/comm") == b"sleep\n")
+        assert family.signal_all(supervisor.pid, signal.SIGSTOP) == 1
+        await until(lambda: (now := processes.status(child)) and now.state == "T")
+    finally:
+        family.signal_all(supervisor.pid, signal.SIGKILL)
+        await supervisor.wait()

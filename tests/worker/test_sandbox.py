@@ -349,3 +349,20 @@ def test_who_has_the_network(access: str, wants: bool, is_member: bool, has: boo
     walls = Sandbox(Visible(), NetworkAccess(access), Bubblewrap("bwrap", Visible()))
     words = walls.walls(Job(["true"], str(tmp_path), {}, network=wants, is_member=is_member)).words
     assert ("--unshare-net" not in words) is has
+
+
+async def test_shared_memory_is_its_own_and_bounded(tmp_path: Path) -> None:
+    code = """
+import os
+try:
+    open("/dev/shm/loopline-mine", "w").close()
+    print(os.statvfs("/dev/shm").f_blocks * os.statvfs("/dev/shm").f_frsize)
+except OSError:
+    print(0)
+"""
+    for kind, size in ((SandboxChoice.BUBBLEWRAP, 2**27), (SandboxChoice.LANDLOCK, 0)):
+        if kind is SandboxChoice.BUBBLEWRAP and sandbox.obstacle():
+            continue
+        async with Bench(tmp_path / kind, quota=Quota(task_memory_bytes=2**27), sandbox=open_sandbox(kind)) as bench:
+            assert (await bench.result(python(code))).stdout.data == f"{size}\n".encode()
+    assert not Path("/dev/shm/loopline-mine").exists()

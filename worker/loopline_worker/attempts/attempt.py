@@ -14,7 +14,7 @@ from loopline_shared.protocol.worker_link import Run
 from loopline_worker.attempts import scratch
 from loopline_worker.attempts.capture import Capture
 from loopline_worker.attempts.judge import Verdict, is_read, judge
-from loopline_worker.attempts.limits import Stopwatch, Watch, fills
+from loopline_worker.attempts.limits import Stopwatch, Watch, fills, is_over
 from loopline_worker.attempts.start_gate import StartGate
 from loopline_worker.files.outputs import OutputsError
 from loopline_worker.files.staging import StagingError
@@ -255,6 +255,8 @@ class Attempt:
         self.spent_cpu_s = self.usage.cpu_s + ended.overhead_s
         if not self._verdict:
             self.trouble = self.trouble or ended.trouble
+            if is_over(self._output_bytes(), self._job.limits.output_bytes):  # it was quicker than the watch
+                ended = replace(ended, breach=Breach.OUTPUT)
         if self._task_files or (ended.exit_code and ended.folder_is_left):
             return None
         verdict = judge(ended, self._job, self._verdict, self.trouble)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from loopline_shared.model import Outcome
 from loopline_worker.launch.interface import Ended, Job
+from loopline_worker.supervisor.orders import Breach
 
 Verdict = tuple[Outcome, str]
 """Outcome and reason."""
@@ -25,7 +26,7 @@ def judge(ended: Ended, job: Job, told: Verdict | None = None, trouble: str = ""
     if ended.refusal:
         program = "".join(job.command[:1]) or "an empty command"
         return Outcome.FAILED, f"cannot run {'a function' if job.call else program}: {ended.refusal}"
-    if ended.exit_code == 0:
+    if ended.exit_code == 0 and ended.breach is not Breach.OUTPUT:
         return Outcome.SUCCEEDED, _about_strays(ended.strays)
     if ended.breach:
         return Outcome.FAILED, job.limits.words(ended.breach)

@@ -118,11 +118,11 @@ class Watch:
         usage, limits = self._measure(), self._limits
         if usage.breach:
             return usage.breach
-        if _is_over(usage.memory_bytes, limits.memory_bytes):
+        if is_over(usage.memory_bytes, limits.memory_bytes):
             return Breach.MEMORY
-        if _is_over(usage.processes, limits.processes):
+        if is_over(usage.processes, limits.processes):
             return Breach.PROCESSES
-        return Breach.OUTPUT if _is_over(self._output_bytes(), limits.output_bytes) else None
+        return Breach.OUTPUT if is_over(self._output_bytes(), limits.output_bytes) else None
 
     async def _look_at_disk(self) -> Breach | None:
         began = time.monotonic()
@@ -163,7 +163,8 @@ def _disk_bytes(file: str) -> int:
     return max(_ENTRY_BYTES, 512 * status.st_blocks if hasattr(status, "st_blocks") else status.st_size)
 
 
-def _is_over(value: int, limit: int | None) -> bool:
+def is_over(value: int, limit: int | None) -> bool:
+    """True if there is a limit and the value is above it."""
     return limit is not None and value > limit
 
 

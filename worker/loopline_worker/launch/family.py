@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -10,9 +11,12 @@ from contextlib import suppress
 import psutil
 
 from loopline_worker.launch.interface import Usage
-from loopline_worker.supervisor import processes
+from loopline_worker.supervisor import processes, subreaper
 
 _MOST_ROUNDS = 20
+_KCMP = {"x86_64": 312, "aarch64": 272}
+"""Number of kcmp(2), by machine."""
+_SAME_MEMORY = 1
 
 
 def tree_of(supervisor: int) -> list[processes.Process]:
@@ -38,6 +42,8 @@ def for_all(supervisor: int, signum: int, act: Callable[[int], None]) -> int:
     done: set[int] = set()
     for _ in range(_MOST_ROUNDS):
         fresh = set(processes.descendants(supervisor)) - done
+        if signum == signal.SIGSTOP:
+            fresh = {pid for pid in fresh if not _is_starting(supervisor, pid)}
         if not fresh:
             break
         for pid in fresh:
@@ -48,6 +54,16 @@ def for_all(supervisor: int, signum: int, act: Callable[[int], None]) -> int:
                     os.kill(pid, signum)
         done |= fresh
     return len(done)
+
+
+def _is_starting(supervisor: int, pid: int) -> bool:
+    """True for a process that the supervisor is just starting, and that runs no line of its task's program yet.
+
+    The supervisor waits for it with its memory lent to it (vfork(2)): if it were stopped there, the supervisor would
+    stand still for as long, and could not tell which task it has begun and which has ended.
+    """
+    number, libc = _KCMP.get(os.uname().machine), subreaper.libc
+    return bool(number and libc and libc.syscall(number, supervisor, pid, _SAME_MEMORY, 0, 0) == 0)
 
 
 def usage_of(pid: int, with_itself: bool = True) -> Usage:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from loopline_worker.launch.family import for_all, signal_all, tree_of, usage_of
 from loopline_worker.launch.interface import Ended, LaunchListener, Limits, Usage
+from loopline_worker.launch.memory_shares import MemoryShares
 from loopline_worker.launch.sinks import Sink
 from loopline_worker.supervisor import control_groups, priority, processes
 from loopline_worker.supervisor.control_groups import ControlGroup, Hits
@@ -85,6 +86,7 @@ class PosixTree:
         self._must_thaw = False  # the last attempt to thaw it failed
         self._seen_cpu_s: dict[int, float] = {}  # of processes that are to stop
         self._cpu_time = TreeCpuTime()
+        self._shares = MemoryShares()
         self._hits = 0, 0
         self._usage = Usage()
         self._has_ended = False
@@ -272,7 +274,8 @@ class PosixTree:
             return in_group
         used_bytes, limit_bytes = sum(process.memory_bytes for process in tree), self._limits.memory_bytes
         if limit_bytes is not None and used_bytes > limit_bytes:  # much of it may be shared
-            return sum(processes.own_memory_bytes(process.pid) for process in tree)
+            known_bytes = self._shares.read([process.pid for process in tree])
+            return limit_bytes if known_bytes is None else known_bytes
         return used_bytes
 
     def _keep_low(self, tree: list[processes.Process]) -> None:
