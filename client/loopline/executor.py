@@ -187,14 +187,19 @@ class Executor(concurrent.futures.Executor):
             future.cancel()
         self.shutdown()
 
-    def attach(self, job: int) -> list[GridFuture]:
-        """Return the futures of a job's calls, in their order, whichever program submitted it."""
-        view = self._loop_thread.call(self._client.job(job))
+    def attach(self, job: int | str) -> list[GridFuture]:
+        """Return the futures of a job's calls, in their order, whichever program submitted it.
+
+        ``job``: its number; or its name, for the latest of that name. Raises LooplineError if there is none, or if it
+        runs commands.
+        """
+        number = job if isinstance(job, int) else self._loop_thread.call(_latest(self._client, job))
+        view = self._loop_thread.call(self._client.job(number))
         function = view.spec.function
         if function is None:
-            raise LooplineError("not_calls", f"job {job} runs commands", "loopline.Client().job() has its results")
+            raise LooplineError("not_calls", f"job {number} runs commands", "loopline.Client().job() has its results")
         futures = [self._pending.new() for _ in range(function.calls or view.task_count)]
-        self._loop_thread.call(self._submitter.follow(job, futures, view.task_count, function))
+        self._loop_thread.call(self._submitter.follow(number, futures, view.task_count, function))
         return futures
 
     def slots(self) -> int:
@@ -304,6 +309,14 @@ def _give_up(future: GridFuture) -> None:
     """Tell the job of a future that was cancelled. Calls cancelled before they are submitted never are."""
     if future.abandon:
         future.abandon(future)
+
+
+async def _latest(client: AsyncClient, name: str) -> int:
+    """Return the number of the latest job of a name. Raises LooplineError if there is none."""
+    async for job in client.jobs():
+        if job.name == name:
+            return job.id
+    raise LooplineError("not_found", f"there is no job {name!r}", "`loopline jobs` lists names and numbers", 404)
 
 
 async def _slots(client: AsyncClient) -> int:

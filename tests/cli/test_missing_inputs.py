@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from loopline_shared.rest.bodies import Preview, Submission
+from loopline_shared.rest.bodies import Explanation, Preview, Reason, Submission
 from tests.cli.conftest import Run
 from tests.cli.fake_master import FakeMaster, ok
 
@@ -77,3 +77,26 @@ def test_an_input_is_not_warned_about(run: Run, words: list[str]) -> None:
 
 def test_an_input_by_another_name_is_not_found_by_its_own(run: Run) -> None:
     assert run("submit", "--dry-run", "--input", "pi.py=there.py", "--", "python3", "pi.py").err == WARNING
+
+
+def test_modules_that_a_script_imports_from_beside_it_are_missing_too(run: Run) -> None:
+    Path("pi.py").write_text("import json, helper, numpy\nfrom . import nobodys\n")
+    Path("helper.py").write_text("def f():\n    from tools import saw\n")
+    Path("tools").mkdir()
+    for name, text in (("__init__", ""), ("saw", "import late"), ("late", ""), ("../late", "import pi, helper")):
+        Path("tools", f"{name}.py").write_text(text)
+    said = run("submit", "--dry-run", "--input", "pi.py", "--", "python3", "pi.py").err.splitlines()
+    assert said == [
+        "warning: pi.py imports helper.py, which is in this folder but not an input; add --input helper.py",
+        "warning: helper.py imports tools/, which is in this folder but not an input; add --input tools",
+        "warning: tools/saw.py imports late.py, which is in this folder but not an input; add --input late.py",
+    ]
+    inputs = ["--input", "pi.py", "--input", "helper.py", "--input", "tools/", "--input", "late.py"]
+    assert not run("submit", "--dry-run", *inputs, "--", "python3", "pi.py").err
+
+
+def test_explain_says_what_to_do_about_a_module_that_tasks_lack(fake: FakeMaster, run: Run) -> None:
+    reason = Reason(code="failed", detail="exit code 1: ModuleNotFoundError: No module named 'tools.saw'", count=3)
+    explained = Explanation(subject="1", state="failed", sentence="3 of 3 tasks failed", reasons=[reason])
+    fake.on("GET /jobs/1/explain", ok(explained))
+    assert "tools is missing there: if it is yours, add --input tools.py (or tools/)" in run("explain", "1").out

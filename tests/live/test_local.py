@@ -23,8 +23,9 @@ from tests.live.grid import wait_for
 
 _SCRIPT = """
 import loopline
-grid = loopline.Executor.local(slots=1)
+grid = loopline.Executor.local(slots=1, name="powers")
 print(list(grid.map(pow, range(5), range(5))), flush=True)
+print([future.result() for future in grid.attach("powers")], flush=True)
 """  # which leaves it to the program's end
 
 
@@ -92,5 +93,5 @@ def test_an_executor_with_a_grid_of_its_own(tmp_path: Path) -> None:
     script.write_text(_SCRIPT)
     command = [sys.executable, str(script)]
     ran = subprocess.run(command, env=environment(tmp_path), capture_output=True, text=True, check=False)
-    assert ran.stdout.splitlines() == ["[1, 1, 4, 27, 256]"], ran.stderr
+    assert ran.stdout.splitlines() == ["[1, 1, 4, 27, 256]"] * 2, ran.stderr
     asyncio.run(nothing_is_left([], tmp_path))

@@ -7,7 +7,18 @@ import { ordered, stateOf } from "../src/jobs/jobs";
 import { inOrder } from "../src/jobs/steady";
 import { encodedPath, kindOf } from "../src/tasks/outputs";
 import { ago, amount, between, duration, percent } from "../src/text/human";
+import { shares } from "../src/ui/shares";
 import { withGaps } from "../src/ui/gaps";
+
+describe("a job's tasks", () => {
+  it("do not count as running while they wait at a worker for a slot", () => {
+    expect(shares({ queued: 3, running: 258, prefetched: 256, succeeded: 5, failed: 0, cancelled: 0 })).toEqual([
+      ["succeeded", 5],
+      ["running", 2],
+      ["prefetched", 256],
+    ]);
+  });
+});
 
 describe("numbers as people read them", () => {
   it("have two units at most", () => {

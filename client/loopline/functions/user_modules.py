@@ -24,6 +24,7 @@ from loopline_shared.errors import LooplineError
 MOST_BYTES = 4 * 2**20
 """Most bytes of source that go along."""
 _INSTALLED = {"site-packages", "dist-packages"}
+_NOTHING = rb"\x8c(?!)"  # begins with a byte to look for, which is quick in large arguments
 _SHORT_STRING = rb"\x8c.((?:%s)(?:\.\w+)*)(?!\w)"  # as pickles have the names of modules, classes and variables
 
 
@@ -49,7 +50,7 @@ class UserModules:
         self._go_along = go_along
         self._sources: dict[str, tuple[str, bool, str]] = {}
         self._by_function: dict[bytes, frozenset[str]] = {}
-        self._loaded, self._pattern = 0, re.compile(b"(?!)")
+        self._loaded, self._pattern = 0, re.compile(_NOTHING)
 
     def needed(self, function: bytes, calls: Iterable[bytes]) -> CarriedModules:
         """Return the modules that the pickles of a function and of its arguments name, and what these import.
@@ -74,7 +75,7 @@ class UserModules:
             name = waiting.pop()
             if name not in sources and (found := _read(name)) is not None:
                 sources[name] = found
-                waiting += _imports(name, *found[1:])
+                waiting += imports(name, *found[1:])
             if "." in name:
                 waiting.append(name.rpartition(".")[0])
         if sources.keys() == self._sources.keys():
@@ -87,7 +88,7 @@ class UserModules:
 def _pattern(names: Iterable[str]) -> re.Pattern[bytes]:
     """Return what finds these modules, and what is in them, among the strings of a pickle."""
     words = b"|".join(re.escape(name.encode()) for name in sorted(names))
-    return re.compile(_SHORT_STRING % words if words else b"(?!)", re.DOTALL)
+    return re.compile(_SHORT_STRING % words if words else _NOTHING, re.DOTALL)
 
 
 def _named(pattern: re.Pattern[bytes], pickles: Iterable[bytes]) -> Iterator[str]:
@@ -174,7 +175,7 @@ def _find(name: str) -> tuple[str | None, bool]:
     return None, False
 
 
-def _imports(name: str, is_package: bool, source: str) -> Iterator[str]:
+def imports(name: str, is_package: bool, source: str) -> Iterator[str]:
     """Yield the modules that a module may import, in functions too; some may be no modules, but what is in them."""
     try:
         tree = ast.parse(source)

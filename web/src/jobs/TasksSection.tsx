@@ -5,7 +5,7 @@ import type { JobView, Page, TaskState, TaskView } from "../api/types";
 import { now } from "../live/clock";
 import { thisJob, useResource } from "../live/resource";
 import { Link } from "../router";
-import { between, count } from "../text/human";
+import { between, count, duration } from "../text/human";
 import { Button } from "../ui/Button";
 import { Cards, type Column } from "../ui/Cards";
 import { Chip } from "../ui/Chip";
@@ -56,11 +56,32 @@ function StateFilter({ job, chosen, onChoose }: FilterProps) {
       </Button>
       {STATES.filter((state) => job.tasks[state] || state === chosen).map((state) => (
         <Button key={state} isPressed={chosen === state} onClick={() => onChoose(state)}>
-          {state} <span class="number faint">{count(job.tasks[state] ?? 0)}</span>
+          {state} <span class="number faint">{numberOf(job, state)}</span>
         </Button>
       ))}
     </div>
   );
+}
+
+/** How many tasks are in a state; of those that a worker has, how many only wait there. */
+function numberOf(job: JobView, state: TaskState): string {
+  const number = job.tasks[state] ?? 0;
+  const prefetched = state === "running" ? (job.tasks.prefetched ?? 0) : 0;
+  return prefetched ? `${count(number - prefetched)}, ${count(prefetched)} prefetched` : count(number);
+}
+
+function TaskChip({ task }: { task: TaskView }) {
+  if (!task.prefetched) return <Chip state={task.state} />;
+  return (
+    <span class="faint" title="It waits at its worker for a slot">
+      prefetched
+    </span>
+  );
+}
+
+/** How long the attempt took that the row is about. */
+function tookOf(task: TaskView): string {
+  return task.wall_s == null ? between(task.began_at ?? null, task.finished_at, now.value) : duration(task.wall_s);
 }
 
 const columnsOf = (job: number): Column<TaskView>[] => [
@@ -72,12 +93,12 @@ const columnsOf = (job: number): Column<TaskView>[] => [
       </Link>
     ),
   },
-  { name: "State", show: (task) => <Chip state={task.state} /> },
+  { name: "State", show: (task) => <TaskChip task={task} /> },
   {
     name: "Worker",
     show: ({ worker }) => (worker ? <Link to={`/workers/${worker}`}>{worker}</Link> : <span class="faint">–</span>),
   },
-  { name: "Took", class: "right number", show: (task) => between(task.started_at, task.finished_at, now.value) },
+  { name: "Took", class: "right number", show: tookOf },
   { name: "Exit", class: "right number", show: (task) => task.exit_code ?? "–" },
   { name: "Failures", class: "right number", show: (task) => task.failures || "–" },
   { name: "Reason", class: "reason", show: (task) => task.reason },

@@ -1,11 +1,11 @@
 import type { Counts } from "../api/types";
 import { count } from "../text/human";
-
-const ORDER = ["succeeded", "failed", "running", "cancelled"] as const;
+import { shares } from "./shares";
 
 /** How far a job is: a strip of its tasks by state, and the same in words. */
 export function Progress({ tasks, total }: { tasks: Counts; total: number }) {
-  const said = ORDER.filter((state) => tasks[state]).map((state) => `${count(tasks[state] ?? 0)} ${state}`);
+  const parts = shares(tasks);
+  const said = parts.map(([share, number]) => `${count(number)} ${share}`);
   const done = (tasks.succeeded ?? 0) + (tasks.failed ?? 0) + (tasks.cancelled ?? 0);
   let place = 0;
   return (
@@ -17,10 +17,9 @@ export function Progress({ tasks, total }: { tasks: Counts; total: number }) {
         role="img"
         aria-label={`${said.join(", ") || "nothing started"} of ${count(total)} tasks`}
       >
-        {ORDER.map((state) => {
-          const width = tasks[state] ?? 0;
+        {parts.map(([share, width]) => {
           place += width;
-          return width > 0 && <rect key={state} class={state} x={place - width} y="0" width={width} height="1" />;
+          return <rect key={share} class={share} x={place - width} y="0" width={width} height="1" />;
         })}
       </svg>
       <span class="number" title={said.join(", ")}>

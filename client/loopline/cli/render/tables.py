@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -231,10 +232,17 @@ def _why(task: TaskView) -> Text:
     return Text.assemble(task.reason, *([("; " if task.reason else "") + "results differ"] if task.mismatch else []))
 
 
+_MISSING_MODULE = re.compile(r"No module named '([^'.]+)")
+_ABOUT_MODULES = "{0} is missing there: if it is yours, add --input {0}.py (or {0}/); else install it on the workers"
+
+
 def explanation(item: Explanation) -> RenderableType:
     """Return an explanation and its reasons."""
-    reasons = (Text(f"  {reason.count:>6,}  {reason.detail}") for reason in item.reasons)
-    return Group(Text.assemble((item.subject, "bold"), f": {item.sentence}"), *reasons)
+    reasons = [Text(f"  {reason.count:>6,}  {reason.detail}") for reason in item.reasons]
+    lines = [Text.assemble((item.subject, "bold"), f": {item.sentence}"), *reasons]
+    if missing := _MISSING_MODULE.search("\n".join(line.plain for line in lines)):
+        lines.append(Text(_ABOUT_MODULES.format(missing[1])))
+    return Group(*lines)
 
 
 def workers(items: Sequence[WorkerView]) -> RenderableType:

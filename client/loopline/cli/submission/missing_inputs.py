@@ -27,6 +27,7 @@ class MissingInput:
     word: str
     input: str  # what --input has to say
     is_found_on_path_only: bool = False  # a program: its name alone is not looked for in the scratch folder
+    importer: str = ""  # the script that imports it, where the command does not name it
 
     @property
     def warning(self) -> str:
@@ -34,6 +35,8 @@ class MissingInput:
         step = f"add --input {shlex.quote(self.input)}"
         if self.is_found_on_path_only:
             step = f"{step} and write {shlex.quote(f'./{self.word}')}"
+        if self.importer:
+            return f"{self.importer} imports {self.word}, which is in this folder but not an input; {step}"
         return f"{self.word} is a file in this folder but not an input: tasks start in an empty folder; {step}"
 
 
@@ -46,7 +49,35 @@ def find(job: JobSpec) -> list[MissingInput]:
     # An output of an earlier run may have been downloaded to this folder.
     known = {*job.inputs, *job.outputs, *(name for task in job.tasks or () for name in task.inputs)}
     missing = [word for word in dict.fromkeys(words) if _is_file_below(word) and _place(word) not in known]
-    return [MissingInput(word, _option(word), word is first and not _has_folder(word)) for word in missing]
+    found = [MissingInput(word, _option(word), word is first and not _has_folder(word)) for word in missing]
+    scripts = [word for word in words if word.endswith(".py") and (word in missing or _place(word) in known)]
+    return found + [one for script in scripts for one in _imported(script, known) if one.word not in missing]
+
+
+def _imported(script: str, known: set[str]) -> list[MissingInput]:
+    """Return the modules beside a script that it imports, and that these import, which are not among the inputs."""
+    from loopline.functions.user_modules import imports  # only scripts in Python need it
+
+    found, waiting = dict[str, MissingInput](), [script]
+    while waiting:
+        file = Path(waiting.pop())
+        names = {name.partition(".")[0] for name in imports("", False, _source(file))} - {""}
+        for name in sorted(names):
+            module, package = Path(script).with_name(f"{name}.py"), Path(script).with_name(name) / "__init__.py"
+            place = next((path for path in (module, package) if _is_file_below(str(path))), None)
+            if place is None or str(place) in found or str(place) == script:
+                continue
+            waiting += map(str, place.parent.rglob("*.py")) if place == package else [str(place)]
+            folder = f"{place.parent.as_posix()}/" if place == package else place.as_posix()
+            found[str(place)] = MissingInput(folder, _option(folder), importer=file.as_posix())
+    return [one for place, one in found.items() if _place(place) not in known]
+
+
+def _source(file: Path) -> str:
+    try:
+        return file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def chosen(missing: Sequence[MissingInput], *, takes_all: bool, may_ask: bool) -> list[str]:
