@@ -107,7 +107,7 @@ class Lab:
         end = ["type", "veth", "peer", "name", "eth0", "netns", name]
         _run("ip", "link", "add", port, *end, inside=switches)
         _run("ip", "link", "set", port, "master", f"br{switch}", "up", inside=switches)
-        _run("ip", "addr", "add", f"{self.address(name)}/24", "dev", "eth0", inside=name)
+        _run("ip", "addr", "add", f"{self.address(name)}/24", "brd", "+", "dev", "eth0", inside=name)
         for device in ("lo", "eth0"):
             _run("ip", "link", "set", device, "up", inside=name)
         _shape(name, "eth0", self.edge)

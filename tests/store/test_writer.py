@@ -12,6 +12,7 @@ from loopline_master.store.database import open_database, parse_url
 from loopline_master.store.migrate import upgrade
 from loopline_master.store.store import Writer
 from loopline_shared.model import AttemptId, AttemptState, JobState, Order, Outcome, Output, Result, TaskState
+from loopline_shared.spec import Notify
 from tests.store.examples import LOAD, a_job, a_task, a_worker, an_attempt, effects_of, ended
 
 BARE = (a_job(), a_task(), an_attempt(replica=True), a_worker())  # replica: what an attempt is stays so
@@ -85,6 +86,14 @@ async def test_a_spec_is_written_once(database):
     await writer.commit(Batch(251.0), effects_of(changed, new=False))
     stored = await one(database, rows.JOBS)
     assert (stored.state, stored.spec) == (JobState.RUNNING, job.spec)
+
+
+async def test_only_a_step_that_stores_notifications_wakes_the_notifier(database):
+    writer, job = Writer(database.write), a_job()
+    job.spec = job.spec.model_copy(update={"notify": Notify(command="mail")})
+    assert not await writer.commit(Batch(250.0), effects_of(job))
+    job.state, job.finished_at, job.departure = JobState.SUCCEEDED, 251.0, 9
+    assert await writer.commit(Batch(251.0), effects_of(job, new=False))
 
 
 async def test_a_late_result_is_recorded_where_the_row_says_lost(database):

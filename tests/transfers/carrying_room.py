@@ -20,7 +20,7 @@ from loopline_master.core.invariants import check
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.transfers.carrier import NumberedRequest, Transfer
 from loopline_master.transfers.solver import FILLING
-from loopline_shared.model import Load
+from loopline_shared.model import AttemptId, Held, Load
 from loopline_shared.protocol.transfers import CachedFile, Fetching, PeerFault, PeerReport
 from loopline_shared.protocol.worker_link import Assign, Report
 from loopline_simulator.full import ending
@@ -73,6 +73,7 @@ class CarryingRoom:
         has: Sequence[str] | None = None,
         faults: Sequence[PeerFault] = (),
         port: int | None = 7462,
+        holding: Sequence[AttemptId] = (),
     ) -> Effects:
         """``wants``: files, or how many bytes of each are there; ``has``: None says nothing of it."""
         if name not in self.open:
@@ -83,7 +84,9 @@ class CarryingRoom:
         cached = None if has is None else tuple(CachedFile(file, SIZE) for file in has)
         told = PeerReport(port, fetching, cached, tuple(faults))
         session, number = self.open[name]
-        return self.step(WorkerReported(name, session, Report(number, 0, (), (), Load(1), peers=told)))
+        return self.step(
+            WorkerReported(name, session, Report(number, number, tuple(map(Held, holding)), (), Load(1), peers=told))
+        )
 
     def leave(self, name: str) -> Effects:
         return self.step(WorkerLeft(name, self.open.pop(name)[0]))

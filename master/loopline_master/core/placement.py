@@ -18,6 +18,7 @@ from loopline_master.core.planning.live import Planning
 from loopline_master.core.policies.first_come import FirstCome
 from loopline_master.core.policies.policy import Later, Placement, Policy, Proposal, View
 from loopline_master.core.state import State
+from loopline_master.core.transfers.data_delay import data_delay
 
 _MOST_PREFETCHED = 1024
 """In one step: nobody is to wait for its end while the queues of a thousand workers are filled."""
@@ -182,7 +183,11 @@ def _worth_moving(state: State, prefetch: Prefetch, worker: Worker) -> Attempt |
         if eligibility.should_go_elsewhere(state, job, last.task, worker):
             continue
         behind_s = (-wait_ms - queue[last.id] / max(1, donor.offered)) / 1e3 + last.expected_s
-        better_at = _busy_for(state, donor, prefetch.expected_s(job, last.task, worker) + _CLEARLY_S - behind_s)
+        longer_s = prefetch.expected_s(job, last.task, worker) + _CLEARLY_S - behind_s
+        if state.carriers:  # its data may be there
+            here, there = (data_delay(state, job, last.task, name) for name in (worker.name, donor.name))
+            longer_s += max(0.0, here - there)
+        better_at = _busy_for(state, donor, longer_s)
         if better_at <= state.now + _CLOSELY_S:
             return last
         due_at = min(due_at, better_at)

@@ -8,14 +8,17 @@ from types import MappingProxyType
 from loopline_master.core import trust
 from loopline_master.core.entities import LIVE, Job, Task
 from loopline_master.core.explain import explain_gang
+from loopline_master.core.explain.explain_transfers import explain_transfers
 from loopline_master.core.index.requirements import meets, needs, requirement_class_of
 from loopline_master.core.planning.explain_plan import explain_plan
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.state import State
+from loopline_master.core.transfers.data_delay import known_files
 from loopline_shared.model import AttemptState, JobState, SizeSource, TaskId, TaskState
 from loopline_shared.rest.bodies import Explanation, Reason
 
 _MOST_LEADERS = 5
+_MOST_TRANSFERS = 3
 
 
 def explain_job(
@@ -45,7 +48,7 @@ def explain_task(scheduler: Scheduler, task_id: TaskId) -> Explanation | None:
     if not is_fresh and (task is None or not task.is_open):
         return None
     if task is not None and task.state is TaskState.RUNNING:
-        return _explain(task_id, "running", [_alive(state, task_id, job, task)])
+        return _explain(task_id, "running", [_alive(state, task_id, job, task), *_coming(state, job, task.number)])
     if is_fresh and state.index.is_held(job):
         return _explain(task_id, "queued", [_held(state, job)])
     again = (
@@ -60,7 +63,8 @@ def explain_task(scheduler: Scheduler, task_id: TaskId) -> Explanation | None:
 
 
 def _explain(task_id: TaskId, task_state: str, reasons: list[Reason]) -> Explanation:
-    return Explanation(subject=str(task_id), state=task_state, sentence=reasons[0].detail, reasons=reasons)
+    sentence = "; ".join(reason.detail for reason in reasons)
+    return Explanation(subject=str(task_id), state=task_state, sentence=sentence, reasons=reasons)
 
 
 def _reasons(state: State, job: Job) -> list[Reason]:
@@ -78,6 +82,7 @@ def _reasons(state: State, job: Job) -> list[Reason]:
         workers = {a.worker for a in state.attempts.values() if a.job == job.id and a.state in LIVE}
         detail = f"{_tasks(job.running)} of {job.task_count} running on {counted(len(workers), 'worker')}"
         reasons.append(Reason(code="running", count=job.running, detail=detail))
+        reasons += _coming(state, job)
     plan = state.plans.get(job.id)
     if plan is not None:
         reasons.append(explain_plan(plan, state.now))
@@ -206,6 +211,20 @@ def _alive(state: State, task_id: TaskId, job: Job, task: Task) -> Reason:
     votes = f"; {_voted(job, task)}" if task.votes and job.quorum else ""
     took_down = f"; it {trust.deaths_verdict(task)} before" if task.took_down else ""
     return Reason(code="running", count=len(attempts), detail=f"running on {places}{took_down}{votes}")
+
+
+def _coming(state: State, job: Job, task: int | None = None) -> list[Reason]:
+    """Return how the large files come that live attempts of the job, or of one task of it, are waiting for."""
+    if not state.carriers:
+        return []
+    alive = [one for one in state.attempts.values() if one.job == job.id and one.state in LIVE]
+    found = {
+        reason.detail: reason
+        for one in alive
+        if task in (None, one.task)
+        for reason in explain_transfers(state, one.worker, known_files(state, job, one.task))
+    }
+    return list(found.values())[:_MOST_TRANSFERS]
 
 
 def size_of(job: Job) -> str:

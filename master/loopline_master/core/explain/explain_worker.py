@@ -6,6 +6,7 @@ from collections import Counter
 
 from loopline_master.core.entities import OCCUPYING, Attempt, Worker
 from loopline_master.core.explain.explain_job import counted
+from loopline_master.core.explain.explain_transfers import explain_transfers
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.state import State
 from loopline_shared.model import AttemptState
@@ -35,6 +36,7 @@ def _reasons(state: State, worker: Worker) -> list[Reason]:
     """Return the reasons, the most important first."""
     reasons = [_presence(state, worker)] if worker.session is None or worker.draining else []
     reasons += _running(state, worker)
+    reasons += explain_transfers(state, worker.name)[:_MOST_NAMED]
     if worker.is_available:
         reasons += _withheld(worker)
         if state.index.slots.free_slots(worker) > 0:

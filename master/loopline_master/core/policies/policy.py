@@ -18,6 +18,8 @@ from loopline_master.core.index.index import Index
 from loopline_master.core.index.requirements import RequirementClass
 from loopline_master.core.index.sorted_collections import IntervalSet
 from loopline_master.core.state import PolicyIndex, State
+from loopline_master.core.transfers import data_delay
+from loopline_master.core.transfers.carrier import Carrier
 from loopline_shared.model import MAX_ID, TaskId
 
 Thing = TypeVar("Thing")
@@ -41,6 +43,8 @@ class View:
         """All tasks in memory: those that were started and are not over."""
         self.index: Index = state.index
         """The scheduler's indexes, for what the questions below leave open and for a policy's own index."""
+        self.carriers: Mapping[str, Carrier] = state.carriers
+        """Workers that have or fetch large files, by name; empty where files come from the master alone."""
         self.prefetch = Prefetch(state)
         """The room that busy workers have, and the tasks that may wait there."""
 
@@ -122,6 +126,14 @@ class View:
         if self.is_free(worker):
             return eligibility.may_start(self._state, job, task, worker)
         return self.prefetch.may_wait(job, task, worker)
+
+    def data_delay(self, job: Job, task: int, worker: str) -> float:
+        """Return seconds until the task's large files are expected to be at this worker."""
+        return data_delay.data_delay(self._state, job, task, worker)
+
+    def near_its_data(self, job: Job, task: int) -> list[str]:
+        """Return a few workers that have large files of the task, or fetch them."""
+        return data_delay.near(self._state, job, task) if self.carriers else []
 
     def should_go_elsewhere(self, job: Job, task: int, worker: Worker) -> bool:
         """True if the task failed on this unhealthy worker and there is another healthy candidate for it."""

@@ -218,7 +218,31 @@ class WorkerIndex:
                 else:
                     candidate.cost = cost
                     found.append(candidate)
+        if self._view.carriers:
+            self._add_near(task, key, found)
         return found, later
+
+    def _add_near(self, task: ReadyTask, key: RequirementClass, found: list[Candidate]) -> None:
+        """Add workers that have large files of the task, or fetch them. Then no others of a rank are equally good."""
+        names = self._view.near_its_data(task.job, task.number)
+        for candidate in found if names else ():
+            candidate.ties = 1
+        for name in names:
+            if name not in self._placed or any(candidate.name == name for candidate in found):
+                continue
+            kind, is_free, rank = self._placed[name]
+            each = self.classes[kind]
+            if each not in self._classes_for(key) or not (
+                is_free or (slots_of(key) == 1 and task.work <= each.longest)
+            ):
+                continue
+            ranked = each.free if is_free else each.busy
+            at = bisect_left(ranked, (rank, name))
+            candidate = Candidate(name, rank, speed=each.speed, is_busy=not is_free, ranked=ranked, at=at, ties=1)
+            cost = self._policy.cost(self._view, task, candidate)
+            if not isinstance(cost, Later):
+                candidate.cost = cost
+                found.append(candidate)
 
     def best_of(self, each: WorkerClass, *, busy: bool) -> list[Candidate]:
         """Return the candidates of a class that has free (or busy) workers: as a rule the first of its rank."""

@@ -5,9 +5,9 @@ The source is docs/design/dynamic-load.md.
     T_j = J_a / c_j + D_j + W_j + R_j
 
 J_a is the task's work, as given or predicted, c_j the worker's measured speed less what its owner takes, as last
-reported, D_j the network's delay. W_j and R_j, the work that the worker has and what was sent to it since, are one
-here: the time until a slot of it falls free, and the work prefetched there already. Among the least, one is chosen
-at random.
+reported, D_j the network's delay and, where workers pass large files on, the time until the task's are there. W_j and
+R_j, the work that the worker has and what was sent to it since, are one here: the time until a slot of it falls free,
+and the work prefetched there already. Among the least, one is chosen at random.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ class Turnaround(TaskFirst):
     def cost(self, view: View, task: ReadyTask, candidate: Candidate) -> float:
         """Return seconds until the task would be done. A worker that is late will be late as long again."""
         wait = abs(candidate.rank - _steps(view.grid.now)) if candidate.is_busy else candidate.rank
-        return task.work / candidate.speed + wait * _STEP_S
+        cost = task.work / candidate.speed + wait * _STEP_S
+        if view.carriers:
+            cost += view.data_delay(task.job, task.number, candidate.name)
+        return cost
 
     def rank(self, view: View, worker: Worker) -> float:
         delay_s = (worker.load and worker.load.delay_s) or 0.0

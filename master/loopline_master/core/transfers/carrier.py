@@ -172,6 +172,24 @@ class TransferState:
         self.overdue_at: float | None = None  # the next transfer will be, if nothing changes
         self.served: dict[str, list[tuple[str, str]]] = {}  # by source: files, and who takes them from it
         self._network: tuple[tuple[str, ...], Network] | None = None
+        self._copies: dict[str, tuple[int, list[str]]] | None = None
+
+    def forget_copies(self) -> None:
+        """Note that some worker has, or fetches, another file than before."""
+        self._copies = None
+
+    def copies(self, carriers: Mapping[str, Carrier]) -> Mapping[str, tuple[int, list[str]]]:
+        """Return size and places of each file that some worker has or fetches: those that have all of it first."""
+        if self._copies is None:
+            found: dict[str, tuple[int, list[str]]] = {}
+            for name, carrier in sorted(carriers.items()):
+                for file, size_bytes in carrier.has.items():
+                    found.setdefault(file, (size_bytes, []))[1].append(name)
+            for name, carrier in sorted(carriers.items()):
+                for file, transfer in carrier.fetching.items():
+                    found.setdefault(file, (transfer.size_bytes, []))[1].append(name)
+            self._copies = found
+        return self._copies
 
     def change(self, nodes: Iterable[NetworkNode], gone: Iterable[str]) -> None:
         """Take in that nodes are new, different or gone. Raises ValueError if what results is no tree."""

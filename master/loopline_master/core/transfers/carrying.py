@@ -11,7 +11,7 @@ nothing to do.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -84,6 +84,18 @@ def hear(state: State, name: str, told: PeerReport) -> None:
         has = {file.sha256: file.size_bytes for file in told.cached}
     elif not (told.fetching or before):
         return
+    fetching = _fetching(state, before, told)
+    if has == carrier.has and fetching == before:
+        return
+    if has != carrier.has or fetching.keys() != before.keys():
+        state.transfers.is_due = True
+        state.transfers.forget_copies()
+    carrier.has, carrier.fetching = has, fetching
+    state.put(carrier)
+
+
+def _fetching(state: State, before: Mapping[str, Transfer], told: PeerReport) -> dict[str, Transfer]:
+    """Return a worker's transfers after its Report."""
     fetching = {}
     for one in told.fetching:
         known = before.get(one.sha256)
@@ -93,11 +105,7 @@ def hear(state: State, name: str, told: PeerReport) -> None:
             fetching[one.sha256] = known
         else:
             fetching[one.sha256] = replace(known, have_bytes=one.have_bytes, at=state.now, flows=one.rate_bytes_s)
-    if has == carrier.has and fetching == before:
-        return
-    state.transfers.is_due |= has != carrier.has or fetching.keys() != before.keys()
-    carrier.has, carrier.fetching = has, fetching
-    state.put(carrier)
+    return fetching
 
 
 def _take_in_faults(state: State, carrier: Carrier, told: PeerReport) -> None:
@@ -129,6 +137,7 @@ def forget(state: State, name: str) -> None:
         carrier.has, carrier.fetching, carrier.failed = {}, {}, {}
         state.put(carrier)
         state.transfers.is_due = True
+        state.transfers.forget_copies()
 
 
 def change_network(state: State, event: NetworkChanged) -> Reply:

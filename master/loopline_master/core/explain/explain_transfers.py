@@ -1,0 +1,57 @@
+"""Explanations of how large files come to a worker: from whom, how fast, why, and when they will be there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from loopline_master.core.state import State
+from loopline_master.core.transfers.assumed_network import MASTER
+from loopline_master.core.transfers.carrier import Carrier, Transfer
+from loopline_shared.rest.bodies import Reason
+
+_MEGA = 1e6
+
+
+def explain_transfers(state: State, worker: str, files: Collection[str] | None = None) -> list[Reason]:
+    """Return a reason for each of these files that is on its way to a worker; None: for all that are."""
+    carrier = state.carriers.get(worker)
+    if carrier is None:
+        return []
+    return [
+        Reason(code="transfer", count=1, detail=f"file {file[:12]} {_on_its_way(state, carrier, file, transfer)}")
+        for file, transfer in carrier.fetching.items()
+        if files is None or file in files
+    ]
+
+
+def _on_its_way(state: State, carrier: Carrier, file: str, transfer: Transfer) -> str:
+    left_bytes = transfer.left_bytes(state.now)
+    share = 1 - left_bytes / max(1, transfer.size_bytes)
+    rate = transfer.flows or transfer.rate
+    eta = f", {left_bytes / rate:,.0f} s left" if rate else ""
+    planned = f" (planned {transfer.rate / _MEGA:,.1f})" if transfer.rate else ""
+    flow = f"{share:.0%} of {transfer.size_bytes / _MEGA:,.0f} MB at {transfer.flows / _MEGA:,.1f} MB/s{planned}{eta}"
+    return f"comes to {carrier.name} {_from_whom(state, carrier, file, transfer)}: {flow}"
+
+
+def _from_whom(state: State, carrier: Carrier, file: str, transfer: Transfer) -> str:
+    failed = sorted(name for name in carrier.failed if carrier.avoids(name, state.now))
+    but = f", and not from {', '.join(failed)}, which failed it lately" if failed else ""
+    if transfer.source is None:
+        return f"from the master until it is planned{but}"
+    if not transfer.rate:
+        return f"from {_named(transfer.source)} by the plan, once others have it that go first{but}"
+    if transfer.source != MASTER:
+        whole = "has it" if file in state.carriers[transfer.source].has else "passes on what it receives"
+        return f"from worker {transfer.source}, which {whole}{but}"
+    others = sum(file in one.has for one in state.carriers.values())
+    why = (
+        f"though {others} workers have it, for that is the better way by the plan"
+        if others
+        else "as no worker has it"
+    )
+    return f"from the master, {why}{but}"
+
+
+def _named(source: str) -> str:
+    return "the master" if source == MASTER else f"worker {source}"

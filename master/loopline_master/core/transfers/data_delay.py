@@ -1,0 +1,50 @@
+"""The expected time until the data of a task is at a worker, as far as large files are known: a term of policies.
+
+A file is known if some worker has it or fetches it. One of which nobody has a copy would have to come to any worker,
+and makes no difference between them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from loopline_master.core.transfers.assumed_network import UNKNOWN_RATE
+
+if TYPE_CHECKING:
+    from loopline_master.core.entities import Job
+    from loopline_master.core.state import State
+
+_MOST_NEAR = 8
+
+
+def known_files(state: State, job: Job, task: int) -> list[str]:
+    """Return those of a task's inputs that are large files with a copy at some worker."""
+    copies = state.transfers.copies(state.carriers)
+    own = job.spec.tasks[task - 1].inputs if job.spec.tasks else {}
+    named = (one if isinstance(one, str) else one.file for one in (*job.spec.inputs.values(), *own.values()))
+    return sorted({file for name in named if (file := name.removeprefix("sha256:")) in copies})
+
+
+def near(state: State, job: Job, task: int) -> list[str]:
+    """Return a few workers that have one of the task's files, or fetch it."""
+    copies, found = state.transfers.copies(state.carriers), dict[str, None]()
+    for file in known_files(state, job, task):
+        found |= dict.fromkeys(copies[file][1][:_MOST_NEAR])
+    return list(found)[:_MOST_NEAR]
+
+
+def data_delay(state: State, job: Job, task: int, worker: str) -> float:
+    """Return seconds until the task's files are there: what is on its way as it flows, the rest over its own link."""
+    carrier, copies, node = state.carriers.get(worker), None, state.transfers.nodes.get(worker)
+    rate = node.down if node is not None and node.down > 0 else UNKNOWN_RATE
+    missing_bytes, coming_s = 0.0, 0.0
+    for file in known_files(state, job, task):
+        if carrier is not None and file in carrier.has:
+            continue
+        transfer = carrier.fetching.get(file) if carrier is not None else None
+        if transfer is not None:
+            coming_s = max(coming_s, transfer.left_bytes(state.now) / (transfer.flows or transfer.rate or rate))
+        else:
+            copies = state.transfers.copies(state.carriers)
+            missing_bytes += copies[file][0]
+    return max(coming_s, missing_bytes / rate)
