@@ -257,3 +257,20 @@ def test_a_start_that_comes_too_late_counts_as_a_broken_promise() -> None:
     assert plan.promised == promised
     assert plan.broken_reason
     assert made.store.broken[0].start == promised
+
+
+def test_a_replica_breaks_no_promise_of_a_held_gang_behind_its_job() -> None:
+    made = Grid(max_replicas=2, lease_s=1e6)
+    larger = made.submit(size=5000, timeout_s=200)
+    for size in (10, 5):
+        made.submit(size=size, timeout_s=300)
+    made.workers("ant", "bee", "cat", slots=1, gangs=True)
+    reports(made)
+    assert made.attempts_of(TaskId(larger, 1))
+    gang = made.submit(nodes=3, size=20, timeout_s=100)
+    assert plan_of(made, gang).kind is PlanKind.PROMISE
+    made.wait(100)
+    end(made, larger)
+    reports(made)
+    assert not made.store.broken
+    assert plan_of(made, gang).kind is PlanKind.PROMISE

@@ -36,7 +36,7 @@ STATE = WorkerState(
     worker="pc-1", dedicated=False, slots=0, most_slots=4, why="somebody is using this computer", paused="",
     in_use=True, idle_s=2.5, seen_by="x11", running=[RunningTask("<pi>", 12.0, True), RunningTask("", 3.0, False)],
     freezes=[PastFreeze(0.0, 2, 0.113, True, "somebody")], yields=1, yield_p50_s=0.113, yield_p99_s=0.113,
-    preferences=["Tasks <run>."], peers="Port 7462 is open to <others>.",
+    preferences=["Tasks <run>."], peers="Port 7462 is open to <others>.", sandbox="Tasks run in <Landlock>.",
 )  # fmt: skip
 
 
@@ -48,6 +48,7 @@ def test_the_page_says_what_runs_and_escapes_it() -> None:
         "<td>frozen",
         "0.113 s after your input",
         "Tasks &lt;run&gt;.",
+        "Tasks run in &lt;Landlock&gt;.",
         "Port 7462 is open to &lt;others&gt;.",
     ):
         assert part in page

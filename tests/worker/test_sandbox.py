@@ -24,7 +24,7 @@ from loopline_worker.launch.sandbox import Sandbox, open_sandbox
 from loopline_worker.launch.visible_paths import Visible
 from loopline_worker.settings import NetworkAccess, SandboxChoice, WorkerSettings
 from loopline_worker.supervisor import landlock
-from tests.worker.bench import Bench, processes_of, python, run_of
+from tests.worker.bench import Bench, processes_of, python, run_of, until
 
 needs_one = pytest.mark.skipif(bool(sandbox.obstacle()), reason=f"no sandbox here: {sandbox.obstacle()}")
 ROOT = Path(__file__).parents[2]
@@ -366,3 +366,18 @@ except OSError:
         async with Bench(tmp_path / kind, quota=Quota(task_memory_bytes=2**27), sandbox=open_sandbox(kind)) as bench:
             assert (await bench.result(python(code))).stdout.data == f"{size}\n".encode()
     assert not Path("/dev/shm/loopline-mine").exists()
+
+
+@needs_one
+async def test_nothing_outlives_all_who_watched_it(tmp_path: Path) -> None:
+    """Supervisor and zygote are killed at once, and nobody is left to look for a daemon without an environment."""
+    async with Bench(tmp_path, sandbox=open_sandbox(SandboxChoice.BUBBLEWRAP)) as bench:
+        await bench.begins(run_of("sh", "-c", "(setsid env -i sleep 100 &); echo > begun; exec sleep 100"))
+        [zygote] = [one for one in psutil.Process().children() if "zygote" in " ".join(one.cmdline())]
+        watchers = [zygote, *zygote.children()]
+        tasks = [one for one in zygote.children(recursive=True) if one not in watchers]
+        assert [one.name() for one in tasks].count("sleep") == 2
+        for act in (psutil.Process.suspend, psutil.Process.kill):
+            for one in watchers:
+                act(one)
+        await until(lambda: not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in tasks))

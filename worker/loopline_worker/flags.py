@@ -60,7 +60,11 @@ def _add(group: argparse._ArgumentGroup, name: str, field: FieldInfo) -> None:
     if name in _WERE_SWITCHES:
         more |= {"nargs": "?", "const": "true"}
         group.add_argument(
-            flag.replace("--", "--no-", 1), dest=name, action="store_const", const="false", help="none"
+            flag.replace("--", "--no-", 1),
+            dest=name,
+            action="store_const",
+            const="false",
+            help=f"the same as {flag} false",
         )
     group.add_argument(flag, dest=name, default=None, help=help_text.replace("%", "%%"), **more)
 

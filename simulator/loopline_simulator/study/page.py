@@ -45,8 +45,8 @@ def _head(effort: Effort) -> Iterator[str]:
     yield (
         f"This page was written by `{effort.command}`: Loopline {__version__}, code {effort.code}, Python "
         f"{platform.python_version()} on {platform.machine()}. Seeds {first} to {last}; {effort.runs:,} runs, "
-        f"of which {effort.computed:,} took {effort.took_s / 60:.1f} minutes in "
-        f"{effort.processes} processes ({effort.cpu_s / 60:.1f} minutes of CPU time)."
+        f"of which {effort.runs - effort.computed:,} were kept from before; the others took {effort.took_s / 60:.1f} "
+        f"minutes in {effort.processes} processes ({effort.cpu_s / 60:.1f} minutes of CPU time)."
     )
     yield ""
     yield (

@@ -111,13 +111,15 @@ class Planning:
     def may_go_first(self, job: Job, number: int, worker: Worker) -> bool:
         """True if the task, started on this worker now, delays no gang that is planned there.
 
-        A gang that is held is in the way of no earlier job: it may be waiting for that very one.
+        A gang that is held is in the way of no earlier job's task, for it may be waiting for that very one; a replica
+        waits all the same.
         """
         book, jobs = self._book, self._state.jobs
+        is_replica = job.task_id(number) in self._state.index.attempts.alive
         plans = [
             (plan, near)
             for plan, near in (book.planned_on(worker.name) if book is not None else ())
-            if plan.behind is None or jobs[plan.job].arrival < job.arrival
+            if plan.behind is None or is_replica or jobs[plan.job].arrival < job.arrival
         ]
         if not plans:
             return True
