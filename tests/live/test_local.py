@@ -88,6 +88,23 @@ async def test_a_grid_of_one_command_ends_with_it(end: str, tmp_path: Path, monk
         await nothing_is_left(everything, tmp_path)
 
 
+@pytest.mark.long
+async def test_a_stopped_grid_takes_its_command_and_what_that_started_along(tmp_path: Path) -> None:
+    child = tmp_path / "child"
+    words = ["sh", "-c", f"sleep 600 & echo $! > {child}.new && mv {child}.new {child}; wait"]
+    local = psutil.Popen(
+        [sys.executable, "-m", "loopline", "local", "--", *words], env=os.environ | {"HOME": str(tmp_path)}
+    )
+
+    async def started() -> psutil.Process | None:
+        return psutil.Process(int(child.read_text())) if child.exists() else None
+
+    grandchild = await wait_for("the command to run", started)
+    local.terminate()  # by a signal to this process alone, as a service manager sends it
+    await asyncio.to_thread(local.wait, 60)
+    await nothing_is_left([grandchild], tmp_path)
+
+
 def test_an_executor_with_a_grid_of_its_own(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(_SCRIPT)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shlex
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from loopline.cli.common import PLAIN, Common, stderr
@@ -89,7 +90,18 @@ async def _run(grid: LocalGrid, command: tuple[str, ...]) -> int:
     try:
         return await process.wait()
     except asyncio.CancelledError:
-        if process.returncode is None:  # Ctrl-C has reached it too; another signal has not
-            process.terminate()
+        if process.returncode is None:
+            _terminate(process.pid)
             await process.wait()
         raise
+
+
+def _terminate(pid: int) -> None:
+    """End a command and all that it started: Ctrl-C has reached them too, another signal has not."""
+    import psutil  # a part of what the daemons need, which not every client has
+
+    with suppress(psutil.NoSuchProcess):
+        command = psutil.Process(pid)
+        for process in (*command.children(recursive=True), command):
+            with suppress(psutil.NoSuchProcess):
+                process.terminate()
