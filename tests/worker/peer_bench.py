@@ -140,7 +140,7 @@ class Node:
     def take_over(self, grant: Grant, link: socket.socket) -> None:
         self.fetches[grant.sha256].offer(grant.source, link)
 
-    def may_serve(self) -> bool:
+    def may_serve(self, sha256: str) -> bool:
         return not self.is_paused
 
 
