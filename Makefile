@@ -7,10 +7,11 @@ BIN := .venv/bin
 demo: .venv/demo
 	@$(BIN)/loopline demo
 
-# Bytecode is kept, whatever the environment says: the suite starts hundreds of processes of this project.
+# Two processes a core, for half of the suite waits for other processes; bytecode is kept, whatever the environment says,
+# for they are hundreds.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
 test: .venv/installed
-	$(PYTEST) -n auto --dist worksteal
+	$(PYTEST) -n $$(($$(getconf _NPROCESSORS_ONLN) * 2)) --dist worksteal
 
 # What takes longer: more chance (by a seed of the day, printed; SEED=N tries a day again) and the tests marked `long`.
 SEED ?= $(shell date +%Y%m%d)

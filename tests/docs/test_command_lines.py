@@ -32,7 +32,7 @@ ELSEWHERE = {
     r"loopline run ": "needs several workers: tests/live/test_engines.py",
     r"snakemake ": "make test-snakemake",
     r"python -m benchmarks": "takes minutes, and a desktop of its own: make bench",
-    r"loopline simulate (global-computing|rack|no-passing|full|report)\b": "takes minutes: tests/simulator, with fewer runs",
+    r"loopline simulate (global-computing|rack|no-passing|full|report)\b": "takes minutes: tests/simulator, in short",
 }
 """Beginnings of lines that are not run here, and why."""
 

@@ -35,7 +35,7 @@ SEEDS = range(tried(4))
 DISASTERS = ("crashes", "reboots", "stops", "breaks", "partitions", "lost", "duplicated", "lost_attempts")
 
 
-@pytest.mark.parametrize("policy", sorted(REGISTRY))
+@pytest.mark.parametrize("policy", sorted(REGISTRY) if LONG else ["fair", "round-robin", "turnaround"])
 def test_all_is_well_in_the_end(policy: str) -> None:
     met: Counter[str] = Counter()
     for seed in SEEDS:
@@ -76,7 +76,7 @@ def test_gangs_come_through_every_disaster(order: Order, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(phases, "_turn", turned)
     monkeypatch.setattr(phases, "disband", disbanded)
-    for seed in range(200, 200 + tried(3)):
+    for seed in range(200, 200 + tried(1)):
         times = {"lease_s": (5.0, 30.0)[seed % 2], "report_every_s": 4.0, "gang_prepare_s": 30.0}
         settings = SchedulerSettings(order=order, **times, gang_grace_s=(2.0, 20.0)[seed // 2 % 2])
         world = live_through(seed, settings, replace(ROUGH, jobs=6, gangs=0.6, until_s=10_000.0))

@@ -86,7 +86,12 @@ async def test_a_signal_stops_it_cleanly(master: SmallMaster, start: Start, tmp_
     log = await said(agent)
     assert agent.returncode == 0
     assert master.result(run.attempt).outcome is Outcome.GIVEN_BACK
-    for event in ("connected to", "attempt 1.1.1 starts: sh", "shutting down", "attempt 1.1.1 given_back: the worker was"):
+    for event in (
+        "connected to",
+        "attempt 1.1.1 starts: sh",
+        "shutting down",
+        "attempt 1.1.1 given_back: the worker was",
+    ):
         assert event in log
 
 

@@ -6,6 +6,7 @@ import os
 import socket
 import sys
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -368,15 +369,23 @@ except OSError:
     assert not Path("/dev/shm/loopline-mine").exists()
 
 
+def is_zygote(process: psutil.Process) -> bool:
+    try:
+        return "zygote" in " ".join(process.cmdline())
+    except psutil.ZombieProcess:  # of a test before, not yet waited for
+        return False
+
+
 @needs_one
 async def test_nothing_outlives_all_who_watched_it(tmp_path: Path) -> None:
     """Supervisor and zygote are killed at once, and nobody is left to look for a daemon without an environment."""
     async with Bench(tmp_path, sandbox=open_sandbox(SandboxChoice.BUBBLEWRAP)) as bench:
         await bench.begins(run_of("sh", "-c", "(setsid env -i sleep 100 &); echo > begun; exec sleep 100"))
-        [zygote] = [one for one in psutil.Process().children() if "zygote" in " ".join(one.cmdline())]
+        [zygote] = [one for one in psutil.Process().children() if is_zygote(one)]
         watchers = [zygote, *zygote.children()]
-        tasks = [one for one in zygote.children(recursive=True) if one not in watchers]
-        assert [one.name() for one in tasks].count("sleep") == 2
+        below = partial(zygote.children, recursive=True)
+        await until(lambda: [one.name() for one in below()].count("sleep") == 2)
+        tasks = [one for one in below() if one not in watchers]
         for act in (psutil.Process.suspend, psutil.Process.kill):
             for one in watchers:
                 act(one)

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopline_shared.pieces import PieceLayout
+from loopline_shared.protocol.transfers import FileFetch
 from loopline_worker.peers import piece_fetch, serving
 from loopline_worker.peers.growing_file import GrowingFile
 from loopline_worker.peers.piece_fetch import PieceFetch
@@ -89,7 +90,7 @@ def test_a_fetch_asks_for_no_more_than_the_owner_and_the_plan_allow(
     growing = GrowingFile(tmp_path / "part", len(CONTENT))
     fetch = PieceFetch(name_of(CONTENT), growing, "bee", limit=owner, blamed={}, on_fault=lambda *fault: None)
     if limits == "plan":
-        fetch._limits[1].change(RATE, 0.0)
+        fetch.obey(FileFetch(name_of(CONTENT), (), rate_bytes_s=RATE))
     fetch.run(list_of(CONTENT), MasterStub(CONTENT))  # type: ignore[arg-type]
     assert growing.path.read_bytes() == CONTENT
     assert LEAST_S <= clock.now <= MOST_S

@@ -121,7 +121,7 @@ class _Turn:
         Or that it could have finished since anything was last started: faster workers do not come free then.
         """
         grid = self._view.grid
-        delay_s = self._data_delay(job) if self._view.carriers else 0.0
+        delay_s = self._data_delay(job) if self._view.data.carriers else 0.0
         task = self._largest(job, max(ends_in, grid.now - grid.last_start + _CLOSELY_S) - delay_s)
         if task is None and (smallest := self._index.smallest(job)) is not None:
             self._is_due(grid.last_start + measure.work_of(grid, job, smallest) / self._speed + delay_s)
@@ -130,7 +130,7 @@ class _Turn:
     def _data_delay(self, job: Job) -> float:
         """Return when large files of the job's smallest task would be here; on a fast worker it does not count."""
         smallest = None if self._is_fast else self._index.smallest(job)
-        return 0.0 if smallest is None else self._view.data_delay(job, smallest, self._worker.name)
+        return 0.0 if smallest is None else self._view.data.delay(job, smallest, self._worker.name)
 
     def _largest(self, job: Job, within_s: float) -> int | None:
         """Return the job's largest task to start that a slow worker would finish within that time."""

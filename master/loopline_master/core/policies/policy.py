@@ -18,8 +18,7 @@ from loopline_master.core.index.index import Index
 from loopline_master.core.index.requirements import RequirementClass
 from loopline_master.core.index.sorted_collections import IntervalSet
 from loopline_master.core.state import PolicyIndex, State
-from loopline_master.core.transfers import data_delay
-from loopline_master.core.transfers.carrier import Carrier
+from loopline_master.core.transfers.data_delay import DataDelays
 from loopline_shared.model import MAX_ID, TaskId
 
 Thing = TypeVar("Thing")
@@ -43,17 +42,10 @@ class View:
         """All tasks in memory: those that were started and are not over."""
         self.index: Index = state.index
         """The scheduler's indexes, for what the questions below leave open and for a policy's own index."""
-        self.carriers: Mapping[str, Carrier] = state.carriers
-        """Workers that have or fetch large files, by name; empty where files come from the master alone."""
+        self.data = DataDelays(state)
+        """Where large files are, and how long they would take to another worker."""
         self.prefetch = Prefetch(state)
         """The room that busy workers have, and the tasks that may wait there."""
-
-    def memo(self, name: str, compute: Callable[[], Thing]) -> Thing:
-        """Return a result computed from available workers and live jobs, kept until one of them comes or goes."""
-        memos = self._state.memos
-        if name not in memos:
-            memos[name] = compute()
-        return memos[name]  # type: ignore[return-value]
 
     # --- workers --------------------------------------------------------------------------------------------
 
@@ -127,14 +119,6 @@ class View:
             return eligibility.may_start(self._state, job, task, worker)
         return self.prefetch.may_wait(job, task, worker)
 
-    def data_delay(self, job: Job, task: int, worker: str) -> float:
-        """Return seconds until the task's large files are expected to be at this worker."""
-        return data_delay.data_delay(self._state, job, task, worker)
-
-    def near_its_data(self, job: Job, task: int) -> list[str]:
-        """Return a few workers that have large files of the task, or fetch them."""
-        return data_delay.near(self._state, job, task) if self.carriers else []
-
     def should_go_elsewhere(self, job: Job, task: int, worker: Worker) -> bool:
         """True if the task failed on this unhealthy worker and there is another healthy candidate for it."""
         return eligibility.should_go_elsewhere(self._state, job, task, worker)
@@ -176,6 +160,14 @@ class View:
             while at is not None and at <= high:
                 yield self.index.live[at]
                 at = first_after(at)
+
+
+def memo(view: View, name: str, compute: Callable[[], Thing]) -> Thing:
+    """Return a result computed from available workers and live jobs, kept until one of them comes or goes."""
+    memos = view._state.memos
+    if name not in memos:
+        memos[name] = compute()
+    return memos[name]  # type: ignore[return-value]
 
 
 def first_of(members: list[IntervalSet]) -> Callable[[int], int | None]:

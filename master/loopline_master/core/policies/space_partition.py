@@ -11,7 +11,7 @@ from collections import defaultdict
 from functools import partial
 
 from loopline_master.core.entities import Job, Worker
-from loopline_master.core.policies.policy import Placement, View, WorkerFirst, register
+from loopline_master.core.policies.policy import Placement, View, WorkerFirst, memo, register
 
 
 @register("space-partition")
@@ -21,7 +21,7 @@ class SpacePartition(WorkerFirst):
     prefetches = False
 
     def next_task(self, view: View, worker: Worker) -> Placement | None:
-        owner = view.memo("partition", partial(_partition, view)).get(worker.name)
+        owner = memo(view, "partition", partial(_partition, view)).get(worker.name)
         task = view.first_startable(owner, worker) if owner is not None else None
         return Placement(owner.id, task, worker.name) if owner is not None and task is not None else None
 

@@ -218,13 +218,13 @@ class WorkerIndex:
                 else:
                     candidate.cost = cost
                     found.append(candidate)
-        if self._view.carriers:
+        if self._view.data.carriers:
             self._add_near(task, key, found)
         return found, later
 
     def _add_near(self, task: ReadyTask, key: RequirementClass, found: list[Candidate]) -> None:
         """Add workers that have large files of the task, or fetch them. Then no others of a rank are equally good."""
-        names = self._view.near_its_data(task.job, task.number)
+        names = self._view.data.near(task.job, task.number)
         for candidate in found if names else ():
             candidate.ties = 1
         for name in names:

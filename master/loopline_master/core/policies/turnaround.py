@@ -33,8 +33,8 @@ class Turnaround(TaskFirst):
         """Return seconds until the task would be done. A worker that is late will be late as long again."""
         wait = abs(candidate.rank - _steps(view.grid.now)) if candidate.is_busy else candidate.rank
         cost = task.work / candidate.speed + wait * _STEP_S
-        if view.carriers:
-            cost += view.data_delay(task.job, task.number, candidate.name)
+        if view.data.carriers:
+            cost += view.data.delay(task.job, task.number, candidate.name)
         return cost
 
     def rank(self, view: View, worker: Worker) -> float:

@@ -6,6 +6,7 @@ and makes no difference between them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from loopline_master.core.transfers.assumed_network import UNKNOWN_RATE
@@ -13,6 +14,7 @@ from loopline_master.core.transfers.assumed_network import UNKNOWN_RATE
 if TYPE_CHECKING:
     from loopline_master.core.entities import Job
     from loopline_master.core.state import State
+    from loopline_master.core.transfers.carrier import Carrier
 
 _MOST_NEAR = 8
 
@@ -48,3 +50,22 @@ def data_delay(state: State, job: Job, task: int, worker: str) -> float:
             copies = state.transfers.copies(state.carriers)
             missing_bytes += copies[file][0]
     return max(coming_s, missing_bytes / rate)
+
+
+class DataDelays:
+    """Places of large files, and the time they would take to another worker: what a policy asks. Read only."""
+
+    __slots__ = ("_state", "carriers")
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self.carriers: Mapping[str, Carrier] = state.carriers
+        """Workers that have or fetch large files, by name; empty where files come from the master alone."""
+
+    def delay(self, job: Job, task: int, worker: str) -> float:
+        """Return seconds until the task's large files are expected to be at this worker."""
+        return data_delay(self._state, job, task, worker)
+
+    def near(self, job: Job, task: int) -> list[str]:
+        """Return a few workers that have large files of the task, or fetch them."""
+        return near(self._state, job, task) if self.carriers else []
