@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
+import signal
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -97,11 +100,15 @@ async def _run(grid: LocalGrid, command: tuple[str, ...]) -> int:
 
 
 def _terminate(pid: int) -> None:
-    """End a command and all that it started: Ctrl-C has reached them too, another signal has not."""
-    import psutil  # a part of what the daemons need, which not every client has
+    """End a command and, on Linux, all that it started: Ctrl-C has reached them too, another signal has not."""
+    for process in (*_descendants(pid), pid):
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGTERM)
 
-    with suppress(psutil.NoSuchProcess):
-        command = psutil.Process(pid)
-        for process in (*command.children(recursive=True), command):
-            with suppress(psutil.NoSuchProcess):
-                process.terminate()
+
+def _descendants(pid: int) -> Iterator[int]:
+    with suppress(OSError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            for child in map(int, (thread / "children").read_text().split()):
+                yield from _descendants(child)
+                yield child
