@@ -140,6 +140,7 @@ async def test_what_a_job_made_comes_to_the_next_job_from_the_worker_that_made_i
     assert metric(peers, "loopline_peer_bytes_total") == 3000001
 
 
+@pytest.mark.long
 async def test_an_idle_grid_is_measured_when_asked_and_not_while_a_task_runs(peers: Grid) -> None:
     for name in ("ant", "bee"):
         await peers.start_worker(name)
