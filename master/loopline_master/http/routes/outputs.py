@@ -70,7 +70,7 @@ async def get_archive(
 
 
 async def _check_archive(store: Store, files: RetainedFiles, job: int) -> None:
-    """Raises LooplineError if the job has no output file, or none of them is here."""
+    """Raises LooplineError unless one output file of the job, at least, is here."""
     reason = LooplineError(
         "no_output",
         f"there are no output files of job {job}",
