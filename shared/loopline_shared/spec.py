@@ -15,7 +15,6 @@ from pydantic import (
     PlainSerializer,
     Tag,
     ValidatorFunctionWrapHandler,
-    WithJsonSchema,
     WrapValidator,
     model_validator,
 )
@@ -64,12 +63,10 @@ def _unless_unknown(value: object, read: ValidatorFunctionWrapHandler) -> object
 if TYPE_CHECKING:
     JobSize = float | Literal["unknown"]
 else:  # one kind of mistake, in one place: not one for each member of a union
-    _Unknown = Annotated[Literal["unknown"], WithJsonSchema({"type": "string", "enum": ["unknown"]})]
-    """An enumeration of one: of a constant in a union, client generators make readers that refuse the other kinds."""
     JobSize = Annotated[
         Size,
-        WrapValidator(_unless_unknown, json_schema_input_type=Size | _Unknown),
-        PlainSerializer(lambda size: size, return_type=Size | _Unknown),
+        WrapValidator(_unless_unknown, json_schema_input_type=Size | Literal["unknown"]),
+        PlainSerializer(lambda size: size, return_type=Size | Literal["unknown"]),
     ]
 
 

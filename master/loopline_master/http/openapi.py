@@ -58,8 +58,21 @@ def document(operations: Iterable[Operation]) -> Json:
         "servers": _SERVERS,
         "tags": [{"name": name, "description": text} for name, text in _TAGS.items()],
         "paths": paths,
-        "components": {"schemas": shared.get("$defs", {}), "securitySchemes": _SECURITY},
+        "components": {"schemas": _without_constants(shared.get("$defs", {})), "securitySchemes": _SECURITY},
     }
+
+
+def _without_constants(schema: Any) -> Any:
+    """Return the schema with enumerations of one in place of constants.
+
+    Of a constant beside other kinds, client generators make readers that refuse the others.
+    """
+    if isinstance(schema, list):
+        return [_without_constants(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    parts = {key: _without_constants(part) for key, part in schema.items()}
+    return {**parts, "enum": [parts.pop("const")]} if isinstance(parts.get("const"), str) else parts
 
 
 def _models(operations: Iterable[Operation]) -> Iterable[tuple[_Key, Any, TypeAdapter[Any]]]:
