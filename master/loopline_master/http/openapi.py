@@ -72,7 +72,9 @@ def _without_constants(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     parts = {key: _without_constants(part) for key, part in schema.items()}
-    return {**parts, "enum": [parts.pop("const")]} if isinstance(parts.get("const"), str) else parts
+    if isinstance(parts.get("const"), str):
+        parts["enum"] = [parts.pop("const")]
+    return parts
 
 
 def _models(operations: Iterable[Operation]) -> Iterable[tuple[_Key, Any, TypeAdapter[Any]]]:

@@ -52,8 +52,8 @@ Time = Annotated[
 """A time in an answer."""
 Moment = Annotated[
     float,
-    BeforeValidator(seconds),
-    Field(ge=0, allow_inf_nan=False, description="RFC 3339, or seconds since 1970"),
-    WithJsonSchema({"anyOf": [{"type": "string", "format": "date-time"}, {"type": "number", "minimum": 0}]}),
+    Field(ge=0, allow_inf_nan=False),
+    BeforeValidator(seconds, json_schema_input_type=datetime | Annotated[float, Field(ge=0)]),
+    Field(description="RFC 3339, or seconds since 1970"),
 ]
 """A time in a request."""
