@@ -28,8 +28,11 @@ def fill(programme: LinearProgramme) -> list[float]:
     heapify(full_at)
     while full_at:  # the level to which all rates have risen when the next constraint is full
         level, place = heappop(full_at)
-        if not load[place] or level < left[place] / load[place]:
-            continue  # some of its pipelines have stopped since: it stands in the heap anew
+        if not load[place]:
+            continue
+        if (risen := left[place] / load[place]) > level:  # some of its pipelines have stopped since
+            heappush(full_at, (risen, place))
+            continue
         stopping = [number for number, _ in rows[place].terms]
         while stopping:
             number = stopping.pop()
@@ -39,6 +42,4 @@ def fill(programme: LinearProgramme) -> list[float]:
                 rates[number] = programme.floors[number] + level
                 left[other] -= level * count
                 load[other] -= count
-                if load[other]:
-                    heappush(full_at, (max(level, left[other] / load[other]), other))
     return rates
