@@ -62,6 +62,16 @@ def test_a_file_is_planned_once_over_each_link_and_the_workers_are_told() -> Non
     assert effects.assigns.keys() >= {"bee", "cat", "dog"}
 
 
+def test_neighbours_in_number_follow_one_another_in_a_line() -> None:
+    room = CarryingRoom()
+    for name in ("pc-10", "pc-2", "pc-1", "pc-9"):
+        room.tell(name, wants=[A])
+    room.asked = None
+    room.step(NetworkChanged(SWITCHES[:1]))
+    names = [node.name for node in room.scheduler.state.transfers.network(room.scheduler.state.carriers).nodes]
+    assert names == [MASTER, "pc-1", "pc-2", "pc-9", "pc-10", "core"]
+
+
 def test_a_plan_for_some_is_adopted_and_asked_for_again_when_others_have_come_meanwhile() -> None:
     room = CarryingRoom()
     room.tell("ant", has=[A])

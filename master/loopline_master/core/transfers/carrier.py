@@ -10,6 +10,7 @@ name, a *wave* of the file.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -162,9 +163,13 @@ def _is_one_line(receivers: Mapping[str, Transfer], name: str) -> bool:
     return abs(rate - before) <= _SAME_LINE * before
 
 
-def _place(node: NetworkNode) -> tuple[bool, bool, str]:
-    """Return where a node stands: hosts before switches, so that lines go to near hosts before they go far."""
-    return node.is_switch, node.name != MASTER, node.name
+def _place(node: NetworkNode) -> tuple[bool, bool, list[tuple[int, str]], str]:
+    """Return where a node stands: hosts before switches, so that lines go to near hosts before they go far.
+
+    pc-9 stands before pc-10: neighbours in number are mostly neighbours on the wire.
+    """
+    words = [(int(word), "") if word.isdecimal() else (-1, word) for word in re.split(r"(\d+)", node.name)]
+    return node.is_switch, node.name != MASTER, words, node.name
 
 
 class TransferState:
