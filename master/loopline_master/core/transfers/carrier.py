@@ -143,13 +143,15 @@ def waves(receivers: Mapping[str, Transfer], now: float) -> Iterator[dict[str, T
 
 
 def pipelines_of(file: str, receivers: Mapping[str, Transfer]) -> Iterator[Pipeline]:
-    """Yield the pipelines in force of a file, from whom each receiver takes it. One may begin at another's receiver."""
+    """Yield the pipelines in force of a file: from whom each receiver takes it. One may begin at another's receiver."""
     after: dict[str, str] = {}  # who takes it from a receiver at the rate at which it comes there
     firsts: list[str] = []
     for name, transfer in receivers.items():
+        if transfer.source is None:
+            continue
         if transfer.source in receivers and transfer.source not in after and _is_one_line(receivers, name):
             after[transfer.source] = name
-        elif transfer.source is not None:
+        else:
             firsts.append(name)
     for first in firsts:
         line = [receivers[first].source or MASTER, first]
