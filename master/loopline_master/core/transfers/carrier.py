@@ -143,7 +143,7 @@ def waves(receivers: Mapping[str, Transfer], now: float) -> Iterator[dict[str, T
 
 
 def pipelines_of(file: str, receivers: Mapping[str, Transfer]) -> Iterator[Pipeline]:
-    """Yield the pipelines in force of a file: from whom each receiver takes it. One may begin at another's receiver."""
+    """Yield the pipelines in force of a file; each begins at a source, or at a receiver of another one."""
     after: dict[str, str] = {}  # who takes it from a receiver at the rate at which it comes there
     firsts: list[str] = []
     for name, transfer in receivers.items():

@@ -1,8 +1,8 @@
 """Max-min fair rates by filling up: the way without a solver of linear programmes.
 
-All rates rise together; where a direction of a link is full, those that use it stop, with those that follow them, and
-the others go on. It is what TCP connections of equal round-trip times come near to. No receiver starves, but the sum is
-less than the best.
+All rates rise together; where a direction of a link is full, those that use it stop, with those that follow
+them, and the others go on. It is what TCP connections of equal round-trip times come near to. No receiver starves,
+but the sum is less than the best.
 """
 
 from __future__ import annotations
