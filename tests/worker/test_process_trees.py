@@ -121,7 +121,7 @@ async def test_a_session_that_a_task_opens_is_lowered_too(low_bench: Bench) -> N
 
 async def test_on_a_dedicated_computer_tasks_need_not_yield(bench: Bench) -> None:
     result = await bench.result(run_of("sh", "-c", "nice; cat /proc/self/autogroup"))
-    assert result.stdout.data.split()[0] == b"0"
+    assert int(result.stdout.data.split()[0]) == os.nice(0), "as the agent itself, which may be niced as a whole"
     assert result.stdout.data.endswith(b" nice 0\n")
 
 
