@@ -23,18 +23,19 @@ export function match(pattern: string, given: string): Record<string, string> | 
   const found: Record<string, string> = {};
   for (const [place, name] of wanted.entries()) {
     const part = parts[place]!;
-    if (name.startsWith(":")) found[name.slice(1)] = decoded(part);
+    const given = name.startsWith(":") ? decoded(part) : null;
+    if (given !== null) found[name.slice(1)] = given;
     else if (name !== part) return null;
   }
   return found;
 }
 
-/** A part that is not well-formed names nothing: the page says so of it as it stands. */
-function decoded(part: string): string {
+/** A part that is not well-formed names nothing. */
+function decoded(part: string): string | null {
   try {
     return decodeURIComponent(part);
   } catch {
-    return part;
+    return null;
   }
 }
 
