@@ -21,8 +21,9 @@ names = st.sampled_from(NAMES)
 crashes = st.sampled_from(["", "", "", "", "", "before step", "before commit", "before release"])
 verbs = st.sampled_from(["cancel", "pause", "resume", "retry", "retry"])
 specs = st.builds(
-    lambda count, size, replicas, attempts, label, quorum, budget, name, nodes: JobSpec(
+    lambda count, size, replicas, attempts, label, quorum, budget, name, nodes, limit_s: JobSpec(
         name=name,
+        timeout_s=limit_s,
         nodes=(nodes := min(nodes, {"": 3, "fast": 2}.get(label, 1))),
         command=["work"],
         parameters={"i": Range(range=[1, count])} if count > 1 else None,
@@ -42,6 +43,7 @@ specs = st.builds(
     st.sampled_from([None, None, None, 0.0, 3.0]),
     st.sampled_from(["", "", "other"]),
     st.sampled_from([1, 1, 1, 2, 3]),
+    st.sampled_from([None, None, 2.0, 40.0]),
 )
 
 
@@ -275,7 +277,7 @@ class WorldMachine(RuleBasedStateMachine):
 
     @rule(name=names, rounds=st.integers(1, 3), waits=st.booleans())
     def one_fails_where_others_succeed(self, name: str, rounds: int, waits: bool) -> None:
-        """So that it comes to probations, and to predictions."""
+        """So that it comes to quarantines, and to predictions."""
         for _ in range(rounds):
             self.world.submit(JobSpec(command=["work"], parameters={"i": Range(range=[1, 4])}, max_attempts=2))
             for each in NAMES * 2:
