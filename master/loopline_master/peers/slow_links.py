@@ -1,4 +1,4 @@
-"""Links that carry less than they are known to: found at once, so that a plan does not count on what is not there.
+"""Links that carry less than they are known to: found at once, for a plan would count on them.
 
 A free flow is held back by the network alone. If no link on its way is full, the fullest of them carries no more than
 what flows now, whatever is written down of it. That is believed until the link carries clearly more again, and for a
