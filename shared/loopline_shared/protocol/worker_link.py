@@ -53,7 +53,7 @@ _Number = Annotated[int, Field(ge=0, le=MAX_ID)]
 
 PROTOCOL_VERSION = 3
 OLDEST_VERSION = 3
-"""The earliest version that is spoken: this or the one before, in which a worker says Hello again if it is refused."""
+"""The earliest that is spoken: this version or the one before, in which a refused worker says Hello again."""
 MAX_FRAME_BYTES = 64 * 2**20
 MAX_RUNS_PER_ASSIGN = 500
 MAX_LONG_RUNS_PER_ASSIGN = 50  # each of at most MAX_RUN_CHARACTERS, a character of at most 6 bytes; or as much in all
