@@ -153,7 +153,7 @@ def _spec(number: int) -> JobSpec:
 
 @pytest.fixture(autouse=True, scope="module")
 def _built() -> None:
-    """Pydantic makes the models of the API and of the link at their first use, and looks at the environment for that."""
+    """Pydantic makes models of the API and of the link at their first use, and looks at the environment for that."""
     for model in (Reason, Explanation):
         model.model_rebuild()
     for frames in (worker_link._from_worker, worker_link._from_master):
