@@ -44,6 +44,7 @@ from loopline_shared.model import (
 )
 from loopline_shared.paths import Pattern, RelativePath
 from loopline_shared.protocol.gang_messages import GangPlace, Member, Word
+from loopline_shared.protocol.software import Software
 from loopline_shared.protocol.transfers import FlowMeasured, MeasureFlow, PeerOrders, PeerReport, PeerTerms
 from loopline_shared.scalar import Scalar
 
@@ -184,6 +185,7 @@ class Run:
     A Run that arrives with this field cannot be run, because the file is gone.
     """
     folder: SharedFolder = ""  # in which its command runs; empty: in its scratch folder
+    software: Annotated[Software | None, Field(exclude_if=not_)] = None  # that it runs with
     gang: GangPlace | None = None  # it is a member of a gang: to be prepared, and begun at the master's word
 
 

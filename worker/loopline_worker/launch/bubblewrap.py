@@ -49,7 +49,9 @@ class Bubblewrap:
         shared = self._sees.shared(job.shared_folder)
         own = [*(["--bind-try", shared, job.shared_folder] if shared else []), "--bind", room, room]
         memory = _of_size(job.limits.memory_bytes, "/dev/shm")  # noqa: S108
-        places = [*_temporary(job, folder, room), *memory, *self._mounts, *own, *self._read_only, "--chdir", folder]
+        system = [*(job.system or self._mounts), *(word for path in job.shown for word in ("--ro-bind", path, path))]
+        read_only = ["--remount-ro", "/dev", "--remount-ro", "/"] if job.system else self._read_only
+        places = [*_temporary(job, folder, room), *memory, *system, *own, *read_only, "--chdir", folder]
         environment = [word for pair in job.environment.items() for word in ("--setenv", *pair)]
         network = [] if has_network else ["--unshare-net"]
         return [self._program, "--dev", "/dev", "--proc", "/proc", *places, *_ALONE, *network, *environment]
