@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import aiohttp
 from pydantic import BaseModel, ValidationError
 
+from loopline_shared import __version__
 from loopline_shared.errors import LooplineError
 from loopline_shared.rest.address import API_PREFIX
 from loopline_shared.rest.bodies import Problem
@@ -73,7 +74,9 @@ class Http:
     def __init__(self, url: str, token: str | None, patience_s: float, fingerprint: str = "") -> None:
         self.url = url
         self._certificate = aiohttp.Fingerprint(bytes.fromhex(fingerprint)) if fingerprint else True
-        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._headers = {"User-Agent": f"loopline/{__version__}"}
+        if token:
+            self._headers["Authorization"] = f"Bearer {token}"
         self._patience_s = patience_s
         self._session: aiohttp.ClientSession | None = None
 

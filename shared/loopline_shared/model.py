@@ -271,7 +271,7 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True)
-class Probation:
+class Quarantine:
     """Quarantine of a worker: the end of it and the reason, shown to the PC's owner."""
 
     until: Seconds  # since 1970

@@ -141,7 +141,7 @@ async def test_bodies_must_be_json(shared_master: Bench) -> None:
 
 async def test_only_what_is_allowed_is_said_to_be(shared_master: Bench) -> None:
     answer = await shared_master.ask("PATCH", "/jobs")
-    assert set(answer.headers["Allow"].split(",")) == {"GET", "POST"}
+    assert set(answer.headers["Allow"].split(",")) == {"GET", "HEAD", "POST"}
 
 
 @pytest.mark.parametrize("key", ["", " ", "a b", "x" * 201, "\u00fc"])

@@ -122,6 +122,9 @@ async def test_what_stands_still_is_a_band_in_its_bar(master: Bench) -> None:
 
 
 async def test_it_is_zipped_for_those_who_can_read_that(master: Bench) -> None:
+    job = await master.submit(parameters={"i": {"range": [1, 40]}})
+    async with master.worker("w1"):
+        await ended(master, job)
     plain = await master.ask("GET", "/timeline", headers={"Accept-Encoding": "identity"})
     zipped = await master.ask("GET", "/timeline", headers={"Accept-Encoding": "gzip, br"})
     assert ("Content-Encoding" in plain.headers, zipped.headers["Content-Encoding"]) == (False, "gzip")

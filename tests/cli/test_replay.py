@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from loopline.cli.replay import replay
+from loopline.cli.audit import replay
 from loopline_master.store import open_store
 from loopline_shared.errors import LooplineError
 from loopline_simulator.__main__ import main as simulate

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loopline.cli.subjects import subject_or_worker
+from loopline.cli.values import subject_or_worker
 from loopline_shared.model import TaskId
 
 

@@ -8,7 +8,8 @@ from loopline_master.core.effects import Effects
 from loopline_master.core.entities import Grid, Program
 from loopline_master.core.events import Batch
 from loopline_master.store import Store
-from loopline_shared.model import AttemptState, Observation, Probation
+from loopline_shared.model import AttemptState, Observation
+from loopline_shared.rest.bodies import QuarantineView
 from tests.store.examples import a_job, a_task, a_worker, an_attempt, ended, keep
 
 
@@ -115,4 +116,4 @@ async def test_a_worker_says_what_is_known_of_it(store: Store) -> None:
     assert ant is not None
     assert 90.0 < ant.queue_s <= 97.0
     assert ant.speed == 300.0 / 50.0
-    assert ant.probation == Probation(9e9, "task 1.1 failed there")
+    assert ant.probation == QuarantineView(until=9e9, reason="task 1.1 failed there")

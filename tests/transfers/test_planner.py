@@ -25,12 +25,16 @@ def drawn(seed: int) -> PlanRequest:
 
 
 def is_sound(request: PlanRequest, found: TransferPlan) -> None:
-    """Every demand is in one pipeline, from a holder, and no link carries more than it can."""
+    """Every demand is in one pipeline, from a holder or behind another one, and no link carries more than it can."""
     wanted = sorted((demand.file, demand.host) for demand in request.demands)
     assert sorted((fetch.file, fetch.host) for fetch in found.fetches()) == wanted
     load: Counter[tuple[str, str]] = Counter()
+    comes = {(fetch.file, fetch.host): fetch.rate for fetch in found.fetches()}
     for pipeline in found.pipelines:
-        assert pipeline.hosts[0] in request.holders[pipeline.file]
+        if (start := (pipeline.file, pipeline.hosts[0])) in comes:
+            assert pipeline.rate <= comes[start] * (1 + 1e-9)
+        else:
+            assert pipeline.hosts[0] in request.holders[pipeline.file]
         for step, count in oracles.used(request.network, [pipeline.hosts]).items():
             load[step] += count * pipeline.rate  # type: ignore[assignment]
     assert all(rate <= oracles.capacity(request.network, step) * (1 + 1e-9) for step, rate in load.items())

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from aiohttp import WSMsgType, web
 
 from loopline_shared.checksums import HEADER
-from loopline_shared.model import AttemptId, Probation, Result
+from loopline_shared.model import AttemptId, Quarantine, Result
 from loopline_shared.protocol import worker_link
 from loopline_shared.protocol.worker_link import Assign, Hello, MasterSession, Refused, Report, Run, Welcome
 from tests.worker.bench import until
@@ -24,7 +24,7 @@ class SmallMaster:
     status: int = 0  # instead of a connection
     location: str = ""  # with that status
     blob_status: int = 201
-    probation: Probation | None = None  # what it says of the worker's standing
+    probation: Quarantine | None = None  # what it says of the worker's standing
     tokens: list[str | None] = field(default_factory=list)
     hellos: list[Hello] = field(default_factory=list)
     reports: list[Report] = field(default_factory=list)

@@ -16,7 +16,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from loopline_shared.model import Probation
+from loopline_shared.model import Quarantine
 from loopline_worker import agent as agent_module
 from loopline_worker.core import owner as owner_rule
 from loopline_worker.core.owner_policy import Decision
@@ -116,7 +116,7 @@ async def test_pause_and_resume_on_the_page(agent: Started, master: SmallMaster)
 async def test_the_owner_is_told_that_the_grid_gives_this_computer_nothing(
     agent: Started, master: SmallMaster
 ) -> None:
-    master.probation = Probation(time.time() + 600, "task 1.2 failed there, and then succeeded on <bee>")
+    master.probation = Quarantine(time.time() + 600, "task 1.2 failed there, and then succeeded on <bee>")
     await master.say()
     await until(lambda: agent.agent._probation)
     page = (await ask("GET", address(agent)))[1]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import psutil
 
-from loopline_shared.model import Probation
+from loopline_shared.model import Quarantine
 from loopline_shared.protocol.transfers import FlowMeasured, MeasureFlow
 from loopline_shared.protocol.worker_link import MAX_WROTE_BYTES, Assign, Read, WorkerSession, Wrote
 from loopline_worker.core import instructions as do
@@ -77,7 +77,7 @@ class Agent:
         self.parts.peering.on_news = self.parts.environments.on_news = self._link.speak
         self.parts.peering.is_wanted = lambda: not self.parts.machine.is_idle or self.parts.machine.is_in_use
         self._page: OwnerServer | None = None
-        self._probation: Probation | None = None  # of the last Assign
+        self._probation: Quarantine | None = None  # of the last Assign
         self._is_ready = asyncio.Event()
         self._stopped = asyncio.Event()
         self._heard = asyncio.Event()

@@ -19,7 +19,7 @@ COMMANDS: dict[str, tuple[Group, str, str]] = {
     "local": (_GRID, "loopline.cli.local:local", "Run a grid on this computer, until Ctrl-C or a command's end."),
     "master": (_GRID, "loopline.cli.daemons:master", "Run a master; `loopline master --help` lists its settings."),
     "worker": (_GRID, "loopline.cli.daemons:worker", "Run a worker; `loopline worker --help` lists its settings."),
-    "replay": (_GRID, "loopline.cli.replay:replay", "Replay a master's event log: compare, or ask what if."),
+    "replay": (_GRID, "loopline.cli.audit:replay", "Replay a master's event log: compare, or ask what if."),
     "simulate": (_GRID, "loopline.cli.daemons:simulate", "Run an experiment in virtual time; alone it lists them."),
     "submit": (_JOBS, "loopline.cli.submission.submit:submit", "Submit a job: a command, or a sweep of many tasks."),
     "run": (_JOBS, "loopline.engines.run_command:run", "Run a Dask cluster on the grid, for as long as it is used."),

@@ -1,10 +1,24 @@
-"""``loopline passing``: the audit of the order guarantee."""
+"""``loopline passing`` and ``loopline replay``: audits of what a master did, and what it would have done otherwise.
+
+Two programs do the work of a replay: the master's store reads the database, and the simulator tries the alternative.
+"""
 
 from __future__ import annotations
 
+import json as json_format
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import IO, Annotated
+
+from cyclopts import Parameter
+
 from loopline.cli.common import PLAIN, Common
-from loopline.cli.errors import Exit
+from loopline.cli.errors import Exit, usage
 from loopline.cli.render import tables
+from loopline.cli.submission import assemble, job_file
+from loopline.programs import become, program
 
 
 async def passing(*, common: Common = PLAIN) -> int:
@@ -13,3 +27,91 @@ async def passing(*, common: Common = PLAIN) -> int:
         report = await client.passing()
     common.show(report, lambda: tables.passing(report))
     return Exit.FAILED if report.passings else Exit.OK
+
+
+def replay(
+    database: str,
+    /,
+    *,
+    policy: str | None = None,
+    order: str | None = None,
+    what_if_submit: Annotated[Path | None, Parameter(metavar="FILE")] = None,
+    seeds: int | None = None,
+    events: bool = False,
+    json: bool = False,
+) -> int:
+    """Replay a master's event log: compare it with the stored rows, or ask what would have been.
+
+    The database is only read, and its master may run meanwhile. Without options: do log and rows agree?
+    With `--policy` or `--order`: what if the same jobs had come to the same workers under another policy?
+    With `--what-if-submit`: when would one more job start and end, submitted now, and which jobs would it delay?
+
+    Parameters
+    ----------
+    database
+        SQLite's file, or a database URL.
+    policy
+        Replay under this policy.
+    order
+        Replay under this order of completions: hold, deliver or none.
+    what_if_submit
+        Submit this job in the replay, now: a job file in YAML, TOML or JSON, as `loopline submit --file` takes it.
+    seeds
+        Runs of `--what-if-submit` if something is drawn at random (default: 20).
+    events
+        Write the log itself instead, one line of JSON for each step.
+    json
+        Answer with JSON on stdout, and nothing else.
+    """
+    job = _job(what_if_submit) if what_if_submit else None
+    asked = {"--policy": policy, "--order": order, "--seeds": seeds}
+    options = [word for name, value in asked.items() if value is not None for word in (name, str(value))]
+    if not options and job is None:
+        flags = ["--events"] * events + ["--json"] * json
+        return become(program("loopline_master.store.replay", "master", *flags, "--", database))
+    if events:
+        raise usage("--events writes the log as it is: it takes no other option")
+    reader = program("loopline_master.store.replay", "master", "--events", "--", database)
+    with tempfile.TemporaryDirectory(prefix="loopline-") as folder:
+        if job is not None:
+            file = Path(folder) / "job.json"
+            file.write_text(job, "utf-8")
+            options += ["--what-if-submit", str(file)]
+        return _piped(reader, program("loopline_simulator", "sim", "what-if", *options, *["--json"] * json))
+
+
+def _job(path: Path) -> str:
+    """Return the job in a file, as `loopline submit --file` would read it but without its inputs, as JSON."""
+    file = job_file.read(path)
+    file.document.pop("inputs", None)
+    return json_format.dumps(assemble.specification(file.document, None, file).to_json())
+
+
+def _piped(reader: list[str], teller: list[str]) -> int:
+    """Pipe the reader into the teller and print the teller's answer.
+
+    If one of them fails, print the first error instead: a log that was read in part has no answer.
+    """
+    with (
+        tempfile.TemporaryFile() as complaint,
+        subprocess.Popen(reader, stdout=subprocess.PIPE, stderr=complaint) as reading,
+        subprocess.Popen(
+            teller, stdin=reading.stdout, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as telling,
+    ):
+        assert reading.stdout is not None
+        reading.stdout.close()  # only the teller keeps it open, so that the reader notices if the teller ends early
+        answer, error = telling.communicate()
+        code = reading.wait()
+        said = _text(complaint)
+    if code or said:
+        sys.stderr.write(said or f"error: the database's reader ended with exit code {code}\n")
+        return code or Exit.FAILED
+    sys.stderr.write(error)
+    sys.stdout.write(answer)
+    return telling.returncode
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode(errors="replace")

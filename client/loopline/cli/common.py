@@ -9,14 +9,16 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from cyclopts import Group, Parameter
 from pydantic import BaseModel
 from rich.console import Console, RenderableType
 
+from loopline.cli import values
 from loopline.client import AsyncClient
 from loopline.rest_client import LARGEST_PAGE
+from loopline_shared.model import TaskId
 
 Item = TypeVar("Item")
 Document = BaseModel | Sequence[BaseModel] | Sequence[dict[str, Any]] | dict[str, Any]
@@ -77,6 +79,12 @@ def read_by(parse: Callable[[str], Any], metavar: str | None = None) -> Paramete
     return Parameter(
         converter=lambda _, words: parse(words[0].value), n_tokens=1, accepts_keys=False, metavar=metavar
     )
+
+
+SubjectOrWorker = Annotated[TaskId | int | str, read_by(values.subject_or_worker)]
+Subject = Annotated[TaskId | int, read_by(values.subject)]
+JobNumber = Annotated[int, read_by(values.job)]
+TaskNumber = Annotated[TaskId, read_by(values.task)]
 
 
 async def some(limit: int, items: AsyncIterator[Item]) -> list[Item]:

@@ -15,10 +15,9 @@ from rich.markup import escape
 from rich.progress import Progress
 from rich.text import Text
 
-from loopline.cli.common import PATIENCE_S, PLAIN, Common, stderr
+from loopline.cli.common import PATIENCE_S, PLAIN, Common, JobNumber, stderr
 from loopline.cli.errors import usage
 from loopline.cli.render import human
-from loopline.cli.subjects import JobNumber
 from loopline.client import AsyncClient
 from loopline.transfer.downloads import OutputFolder, outputs_of
 from loopline.transfer.layout import DEFAULT, Layout, LayoutError, check_names

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 
-from loopline.cli.common import PLAIN, Common, has_colour, some, stdout
+from loopline.cli.common import PLAIN, Common, JobNumber, has_colour, some, stdout
 from loopline.cli.render.chart import draw
-from loopline.cli.subjects import JobNumber
 from loopline_shared.rest.bodies import AttemptView, WaitingPlans
 
 LATEST = 3

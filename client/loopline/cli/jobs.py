@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from loopline.cli.common import PLAIN, Common, page_size, some
+from loopline.cli.common import PLAIN, Common, JobNumber, SubjectOrWorker, page_size, some
 from loopline.cli.follow import follow
 from loopline.cli.render import tables
-from loopline.cli.subjects import JobNumber, SubjectOrWorker
 from loopline_shared.model import JobState, TaskState
 
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 import shlex
-import signal
 import time
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 from loopline.cli.common import PLAIN, Common, stderr
-from loopline.cli.errors import Exit, usage
+from loopline.cli.errors import usage
 from loopline.local.local_grid import LocalGrid, new_grid, started
-from loopline.local.stopping import until_stopped
+from loopline.local.stopping import run_command, run_until_stopped
 from loopline.settings import ClientSettings
 
 WORKER = "here"
@@ -50,11 +45,8 @@ def local(
     if slots is not None and slots < 1:
         raise usage("--slots must be 1 or more")
     grid = new_grid(port, data_dir)
-    try:
-        return asyncio.run(until_stopped(_local(grid, command, slots, common)))
-    except asyncio.CancelledError:
-        stderr().print("\nthe grid has ended, and its tasks with it")
-        return Exit.INTERRUPTED
+    farewell = "\nthe grid has ended, and its tasks with it"
+    return run_until_stopped(_local(grid, command, slots, common), lambda: stderr().print(farewell))
 
 
 async def _local(grid: LocalGrid, command: tuple[str, ...], slots: int | None, common: Common) -> int:
@@ -62,7 +54,7 @@ async def _local(grid: LocalGrid, command: tuple[str, ...], slots: int | None, c
     console.print("starting a master and a worker on this computer")
     async with started(grid, [WORKER], slots):
         if command:
-            return await _run(grid, command)
+            return await run_command(command, grid.environment())
         console.print(f"the grid is up after {time.monotonic() - began:.1f} s", soft_wrap=True)
         common.show({"master": grid.url, "token_file": str(grid.admin_token)}, lambda: _welcome(grid))
         raise grid.failure(await grid.ended())
@@ -82,33 +74,3 @@ def _is_found(grid: LocalGrid) -> bool:
     """True if a command in another terminal finds the grid by itself."""
     settings = ClientSettings.load()
     return settings.master == grid.url and settings.find_token() == grid.admin_token.read_text("utf-8").strip()
-
-
-async def _run(grid: LocalGrid, command: tuple[str, ...]) -> int:
-    """Run a command on the grid; return its exit code."""
-    try:
-        process = await asyncio.create_subprocess_exec(*command, env=grid.environment())
-    except OSError as error:
-        raise usage(f"cannot run {command[0]}: {error.strerror}", "give a program of this computer") from None
-    try:
-        return await process.wait()
-    except asyncio.CancelledError:
-        if process.returncode is None:
-            _terminate(process.pid)
-            await process.wait()
-        raise
-
-
-def _terminate(pid: int) -> None:
-    """End a command and, on Linux, all that it started: Ctrl-C has reached them too, another signal has not."""
-    for process in (*_descendants(pid), pid):
-        with suppress(ProcessLookupError):
-            os.kill(process, signal.SIGTERM)
-
-
-def _descendants(pid: int) -> Iterator[int]:
-    with suppress(OSError):
-        for thread in Path(f"/proc/{pid}/task").iterdir():
-            for child in map(int, (thread / "children").read_text().split()):
-                yield from _descendants(child)
-                yield child

@@ -8,8 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from loopline.cli.common import PATIENCE_S, PLAIN, Common
-from loopline.cli.subjects import JobNumber, TaskNumber
+from loopline.cli.common import PATIENCE_S, PLAIN, Common, JobNumber, TaskNumber
 from loopline_shared.model import Stream
 from loopline_shared.rest.bodies import TaskResult
 

@@ -8,9 +8,8 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.text import Text
 
-from loopline.cli.common import PLAIN, Common
+from loopline.cli.common import PLAIN, Common, JobNumber, Subject
 from loopline.cli.render import tables
-from loopline.cli.subjects import JobNumber, Subject
 from loopline.client import AsyncClient
 from loopline_shared.model import TaskId
 from loopline_shared.rest.bodies import JobView

@@ -17,7 +17,7 @@ from loopline.cli.render import tables
 from loopline.cli.render.chart import draw as draw_chart
 from loopline.demo import story
 from loopline.local.local_grid import LocalGrid, running
-from loopline.local.stopping import until_stopped
+from loopline.local.stopping import run_until_stopped
 from loopline_shared.rest.bodies import AttemptView, JobDetail, PassingReport
 
 WORKERS = ("pc-1", "pc-2")
@@ -41,15 +41,11 @@ def demo(*, keep: bool = False, json: bool = False) -> int:
         Answer with JSON on stdout, and nothing else.
     """
     console = stderr() if json else stdout()
-    try:
-        asyncio.run(until_stopped(_demo(console, keep, Common(json=json))))
-    except asyncio.CancelledError:
-        console.print("stopped; nothing of the demo is left running")
-        return Exit.INTERRUPTED
-    return Exit.OK
+    farewell = "stopped; nothing of the demo is left running"
+    return run_until_stopped(_demo(console, keep, Common(json=json)), lambda: console.print(farewell))
 
 
-async def _demo(console: Console, keep: bool, common: Common) -> None:
+async def _demo(console: Console, keep: bool, common: Common) -> int:
     begun = time.monotonic()
     console.print(f"starting a master and {len(WORKERS)} workers with {SLOTS} slots each")
     async with running(WORKERS, SLOTS) as grid, grid.client() as client:
@@ -62,6 +58,7 @@ async def _demo(console: Console, keep: bool, common: Common) -> None:
         common.show(shown.document(), lambda: shown.picture(console))
         if keep:
             await _keep(grid, console)
+    return Exit.OK
 
 
 async def _keep(grid: LocalGrid, console: Console) -> None:

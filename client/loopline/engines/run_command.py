@@ -14,7 +14,7 @@ from loopline.cli import values
 from loopline.cli.common import PATIENCE_S, PLAIN, Common, read_by, stderr
 from loopline.cli.errors import Exit, usage
 from loopline.client import AsyncClient
-from loopline.local.stopping import until_stopped
+from loopline.local.stopping import run_command, run_until_stopped
 from loopline.transfer.files import upload
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import TaskId
@@ -74,11 +74,7 @@ def run(
     spec = JobSpec(
         name=engine, command=words, nodes=nodes, timeout_s=time_limit, requires=needs, max_attempts=1, size="unknown"
     )
-    try:
-        return asyncio.run(until_stopped(_run(spec, command, common)))
-    except asyncio.CancelledError:
-        stderr().print("\nthe cluster has ended")
-        return Exit.INTERRUPTED
+    return run_until_stopped(_run(spec, command, common), lambda: stderr().print("\nthe cluster has ended"))
 
 
 async def _run(spec: JobSpec, command: tuple[str, ...], common: Common) -> int:
@@ -92,7 +88,9 @@ async def _run(spec: JobSpec, command: tuple[str, ...], common: Common) -> int:
         try:
             address = await _address(client, told.id)
             common.show({"job": told.id, "address": address}, lambda: address)
-            return await (_beside(command, address) if command else _until_over(client, told.id))
+            if command:
+                return await run_command(command, {**os.environ, "DASK_SCHEDULER_ADDRESS": address})
+            return await _until_over(client, told.id)
         finally:
             await asyncio.shield(_end(client, told.id))
 
@@ -133,22 +131,6 @@ async def _failure(client: AsyncClient, job: int) -> LooplineError:
     return LooplineError(
         "engine", f"the cluster of job {job} did not come up: {'; '.join(sorted(said)) or 'it ended'}"
     )
-
-
-async def _beside(command: tuple[str, ...], address: str) -> int:
-    """Run a command with the cluster's address; return its exit code."""
-    environment = {**os.environ, "DASK_SCHEDULER_ADDRESS": address}
-    try:
-        process = await asyncio.create_subprocess_exec(*command, env=environment)
-    except OSError as error:
-        raise usage(f"cannot run {command[0]}: {error.strerror}", "give a program of this computer") from None
-    try:
-        return await process.wait()
-    except asyncio.CancelledError:
-        if process.returncode is None:
-            process.terminate()
-            await process.wait()
-        raise
 
 
 async def _until_over(client: AsyncClient, job: int) -> int:

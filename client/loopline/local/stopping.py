@@ -1,17 +1,28 @@
-"""Programs that run a local grid end on a signal, and what they started ends with them."""
+"""Commands that start other programs end on a signal, and what they started ends with them."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any
 
-Answer = TypeVar("Answer")
+from loopline.cli.errors import Exit, usage
 
 
-async def until_stopped(work: Coroutine[Any, Any, Answer]) -> Answer:
+def run_until_stopped(work: Coroutine[Any, Any, int], farewell: Callable[[], None]) -> int:
+    """Run a command's work and return its exit code; if a signal ends it first, say farewell."""
+    try:
+        return asyncio.run(_cancelled_by_signal(work))
+    except asyncio.CancelledError:
+        farewell()
+        return Exit.INTERRUPTED
+
+
+async def _cancelled_by_signal(work: Coroutine[Any, Any, int]) -> int:
     """Run the work; a first signal cancels it, and later ones are ignored while it cleans up."""
     loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
     signals = [number for name in ("SIGINT", "SIGTERM", "SIGHUP") if (number := getattr(signal, name, None))]
@@ -25,3 +36,36 @@ async def until_stopped(work: Coroutine[Any, Any, Answer]) -> Answer:
         for number in signals:
             loop.add_signal_handler(number, stop)
     return await task
+
+
+async def run_command(command: tuple[str, ...], environment: Mapping[str, str]) -> int:
+    """Run a command until it ends, and return its exit code; if it is cancelled, the command ends first.
+
+    Raises LooplineError (usage) if it cannot be started.
+    """
+    try:
+        process = await asyncio.create_subprocess_exec(*command, env=environment)
+    except OSError as error:
+        raise usage(f"cannot run {command[0]}: {error.strerror}", "give a program of this computer") from None
+    try:
+        return await process.wait()
+    except asyncio.CancelledError:
+        if process.returncode is None:
+            _terminate(process.pid)
+            await process.wait()
+        raise
+
+
+def _terminate(pid: int) -> None:
+    """End a command and, on Linux, all that it started: Ctrl-C has reached them too, another signal has not."""
+    for process in (*_descendants(pid), pid):
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGTERM)
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    with suppress(OSError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            for child in map(int, (thread / "children").read_text().split()):
+                yield from _descendants(child)
+                yield child

@@ -28,7 +28,7 @@ from loopline_master.core.events import WorkerJoined
 from loopline_master.core.gangs import launch, phases, words
 from loopline_master.core.state import State
 from loopline_master.core.transfers import carrying
-from loopline_shared.model import AttemptId, AttemptState, Held, Probation
+from loopline_shared.model import AttemptId, AttemptState, Held, Quarantine
 from loopline_shared.protocol.gang_messages import Word
 from loopline_shared.protocol.worker_link import (
     MAX_LONG_RUNS_PER_ASSIGN,
@@ -371,10 +371,10 @@ class Outbox:
         return assign
 
 
-def _notice(worker: Worker) -> Probation | None:
+def _notice(worker: Worker) -> Quarantine | None:
     """Return the notice of a quarantine for the computer's owner; every frame repeats it, in case one is lost."""
     until = worker.probation_until
-    return None if until is None else Probation(until, worker.probation_reason)
+    return None if until is None else Quarantine(until, worker.probation_reason)
 
 
 def _length(run: Run) -> int:

@@ -40,6 +40,11 @@ class Archive:
             with turn:  # a thread may still be reading, although its request is over
                 pieces.close()
 
+    def add_text(self, name: str, text: str) -> bytes:
+        """Add a short file of this text. Returns its piece."""
+        self._zip.writestr(name, text)
+        return self._sink.pop()
+
     def end(self) -> bytes:
         """Return the last piece: the directory."""
         self._zip.close()

@@ -10,6 +10,7 @@ from typing import Literal
 
 from aiohttp import web
 
+from loopline_master.http.answers import json_answer
 from loopline_master.http.auth import OPEN
 from loopline_master.http.operations import Routes
 
@@ -60,9 +61,9 @@ _SCRIPT = """SwaggerUIBundle({
 
 
 @routes("GET /openapi.json", OPEN, is_documented=False)
-async def get_document(document: ApiDocument) -> web.Response:
+async def get_document(document: ApiDocument, request: web.Request) -> web.Response:
     """Return the OpenAPI document."""
-    return web.Response(text=await document.text(), content_type="application/json")
+    return await json_answer(request, (await document.text()).encode())
 
 
 @routes("GET /docs", OPEN, is_documented=False)

@@ -9,7 +9,8 @@ from typing import Any
 
 from pydantic import BaseModel, TypeAdapter
 
-from loopline_master.http.operations import JSON, PROBLEM_JSON, Operation, Parameter
+from loopline_master.http.answers import JSON
+from loopline_master.http.operations import PROBLEM_JSON, Operation, Parameter
 from loopline_master.http.sessions import COOKIE
 from loopline_shared import __version__
 from loopline_shared.rest.bodies import Problem
@@ -19,8 +20,23 @@ _Key = tuple[str, str]
 _INFO = {
     "title": "Loopline",
     "version": __version__,
-    "description": "The master of a grid. Errors are application/problem+json; times are seconds since 1970.",
+    "description": "The master of a grid. Errors are application/problem+json. Times are RFC 3339; in columns for "
+    "charts they are seconds since 1970.",
     "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+}
+_SERVERS = [{"url": "/", "description": "The master that this document comes from."}]
+_TAGS = {
+    "jobs": "Jobs: submit, list, steer, explain.",
+    "tasks": "Tasks of a job, their attempts and what they print.",
+    "outputs": "Files that tasks leave.",
+    "timeline": "Attempts, planned starts and spare CPU over time, in columns for charts.",
+    "streams": "Responses without end: results as they come, and changes in the grid.",
+    "workers": "Workers, and the network between them.",
+    "programs": "Statistics about programs, from which jobs without a size are predicted.",
+    "files": "Files by their content: inputs and outputs, each under the SHA-256 of its bytes.",
+    "history": "Use of the grid by users, workers and jobs.",
+    "access": "Tokens, sessions of browsers, and computers that join.",
+    "system": "The master itself: health, metrics, the audit of the order guarantee.",
 }
 _SECURITY = {
     "token": {"type": "http", "scheme": "bearer", "description": "A token: the master's first start writes one."},
@@ -39,9 +55,26 @@ def document(operations: Iterable[Operation]) -> Json:
     return {
         "openapi": "3.1.0",
         "info": _INFO,
+        "servers": _SERVERS,
+        "tags": [{"name": name, "description": text} for name, text in _TAGS.items()],
         "paths": paths,
-        "components": {"schemas": shared.get("$defs", {}), "securitySchemes": _SECURITY},
+        "components": {"schemas": _without_constants(shared.get("$defs", {})), "securitySchemes": _SECURITY},
     }
+
+
+def _without_constants(schema: Any) -> Any:
+    """Return the schema with enumerations of one in place of constants.
+
+    Of a constant beside other kinds, client generators make readers that refuse the others.
+    """
+    if isinstance(schema, list):
+        return [_without_constants(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    parts = {key: _without_constants(part) for key, part in schema.items()}
+    if isinstance(parts.get("const"), str):
+        parts["enum"] = [parts.pop("const")]
+    return parts
 
 
 def _models(operations: Iterable[Operation]) -> Iterable[tuple[_Key, Any, TypeAdapter[Any]]]:
@@ -87,15 +120,34 @@ def _responses(operation: Operation, of: dict[_Key, Json]) -> Json:
     answer: Json = {"description": HTTPStatus(operation.status).phrase}
     if operation.method != "HEAD" and operation.status != HTTPStatus.NO_CONTENT:
         schema = of.get((operation.id, "answer"), {})
-        content = {"schema": {}, "x-item": schema} if operation.item else {"schema": schema}
-        answer["content"] = {operation.media_type: content}
-    if operation.headers:
+        kinds = [operation.media_type, *([operation.also] if operation.also else [])]
+        answer["content"] = {kind: {"schema": _schema(kind, schema)} for kind in kinds}
+        if operation.item:  # OpenAPI 3.1 has no word for a series
+            answer["description"] = f"{answer['description']}: one {operation.item.__name__} after the other"
+    if headers := {**operation.headers, **_headers(operation)}:
         answer["headers"] = {
-            name: {"description": text, "schema": {"type": "string"}} for name, text in operation.headers.items()
+            name: {"description": text, "schema": {"type": "string"}} for name, text in headers.items()
         }
     problem = {"content": {PROBLEM_JSON: {"schema": of["", "problem"]}}}
     declined = {str(s): {"description": HTTPStatus(s).phrase, **problem} for s in sorted(_declines(operation))}
     return {str(operation.status): answer, **declined}
+
+
+def _schema(media_type: str, answer: Json) -> Json:
+    """Return the schema of an answer of this media type; of one that is not JSON it is a string."""
+    if media_type.endswith("json"):
+        return answer
+    return {"type": "string", **({} if media_type.startswith("text/") else {"format": "binary"})}
+
+
+def _headers(operation: Operation) -> dict[str, str]:
+    """Return the headers of an answer that follow from what the operation is, with their descriptions."""
+    if operation.location:
+        return {"Location": "The address of what was made"}
+    is_tagged = operation.method == "GET" and operation.media_type == JSON
+    return (
+        {"ETag": "Send it in If-None-Match: 304 comes back while the answer would be the same"} if is_tagged else {}
+    )
 
 
 def _declines(operation: Operation) -> set[int]:

@@ -24,6 +24,7 @@ from typing import Any, TypeVar, Union, cast, get_args, get_origin
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
+from loopline_master.http.answers import JSON, json_answer, times_for
 from loopline_master.http.auth import Access, Auth, Caller
 from loopline_shared.errors import LooplineError
 from loopline_shared.plain_words import plain
@@ -33,7 +34,6 @@ from loopline_shared.rest.bodies import FieldError, Problem
 Part = TypeVar("Part")
 
 Handler = Callable[..., Awaitable[Any]]
-JSON = "application/json"
 _OF_A_REQUEST = (Caller, web.Request)
 
 log = logging.getLogger(__name__)
@@ -126,6 +126,8 @@ class Operation:
     status: int = 200  # of a success
     declines: tuple[int, ...] = ()  # error statuses beside those that follow from the signature
     media_type: str = JSON  # of the answer
+    also: str = ""  # another media type for the same bytes, for clients that accept none but well-known ones
+    location: str = ""  # path of what was made, from the answer's fields: ``/jobs/{id}``
     item: type[BaseModel] | None = None  # of which a response without end consists
     answer: type[BaseModel] | None = None  # of the answer, if the handler encodes it itself
     takes: str | None = None  # media type of a body that the handler reads itself
@@ -184,7 +186,9 @@ class Operation:
         answer = await self.handler(**arguments)
         if isinstance(answer, web.StreamResponse):
             return answer
-        return web.Response(status=self.status, text=answer.model_dump_json(), content_type=self.media_type)
+        headers = {"Location": API_PREFIX + self.location.format_map(vars(answer))} if self.location else {}
+        body = answer.model_dump_json(context=times_for(request)).encode()
+        return await json_answer(request, body, self.status, headers)
 
     def _parameter(self, taken: inspect.Parameter) -> Parameter:
         alias, place = taken.name, "path" if f"{{{taken.name}}}" in self.path else "query"

@@ -41,7 +41,6 @@ Cursor = Annotated[
     str, Field(max_length=200, pattern=r"^[ -~]*$", description="Where to continue: `next` of the previous page")
 ]
 Limit = Annotated[int, Field(ge=1, le=1000, description="The most items to return")]
-Moment = Annotated[float, Field(ge=0, allow_inf_nan=False, description="Seconds since 1970")]
 ResultCursor = Annotated[
     str, Field(pattern=r"^\d{1,15}\.\d{1,12}@\d{1,15}$", description="Where to continue: `cursor` of an earlier line")
 ]

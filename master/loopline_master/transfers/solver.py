@@ -11,7 +11,7 @@ from loopline_master.core.transfers.annealing import anneal
 from loopline_master.core.transfers.assignment import Assessment, Assignment, AssignmentRequest
 from loopline_master.core.transfers.filling import fill
 from loopline_master.core.transfers.pipeline import PlanRequest, TransferPlan
-from loopline_master.core.transfers.programme import LinearProgramme, Solve
+from loopline_master.core.transfers.programme import LinearProgramme, Solve, Term
 from loopline_master.core.transfers.transfer_planner import plan
 from loopline_shared.errors import LooplineError
 
@@ -54,18 +54,18 @@ def solve(programme: LinearProgramme) -> list[float]:
 
     if not programme.weights:
         return []
-    model, rows = highspy.HighsLp(), programme.constraints
+    model, rows = highspy.HighsLp(), _rows(programme)
     model.num_col_, model.num_row_ = len(programme.weights), len(rows)
     model.sense_ = highspy.ObjSense.kMaximize
     model.col_cost_, model.col_lower_ = list(programme.weights), list(programme.floors)
     model.col_upper_ = [highspy.kHighsInf] * len(programme.weights)
     model.row_lower_ = [-highspy.kHighsInf] * len(rows)
-    model.row_upper_ = [row.limit for row in rows]
+    model.row_upper_ = [limit for limit, _ in rows]
     matrix = model.a_matrix_
     matrix.format_ = highspy.MatrixFormat.kRowwise
-    matrix.start_ = list(accumulate((len(row.terms) for row in rows), initial=0))
-    matrix.index_ = [number for row in rows for number, _ in row.terms]
-    matrix.value_ = [float(count) for row in rows for _, count in row.terms]
+    matrix.start_ = list(accumulate((len(terms) for _, terms in rows), initial=0))
+    matrix.index_ = [number for _, terms in rows for number, _ in terms]
+    matrix.value_ = [float(count) for _, terms in rows for _, count in terms]
     highs = highspy.Highs()  # type: ignore[no-untyped-call]
     highs.setOptionValue("output_flag", False)
     highs.setOptionValue("threads", 1)
@@ -76,3 +76,9 @@ def solve(programme: LinearProgramme) -> list[float]:
         raise LooplineError("no_plan", f"the linear programme of the transfers has no solution: {status}")
     found = zip(highs.getSolution().col_value, programme.floors, strict=True)
     return [rate if rate > floor + _ROUNDING else floor for rate, floor in found]
+
+
+def _rows(programme: LinearProgramme) -> list[tuple[float, tuple[Term, ...]]]:
+    """Return upper limits and terms: of the links, and of each follower less what it follows."""
+    links = [(row.limit, row.terms) for row in programme.constraints]
+    return [*links, *((0.0, ((follower, 1), (ahead, -1))) for follower, ahead in programme.follows)]

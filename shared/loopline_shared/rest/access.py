@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field
 
 from loopline_shared.model import Name
 from loopline_shared.rest.bodies import Body
+from loopline_shared.rest.times import Time
 
 Role = Literal["admin", "user", "reader", "worker"]
 
@@ -24,8 +25,8 @@ class TokenView(Body):
     name: str
     role: Role
     worker: str | None = None  # the only worker that it lets in; null: any, where its role does
-    created_at: float
-    revoked_at: float | None = None
+    created_at: Time
+    revoked_at: Time | None = None
 
 
 class TokenCreated(TokenView):
@@ -43,9 +44,9 @@ class JoinTokenView(Body):
     id: Annotated[str, Field(max_length=32)]
     uses: int
     used: int
-    created_at: float
-    expires_at: float
-    revoked_at: float | None = None
+    created_at: Time
+    expires_at: Time
+    revoked_at: Time | None = None
 
 
 class JoinTokenCreated(JoinTokenView):

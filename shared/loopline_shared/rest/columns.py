@@ -5,10 +5,21 @@ All columns of one body are equally long; times are seconds since 1970.
 
 from __future__ import annotations
 
-from pydantic import Field, RootModel
+from typing import Annotated
+
+from pydantic import Field, RootModel, WithJsonSchema
 
 from loopline_shared.model import AttemptId
 from loopline_shared.rest.bodies import Body, PlainAttemptState
+
+_MOMENT, _MAYBE = {"type": "number"}, {"type": ["number", "null"]}
+Span = Annotated[
+    tuple[float, float | None],
+    WithJsonSchema(
+        {"type": "array", "prefixItems": [_MOMENT, _MAYBE], "items": _MAYBE, "minItems": 2, "maxItems": 2}
+    ),
+]
+"""Begin and end of a time; null: it goes on. ``items`` is there for readers that know no ``prefixItems``."""
 
 
 class JobName(Body):
@@ -28,7 +39,7 @@ class Bars(Body):
     dispatched: list[float]
     start: list[float | None]
     end: list[float | None]  # null: it goes on, or is lost and may come back
-    frozen: list[list[tuple[float, float | None]] | None]  # when it was frozen; null: never
+    frozen: list[list[Span] | None]  # when it was frozen; null: never
 
 
 class HeldTime(Body):

@@ -28,6 +28,10 @@ BY_POLICY = (
     ("fair", HOLD), ("fair", NONE), ("round-robin", HOLD), ("first-come", HOLD), ("first-come", NONE),
     ("space-partition", NONE), *((policy, order) for policy in FIELD for order in (NONE, HOLD)),
 )  # fmt: skip
+TOTAL = Shown("total", "mean total time, s")
+SLOWDOWN = Shown("slowdown", "mean slowdown")
+LOST = Shown("lost", "work lost to replicas", as_share=True)
+PASSED = Shown("passed", "order violations, pairs over all seeds", is_sum=True)
 FEW = (("fair", HOLD), ("round-robin", HOLD), ("first-come", NONE), ("wqr", NONE))
 
 
@@ -68,12 +72,7 @@ def literature() -> Section:
         "at once, as in their studies, ours any number.",
         cases,
         base="first-come, none",
-        shown=(
-            Shown("total", "mean total time, s"),
-            Shown("slowdown", "mean slowdown"),
-            Shown("lost", "work lost to replicas", as_share=True),
-            Shown("passed", "order violations, pairs over all seeds", is_sum=True),
-        ),
+        shown=(TOTAL, SLOWDOWN, LOST, PASSED),
     )
 
 
@@ -92,7 +91,7 @@ def replicas() -> Section:
         "under our policies. A live master allows two (`max_replicas`).",
         cases,
         base="round-robin, any number",
-        shown=(Shown("total", "mean total time, s"), Shown("lost", "work lost to replicas", as_share=True)),
+        shown=(TOTAL, LOST),
     )
 
 
@@ -114,11 +113,11 @@ def recorded(swf: Path) -> Section:
         base="first-come",
         base_column="order none",
         shown=(
-            Shown("total", "mean total time, s"),
-            Shown("slowdown", "mean slowdown"),
+            TOTAL,
+            SLOWDOWN,
             Shown("slowdown 1", "mean slowdown of the smallest quarter of the jobs"),
             Shown("slowdown 4", "mean slowdown of the largest quarter"),
-            Shown("passed", "order violations, pairs over all seeds", is_sum=True),
+            PASSED,
         ),
     )
 
@@ -162,11 +161,7 @@ def churn() -> Section:
         "lost, and begins again elsewhere once its lease of 30 s is over.",
         cases,
         base="first-come, none",
-        shown=(
-            Shown("total", "mean total time, s"),
-            Shown("slowdown", "mean slowdown"),
-            Shown("lost", "work lost to replicas and to owners", as_share=True),
-        ),
+        shown=(TOTAL, SLOWDOWN, Shown("lost", "work lost to replicas and to owners", as_share=True)),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,3 +32,12 @@ def named(file: Path) -> Iterator[None]:
         yield
     except LooplineError as error:
         raise LooplineError(error.code, f"{file}: {error.message}", error.hint) from None
+
+
+def finite(text: str) -> float | None:
+    """Return the number that a text says; None unless it says a finite one."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None

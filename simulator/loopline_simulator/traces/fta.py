@@ -13,6 +13,7 @@ from collections.abc import Iterable
 
 from loopline_shared.errors import LooplineError
 from loopline_simulator.fast.availability import Interval, merged
+from loopline_simulator.traces.files import finite
 from loopline_simulator.traces.intervals import TracedMachine
 
 _NODE, _TYPE, _START, _STOP, _LEAST = 2, 5, 6, 7, 8
@@ -53,11 +54,8 @@ def _name(node: str) -> str:
 
 
 def _time(line: int, text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not math.isfinite(seconds):
+    seconds = finite(text)
+    if seconds is None:
         raise _wrong(line, f"{text[:40]!r} is not a time")
     return seconds
 

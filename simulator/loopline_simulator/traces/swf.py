@@ -16,6 +16,7 @@ from enum import StrEnum
 from loopline_shared.errors import LooplineError
 from loopline_shared.spec import MAX_TASKS, JobSpec, Parameters, Range
 from loopline_simulator.fast.world import Arrival
+from loopline_simulator.traces.files import finite
 
 UNKNOWN = -1.0
 _LEAST, _FIELDS = 5, 18
@@ -134,11 +135,8 @@ def _job(line: int, fields: list[str]) -> SwfJob:
 
 
 def _number(line: int, place: int, text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
+    number = finite(text)
+    if number is None:
         raise _wrong(line, f"field {place} is not a number: {text[:40]!r}")
     return number
 

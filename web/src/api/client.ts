@@ -1,4 +1,5 @@
 /** Requests to the master's REST API, and their errors. */
+import { inSeconds } from "./times";
 
 export const API = "/api/v1";
 
@@ -51,7 +52,7 @@ export function url(path: string, query: Query = {}): string {
 /** The answer's body, which the caller knows the type of. */
 export async function ask<T>(method: string, path: string, options: Options = {}): Promise<T> {
   const response = await request(method, path, options);
-  return (response.status === 204 ? undefined : await response.json()) as T;
+  return (response.status === 204 ? undefined : inSeconds(await response.json())) as T;
 }
 
 export const get = <T>(path: string, query?: Query, signal?: AbortSignal): Promise<T> =>

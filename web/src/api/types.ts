@@ -1,7 +1,8 @@
 /** The words of the REST API, as the master's own OpenAPI document describes them (schema.d.ts is made from it). */
 import type { components } from "./schema";
+import type { InSeconds } from "./times";
 
-type Schemas = components["schemas"];
+type Schemas = InSeconds<components["schemas"]>;
 
 export type JobState = Schemas["JobState"];
 export type TaskState = Schemas["TaskState"];

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from loopline_shared.model import Probation
+from loopline_shared.model import Quarantine
 from loopline_worker.attempts.runner import Runner
 from loopline_worker.owner.owner_monitor import OwnerMonitor
 from loopline_worker.owner.preferences import in_words
@@ -84,7 +84,7 @@ class OwnerControls:
         runner: Runner,
         *,
         most_slots: int,
-        probation: Callable[[], Probation | None] = lambda: None,
+        probation: Callable[[], Quarantine | None] = lambda: None,
         peers: Callable[[], str] = str,
         sandbox: str = "",
     ) -> None:
@@ -137,7 +137,7 @@ class OwnerControls:
         self._monitor.nudge()
 
 
-def _notice(probation: Probation | None) -> str:
+def _notice(probation: Quarantine | None) -> str:
     if probation is None or probation.until <= time.time():
         return ""
     until = time.strftime("%H:%M", time.localtime(probation.until))

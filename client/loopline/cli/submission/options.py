@@ -189,3 +189,20 @@ class PlaceOptions:
                 "folder": Path.cwd().as_posix() if self.cwd else "",
             }
         }
+
+
+@Parameter(name="*", group=Group("Then", sort_key=7))
+@dataclass(frozen=True, kw_only=True)
+class ThenOptions:
+    """Options about what happens once the job is put together.
+
+    Parameters
+    ----------
+    wait
+        Follow the job until it is over; the exit code then tells whether it succeeded.
+    dry_run
+        Submit nothing: show the number of tasks, the first commands, and the expected duration.
+    """
+
+    wait: bool = False
+    dry_run: bool = False

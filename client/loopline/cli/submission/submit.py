@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from typing import Annotated
-
-from cyclopts import Group, Parameter
 
 from loopline.cli.common import PLAIN, Common, stderr
 from loopline.cli.errors import usage
@@ -26,16 +23,15 @@ from loopline.cli.submission import (
 from loopline.cli.submission.failed_of import FailedTasks
 from loopline.cli.submission.inputs import FileOptions, InputFiles
 from loopline.cli.submission.job_file import JobFile
-from loopline.cli.submission.options import STDIN, JobOptions, PlaceOptions, SweepOptions, TaskOptions
+from loopline.cli.submission.options import STDIN, JobOptions, PlaceOptions, SweepOptions, TaskOptions, ThenOptions
 from loopline.cli.submission.software import ChosenSoftware, SoftwareOptions
 from loopline.cli.submission.sweep import SweepParameters
 from loopline.client import AsyncClient
 from loopline_shared.rest.bodies import Submission
 from loopline_shared.spec import JobSpec
 
-_AFTER_SUBMISSION = Group("Then", sort_key=7)
 _JOB, _SWEEP, _TASKS, _FILES, _PLACES = JobOptions(), SweepOptions(), TaskOptions(), FileOptions(), PlaceOptions()
-_SOFTWARE = SoftwareOptions()
+_SOFTWARE, _THEN = SoftwareOptions(), ThenOptions()
 
 
 async def submit(
@@ -46,8 +42,7 @@ async def submit(
     files: FileOptions = _FILES,
     places: PlaceOptions = _PLACES,
     programs: SoftwareOptions = _SOFTWARE,
-    wait: Annotated[bool, Parameter(group=_AFTER_SUBMISSION)] = False,
-    dry_run: Annotated[bool, Parameter(group=_AFTER_SUBMISSION)] = False,
+    then: ThenOptions = _THEN,
     common: Common = PLAIN,
 ) -> int:
     """Submit a job: a command, an array or a parameter sweep.
@@ -66,10 +61,6 @@ async def submit(
     ----------
     command
         Command to run, and its arguments.
-    wait
-        Follow the job until it is over; the exit code then tells whether it succeeded.
-    dry_run
-        Submit nothing: show the number of tasks, the first commands, and the expected duration.
     """
     _check(options, sweeping)
     async with AsyncExitStack() as until_end:
@@ -77,20 +68,20 @@ async def submit(
         again = await failed_of.read(client, options.only_failed_of) if options.only_failed_of else FailedTasks()
         file = job_file.read(options.file) if options.file else again.job
         swept = await until_end.enter_async_context(sweep.opened(sweeping, again.rows))
-        may_ask = not (dry_run or common.json)
+        may_ask = not (then.dry_run or common.json)
         chosen, parts = software.read(programs, file), (options, tasks, files, places)
         job, found, warnings = await _composed(command, parts, file, swept, chosen, may_ask=may_ask)
         if file is not None:
             merging.check_all_given(job, file, swept.names_in(job))
         await shared_folder.check(client, job)
         receipt.warn(warnings)
-        if dry_run:
+        if then.dry_run:
             seen = swept.shown_in(await client.preview(job), job)
             common.show(seen, lambda: receipt.preview(seen, job))
             return 0
         await chosen.upload(client)
         submitted = await _sent(client, job, swept, found)
-    if wait:
+    if then.wait:
         return await follow(submitted.id, common, submitted.warnings)
     common.show(submitted, lambda: receipt.receipt(submitted))
     return 0

@@ -10,6 +10,7 @@ name, a *wave* of the file.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -23,6 +24,8 @@ LEAST_RATE = 1e6
 """... is given at least so many bytes per second, or its share of what the links carry."""
 _LAG_BYTES, _LAG_S = 16 * 2**20, 2.0
 """Receivers are of one wave if they are apart by so much, or by what comes in so long."""
+_SAME_LINE = 0.05
+"""Receivers that follow one another are of one line if their planned rates differ by no larger share."""
 _WAVE = "/"
 _A_HAIR_LESS = 1 - 1e-6
 """Share of its link that the master is said to have: among sources that are equally good, a worker is chosen."""
@@ -140,24 +143,35 @@ def waves(receivers: Mapping[str, Transfer], now: float) -> Iterator[dict[str, T
 
 
 def pipelines_of(file: str, receivers: Mapping[str, Transfer]) -> Iterator[Pipeline]:
-    """Yield the pipelines in force of a file, from whom each receiver takes it. They begin at others than these."""
-    after: dict[str, list[str]] = {}
+    """Yield the pipelines in force of a file; each begins at a source, or at a receiver of another one."""
+    after: dict[str, str] = {}  # who takes it from a receiver at the rate at which it comes there
+    firsts: list[str] = []
     for name, transfer in receivers.items():
-        if transfer.source is not None:
-            after.setdefault(transfer.source, []).append(name)
-    for source, firsts in after.items():
-        if source in receivers:
+        if transfer.source is None:
             continue
-        for first in firsts:
-            line = [source, first]
-            while followers := after.get(line[-1]):
-                line.append(followers[0])
-            yield Pipeline(file, tuple(line), receivers[first].rate)
+        if transfer.source in receivers and transfer.source not in after and _is_one_line(receivers, name):
+            after[transfer.source] = name
+        else:
+            firsts.append(name)
+    for first in firsts:
+        line = [receivers[first].source or MASTER, first]
+        while follower := after.get(line[-1]):
+            line.append(follower)
+        yield Pipeline(file, tuple(line), receivers[first].rate)
 
 
-def _place(node: NetworkNode) -> tuple[bool, bool, str]:
-    """Return where a node stands: hosts before switches, so that lines go to near hosts before they go far."""
-    return node.is_switch, node.name != MASTER, node.name
+def _is_one_line(receivers: Mapping[str, Transfer], name: str) -> bool:
+    rate, before = receivers[name].rate, receivers[receivers[name].source or ""].rate
+    return abs(rate - before) <= _SAME_LINE * before
+
+
+def _place(node: NetworkNode) -> tuple[bool, bool, list[tuple[int, str]], str]:
+    """Return where a node stands: hosts before switches, so that lines go to near hosts before they go far.
+
+    pc-9 stands before pc-10: neighbours in number are mostly neighbours on the wire.
+    """
+    words = [(int(word), "") if word.isdecimal() else (-1, word) for word in re.split(r"(\d+)", node.name)]
+    return node.is_switch, node.name != MASTER, words, node.name
 
 
 class TransferState:

@@ -1,7 +1,8 @@
 """Max-min fair rates by filling up: the way without a solver of linear programmes.
 
-All rates rise together; where a direction of a link is full, those that use it stop, and the others go on. It is what
-TCP connections of equal round-trip times come near to. No receiver starves, but the sum is less than the best.
+All rates rise together; where a direction of a link is full, those that use it stop, with those that follow
+them, and the others go on. It is what TCP connections of equal round-trip times come near to. No receiver starves,
+but the sum is less than the best.
 """
 
 from __future__ import annotations
@@ -21,17 +22,25 @@ def fill(programme: LinearProgramme) -> list[float]:
     for place, row in enumerate(rows):
         for number, count in row.terms:
             uses[number].append((place, count))
+    followers = defaultdict[int, list[int]](list)
+    for follower, ahead in programme.follows:
+        followers[ahead].append(follower)
     full_at = [(rest / often, place) for place, (rest, often) in enumerate(zip(left, load, strict=True))]
     heapify(full_at)
     while full_at:  # the level to which all rates have risen when the next constraint is full
         level, place = heappop(full_at)
-        if not load[place] or level < left[place] / load[place]:
-            continue  # some of its pipelines have stopped since: it stands in the heap anew
-        for number, _ in rows[place].terms:
+        if not load[place]:
+            continue
+        if (risen := left[place] / load[place]) > level:  # some of its pipelines have stopped since
+            heappush(full_at, (risen, place))
+            continue
+        stopping = [number for number, _ in rows[place].terms]
+        while stopping:
+            number = stopping.pop()
+            if number in uses:
+                stopping += followers[number]
             for other, count in uses.pop(number, ()):
                 rates[number] = programme.floors[number] + level
                 left[other] -= level * count
                 load[other] -= count
-                if load[other]:
-                    heappush(full_at, (max(level, left[other] / load[other]), other))
     return rates

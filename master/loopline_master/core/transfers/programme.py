@@ -28,12 +28,14 @@ class Constraint:
 class LinearProgramme:
     """A rate for each pipeline, in bytes per second: maximise ``sum(weight * rate)``.
 
-    Floors can always be met. Constraints have at least one term, and no two have the same ones.
+    Floors can always be met. Constraints have at least one term, and no two have the same ones. A pipeline whose
+    source is a receiver of another one *follows* it: it is at most as fast, and its floor is at most as high.
     """
 
     weights: tuple[float, ...]  # receivers of each pipeline
     floors: tuple[float, ...]  # least rate of each
     constraints: tuple[Constraint, ...]
+    follows: tuple[tuple[int, int], ...] = ()  # numbers of a follower, and of the pipeline ahead of it
 
     def objective(self, rates: Sequence[float]) -> float:
         """Return the throughput at which data arrives at all receivers together, in bytes per second."""
@@ -45,12 +47,17 @@ Solve = Callable[[LinearProgramme], Sequence[float]]
 
 
 def programme(
-    network: Network, uses: Sequence[dict[int, int]], weights: Sequence[int], asked: Sequence[float]
+    network: Network,
+    uses: Sequence[dict[int, int]],
+    weights: Sequence[int],
+    asked: Sequence[float],
+    follows: tuple[tuple[int, int], ...] = (),
 ) -> LinearProgramme:
     """Return the programme of pipelines, given how often each uses which direction.
 
-    ``asked`` is the least rate that each should have. Where a direction cannot carry what is asked of it, all that
-    ask have an equal share of it as their floors.
+    ``asked`` is the least rate that each should have, and what it follows. Where a direction cannot carry what is
+    asked of it, all that ask have an equal share of it as their floors. Nobody comes in ``follows`` before the
+    pipeline that it follows.
     """
     terms: dict[int, list[Term]] = {}
     for number, use in enumerate(uses):
@@ -61,14 +68,22 @@ def programme(
         key = tuple(found)
         least[key] = min(network.limits[direction], least.get(key, network.limits[direction]))
     constraints = tuple(Constraint(limit, key) for key, limit in least.items())
-    return LinearProgramme(tuple(map(float, weights)), _floors(constraints, asked), constraints)
+    floors = _floors(constraints, asked, follows)
+    return LinearProgramme(tuple(map(float, weights)), floors, constraints, follows)
 
 
-def _floors(constraints: Sequence[Constraint], asked: Sequence[float]) -> tuple[float, ...]:
+def _floors(
+    constraints: Sequence[Constraint], asked: Sequence[float], follows: Sequence[tuple[int, int]]
+) -> tuple[float, ...]:
+    asked = list(asked)
+    for follower, ahead in reversed(follows):
+        asked[ahead] = max(asked[ahead], asked[follower])
     floors = list(asked)
     for constraint in constraints:
         asking = [(number, count) for number, count in constraint.terms if asked[number]]
         for number, _ in asking:
             share = constraint.limit / sum(count for _, count in asking)
             floors[number] = min(floors[number], share)
+    for follower, ahead in follows:
+        floors[follower] = min(floors[follower], floors[ahead])
     return tuple(floors)

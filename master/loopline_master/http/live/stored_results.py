@@ -12,6 +12,7 @@ from loopline_master.store import Store
 from loopline_master.store.queries.result_queries import JobResults
 from loopline_shared.model import Output
 from loopline_shared.rest.bodies import TaskResult
+from loopline_shared.rest.times import Times
 
 MAX_STDOUT_BYTES = 64 * 1024  # of each result in the stream; a task's stdout has it all
 
@@ -26,11 +27,11 @@ class StoredResults:
         """Return a reader of one job's results that come after the cursor."""
         return self._store.results.of_job(job, self._beginning_of, cursor=cursor, lines=self._row_files.rows)
 
-    async def lines(self, job: int, cursor: str | None) -> AsyncGenerator[bytes, None]:
+    async def lines(self, job: int, cursor: str | None, times: Times) -> AsyncGenerator[bytes, None]:
         """Generate the results so far, many at a time, and finally an empty piece."""
         results = self.of_job(job, cursor)
         while read := await results.next():
-            yield lines(read)
+            yield lines(read, times)
         found(None if results.is_unknown else results, f"job {job}")
         yield b""
 
@@ -40,11 +41,11 @@ class StoredResults:
         return await asyncio.to_thread(self._blobs.read, output, MAX_STDOUT_BYTES)
 
 
-def lines(read: list[tuple[str, TaskResult]]) -> bytes:
+def lines(read: list[tuple[str, TaskResult]], times: Times) -> bytes:
     """Return a line for each result, with its cursor."""
-    return b"".join(line(result.model_copy(update={"cursor": cursor})) for cursor, result in read)
+    return b"".join(line(result.model_copy(update={"cursor": cursor}), times) for cursor, result in read)
 
 
-def line(result: TaskResult) -> bytes:
+def line(result: TaskResult, times: Times) -> bytes:
     """Return the result as a line of NDJSON."""
-    return result.model_dump_json().encode() + b"\n"
+    return result.model_dump_json(context=times).encode() + b"\n"

@@ -17,6 +17,7 @@ from aiohttp import web
 from loopline_master.change_feed import ChangeFeed, Subscription, Subscriptions, is_all_to_come, written
 from loopline_master.core.entities import Attempt, Job, Task
 from loopline_master.core.scheduler import Scheduler
+from loopline_master.http.answers import begin_stream, preferred, times_for
 from loopline_master.http.auth import READERS
 from loopline_master.http.live.open_streams import OpenStreams
 from loopline_master.http.live.stored_results import MAX_STDOUT_BYTES, StoredResults, line, lines
@@ -27,6 +28,7 @@ from loopline_master.store.queries.result_queries import CHUNK
 from loopline_master.timings import STILL_HERE_EVERY_S, STREAM_REST_S, STREAM_REST_SHARE
 from loopline_shared.model import JobState, Output
 from loopline_shared.rest.bodies import GridChange, TaskResult
+from loopline_shared.rest.times import Times
 from loopline_shared.spec import RowFile
 
 routes = Routes("streams")
@@ -36,7 +38,7 @@ MOST_READY_BYTES = 2**20
 _NDJSON, _SSE = "application/x-ndjson", "text/event-stream"
 
 
-@routes("GET /jobs/{job}/results", READERS, media_type=_NDJSON, item=TaskResult, declines=(503,))
+@routes("GET /jobs/{job}/results", READERS, media_type=_NDJSON, also="text/plain", item=TaskResult, declines=(503,))
 async def stream_results(
     followed: FollowedResults,
     stored: StoredResults,
@@ -52,9 +54,11 @@ async def stream_results(
     """
     with streams.seat():
         source = followed if follow else stored
-        async with aclosing(source.lines(job, cursor)) as lines:
+        async with aclosing(source.lines(job, cursor, times_for(request))) as lines:
             first = await anext(lines)  # raises if there is no such job
-            response = await _begin(request, _NDJSON)
+            response = await _begin(request, preferred(request, _NDJSON, "text/plain"))
+            if request.method == "HEAD":
+                return response
             with suppress(ConnectionError):  # the reader has disconnected
                 await response.write(first)
                 async for some in lines:
@@ -72,6 +76,8 @@ async def stream_events(
     """
     with streams.seat(), changes.read() as reader:
         response = await _begin(request, _SSE)
+        if request.method == "HEAD":
+            return response
         await response.write(b"retry: 1000\n" + _event(GridChange(missed=True)))
         while True:
             try:
@@ -86,9 +92,7 @@ async def stream_events(
 
 
 async def _begin(request: web.Request, media_type: str) -> web.StreamResponse:
-    response = web.StreamResponse(headers={"Content-Type": media_type, "Cache-Control": "no-store"})
-    await response.prepare(request)
-    return response
+    return await begin_stream(request, {"Content-Type": media_type, "Cache-Control": "no-store"})
 
 
 class FollowedResults:
@@ -97,15 +101,16 @@ class FollowedResults:
     def __init__(self, stored: StoredResults, subscriptions: Subscriptions, scheduler: Scheduler) -> None:
         self.stored, self.subscriptions, self.scheduler = stored, subscriptions, scheduler
 
-    def lines(self, job: int, cursor: str | None) -> AsyncGenerator[bytes, None]:
+    def lines(self, job: int, cursor: str | None, times: Times) -> AsyncGenerator[bytes, None]:
         """Generate lines, many at a time, until the job has ended; an empty line now and then if there are none."""
-        return _ResultFollower(self, job, cursor).lines()
+        return _ResultFollower(self, job, cursor, times).lines()
 
 
 class _ResultFollower:
     """Follows one job: takes results from commits, and reads from disk those that are not complete there."""
 
-    def __init__(self, of: FollowedResults, job: int, cursor: str | None) -> None:
+    def __init__(self, of: FollowedResults, job: int, cursor: str | None, times: Times) -> None:
+        self._times = times
         self._subscriptions = of.subscriptions
         self._results = of.stored.of_job(job, cursor)
         self._ready: list[bytes] = []
@@ -136,7 +141,7 @@ class _ResultFollower:
                 elif not self._subscription.is_live:
                     began = time.monotonic()
                     read = await self._read_on()
-                    yield lines(read)
+                    yield lines(read, self._times)
                     if 0 < len(read) < CHUNK and not self._is_over:
                         await asyncio.sleep(min(STREAM_REST_S, STREAM_REST_SHARE * (time.monotonic() - began)))
             yield self._all_ready()
@@ -145,7 +150,7 @@ class _ResultFollower:
 
     def _queue(self, _: Subscription[TaskResult], results: list[TaskResult], over: JobState | None) -> bool:
         """Queue the results of a commit. Returns True if there is room for more."""
-        lines = b"".join(map(line, results))
+        lines = b"".join(line(result, self._times) for result in results)
         self._ready.append(lines)
         self._ready_bytes += len(lines)
         self._is_over = over is not None

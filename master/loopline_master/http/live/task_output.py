@@ -15,6 +15,7 @@ from aiohttp import web
 from loopline_master.change_feed import ChangeFeed, ChangeReader
 from loopline_master.files.blobs import Blobs
 from loopline_master.files.retained import RetainedFiles
+from loopline_master.http.answers import begin_stream
 from loopline_master.http.live.open_streams import OpenStreams
 from loopline_master.http.lookups import found
 from loopline_master.links import WorkerLinks
@@ -68,8 +69,9 @@ class TaskOutput:
         found(await self.store.tasks.detail(task), f"task {task}")
         with self.streams.seat():
             headers = {"Content-Type": "text/plain; charset=utf-8", "Cache-Control": "no-store"}
-            response = web.StreamResponse(headers=headers)
-            await response.prepare(request)
+            response = await begin_stream(request, headers)
+            if request.method == "HEAD":
+                return response
             with suppress(ConnectionError):
                 async with aclosing(_Follower(self, task, stream, rank).pieces()) as pieces:
                     async for piece in pieces:

@@ -9,10 +9,11 @@ from pydantic import Field
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.http.auth import READERS
 from loopline_master.http.operations import Routes
-from loopline_master.http.parameters import Limit, Moment
+from loopline_master.http.parameters import Limit
 from loopline_master.settings import Limits
 from loopline_master.store import Store
 from loopline_shared.rest.bodies import HistoryReport, HistorySubject
+from loopline_shared.rest.times import Moment
 
 routes = Routes("history")
 

@@ -9,6 +9,7 @@ from aiohttp import web
 
 from loopline_master.files.retained import RetainedFiles
 from loopline_master.files.zips import Archive
+from loopline_master.http.answers import begin_stream, preferred
 from loopline_master.http.auth import READERS
 from loopline_master.http.live.open_streams import OpenStreams
 from loopline_master.http.lookups import found, job_view
@@ -21,6 +22,8 @@ from loopline_shared.model import TaskId
 from loopline_shared.rest.bodies import OutputFiles
 
 routes = Routes("outputs")
+
+_ZIP = "application/zip"
 
 MAX_ARCHIVED = 100_000
 """Files in one archive. Its directory, which comes last, is held in memory: about 100 MB of so many."""
@@ -48,28 +51,46 @@ async def get_output(
     return web.FileResponse(await files.path(job, file.sha256), headers=headers)
 
 
-@routes("GET /jobs/{job}/outputs.zip", READERS, media_type="application/zip", declines=(410, 503))
+@routes("GET /jobs/{job}/outputs.zip", READERS, media_type=_ZIP, also=BYTES, declines=(410, 503))
 async def get_archive(
     store: Store, files: RetainedFiles, streams: OpenStreams, request: web.Request, job: JobNumber
 ) -> web.StreamResponse:
-    """Return all output files of a job so far as a ZIP archive: `3/x.csv` of task 3."""
+    """Return all output files of a job so far as a ZIP archive: `3/x.csv` of task 3.
+
+    Files that are not here any more are named in the archive's `MISSING.txt`.
+    """
     await job_view(store, job)
-    first = await anext(aiter(store.files.of_job(job)), None)
-    if first is None:
-        hint = "the outputs of its spec name the files to return; `loopline explain` shows how far it is"
-        raise LooplineError("no_output", f"there are no output files of job {job}", hint, status=404)
-    await files.path(job, first.outputs[0].sha256)
+    await _check_archive(store, files, job)
     with streams.seat():
-        headers = {"Content-Type": "application/zip", **_attached(f"job-{job}.zip")}
-        response = web.StreamResponse(headers=headers)
-        await response.prepare(request)
-        await _send_archive(store, files, job, response)
+        headers = {"Content-Type": preferred(request, _ZIP, BYTES), **_attached(f"job-{job}.zip")}
+        response = await begin_stream(request, headers)
+        if request.method != "HEAD":
+            await _send_archive(store, files, job, response)
     return response
+
+
+async def _check_archive(store: Store, files: RetainedFiles, job: int) -> None:
+    """Raises LooplineError unless one output file of the job, at least, is here."""
+    reason = LooplineError(
+        "no_output",
+        f"there are no output files of job {job}",
+        "the outputs of its spec name the files to return; `loopline explain` shows how far it is",
+        status=404,
+    )
+    async with aclosing(store.files.of_job(job)) as tasks:
+        async for file in (file async for task in tasks for file in task.outputs):
+            try:
+                await files.path(job, file.sha256)
+            except LooplineError as error:
+                reason = error
+            else:
+                return
+    raise reason
 
 
 async def _send_archive(store: Store, files: RetainedFiles, job: int, response: web.StreamResponse) -> None:
     """Send the archive. If it cannot be finished, the response is cut off, so that it does not look complete."""
-    count = 0
+    count, missing = 0, list[str]()
     async with aclosing(store.files.of_job(job)) as tasks, Archive() as archive:
         async for task in tasks:
             count += len(task.outputs)
@@ -77,10 +98,17 @@ async def _send_archive(store: Store, files: RetainedFiles, job: int, response: 
                 message = f"job {job} has more than {MAX_ARCHIVED:,} output files"
                 raise LooplineError("too_many_files", message, f"download them with `loopline fetch {job} DIR`")
             for file in task.outputs:
-                path = await files.path(job, file.sha256)
-                async with archive.add(f"{task.number}/{file.path}", path, task.finished_at) as pieces:
+                name = f"{task.number}/{file.path}"
+                try:
+                    path = await files.path(job, file.sha256)
+                except LooplineError as error:
+                    missing.append(f"{name}: {error.message}")
+                    continue
+                async with archive.add(name, path, task.finished_at) as pieces:
                     async for piece in pieces:
                         await response.write(piece)
+        if missing:
+            await response.write(archive.add_text("MISSING.txt", "\n".join(missing) + "\n"))
         await response.write(archive.end())
 
 

@@ -10,17 +10,18 @@ from pydantic import Field
 from loopline_master.http.auth import READERS
 from loopline_master.http.lookups import found
 from loopline_master.http.operations import Routes
-from loopline_master.http.parameters import Moment, WorkerName
+from loopline_master.http.parameters import WorkerName
 from loopline_master.store import Store
 from loopline_shared.model import MAX_ID
 from loopline_shared.rest.columns import Samples
+from loopline_shared.rest.times import Moment
 
 routes = Routes("timeline")
 
 LAST_S = 86400.0
 
-Since = Annotated[Moment, Field(description="Begin, in seconds since 1970; else a day before the end")]
-Until = Annotated[Moment, Field(description="End, in seconds since 1970; else now")]
+Since = Annotated[Moment, Field(description="Begin, RFC 3339 or seconds since 1970; else a day before the end")]
+Until = Annotated[Moment, Field(description="End, RFC 3339 or seconds since 1970; else now")]
 Points = Annotated[int, Field(ge=1, le=5000, description="At most so many: of more minutes, means are made")]
 
 

@@ -17,7 +17,6 @@ from loopline_master.http.parameters import (
     InTaskState,
     JobNumber,
     Limit,
-    Moment,
     Rank,
     TaskNumber,
     WithParameters,
@@ -27,6 +26,7 @@ from loopline_master.settings import Limits
 from loopline_master.store import Store
 from loopline_shared.model import MAX_ID, TaskId
 from loopline_shared.rest.bodies import AttemptView, Explanation, Page, TaskDetail, TaskView
+from loopline_shared.rest.times import Moment
 
 routes = Routes("tasks")
 

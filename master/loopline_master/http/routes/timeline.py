@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 import time
 from collections.abc import Callable
 from typing import Annotated
@@ -12,23 +11,24 @@ from aiohttp import web
 from pydantic import Field
 
 from loopline_master.dashboard import columns, trace
+from loopline_master.http.answers import json_answer
 from loopline_master.http.auth import READERS
 from loopline_master.http.lookups import job_view
-from loopline_master.http.operations import JSON, Routes
-from loopline_master.http.parameters import JobNumber, Moment, WorkerName
+from loopline_master.http.operations import Routes
+from loopline_master.http.parameters import JobNumber, WorkerName
 from loopline_master.store import Store
 from loopline_master.store.queries.timeline_queries import Window
 from loopline_shared.rest.bodies import WaitingPlans
 from loopline_shared.rest.columns import Timeline, Trace
+from loopline_shared.rest.times import Moment
 
 routes = Routes("timeline")
 
 LAST_S = 3600.0
 MAX_BARS = 50_000
-_LEVEL = 3  # takes a third of the time of gzip's default, for a tenth more bytes
 
-Since = Annotated[Moment, Field(description="Begin, in seconds since 1970; else an hour before the end")]
-Until = Annotated[Moment, Field(description="End, in seconds since 1970; else now")]
+Since = Annotated[Moment, Field(description="Begin, RFC 3339 or seconds since 1970; else an hour before the end")]
+Until = Annotated[Moment, Field(description="End, RFC 3339 or seconds since 1970; else now")]
 Bars = Annotated[int, Field(ge=1, le=MAX_BARS, description="At most so many attempts, the latest ones")]
 
 
@@ -92,8 +92,5 @@ async def _trace(request: web.Request, window: Window, name: str) -> web.Respons
 
 
 async def _answer(request: web.Request, pack: Callable[[], bytes]) -> web.Response:
-    """Answer with JSON, encoded and compressed in a thread while the master goes on."""
-    is_zipped = "gzip" in request.headers.get("Accept-Encoding", "")
-    body = await asyncio.to_thread(lambda: gzip.compress(pack(), _LEVEL, mtime=0) if is_zipped else pack())
-    headers = {"Vary": "Accept-Encoding"} | ({"Content-Encoding": "gzip"} if is_zipped else {})
-    return web.Response(body=body, content_type=JSON, headers=headers)
+    """Answer with JSON, encoded in a thread while the master goes on."""
+    return await json_answer(request, await asyncio.to_thread(pack))

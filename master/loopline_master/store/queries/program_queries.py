@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import asdict
 
 from sqlalchemy import Connection
 
@@ -13,7 +14,7 @@ from loopline_master.store.database import Transact
 from loopline_master.store.queries.paging import after, moment, number
 from loopline_master.store.rows import PROGRAMS
 from loopline_master.store.tables import programs
-from loopline_shared.rest.bodies import Page, ProgramView
+from loopline_shared.rest.bodies import Page, ProgramView, RunView
 
 _LATER = 1e300
 """A time later than any moment."""
@@ -70,7 +71,7 @@ def _view(program: Program) -> ProgramView:
         system_s=_median(run.system_s for run in window),
         peak_memory_bytes=round(_median(run.peak_memory_bytes for run in window)),
         workers=dict(Counter(run.worker for run in window).most_common()),
-        latest=list(window),
+        latest=[RunView(**asdict(run)) for run in window],
     )
 
 

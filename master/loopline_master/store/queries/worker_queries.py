@@ -15,8 +15,8 @@ from loopline_master.store.database import Transact
 from loopline_master.store.queries.paging import after, page_of, word
 from loopline_master.store.rows import WORKERS
 from loopline_master.store.tables import attempts, workers
-from loopline_shared.model import AttemptId, Probation
-from loopline_shared.rest.bodies import LastHour, Page, WorkerView
+from loopline_shared.model import AttemptId
+from loopline_shared.rest.bodies import LastHour, Page, QuarantineView, WorkerView
 
 _HOUR_S = 3600.0
 
@@ -104,7 +104,7 @@ def _view(
         waiting=[_id(attempt) for attempt in in_hand if attempt.state in UNSEATED],
         speed=speed,
         queue_s=sum(_left_s(attempt, now) for attempt in in_hand),
-        probation=None if until is None else Probation(until, worker.probation_reason),
+        probation=None if until is None else QuarantineView(until=until, reason=worker.probation_reason),
         last_hour=_against_promise(did, speed * worker.offered * _HOUR_S) if last_hour else None,
     )
 

@@ -1,6 +1,7 @@
 """Bodies of the REST API, which the master answers and the client reads; one set for both.
 
-Requests are validated by the models in spec.py (jobs) and here; times are seconds since 1970, UTC.
+Requests are validated by the models in spec.py (jobs) and here; times are seconds since 1970 in Python, and
+RFC 3339 on the way (rest/times.py).
 """
 
 from loopline_shared.rest.bodies.base import Body, FieldError, Page, Problem
@@ -47,7 +48,7 @@ from loopline_shared.rest.bodies.tasks import (
     TaskView,
     VoteView,
 )
-from loopline_shared.rest.bodies.workers import LastHour, ProgramView, WorkerView
+from loopline_shared.rest.bodies.workers import LastHour, ProgramView, QuarantineView, RunView, WorkerView
 
 __all__ = [
     "AttemptView",
@@ -89,7 +90,9 @@ __all__ = [
     "ProgramView",
     "PruneReport",
     "PruneRequest",
+    "QuarantineView",
     "Reason",
+    "RunView",
     "Submission",
     "TaskDetail",
     "TaskResult",

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from loopline_shared.model import JobState, Order, Prediction, SizeSource
 from loopline_shared.rest.bodies.base import Body, Page
+from loopline_shared.rest.times import Time
 from loopline_shared.scalar import Scalar
 from loopline_shared.spec import JobSpec
 
@@ -34,8 +35,8 @@ class JobAccounting(Body):
 class Eta(Body):
     """Estimated time of a job's completion: before p50_at in one of two cases, before p90_at in nine of ten."""
 
-    p50_at: float
-    p90_at: float
+    p50_at: Time
+    p90_at: Time
     based_on: str
     judged: int = 0  # ETAs of completed jobs, all and any
     p50_held: float | None = None  # share of those jobs that had completed by then
@@ -47,23 +48,23 @@ class PlanView(Body):
 
     task: int
     kind: str  # promise: all that it waits for has limits; estimate
-    start_at: float | None  # of an estimate by the 90th percentiles; null: too few workers are there
-    p50_at: float | None = None  # of an estimate
-    p90_at: float | None = None
+    start_at: Time | None  # of an estimate by the 90th percentiles; null: too few workers are there
+    p50_at: Time | None = None  # of an estimate
+    p90_at: Time | None = None
     machines: list[str]  # workers, by rank
     slots: int  # on each of them
     limit_s: float  # for which its place is kept
     limit_is_given: bool  # by its user; otherwise it is predicted, with a margin
-    told_at: float  # the first plan ...
-    first_start_at: float | None  # ... and its start
-    changed_at: float | None = None  # when it last moved
+    told_at: Time  # the first plan ...
+    first_start_at: Time | None  # ... and its start
+    changed_at: Time | None = None  # when it last moved
     moves: int = 0  # forward
     broken: int = 0  # promises that were not kept
     reason: str = ""  # of the last change
-    promised_at: float | None = None  # the first start that was a promise
+    promised_at: Time | None = None  # the first start that was a promise
     broken_reason: str = ""  # of the last promise that was not kept
     delays: int = 0  # of an estimate: what went before it took longer than was thought
-    started_at: float | None = None
+    started_at: Time | None = None
 
 
 class WaitingPlan(PlanView):
@@ -77,7 +78,7 @@ class WaitingPlan(PlanView):
 class WaitingPlans(Body):
     """Gangs that wait for their planned starts, the earliest first; ``truncated`` if there are more."""
 
-    now: float  # by the master's clock
+    now: Time  # by the master's clock
     plans: list[WaitingPlan]
     truncated: bool = False
 
@@ -96,14 +97,14 @@ class JobView(Body):
     order: Order
     task_count: int
     tasks: Counts
-    submitted_at: float
-    started_at: float | None
-    finished_at: float | None
-    held_at: float | None
-    released_at: float | None
+    submitted_at: Time
+    started_at: Time | None
+    finished_at: Time | None
+    held_at: Time | None
+    released_at: Time | None
     max_attempts: int
     max_replicas: int | None  # null: unlimited
-    entered_at: float | None = None  # when it (last) entered the grid
+    entered_at: Time | None = None  # when it (last) entered the grid
     waiting_for: list[int] = Field(default=[])  # jobs that have yet to succeed before it enters the grid
     mismatches: int = 0  # tasks of which two results differ
     ledger: JobAccounting = JobAccounting()

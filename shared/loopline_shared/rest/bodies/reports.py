@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field
 
 from loopline_shared.model import Order
 from loopline_shared.rest.bodies.base import Body
+from loopline_shared.rest.times import Time
 
 
 class MomentReport(Body):
@@ -24,8 +25,8 @@ class BrokenPlan(Body):
 
     job: int
     task: int
-    promised_at: float  # the first promise
-    started_at: float | None  # null: it has not started yet
+    promised_at: Time  # the first promise
+    started_at: Time | None  # null: it has not started yet
     reason: str
 
 
@@ -84,8 +85,8 @@ class HistoryLine(Body):
 
 
 class HistoryReport(Body):
-    since: float
-    until: float
+    since: Time
+    until: Time
     lines: list[HistoryLine]
 
 

@@ -8,6 +8,7 @@ from pydantic import Field, WithJsonSchema
 
 from loopline_shared.model import AttemptId, AttemptState, Output, OutputFile, TaskId, TaskState
 from loopline_shared.rest.bodies.base import Body
+from loopline_shared.rest.times import Time
 from loopline_shared.scalar import Scalar
 
 PlainAttemptState = Annotated[
@@ -34,9 +35,9 @@ class AttemptView(Body):
     frozen: bool  # frozen for the sake of the PC's owner
     waiting: bool = False  # prefetched: it waits at its worker for a slot
     accepted: bool  # its result is the task's
-    dispatched_at: float
-    started_at: float | None
-    ended_at: float | None
+    dispatched_at: Time
+    started_at: Time | None
+    ended_at: Time | None
     exit_code: int | None
     reason: str
     wall_s: float
@@ -53,13 +54,13 @@ class TaskView(Body):
     number: int
     state: TaskState
     failures: int
-    started_at: float | None
-    finished_at: float | None
+    started_at: Time | None
+    finished_at: Time | None
     worker: str | None  # of the accepted result, else of the latest attempt
     exit_code: int | None
     reason: str
     mismatch: bool = False  # two of its results differ
-    began_at: float | None = None  # when its attempt began that the fields above are of; null: not yet
+    began_at: Time | None = None  # when its attempt began that the fields above are of; null: not yet
     wall_s: float | None = None  # how long that attempt ran; null: it has not ended
     prefetched: bool = False  # that attempt waits at its worker for a slot
     parameters: dict[str, Scalar] | None = None  # null: not asked for, or not to be read any more

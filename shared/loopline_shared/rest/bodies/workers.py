@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from loopline_shared.model import AttemptId, Facts, Load, Observation, Prediction, Probation
+from loopline_shared.model import AttemptId, Facts, Load, Prediction
 from loopline_shared.rest.bodies.base import Body
+from loopline_shared.rest.times import Time
 
 
 class LastHour(Body):
@@ -15,6 +16,27 @@ class LastHour(Body):
     promised: float  # speed x slots offered now
     slot_s: float  # that all its attempts took up, failed ones included
     tasks: int
+
+
+class QuarantineView(Body):
+    """Quarantine of a worker: the end of it and the reason."""
+
+    until: Time
+    reason: str
+
+
+class RunView(Body):
+    """A task's successful run, as observed."""
+
+    at: Time
+    worker: str
+    work: float  # reference CPU-seconds: time x speed x available share of the processor
+    wall_s: float
+    cpu_s: float
+    system_s: float  # of these
+    peak_memory_bytes: int
+    share: float  # share of its slots that it had; at full share the work is work / share
+    done: float | None  # work, by the speed that its worker was believed to have; null: of an older release
 
 
 class WorkerView(Body):
@@ -28,13 +50,13 @@ class WorkerView(Body):
     slots_used: int
     running: list[AttemptId]
     waiting: list[AttemptId] = Field(default=[])  # prefetched until slots are free
-    joined_at: float
-    reported_at: float | None
-    lease_until: float
+    joined_at: Time
+    reported_at: Time | None
+    lease_until: Time
     speed: float = 1.0  # reference CPU-seconds a second and slot, as its finished tasks have shown
     queue_s: float = 0.0  # sum of the expected remaining times of all that it holds
     standing: float = 0.0  # health: falls with failures on this worker only; at -3 it is quarantined
-    probation: Probation | None = None  # quarantine: it gets only tasks that no other worker can run
+    probation: QuarantineView | None = None  # quarantine: it gets only tasks that no other worker can run
     on_trial: bool = False  # half-open after a quarantine: one attempt at a time
     last_hour: LastHour | None = None  # where asked for
 
@@ -46,13 +68,13 @@ class ProgramView(Body):
     name: str
     folder: str  # or the command's program, where jobs do not say a folder
     runs: int  # ever
-    first_run_at: float
-    used_at: float  # when it was last learnt from, or asked
-    changed_at: float | None  # time at which earlier runs were forgotten
+    first_run_at: Time
+    used_at: Time  # when it was last learnt from, or asked
+    changed_at: Time | None  # time at which earlier runs were forgotten
     predicted: Prediction | None  # of one more task
     wall_s: float  # median, as all below, of the latest runs
     cpu_s: float
     system_s: float
     peak_memory_bytes: int
     workers: dict[str, int]  # where these ran
-    latest: list[Observation]
+    latest: list[RunView]

@@ -1,0 +1,101 @@
+"""What clients of HTTP expect of an answer: HEAD, tags, times with their zone, an address of what is new."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from typing import Any
+
+import pytest
+
+from loopline_master.files.blobs import Blobs
+from loopline_shared.rest.bodies import JobView
+from loopline_shared.rest.times import rfc3339
+from tests.api.bench import Answer, Bench, until
+from tests.api.test_outputs import finished
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+TODAY = {"User-Agent": "curl/8.0"}
+OF_0_1 = {"User-Agent": "Python/3.11 aiohttp/3.12.15"}
+
+
+async def ask(master: Bench, method: str, path: str, **headers: str) -> Answer:
+    return await master.ask(method, path, headers={**TODAY, **headers})
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/jobs", "/jobs/{}", "/jobs/{}/results", "/jobs/{}/results?follow=false", "/events", "//metrics", "/whoami"],
+)
+async def test_head_answers_as_get_does_without_a_body(shared_master: Bench, path: str) -> None:
+    path = path.format(await shared_master.submit())
+    answer = await ask(shared_master, "HEAD", path)
+    assert (answer.status, answer.content) == (200, b"")
+    assert answer.headers["Content-Type"]
+    assert (await ask(shared_master, "HEAD", "/jobs/999999")).status == 404
+
+
+async def test_a_tag_spares_the_second_reading(shared_master: Bench) -> None:
+    job = await shared_master.submit()
+    first = await ask(shared_master, "GET", f"/jobs/{job}")
+    again = await ask(shared_master, "GET", f"/jobs/{job}", **{"If-None-Match": first.headers["ETag"]})
+    assert (again.status, again.content) == (304, b"")
+    await shared_master.ask("POST", f"/jobs/{job}/cancel")
+    changed = await ask(shared_master, "GET", f"/jobs/{job}", **{"If-None-Match": first.headers["ETag"]})
+    assert (changed.status, changed.body["state"]) == (200, "cancelled")
+
+
+async def test_a_submission_says_where_its_job_is(shared_master: Bench) -> None:
+    made = await shared_master.ask("POST", "/jobs", json={"command": ["a"]})
+    there = await shared_master.ask("GET", "/" + made.headers["Location"])
+    assert there.body["id"] == made.body["id"]
+
+
+async def test_times_have_their_zone_and_clients_of_0_1_get_seconds(shared_master: Bench) -> None:
+    job = await shared_master.submit()
+    now = await ask(shared_master, "GET", f"/jobs/{job}")
+    before = await ask(shared_master, "GET", f"/jobs/{job}", **OF_0_1)
+    assert now.body["submitted_at"] == rfc3339(before.body["submitted_at"])
+    assert now.body["submitted_at"].endswith("Z")
+    assert JobView.model_validate_json(now.content).submitted_at == pytest.approx(
+        before.body["submitted_at"], abs=1e-6
+    )
+
+
+async def test_a_stream_writes_times_as_its_reader_reads_them(shared_master: Bench) -> None:
+    job = await shared_master.submit()
+    async with shared_master.worker("w1"):
+
+        async def is_over() -> bool:
+            return bool((await shared_master.get(f"/jobs/{job}"))["finished_at"])
+
+        await until(is_over)
+    lines = [(await ask(shared_master, "GET", f"/jobs/{job}/results", **agent)).content for agent in (TODAY, OF_0_1)]
+    assert b'"finished_at":"' in lines[0]
+    assert b'"finished_at":1' in lines[1]
+
+
+@pytest.mark.parametrize(
+    "moment", ["2026-01-31T08:15:30Z", "2026-01-31T09:15:30.000+01:00", "1769847330", "1.769847330e9"]
+)
+async def test_a_moment_may_be_given_either_way(shared_master: Bench, moment: str) -> None:
+    answer = await shared_master.get("/timeline", params={"until": moment})
+    assert answer["until"] == 1769847330.0
+
+
+@pytest.mark.parametrize("moment", ["2026-01-31T08:15:30", "yesterday", "2026-01-31", "-1", "nan"])
+async def test_a_moment_without_a_zone_is_refused(shared_master: Bench, moment: str) -> None:
+    answer = await shared_master.ask("GET", "/timeline", params={"until": moment})
+    assert (answer.status, answer.body["errors"][0]["at"]) == (422, "parameters.until")
+
+
+async def test_an_archive_goes_on_where_a_file_is_missing(shared_master: Bench) -> None:
+    job = await finished(shared_master, {"a": "here", "b": "gone"})
+    lost: Any = (await shared_master.get(f"/jobs/{job}/tasks/1/outputs"))["items"]
+    path = shared_master.parts[Blobs].find(next(file["sha256"] for file in lost if file["path"] == "b"))
+    assert path is not None
+    path.unlink()
+    archive = zipfile.ZipFile(io.BytesIO((await ask(shared_master, "GET", f"/jobs/{job}/outputs.zip")).content))
+    assert archive.read("1/a") == b"here"
+    assert archive.read("MISSING.txt").startswith(b"1/b: ")
