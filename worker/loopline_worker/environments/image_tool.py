@@ -61,7 +61,7 @@ class ImageTool:
         return {name: value for name, _, value in pairs}
 
     def measure(self) -> float:
-        """Return zero: fetching an image takes little of the processor, and docker's part of it cannot be measured."""
+        """Return zero: fetching an image takes little of the processor, and docker's part cannot be measured."""
         return 0.0
 
     def signal(self, number: int) -> None:
