@@ -122,7 +122,7 @@ class Metrics:
         self._set("attempts", (attempt.state for attempt in state.attempts.values()))
         self._live["workers"].labels("connected").set(len(connected))
         self._live["workers"].labels("away").set(len(state.workers) - len(connected))
-        self._live["workers"].labels("probation").set(sum(w.probation_until is not None for w in connected))
+        self._live["workers"].labels("probation").set(sum(w.quarantined_until is not None for w in connected))
         self._programs.set(len(state.programs))
         self._live["slots"].labels("offered").set(sum(worker.offered for worker in connected))
         used = state.index.attempts.used

@@ -47,7 +47,7 @@ def an_attempt_is_over_but_kept(state: State, job: int) -> None:
 
 
 def a_worker_is_in_quarantine_for_no_reason(state: State, job: int) -> None:
-    state.workers["w1"].probation_until = 1e12
+    state.workers["w1"].quarantined_until = 1e12
 
 
 @pytest.mark.parametrize(

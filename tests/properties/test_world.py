@@ -275,7 +275,7 @@ class WorldMachine(RuleBasedStateMachine):
 
     @rule(name=names, rounds=st.integers(1, 3), waits=st.booleans())
     def one_fails_where_others_succeed(self, name: str, rounds: int, waits: bool) -> None:
-        """So that it comes to probations, and to predictions."""
+        """So that it comes to quarantines, and to predictions."""
         for _ in range(rounds):
             self.world.submit(JobSpec(command=["work"], parameters={"i": Range(range=[1, 4])}, max_attempts=2))
             for each in NAMES * 2:

@@ -65,10 +65,10 @@ class Watched(Grid):
         assert meets(worker.facts, requirement_class), f"{attempt.id}: {worker.name} cannot run it"
         if attempt.is_queued:
             self._may_wait(attempt, [a for a in held if a.is_queued])
-        if worker.probation_until is not None:
+        if worker.quarantined_until is not None:
             others = [w for w in self.store.workers.values() if w.is_trusted and w.offered >= attempt.slots]
             able = [w.name for w in others if meets(w.facts, requirement_class)]
-            assert not able, f"{attempt.id} was started on {worker.name}, which is on probation, beside {able}"
+            assert not able, f"{attempt.id} was started on {worker.name}, which is in quarantine, beside {able}"
         taken = sum(a.slots for a in held if a.state not in (AttemptState.LOST, *UNSEATED))
         assert taken <= worker.offered, (
             f"{attempt.id}: {worker.name} offers {worker.offered} slots, {taken} are taken"

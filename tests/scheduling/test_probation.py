@@ -1,4 +1,4 @@
-"""A worker that fails where others do not, or is far slower than it says, goes on probation and comes back."""
+"""A worker that fails where others do not, or is far slower than it says, goes into quarantine and comes back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def grid_of(*names: str, slots: int = 1, **chosen: float) -> Grid:
             for attempt in grid.running(name):
                 grid.end(attempt, wall_s=10.0)
     for worker in grid.scheduler.state.workers.values():
-        worker.standing = 0.0
+        worker.health = 0.0
     return grid
 
 
@@ -35,32 +35,32 @@ def goes_wrong(grid: Grid, bad: str, good: str) -> None:
                 grid.end(attempt, wall_s=10.0)
 
 
-def standing(grid: Grid, name: str) -> tuple[float, bool, bool]:
+def health_of(grid: Grid, name: str) -> tuple[float, bool, bool]:
     worker = grid.store.workers[name]
-    return worker.standing, worker.probation_until is not None, worker.on_trial
+    return worker.health, worker.quarantined_until is not None, worker.half_open
 
 
 def fail_often(grid: Grid, bad: str, good: str) -> None:
     for _ in range(20):
-        if grid.store.workers[bad].probation_until is not None:
+        if grid.store.workers[bad].quarantined_until is not None:
             return
         goes_wrong(grid, bad, good)
-    raise AssertionError(f"{bad} was never put on probation: {grid.store.workers[bad]}")
+    raise AssertionError(f"{bad} was never put into quarantine: {grid.store.workers[bad]}")
 
 
 def test_one_failure_is_not_enough() -> None:
     grid = grid_of("a", "b")
     goes_wrong(grid, "a", "b")
-    assert standing(grid, "a") == (-1.0, False, False), "a half for the failure, a half for the other's success"
-    assert standing(grid, "b")[0] > 0
+    assert health_of(grid, "a") == (-1.0, False, False), "a half for the failure, a half for the other's success"
+    assert health_of(grid, "b")[0] > 0
 
 
-def test_failing_where_others_succeed_leads_to_probation() -> None:
+def test_failing_where_others_succeed_leads_to_quarantine() -> None:
     grid = grid_of("a", "b")
     fail_often(grid, "a", "b")
     worker = grid.store.workers["a"]
-    assert worker.probation_until == grid.now + 60.0
-    assert "failed there, and then succeeded on b" in worker.probation_reason
+    assert worker.quarantined_until == grid.now + 60.0
+    assert "failed there, and then succeeded on b" in worker.quarantine_reason
     job = grid.submit(4)
     assert (grid.running("a"), len(grid.running("b"))) == ([], 1), "nothing new"
     explanation = explain_job(grid.scheduler, job)
@@ -87,10 +87,10 @@ def test_it_comes_back_by_itself_with_one_attempt_at_a_time() -> None:
     grid.wait(59.0)
     assert grid.running("a") == []
     grid.wait(1.0)
-    assert standing(grid, "a") == (0.0, False, True)
+    assert health_of(grid, "a") == (0.0, False, True)
     assert len(grid.running("a")) == 1, "on trial"
     grid.end(grid.running("a")[0], wall_s=10.0)
-    assert standing(grid, "a")[2] is False
+    assert health_of(grid, "a")[2] is False
     assert len(grid.running("a")) == 3
 
 
@@ -99,24 +99,24 @@ def test_each_time_it_lasts_twice_as_long_up_to_a_limit_and_many_successes_short
     lasted = []
     for _ in range(4):
         fail_often(grid, "a", "b")
-        lasted.append((grid.store.workers["a"].probation_until or 0.0) - grid.now)
+        lasted.append((grid.store.workers["a"].quarantined_until or 0.0) - grid.now)
         grid.wait(lasted[-1])
-        assert grid.store.workers["a"].on_trial
+        assert grid.store.workers["a"].half_open
     assert lasted == [60.0, 120.0, 200.0, 200.0]
-    assert grid.store.workers["a"].probations == 4
+    assert grid.store.workers["a"].quarantines == 4
     for _ in range(8):
         grid.submit(2)
         for name in "ab":
             grid.end(grid.running(name)[0], wall_s=10.0)
-    assert grid.store.workers["a"].probations < 4
+    assert grid.store.workers["a"].quarantines < 4
 
 
-def test_on_trial_the_first_failure_is_enough() -> None:
+def test_half_open_the_first_failure_is_enough() -> None:
     grid = grid_of("a", "b")
     fail_often(grid, "a", "b")
     grid.wait(60.0)
     goes_wrong(grid, "a", "b")
-    assert grid.store.workers["a"].probation_until == grid.now + 120.0
+    assert grid.store.workers["a"].quarantined_until == grid.now + 120.0
 
 
 def test_what_only_this_worker_can_run_it_is_given() -> None:
@@ -141,7 +141,7 @@ def test_a_task_that_fails_everywhere_blames_nobody() -> None:
         grid.submit(2)
         for name in "ab":
             grid.end(grid.running(name)[0], wall_s=10.0)
-    assert not any(worker.probations for worker in grid.store.workers.values())
+    assert not any(worker.quarantines for worker in grid.store.workers.values())
 
 
 def test_a_broken_computer_does_not_use_up_a_tasks_attempts() -> None:
@@ -158,18 +158,18 @@ def test_a_broken_computer_does_not_use_up_a_tasks_attempts() -> None:
         for attempt in first:
             grid.end(attempt, wall_s=10.0)
     assert (grid.job(job).succeeded, grid.job(job).failed) == (8, 0)
-    assert grid.store.workers["a"].probations == 1
+    assert grid.store.workers["a"].quarantines == 1
 
 
-def test_one_far_slower_than_it_says_goes_on_probation() -> None:
+def test_one_far_slower_than_it_says_goes_into_quarantine() -> None:
     grid = grid_of("a", "b")
     for _ in range(3):
         grid.submit(2)
         grid.end(grid.running("b")[0], wall_s=10.0)
         grid.end(grid.running("a")[0], wall_s=80.0)
     worker = grid.store.workers["a"]
-    assert worker.probation_until is not None
-    assert "80 s, far longer than it would have taken others" in worker.probation_reason
+    assert worker.quarantined_until is not None
+    assert "80 s, far longer than it would have taken others" in worker.quarantine_reason
 
 
 def test_a_program_that_has_changed_blames_nobody() -> None:
@@ -178,14 +178,14 @@ def test_a_program_that_has_changed_blames_nobody() -> None:
         grid.submit(2)
         for name in "ab":
             grid.end(grid.running(name)[0], wall_s=80.0)
-    assert not any(worker.probations for worker in grid.store.workers.values())
+    assert not any(worker.quarantines for worker in grid.store.workers.values())
 
 
-def test_probation_can_be_switched_off() -> None:
+def test_quarantine_can_be_switched_off() -> None:
     grid = grid_of("a", "b", probation_s=0.0)
     for _ in range(6):
         goes_wrong(grid, "a", "b")
-    assert standing(grid, "a")[1] is False
+    assert health_of(grid, "a")[1] is False
 
 
 def test_what_waits_there_is_taken_back() -> None:
@@ -194,10 +194,10 @@ def test_what_waits_there_is_taken_back() -> None:
     waiting = [a for a in grid.scheduler.state.attempts.values() if a.worker == "a" and a.is_queued]
     assert waiting
     state = grid.scheduler.state
-    state.workers["a"].standing = -2.5
+    state.workers["a"].health = -2.5
     running = [a for a in grid.running("a") if state.attempts[a].is_seated]
     grid.end(running[0], Outcome.FAILED)
-    assert grid.store.workers["a"].probation_until is not None
+    assert grid.store.workers["a"].quarantined_until is not None
     assert not any(a.is_queued for a in grid.scheduler.state.attempts.values() if a.worker == "a")
 
 
@@ -205,12 +205,12 @@ def test_what_was_begun_before_does_not_shorten_it() -> None:
     grid = grid_of("a", "b", slots=3)
     grid.submit(40)
     state = grid.scheduler.state
-    state.workers["a"].standing = -2.5
+    state.workers["a"].health = -2.5
     grid.end(grid.running("a")[0], Outcome.FAILED)
-    assert grid.store.workers["a"].probations == 1
+    assert grid.store.workers["a"].quarantines == 1
     for attempt in grid.running("a"):
         grid.end(attempt, wall_s=10.0)
-    assert (standing(grid, "a"), grid.store.workers["a"].probations) == ((0.0, True, False), 1)
+    assert (health_of(grid, "a"), grid.store.workers["a"].quarantines) == ((0.0, True, False), 1)
 
 
 def test_a_restart_keeps_it() -> None:
@@ -229,7 +229,7 @@ def test_losing_an_attempt_or_giving_it_back_is_no_fault() -> None:
     attempt = AttemptId(job, 1, 1)
     grid.end(attempt, Outcome.GIVEN_BACK)
     grid.end(grid.attempts_of(TaskId(job, 1))[0], wall_s=10.0)
-    assert all(worker.standing >= 0 for worker in grid.store.workers.values())
+    assert all(worker.health >= 0 for worker in grid.store.workers.values())
 
 
 @pytest.mark.parametrize("policy", ["round-robin", "fair", "space-partition", "turnaround", "random", "cyclic"])
@@ -237,7 +237,7 @@ def test_every_policy_leaves_it_out(policy: str) -> None:
     grid = Grid(policy=policy)
     grid.workers("a", "b", "c")
     worker = grid.scheduler.state.workers["b"]
-    worker.probation_until, worker.probations = grid.now + 60.0, 1
+    worker.quarantined_until, worker.quarantines = grid.now + 60.0, 1
     grid.scheduler.state.put(worker)
     grid.scheduler.state.flush()
     grid.submit(9)

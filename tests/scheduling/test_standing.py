@@ -25,7 +25,7 @@ def make_known(grid: Grid, *names: str) -> None:
             for attempt in list(grid.running(name)):
                 grid.end(attempt, wall_s=10.0, cpu_s=10.0)
     for worker in grid.scheduler.state.workers.values():
-        worker.standing = 0.0
+        worker.health = 0.0
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -102,7 +102,7 @@ async def test_the_last_hour_against_what_was_promised(store: Store) -> None:
 
 async def test_a_worker_says_what_is_known_of_it(store: Store) -> None:
     now = time.time()
-    barred = {"probation_until": 9e9, "probation_reason": "task 1.1 failed there", "probations": 2, "standing": 0.5}
+    barred = {"quarantined_until": 9e9, "quarantine_reason": "task 1.1 failed there", "quarantines": 2, "health": 0.5}
     await keep(store, a_worker("ant", session=3, offered=2, work_done=300.0, work_s=50.0, **barred), a_job())
     await keep(store, a_task(1), a_task(2), a_task(3), new=False)
     await keep(

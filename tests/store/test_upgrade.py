@@ -91,3 +91,19 @@ async def test_without_an_upgrade_the_whole_log_is_replayed(sqlite_url):
     async with open_store(sqlite_url) as store:
         await relive(store, lived_through(7, turns=5).store.log)
     assert await on(sqlite_url, lambda c: c.scalar(select(func.count()).select_from(tables.upgrades))) == 0
+
+
+async def test_a_worker_stays_in_quarantine_under_the_new_words(url):
+    old = "SELECT standing, probations, probation_until, probation_reason, on_trial FROM workers"
+
+    async with open_store(url) as store:
+        barred = {"health": -1.5, "quarantines": 2, "quarantined_until": 9e9, "quarantine_reason": "task 1.1 failed"}
+        await keep(store, a_worker("ant", **barred), a_worker("bee", half_open=True))
+    await downgrade(parse_url(url), "0013")
+    rows = await on(url, lambda connection: sorted(map(tuple, connection.execute(text(old))), key=str))
+    assert [row[:4] for row in rows] == [(-1.5, 2, 9e9, "task 1.1 failed"), (0.0, 0, None, "")]
+    assert [bool(row[4]) for row in rows] == [False, True]
+    async with open_store(url) as store:
+        workers = {worker.name: worker for worker in (await store.snapshot()).workers}
+    assert {name: getattr(workers["ant"], name) for name in barred} == barred
+    assert workers["bee"].half_open

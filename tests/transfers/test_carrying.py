@@ -289,9 +289,9 @@ def test_a_liar_is_quarantined_and_serves_nobody_until_it_is_back() -> None:
     stale = room.plan()
     room.tell("bee", wants=[A], faults=[PeerFault(A, "liar", FaultKind.WRONG_CONTENT)])
     worker = room.scheduler.state.workers["liar"]
-    assert worker.probation_until == pytest.approx(room.now + 20.0)
-    assert "wrong bytes" in worker.probation_reason
-    assert "bee" in worker.probation_reason
+    assert worker.quarantined_until == pytest.approx(room.now + 20.0)
+    assert "wrong bytes" in worker.quarantine_reason
+    assert "bee" in worker.quarantine_reason
     room.step(stale)
     room.tell("cat", wants=[A])
     room.settle()
@@ -301,7 +301,7 @@ def test_a_liar_is_quarantined_and_serves_nobody_until_it_is_back() -> None:
     assert room.sources(B) == {"liar": MASTER}, "it is helped itself"
     for name in ("bee", "cat"):
         room.tell(name)
-    assert room.step(after_s=21.0).workers["liar"].probation_until is None
+    assert room.step(after_s=21.0).workers["liar"].quarantined_until is None
     room.tell("dog", wants=[A])
     room.settle()
     assert room.sources() == {"dog": "liar"} or room.sources() == {"dog": MASTER}

@@ -39,7 +39,7 @@ def may_start(state: State, job: Job, task: int, worker: Worker) -> bool:
             return False
         if index.on_worker(job.task_id(task), worker.name):
             return False
-    return worker.standing >= 0 or not should_go_elsewhere(state, job, task, worker)
+    return worker.health >= 0 or not should_go_elsewhere(state, job, task, worker)
 
 
 def should_go_elsewhere(state: State, job: Job, task: int, worker: Worker) -> bool:
@@ -47,7 +47,7 @@ def should_go_elsewhere(state: State, job: Job, task: int, worker: Worker) -> bo
 
     Running it there tells whether the task or the machine is at fault.
     """
-    if worker.standing >= 0:
+    if worker.health >= 0:
         return False
     known = state.tasks.get(job.task_id(task))
     if known is None or worker.name not in known.failed_on:

@@ -78,8 +78,6 @@ class Grid:
     now: float = 0.0  # time of the last step; seconds since 1970
     last_start: float = 0.0  # when an attempt was last dispatched
     virtual: float = 0.0  # clock of fair sharing, in reference CPU-seconds of each job's share
-    share: float = 1.0  # of older releases; goes with the next migration
-    log_share: float = 0.0  # of older releases; goes with the next migration
     measured: int = 0  # attempts at tasks of given size that were accepted
     work_accepted: float = 0.0  # of the tasks that succeeded
     tasks_accepted: int = 0
@@ -331,11 +329,11 @@ class Worker:
     work_done: float = 0.0  # by its attempts that succeeded, in reference CPU-seconds, as others' runs tell ...
     work_s: float = 0.0  # ... in so many seconds of a slot, without what the owner took; older ones fade
     mismatches: int = 0  # results of its that another worker's contradict
-    standing: float = 0.0  # falls with what went wrong on it and not elsewhere, rises with its successes
-    probations: int = 0  # so many levels up is the time that the next one lasts
-    probation_until: float | None = None  # nothing new is given to it until then, where others could take it
-    probation_reason: str = ""  # of the last one
-    on_trial: bool = False  # back from quarantine: one attempt at a time until it has succeeded with one
+    health: float = 0.0  # falls with what went wrong on it and not elsewhere, rises with its successes
+    quarantines: int = 0  # so many levels up is the time that the next one lasts
+    quarantined_until: float | None = None  # nothing new is given to it until then, where others could take it
+    quarantine_reason: str = ""  # of the last one
+    half_open: bool = False  # back from quarantine: one attempt at a time until it has succeeded with one
 
     @property
     def is_available(self) -> bool:
@@ -344,7 +342,7 @@ class Worker:
     @property
     def is_trusted(self) -> bool:
         """True if the worker is available, offers slots and is not in quarantine."""
-        return self.is_available and self.offered > 0 and self.probation_until is None
+        return self.is_available and self.offered > 0 and self.quarantined_until is None
 
 
 @dataclass(slots=True)

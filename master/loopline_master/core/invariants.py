@@ -179,12 +179,12 @@ _MEMBERS = {
 
 def check_quarantine(state: State, worker: Worker) -> None:
     """Raises AssertionError if a worker's health and its quarantine contradict one another."""
-    barred, name = worker.probation_until is not None, worker.name
-    assert not (barred and worker.on_trial), f"worker {name} is in quarantine and on trial"
-    assert worker.probations > 0 or not barred, f"worker {name} is in quarantine for the 0th time"
-    assert BOTTOM < worker.standing <= TOP, f"worker {name} has standing {worker.standing}"
-    is_due = worker.probation_until is not None and worker.probation_until <= state.now
-    assert not is_due, f"worker {name} should be back from probation"
+    barred, name = worker.quarantined_until is not None, worker.name
+    assert not (barred and worker.half_open), f"worker {name} is in quarantine and half-open"
+    assert worker.quarantines > 0 or not barred, f"worker {name} is in quarantine for the 0th time"
+    assert BOTTOM < worker.health <= TOP, f"worker {name} has health {worker.health}"
+    is_due = worker.quarantined_until is not None and worker.quarantined_until <= state.now
+    assert not is_due, f"worker {name} should be back from quarantine"
 
 
 def check_carrier(state: State, carrier: Carrier) -> None:

@@ -192,8 +192,8 @@ def _due_at(state: State) -> float | None:
     index, due_at = state.index, inf
     if index.leases.order:
         due_at = index.leases.order[0][0]
-    if index.probations.order:
-        due_at = min(due_at, index.probations.order[0][0])
+    if index.quarantines.order:
+        due_at = min(due_at, index.quarantines.order[0][0])
     if index.starving.order:
         due_at = min(due_at, index.starving.order[0][0] + state.settings.stall_after_s)
     if state.gangs and (gangs_at := phases.wake_at(state)) is not None:

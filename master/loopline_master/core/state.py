@@ -268,7 +268,7 @@ class State:
         signatures = self._signatures
         for name, worker in self._changed_workers.items():
             signature = (
-                worker.session, worker.offered, worker.lease_until, worker.draining, worker.probation_until,
+                worker.session, worker.offered, worker.lease_until, worker.draining, worker.quarantined_until,
                 worker.facts,
             )  # fmt: skip
             if signatures.get(name) != signature:

@@ -5,11 +5,11 @@ with a quorum succeeds when so many workers agree; the digests seen are kept on 
 changes nothing. Each vote against the majority counts like a failure of the task.
 
 **Quarantine.** A worker whose attempts fail where others succeed gets nothing new for a while. The health of a worker
-(``Worker.standing``) falls by a half if a task fails on it whose program has succeeded on others, by another half if
+(``Worker.health``) falls by a half if a task fails on it whose program has succeeded on others, by another half if
 that very task then succeeds on one of them, and by one if a task took it far longer than others. It rises by a half
 with each success, and by a half for each task that fails on others as well: then the task is at fault. At the bottom
-the worker goes into quarantine (``probation_until``), for twice as long each time. It comes back by itself: half-open
-(``on_trial``), with one attempt at a time, until it has succeeded with one. After some more successes the next
+the worker goes into quarantine (``quarantined_until``), for twice as long each time. It comes back by itself: half-
+open (``half_open``), with one attempt at a time, until it has succeeded with one. After some more successes the next
 quarantine is shorter again. The worker still gets jobs that no other could run (requirements.py). A task that failed
 on an unhealthy worker is tried elsewhere next (View.should_go_elsewhere), lest one broken computer use up all of its
 attempts.
@@ -122,7 +122,7 @@ def blame_for_failure(state: State, attempt: Attempt, task: Task) -> list[Worker
     places = [name for name in task.failed_on if name != attempt.worker]
     task.failed_on = (*places, attempt.worker)[-_MOST_PLACES:]
     for name in places:
-        if state.workers[name].standing < 0:
+        if state.workers[name].health < 0:
             _raise(state, state.workers[name])
     job = state.jobs[attempt.job]
     program = state.programs.get(job.program)
@@ -167,48 +167,48 @@ def judge_votes(state: State, task: Task) -> list[Worker]:
 
 def end_quarantines(state: State) -> None:
     """Let workers come back from quarantine, half-open, when their time is over."""
-    for _, name in takewhile(lambda probation: probation[0] <= state.now, state.index.probations.order):
+    for _, name in takewhile(lambda quarantine: quarantine[0] <= state.now, state.index.quarantines.order):
         worker = state.workers[name]
-        worker.probation_until, worker.on_trial = None, True
+        worker.quarantined_until, worker.half_open = None, True
         state.put(worker)
 
 
 def _praise(state: State, worker: Worker) -> None:
     """Count a success; during quarantine it does not count, for the attempt had begun before."""
-    if worker.probation_until is not None or (worker.standing == TOP and not worker.on_trial):
+    if worker.quarantined_until is not None or (worker.health == TOP and not worker.half_open):
         return
     _raise(state, worker)
-    if worker.on_trial:
-        worker.on_trial = False
+    if worker.half_open:
+        worker.half_open = False
         state.put(worker)
-    if worker.standing == TOP and worker.probations:
-        worker.probations, worker.standing = worker.probations - 1, 0.0
+    if worker.health == TOP and worker.quarantines:
+        worker.quarantines, worker.health = worker.quarantines - 1, 0.0
 
 
 def _raise(state: State, worker: Worker) -> None:
-    worker.standing = min(TOP, worker.standing + _HALF)
+    worker.health = min(TOP, worker.health + _HALF)
     state.put(worker)
 
 
 def _blame(state: State, worker: Worker, reason: str, weight: float) -> list[Worker]:
     """Count a fault. Return the worker if that has put it into quarantine."""
-    if worker.probation_until is not None or not state.settings.probation_s:
+    if worker.quarantined_until is not None or not state.settings.probation_s:
         return []
-    worker.standing -= weight
+    worker.health -= weight
     state.put(worker)
-    if worker.standing > BOTTOM and not worker.on_trial:
+    if worker.health > BOTTOM and not worker.half_open:
         return []
     return quarantine(state, worker, reason)
 
 
 def quarantine(state: State, worker: Worker, reason: str) -> list[Worker]:
     """Put a worker into quarantine, whatever its health. Return it; nobody if it is in one, or there are none."""
-    if worker.probation_until is not None or not state.settings.probation_s:
+    if worker.quarantined_until is not None or not state.settings.probation_s:
         return []
-    length_s = state.settings.probation_s * 2.0 ** min(worker.probations, _MOST_DOUBLINGS)
-    worker.probation_until = state.now + min(length_s, state.settings.max_probation_s)
-    worker.probation_reason, worker.probations = reason[:500], worker.probations + 1
-    worker.standing, worker.on_trial = 0.0, False
+    length_s = state.settings.probation_s * 2.0 ** min(worker.quarantines, _MOST_DOUBLINGS)
+    worker.quarantined_until = state.now + min(length_s, state.settings.max_probation_s)
+    worker.quarantine_reason, worker.quarantines = reason[:500], worker.quarantines + 1
+    worker.health, worker.half_open = 0.0, False
     state.put(worker)
     return [worker]
 

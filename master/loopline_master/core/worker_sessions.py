@@ -373,8 +373,8 @@ class Outbox:
 
 def _notice(worker: Worker) -> Quarantine | None:
     """Return the notice of a quarantine for the computer's owner; every frame repeats it, in case one is lost."""
-    until = worker.probation_until
-    return None if until is None else Quarantine(until, worker.probation_reason)
+    until = worker.quarantined_until
+    return None if until is None else Quarantine(until, worker.quarantine_reason)
 
 
 def _length(run: Run) -> int:

@@ -202,10 +202,10 @@ def _for_slot(state: State, job: Job, count: int) -> Reason:
     detail = f"{_tasks(count)} {verb} for a free slot: {used} of {slots} in use on {counted(len(able), 'worker')}"
     if any(state.index.slots.free_slots(w) >= job.slots for w in able if requirements.fits(job, w)):
         detail += f"; policy {state.settings.policy} has another use for what is free, or none for this job yet"
-    barred = [worker for worker in able if worker.probation_until is not None]
+    barred = [worker for worker in able if worker.quarantined_until is not None]
     if barred:
         detail += f"; {len(barred)} of them {'is' if len(barred) == 1 else 'are'} in quarantine: on {barred[0].name} "
-        detail += barred[0].probation_reason
+        detail += barred[0].quarantine_reason
     reasons = [worker.load.withheld for worker in able if worker.load and worker.load.withheld]
     if reasons:
         detail += f"; {len(reasons)} of them {'keeps' if len(reasons) == 1 else 'keep'} slots back: {reasons[0]}"

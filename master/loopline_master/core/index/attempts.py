@@ -281,7 +281,7 @@ class Slots:
         waiting = attempts.queues.of_worker.get(name)
         in_hand = attempts.used.get(name, 0) + (len(waiting) if waiting else 0)
         free = worker.offered - in_hand
-        if free > 0 and worker.is_available and not (worker.on_trial and in_hand):  # then one attempt at a time
+        if free > 0 and worker.is_available and not (worker.half_open and in_hand):  # then one attempt at a time
             self.idle.place(name, (-free, -measure.merit(worker), name))
         elif name in self.idle.keys:
             self.idle.place(name, None)
@@ -303,7 +303,9 @@ class Slots:
         """True if all slots of the worker are busy and more attempts may wait there."""
         if worker.name in self.idle.keys or worker.offered <= 0 or not worker.is_available:
             return False
-        return not worker.on_trial and worker.probation_until is None and worker.name not in self.attempts.frozen_on
+        return (
+            not worker.half_open and worker.quarantined_until is None and worker.name not in self.attempts.frozen_on
+        )
 
     def free_slots(self, worker: Worker) -> int:
         """Return the worker's free slots, as last placed."""

@@ -54,7 +54,7 @@ class Index:
     slots: Slots = field(init=False)
     leases: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)  # (until, worker)
     starving: Ranking[int, tuple[float, int]] = field(default_factory=Ranking)  # (since, job), not yet stalled
-    probations: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)  # (until, worker)
+    quarantines: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)  # (until, worker)
     programs: Ranking[ProgramKey, tuple[float, ProgramKey]] = field(default_factory=Ranking)  # longest unused first
     requirements: RequirementIndex = field(default_factory=RequirementIndex)
     parallel: SortedSet[int] = field(default_factory=SortedSet)  # arrivals of jobs with a gang to begin, held or not
@@ -131,8 +131,8 @@ class Index:
 
     def place_worker(self, worker: Worker) -> None:
         """Enter a worker as it is now, except into ``requirements``, which answers what changed there."""
-        name, until = worker.name, worker.probation_until
-        self.probations.place(name, (until, name) if until is not None else None)
+        name, until = worker.name, worker.quarantined_until
+        self.quarantines.place(name, (until, name) if until is not None else None)
         at_work = worker.session is not None or name in self.attempts.used
         self.leases.place(name, (worker.lease_until, name) if at_work else None)
 

@@ -64,9 +64,9 @@ def horizon_of(state: State, worker: Worker) -> Horizon:
     if worker.draining:
         return Horizon(0, is_open=False, busy=busy, why=f"{name} is being drained")
     why = f"the owner of {name} has claimed it" if worker.offered < worker.facts.slots else ""
-    if worker.probation_until is not None:  # it still gets what no other could run: RequirementIndex decides
+    if worker.quarantined_until is not None:  # it still gets what no other could run: RequirementIndex decides
         why = f"{name} is in quarantine"
-    is_open = worker.offered > 0 and not (worker.on_trial and state.index.attempts.in_hand(name))
+    is_open = worker.offered > 0 and not (worker.half_open and state.index.attempts.in_hand(name))
     return Horizon(worker.offered, is_open=is_open, busy=busy, why=why)
 
 

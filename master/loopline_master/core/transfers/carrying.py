@@ -122,7 +122,7 @@ def _take_in_faults(state: State, carrier: Carrier, told: PeerReport) -> None:
         if fault.kind is FaultKind.WRONG_CONTENT and worker is not None:
             reason = f"it sent wrong bytes of the file {fault.sha256[:12]} to worker {carrier.name}"
             for quarantined in trust.quarantine(state, worker, reason):
-                lifecycle.retract_from(state, quarantined, "its worker is on probation, and it had not begun")
+                lifecycle.retract_from(state, quarantined, "its worker is in quarantine, and it had not begun")
     if failed.keys() != carrier.failed.keys():
         state.transfers.is_due = True
     if failed != carrier.failed:
@@ -183,7 +183,7 @@ def _mute(state: State, carriers: Iterable[Carrier]) -> frozenset[str]:
 
 def _is_believed(state: State, name: str) -> bool:
     worker = state.workers.get(name)
-    return worker is None or worker.probation_until is None
+    return worker is None or worker.quarantined_until is None
 
 
 def let_time_pass(state: State) -> None:

@@ -82,7 +82,7 @@ def _last_hour(connection: Connection, names: Iterable[str], now: float) -> dict
 def _view(
     worker: Worker, in_hand: Sequence[Row[Any]], did: Row[Any] | None, now: float, last_hour: bool
 ) -> WorkerView:
-    speed, until = measure.speed_of(worker), worker.probation_until
+    speed, until = measure.speed_of(worker), worker.quarantined_until
     fields = (
         "name",
         "draining",
@@ -91,8 +91,6 @@ def _view(
         "joined_at",
         "reported_at",
         "lease_until",
-        "standing",
-        "on_trial",
         "mismatches",
     )
     return WorkerView(
@@ -103,8 +101,10 @@ def _view(
         running=[_id(attempt) for attempt in in_hand if attempt.state not in UNSEATED],
         waiting=[_id(attempt) for attempt in in_hand if attempt.state in UNSEATED],
         speed=speed,
+        standing=worker.health,
+        on_trial=worker.half_open,
         queue_s=sum(_left_s(attempt, now) for attempt in in_hand),
-        probation=None if until is None else QuarantineView(until=until, reason=worker.probation_reason),
+        probation=None if until is None else QuarantineView(until=until, reason=worker.quarantine_reason),
         last_hour=_against_promise(did, speed * worker.offered * _HOUR_S) if last_hour else None,
     )
 
