@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 
 from hypothesis import settings
 
@@ -14,6 +15,10 @@ settings.load_profile("loopline")
 
 os.environ.setdefault("LOOPLINE_SANDBOX", "off")
 """Most tests look at files that their tasks write beside their folders; those of the sandbox ask for one."""
+
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+"""Whatever a script runs in the background ignores Ctrl-C, and so would all that tests start."""
 
 
 def pytest_collection_finish() -> None:

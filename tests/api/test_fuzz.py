@@ -12,7 +12,7 @@ import pytest
 import requests
 import schemathesis
 from hypothesis import HealthCheck, settings
-from schemathesis import CheckFunction
+from schemathesis import BaseSchema, CheckFunction
 from schemathesis.specs.openapi.checks import (
     allow_header_conformance,
     ignored_auth,
@@ -28,8 +28,24 @@ from tests.campaign import tried
 
 LONG_BODIES = {"include-name": "POST /api/v1/jobs", "phases": {"coverage": {"enabled": False}}}  # as a limit allows
 
-config = schemathesis.Config.from_dict({"operations": [LONG_BODIES]})
-schema = schemathesis.openapi.from_dict(document(OPERATIONS), config=config).exclude(path="/api/v1/events")  # no end
+pytestmark = pytest.mark.timeout(600)  # each is thousands of cases
+lazy = schemathesis.pytest.from_fixture("schema")  # cases take seconds to make: not where tests are collected
+
+as_described = settings(
+    max_examples=tried(4, 200),
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    database=None,
+)
+
+
+@pytest.fixture(scope="module")
+def schema() -> BaseSchema:
+    config = schemathesis.Config.from_dict({"operations": [LONG_BODIES]})
+    return schemathesis.openapi.from_dict(document(OPERATIONS), config=config).exclude(
+        path="/api/v1/events"
+    )  # no end
 
 
 @dataclass
@@ -64,15 +80,24 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     thread.join(20)
 
 
-@schema.parametrize()
-@settings(
-    max_examples=tried(4, 200),
-    derandomize=True,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    database=None,
-)
-def test_the_api_is_as_described(case: schemathesis.Case, target: Target) -> None:
+@pytest.fixture(autouse=True)
+def _named_as_schemathesis_knows_it(request: pytest.FixtureRequest) -> None:
+    request.node._nodeid = request.node.nodeid  # gone in pytest 9.2; schemathesis 4.32 asks for it
+
+
+@lazy.include(method="GET").parametrize()
+@as_described
+def test_what_is_read_is_as_described(case: schemathesis.Case, target: Target) -> None:
+    ask(case, target)
+
+
+@lazy.exclude(method="GET").parametrize()
+@as_described
+def test_what_is_changed_is_as_described(case: schemathesis.Case, target: Target) -> None:
+    ask(case, target)
+
+
+def ask(case: schemathesis.Case, target: Target) -> None:
     if (case.query or {}).get("follow", case.path.endswith("/results")) in (True, "true"):
         case.query = {**(case.query or {}), "follow": "false"}  # else it may have no end
     response = case.call(base_url=target.url, session=target.session)

@@ -7,6 +7,7 @@ import posixpath
 import re
 import tokenize
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -55,10 +56,10 @@ def test_files_that_docstrings_and_comments_name_are_there() -> None:
     refuse(set(faults), "Name the file as it is called now.")
 
 
-def _comments(path: Path, text: str) -> Iterator[tuple[str, str]]:
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT:
-            yield f"{path}:{token.start[0]}", token.string
+@cache
+def _comments(path: Path, text: str) -> list[tuple[str, str]]:
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    return [(f"{path}:{token.start[0]}", token.string) for token in tokens if token.type == tokenize.COMMENT]
 
 
 def _of_docstrings(source: Source) -> Iterator[tuple[str, str]]:

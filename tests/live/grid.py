@@ -20,9 +20,11 @@ from loopline_master.store import replay
 from loopline_shared.errors import LooplineError
 from loopline_shared.rest.bodies import AttemptView, JobDetail
 from loopline_shared.spec import JobSpec, Range
+from tests.live.daemons import Daemon
 
 ROOT = Path(__file__).parents[2]
 Fact = TypeVar("Fact")
+Process = Daemon | asyncio.subprocess.Process
 
 
 async def wait_for(what: str, ask: Callable[[], Awaitable[Fact | None]], seconds: float = 60.0) -> Fact:
@@ -60,8 +62,8 @@ class Grid:
         self.data_dir = folder / "master"
         self.port = _free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self.master: asyncio.subprocess.Process | None = None
-        self.workers: dict[str, asyncio.subprocess.Process] = {}
+        self.master: Process | None = None
+        self.workers: dict[str, Process] = {}
         self.flags: list[str] = []
         self._clients: list[AsyncClient] = []
 
@@ -117,22 +119,17 @@ class Grid:
                 process.terminate()
                 await asyncio.wait_for(process.wait(), 20)
 
-    async def _spawn(
-        self, log: str, module: str, *arguments: str, more: dict[str, str] | None = None
-    ) -> asyncio.subprocess.Process:
+    async def _spawn(self, log: str, module: str, *arguments: str, more: dict[str, str] | None = None) -> Process:
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("LOOPLINE", "XDG"))}
         environment |= {"HOME": str(self.folder), "LOOPLINE_SANDBOX": "off"} | (more or {})
-        with (self.folder / f"{log}.log").open("ab") as file:
+        file = self.folder / f"{log}.log"
+        if self.release is THIS_RELEASE:
+            return Daemon(module, arguments, environment, self.folder, file)
+        with file.open("ab") as said:
             return await asyncio.create_subprocess_exec(
-                self.release.python,
-                "-m",
-                module,
-                *arguments,
-                cwd=self.folder,
-                env=environment,
-                stdout=file,
-                stderr=file,
-            )
+                *(self.release.python, "-m", module, *arguments),
+                cwd=self.folder, env=environment, stdout=said, stderr=said,
+            )  # fmt: skip
 
     async def _serves(self) -> bool:
         assert self.master is not None
@@ -196,15 +193,16 @@ class Grid:
     def gate(self, name: str = "gate") -> Gate:
         return Gate(self.folder / name)
 
-    def processes(self) -> list[psutil.Process]:
-        """What tasks left running: known by the scratch folder in their environment."""
-        return [process for process in psutil.process_iter() if self._is_task(process)]
+    def processes(self, **variables: str) -> list[psutil.Process]:
+        """What runs of tasks, by age, or of those with such variables: known by the scratch folder in them."""
+        return [process for process in psutil.process_iter() if self._is_task(process, variables)]
 
-    def _is_task(self, process: psutil.Process) -> bool:
+    def _is_task(self, process: psutil.Process, variables: dict[str, str]) -> bool:
         try:
-            return process.environ().get("LOOPLINE_SCRATCH", "").startswith(str(self.folder))
+            given = process.environ()
         except psutil.Error:
             return False
+        return given.get("LOOPLINE_SCRATCH", "").startswith(str(self.folder)) and variables.items() <= given.items()
 
     async def no_processes(self) -> None:
         async def none_left() -> bool:

@@ -6,12 +6,14 @@ import signal
 import sys
 from pathlib import Path
 
+import psutil
+
 from loopline.client import AsyncClient
 from loopline.transfer.downloads import outputs_of
 from loopline_shared.model import AttemptState, JobState, TaskId
 from loopline_shared.rest.bodies import AttemptView
 from loopline_shared.spec import JobSpec
-from tests.live.grid import Grid
+from tests.live.grid import Grid, wait_for
 from tests.live.test_owner import OWNER
 from tests.worker.presence.witnesses import move_mouse, x_server
 
@@ -83,7 +85,11 @@ async def test_a_member_that_is_killed_ends_all_and_uses_one_attempt(grid: Grid)
     gate = grid.gate()
     job = await submit(grid, f"{gate.wait}; echo $LOOPLINE_RANK", max_attempts=2)
     await grid.attempts_when("all to run", job, all_run)
-    victim = next(one for one in grid.processes() if one.environ().get("LOOPLINE_RANK") == "1")
+
+    async def of_rank_1() -> list[psutil.Process]:
+        return grid.processes(LOOPLINE_RANK="1")
+
+    victim = (await wait_for("the second member, which may not have become its program yet", of_rank_1))[0]
     victim.kill()
     again = await grid.attempts_when("all to run again", job, lambda found: all_run(found, launch=1))
     assert [one.phase for one in again[:3]].count(AttemptState.FAILED) == 1

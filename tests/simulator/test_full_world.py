@@ -30,7 +30,10 @@ from tests.properties.test_planted_bugs import BUGS, SLOW_TO_SHOW
 
 ROOT = Path(__file__).parents[2]
 ROUGH = Scenario(machines=4, jobs=8, until_s=3_000.0)
-CALM = Scenario(max_slots=1, jobs=15, known_sizes=1.0, interval_s=10.0, conditions=Conditions(), faults=Faults())
+CALM = Scenario(
+    max_slots=1, jobs=15, known_sizes=1.0, interval_s=10.0, check_every=1 if LONG else 50,
+    conditions=Conditions(), faults=Faults(),
+)  # fmt: skip
 SEEDS = range(tried(4))
 DISASTERS = ("crashes", "reboots", "stops", "breaks", "partitions", "lost", "duplicated", "lost_attempts")
 
@@ -119,9 +122,8 @@ def test_in_any_process_under_any_hash_seed() -> None:
         "for policy in ('round-robin', 'space-partition'):\n"
         "    print(run(3, SchedulerSettings(policy), Scenario(machines=4, jobs=8)))\n"
     )
-    said = [_python(script, hash_seed) for hash_seed in ("0", "4242")]
-    assert said[0] == said[1]
-    assert said[0].splitlines()[0] == repr(run(3, SchedulerSettings("round-robin"), ROUGH))
+    here = [repr(run(3, SchedulerSettings(policy), ROUGH)) for policy in ("round-robin", "space-partition")]
+    assert _python(script, "4242").splitlines() == here  # strings have other hashes here in each run
 
 
 # --- against the fast world ------------------------------------------------------------------------------------

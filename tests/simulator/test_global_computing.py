@@ -21,6 +21,7 @@ from loopline_simulator.papers.global_computing.schedulers import SCHEDULERS
 from loopline_simulator.papers.global_computing.tables import picture
 from loopline_simulator.streams import stream
 from loopline_simulator.sweep import on_cores, sweep
+from tests.campaign import tried
 
 DOCS = Path(__file__).parents[2] / "docs" / "global-computing.md"
 
@@ -37,12 +38,12 @@ def settings(table: int, reading: str, seeds: int) -> dict[str, QueueingSetting]
 
 @pytest.fixture(scope="module")
 def table_3() -> dict[str, QueueingSetting]:
-    return settings(3, "fitted", 4)
+    return settings(3, "fitted", tried(2))
 
 
 @pytest.fixture(scope="module")
 def table_4() -> dict[str, QueueingSetting]:
-    return settings(4, "fitted", 6)
+    return settings(4, "fitted", tried(3))
 
 
 def over(setting: QueueingSetting, scheduler: str, base: str) -> float:

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import pytest
@@ -45,12 +46,14 @@ def chromium() -> str:
 
 @asynccontextmanager
 async def running_browser() -> AsyncIterator[Browser]:
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
-        try:
-            yield browser
-        finally:
-            await browser.close()
+    with TemporaryDirectory(ignore_cleanup_errors=True) as home:
+        async with async_playwright() as playwright:
+            own = {**os.environ, "HOME": home}  # a browser writes there
+            browser = await playwright.chromium.launch(executable_path=chromium(), args=FLAGS, env=own)
+            try:
+                yield browser
+            finally:
+                await browser.close()
 
 
 @dataclass

@@ -121,7 +121,7 @@ async def test_a_session_that_a_task_opens_is_lowered_too(low_bench: Bench) -> N
 
 async def test_on_a_dedicated_computer_tasks_need_not_yield(bench: Bench) -> None:
     result = await bench.result(run_of("sh", "-c", "nice; cat /proc/self/autogroup"))
-    assert result.stdout.data.split()[0] == b"0"
+    assert int(result.stdout.data.split()[0]) == os.nice(0), "as the agent itself, which may be niced as a whole"
     assert result.stdout.data.endswith(b" nice 0\n")
 
 
@@ -135,12 +135,12 @@ async def test_without_file_descriptors_nothing_is_still_and_no_thaw_is_forgotte
     run = run_of("sh", "-c", "echo > begun; while :; do sleep 0.01; done")
     await bench.begins(run)
     attempt = bench.runner._attempts[run.attempt]
-    await until(lambda: attempt._tree and attempt._tree._supervisor)  # type: ignore[attr-defined]
+    await until(lambda: attempt._tree and attempt._tree._root)  # type: ignore[attr-defined]
     tree = attempt._tree
     assert isinstance(tree, PosixTree)
 
     def stands() -> bool:
-        tree_now, stopped = tree_of(tree._supervisor), tree._group.stopped()
+        tree_now, stopped = tree_of(tree._root), tree._group.stopped()
         return bool(tree_now) and all(process.state in "Tt" or process.pid in stopped for process in tree_now)
 
     with monkeypatch.context() as short:

@@ -17,7 +17,6 @@ RECORD = "environment.json"
 """The file in an environment's folder that says that it is complete, and what it is; its time is that of the last
 use."""
 _PATH_OF_IMAGE = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_NOT_OF_IMAGE = frozenset({"dev", "proc", "sys", "tmp", "run", "mnt", "media"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +46,12 @@ class Environment:
         record = {"size_bytes": self.size_bytes, "is_image": self.is_image, "variables": self.variables}
         (self.folder / RECORD).write_text(json.dumps(record), "utf-8")
 
-    def apply(self, job: Job, scratch_folder: Path) -> None:
+    def apply(self, job: Job) -> None:
         """Have a job run in it."""
         job.software = self.key
         if self.is_image:
-            job.system = mounts(self.folder / "root", scratch_folder)
+            job.root = str(self.folder / "root")
+            job.shown = (job.root,)
             for name, value in {"PATH": _PATH_OF_IMAGE, **self.variables}.items():
                 if name == "PATH" or name not in job.environment:
                     job.environment[name] = value
@@ -72,27 +72,3 @@ def homes_of(folder: Path) -> Sequence[str]:
         return ()
     homes = [Path(line.partition("=")[2].strip()).parent for line in lines if line.startswith("home =")]
     return [str(home) for home in homes if not home.is_relative_to("/usr") or sys.platform == "win32"]
-
-
-def mounts(root: Path, scratch_folder: Path) -> tuple[str, ...]:
-    """Return bubblewrap's options for a system whose files are in ``root``, in place of the computer's own.
-
-    The way to the scratch folder stays free: a task's folder is mounted there.
-    """
-    words: list[str] = []
-    free = Path(os.path.realpath(scratch_folder))
-    folders = [(root, Path("/"))]
-    while folders:
-        source, target = folders.pop()
-        for entry in sorted(os.scandir(source), key=lambda entry: entry.name):
-            place = target / entry.name
-            if target == Path("/") and entry.name in _NOT_OF_IMAGE:
-                continue
-            if entry.is_symlink():
-                words += ["--symlink", str(Path(entry.path).readlink()), str(place)]
-            elif free.is_relative_to(place) and entry.is_dir():
-                folders.append((Path(entry.path), place))
-            else:
-                words += ["--ro-bind", entry.path, str(place)]
-    live = [path for path in ("/etc/resolv.conf", "/etc/hosts") if (root / path[1:]).is_file()]
-    return (*words, *(word for path in live for word in ("--ro-bind-try", path, path)))

@@ -104,7 +104,7 @@ class Environments:
         """Have a job run in its environment, if that is complete. False if it is not here."""
         environment = self._store.find(recipe.key)
         if environment:
-            environment.apply(job, self._scratch_folder)
+            environment.apply(job)
         return environment is not None
 
     async def obtain(self, recipe: Recipe, who: object, job: int) -> None:
@@ -150,7 +150,7 @@ class Environments:
         maker: ImageTool | PackageMaker
         if recipe.image:
             assert self._abilities.images
-            maker, what = self._abilities.images.another(), f"fetches the image {recipe.image}"
+            maker, what = self._abilities.images.another(self._scratch_folder), f"fetches the image {recipe.image}"
         else:
             assert self._abilities.uv
             maker, what = self._make_maker(self._abilities.uv), "builds an environment of Python packages"

@@ -22,19 +22,22 @@ from loopline_worker.settings import ImageSource
 _LONGEST_REASON = 300
 _UNKNOWN = ("manifest unknown", "not found", "denied", "unauthorized", "short-name", "invalid reference")
 """What is said of an image that no worker could fetch."""
+_FOLDERS = ("proc", "dev", "tmp")
 _EMPTY_FILES = ("etc/resolv.conf", "etc/hosts")
 
 
 class ImageTool:
     """The program podman or docker."""
 
-    def __init__(self, program: str) -> None:
+    def __init__(self, program: str, scratch_folder: Path = Path("/")) -> None:
+        """``scratch_folder``: the folder of all tasks' folders, which an unpacked image gets a place for."""
         self._program = program
+        self._scratch_folder = scratch_folder
         self._process: asyncio.subprocess.Process | None = None
 
-    def another(self) -> ImageTool:
+    def another(self, scratch_folder: Path) -> ImageTool:
         """Return the same for another image."""
-        return ImageTool(self._program)
+        return ImageTool(self._program, scratch_folder)
 
     async def make(self, recipe: Recipe, folder: Path) -> dict[str, str]:
         """Unpack an image into ``root`` of the folder. Return the variables that it sets. Raises BuildError, OSError.
@@ -57,6 +60,7 @@ class ImageTool:
             if not is_here:
                 await self._succeeds("image", "rm", image)
         await asyncio.to_thread(_extract, archive, folder / "root")
+        await asyncio.to_thread(_add_points, folder / "root", self._scratch_folder)
         pairs = [one.partition("=") for one in described.get("Config", {}).get("Env") or ()]
         return {name: value for name, _, value in pairs}
 
@@ -132,11 +136,20 @@ def _extract(archive: Path, root: Path) -> None:
                 )
                 tar.extract(member, root, numeric_owner=True)
     archive.unlink()
-    for name in _EMPTY_FILES:  # over which those of this computer are mounted
-        file = root / name
-        if file.parent.is_dir() and not file.is_file():
-            file.unlink(missing_ok=True)
-            file.touch()
+
+
+def _add_points(root: Path, scratch_folder: Path) -> None:
+    """Add what this computer's own folders and files are mounted on, as a task starts."""
+    for path in (*_FOLDERS, os.path.realpath(scratch_folder)[1:], "etc"):
+        point = root
+        for name in Path(path).parts:
+            point /= name
+            if point.is_symlink() or not point.is_dir():
+                point.unlink(missing_ok=True)
+                point.mkdir()
+    for name in _EMPTY_FILES:
+        (root / name).unlink(missing_ok=True)
+        (root / name).touch()
 
 
 def _check_place(member: tarfile.TarInfo, root: Path) -> None:

@@ -1,0 +1,87 @@
+"""Masters and workers begin as forks of a process that has imported them, for imports are most of a start.
+
+Each is a process of its own as ever, to be killed at will: only the second of imports is paid once, in place of at
+every start. That `python -m loopline_master` and `python -m loopline_worker` are starts is what their own tests say
+(tests/api/test_main.py, tests/worker/test_main.py), the tutorial, and the tests of two releases.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import gc
+import importlib
+import multiprocessing
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload([f"{__name__}_imported"])
+_PR_SET_PDEATHSIG = 1
+
+
+class Daemon:
+    """A running fork, asked and told as `asyncio.subprocess.Process` is."""
+
+    def __init__(
+        self, module: str, arguments: Sequence[str], environment: Mapping[str, str], folder: Path, log: Path
+    ) -> None:
+        """Run ``module``'s `main` with ``arguments`` in ``folder``; what it says is appended to the file ``log``."""
+        log.touch()
+        what = (module, list(arguments), dict(environment), str(folder), str(log))
+        self._process = _FORKS.Process(target=_become, args=what, daemon=True)
+        self._process.start()
+        assert self._process.pid is not None
+        self.pid: int = self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def send_signal(self, signum: int) -> None:
+        if self.returncode is None:
+            os.kill(self.pid, signum)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    async def wait(self) -> int:
+        """The exit code, or the negative number of the signal that killed it."""
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        while (code := self.returncode) is None:
+            loop.add_reader(self._process.sentinel, ended.set)
+            try:
+                await ended.wait()
+            finally:
+                loop.remove_reader(self._process.sentinel)
+        return code
+
+
+def imported() -> None:
+    """Import what daemons need, and keep their collectors from walking through it."""
+    for module in ("loopline_master.__main__", "loopline_worker.__main__", "loopline_worker.agent"):
+        importlib.import_module(module)
+    gc.collect()
+    gc.freeze()
+
+
+def _become(module: str, arguments: list[str], environment: dict[str, str], folder: str, log: str) -> None:
+    """In the fork: what a shell would prepare, and then the daemon's own `main`."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # a killed run leaves no daemon behind
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    written = os.open(log, os.O_WRONLY | os.O_APPEND)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(written, 1)
+    os.dup2(written, 2)
+    for file in [int(each.name) for each in Path("/proc/self/fd").iterdir()]:
+        with suppress(OSError):  # the listing's own is closed again
+            os.set_inheritable(file, file <= 2)  # what the fork itself is about is not for tasks
+    raise SystemExit(importlib.import_module(f"{module}.__main__").main(arguments))
