@@ -211,6 +211,10 @@ class RestClient:
         """Return the planned starts of the gangs that wait, the earliest first."""
         return await self._get(WaitingPlans, "/plans")
 
+    async def worker(self, name: str) -> WorkerView:
+        """Return one worker."""
+        return await self._get(WorkerView, f"/workers/{quote(name, safe='')}")
+
     def workers(self, *, last_hour: bool = False) -> AsyncIterator[WorkerView]:
         """Yield the workers. ``last_hour``: with the work that each did in the last hour."""
         return self._pages(Page[WorkerView], "/workers", more={"last_hour": "true"} if last_hour else None)
@@ -291,6 +295,10 @@ class RestClient:
     async def join(self, wish: JoinRequest) -> TokenView:
         """Join a worker to the grid. The same request is granted once, however often it is repeated."""
         return await self.http.ask(TokenView, "POST", "/join", json=wish.model_dump())
+
+    async def leave(self) -> TokenView:
+        """Revoke the worker's token that this client has; it was got by joining."""
+        return await self.http.ask(TokenView, "POST", "/leave")
 
     async def _get(self, answer: type[Model], path: str, query: dict[str, str] | None = None) -> Model:
         return await self.http.ask(answer, "GET", path, params=query)

@@ -37,3 +37,4 @@ RETAINED_FOR_S = 0.1  # a file retained so recently is not touched again, hence 
 LAG_EVERY_S = 5.0  # the lag of the event loop is measured
 READY_WITHIN_S = 5.0  # the database must answer /readyz
 INVARIANT_SAMPLE_EVERY_S = 5.0  # a sample takes up to about 6 ms with 9,000 jobs: 0.1 % of the time
+TWIN_SHOWN_S = 120.0  # a second computer of one identity asks again after retry_max_s, 30 s by default

@@ -240,6 +240,8 @@ class Facts:
     sandbox: Annotated[str, Field(max_length=20, pattern=NO_NUL)] = ""  # around tasks; empty: of an earlier release
     link: HostLink | None = None  # its network card; None: unknown
     software: tuple[Name, ...] = ()  # that it can provide for tasks (protocol/software.py)
+    machine: Annotated[str, Field(max_length=64, pattern=NO_NUL)] = ""
+    """Told from a copy of it by this; the same until the computer is started again. Empty: of an earlier release."""
 
 
 @dataclass(frozen=True, slots=True)
