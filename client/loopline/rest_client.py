@@ -191,7 +191,7 @@ class RestClient:
                 async with self.http.open("GET", "/events", params={"rest_s": repr(rest_s)}) as answer:
                     async for line in _lines(answer.content.iter_any()):
                         patience.restart()
-                        if line.startswith(b"data:"):
+                        if line.startswith(b"data:") and line != b"data: {}":  # which only says: still here
                             yield parse(GridChange, line.removeprefix(b"data:"))
                 fault = UnavailableError(_hung_up(self.master), may_have_acted=False)
             except UnavailableError as away:

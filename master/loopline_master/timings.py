@@ -11,6 +11,9 @@ CLOSE_WITHIN_S = 2.0  # for the closing handshake; a link that takes twice as lo
 STOP_WITHIN_S = 3.0  # for open requests when the master stops: longer than CLOSE_WITHIN_S, so that links can close
 
 # Streams to clients.
+CHANGES_STILL_HERE_EVERY_S = (
+    5.0  # longest silence of the stream of changes; at three times as much the page says "away"
+)
 STILL_HERE_EVERY_S = 15.0  # an empty line on a silent stream, a ping on a client's link; proxies wait 30 or more
 STREAM_REST_S = 0.1  # the longest pause after a read or an event: later changes are sent together
 STREAM_REST_SHARE = 4.0  # the pause after a read is so many times the time of the read, up to STREAM_REST_S
