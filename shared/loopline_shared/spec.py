@@ -31,14 +31,9 @@ from loopline_shared.model import (
     SharedFolder,
 )
 from loopline_shared.parallel import Nodes, check_parallel
-<<<<<<< HEAD
-from loopline_shared.paths import Pattern, RelativePath, tree_of
+from loopline_shared.paths import PathTree, Pattern, RelativePath, tree_of
 from loopline_shared.protocol.software import Software, check_software
 from loopline_shared.scalar import Exact, JobSize, Scalar, Size
-=======
-from loopline_shared.paths import PathTree, Pattern, RelativePath, tree_of
-from loopline_shared.scalar import Exact, Scalar
->>>>>>> main
 
 MAX_TASKS = 100_000_000
 """Hard limit on the tasks of one job; a master's own limit (a setting) is lower."""

@@ -110,13 +110,8 @@ def assemble(
     )  # fmt: skip
     runner = Runner(
         task_group, launcher, spool, data_directory.scratch, post,
-<<<<<<< HEAD
-        worker=name, output_limit_bytes=settings.output_limit_bytes, quota=quota,
-        attempt_files=attempt_files, environments=environments,
-=======
-        worker=name, output_limit_bytes=settings.output_limit_bytes, quota=quota_of(settings, own),
-        attempt_files=attempt_files, functions=launcher if launcher.lines else None,
->>>>>>> main
+        worker=name, output_limit_bytes=settings.output_limit_bytes, quota=quota, attempt_files=attempt_files,
+        environments=environments, functions=launcher if launcher.lines else None,
     )  # fmt: skip
     environments.use_by(runner.software)
     monitor = OwnerMonitor(

@@ -46,11 +46,8 @@ class Runner:
         output_limit_bytes: int,
         quota: Quota | None = None,
         attempt_files: AttemptFiles | None = None,
-<<<<<<< HEAD
         environments: Environments | None = None,
-=======
         functions: DirectStart | None = None,
->>>>>>> main
     ) -> None:
         """``functions`` starts calls; without it, each is started by the launcher."""
         self._task_group = task_group
