@@ -67,6 +67,7 @@ class Runs:
             rows.sha256 if isinstance(rows, RowFile) else None,
             needs.folder,
             needs.software,
+            owner,
         )
 
     def run(self, attempt: AttemptId) -> Run:
