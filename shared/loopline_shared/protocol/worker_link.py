@@ -17,7 +17,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from operator import not_
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from loopline_shared.errors import ProtocolError
 from loopline_shared.model import (
@@ -193,8 +193,8 @@ FromWorker = Annotated[ToMaster, Field(discriminator="kind")]
 FromMaster = Annotated[ToWorker, Field(discriminator="kind")]
 
 Message = TypeVar("Message")
-_from_worker: TypeAdapter[ToMaster] = TypeAdapter(FromWorker)
-_from_master: TypeAdapter[ToWorker] = TypeAdapter(FromMaster)
+_from_worker: TypeAdapter[ToMaster] = TypeAdapter(FromWorker, config=ConfigDict(defer_build=True))
+_from_master: TypeAdapter[ToWorker] = TypeAdapter(FromMaster, config=ConfigDict(defer_build=True))
 _result: TypeAdapter[Result] = TypeAdapter(Result)
 _NO_RESULTS = b'"results":[]'
 
