@@ -1,8 +1,8 @@
 """The longest that the agent's loop is kept by one callback while tasks run away beside it.
 
-Each runaway runs by the worker's runner, in the sandbox that this computer has, and without control groups, so that
-the agent has to look at processes itself. The clock counts what other programs take of the processor too; the CPU time
-is the loop's own, and waiting within the kernel is in the first only.
+Each runaway runs by the worker's runner, in the sandbox that this computer has, and without control groups: the agent
+has to look at processes itself. The clock counts what other programs take of the processor too; the CPU time is the
+loop's own, and waiting within the kernel is in the first only.
 
     python benchmarks/worker/loop_stalls.py [--seconds 15] [--json]
 """

@@ -20,7 +20,7 @@ from loopline_worker.functions.launcher import FunctionLauncher
 from loopline_worker.functions.python import Python
 from loopline_worker.functions.python import find as find_python
 from loopline_worker.host import speed
-from loopline_worker.host.computer import Computer, facts, processor
+from loopline_worker.host.computer import Computer, facts, machine_of, processor
 from loopline_worker.host.load import Meter
 from loopline_worker.host.network_card import host_link
 from loopline_worker.launch.platforms import make_launcher
@@ -34,6 +34,7 @@ from loopline_worker.peers.peering import Peering
 from loopline_worker.settings import SandboxChoice, WorkerSettings
 from loopline_worker.state import legacy
 from loopline_worker.state.attempt_log import AttemptLog
+from loopline_worker.state.contribution import Contribution
 from loopline_worker.state.data_directory import DataDirectory, Disk
 from loopline_worker.state.journal import Journal, Spool
 from loopline_worker.state.result_delivery import ResultDelivery
@@ -69,6 +70,7 @@ class Parts:
     def close(self) -> None:
         """Let go of files, probes and processes."""
         self.journal.close()
+        self.attempt_log.contribution.save(at_once=True)
         self.peering.close()
         self.monitor.close()
         self.launcher.close()
@@ -98,7 +100,7 @@ def assemble(
     runner = Runner(
         task_group, launcher, spool, data_directory.scratch, post,
         worker=name, output_limit_bytes=settings.output_limit_bytes, quota=quota_of(settings, own),
-        attempt_files=attempt_files,
+        attempt_files=attempt_files, functions=launcher if launcher.lines else None,
     )  # fmt: skip
     monitor = OwnerMonitor(
         settings, computer, machine, post,
@@ -120,7 +122,7 @@ def assemble(
         delivery=ResultDelivery(journal, spool, uploads, task_group, post, on_uploaded=peering.keep_outputs),
         monitor=monitor,
         disk=Disk(data_directory, settings.disk_reserve_bytes),
-        attempt_log=AttemptLog(),
+        attempt_log=AttemptLog(Contribution(data_directory.contribution)),
     )
 
 
@@ -157,6 +159,7 @@ def _facts(
         sandbox=sandbox.kind if sandbox else "none",
         address=settings.address or address,
         link=host_link(address, master),
+        machine=machine_of(data_directory.folder),
     )
 
 

@@ -72,11 +72,12 @@ class Scheduler:
                 let_time_do_its_part(self.state)
                 self.state.flush()
             self._complete()
-        if is_planning := self.state.index.parallel or self.state.plans or self.planning.is_open:
+        has_no_gangs = not (self.state.index.parallel or self.state.plans or self.planning.book)
+        if not has_no_gangs:
             self._plan()
         for _ in self._placer.place(self._policy):
             self.state.flush()
-        if is_planning:
+        if not has_no_gangs:
             self.planning.finish_step()
         if self.state.transfers.is_due:
             carrying.ask(self.state)
@@ -94,7 +95,8 @@ class Scheduler:
     @property
     def wake_at(self) -> float | None:
         """Time at which a step is due, whether or not an event comes. None if there is no such time."""
-        times = (_due_at(self.state), self._placer.wake_at, self.planning.wake_at)
+        planned_at = self.planning.wake_at if self.planning.book else None
+        times = (_due_at(self.state), self._placer.wake_at, planned_at)
         return min((at for at in times if at is not None), default=None)
 
     @property
@@ -150,6 +152,7 @@ class Scheduler:
 
     def _begin(self, event: MasterStarted) -> Reply:
         self.set_policy(event.settings)
+        self.planning.open()
         carrying.begin(self.state)
         return worker_sessions.master_started(self.state)
 

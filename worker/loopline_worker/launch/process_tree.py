@@ -86,7 +86,7 @@ class PosixTree:
         self._must_thaw = False  # the last attempt to thaw it failed
         self._seen_cpu_s: dict[int, float] = {}  # of processes that are to stop
         self._cpu_time = TreeCpuTime()
-        self._shares = MemoryShares()
+        self._shares: MemoryShares | None = None  # read once the tree seems to be above its limit
         self._hits = 0, 0
         self._usage = Usage()
         self._has_ended = False
@@ -276,6 +276,7 @@ class PosixTree:
         used_bytes, limit_bytes = sum(process.memory_bytes for process in tree), self._limits.memory_bytes
         if limit_bytes is None:
             return used_bytes
+        self._shares = self._shares or MemoryShares()
         return self._shares.read([process.pid for process in tree], used_bytes, limit_bytes)
 
     def _keep_low(self, tree: list[processes.Process]) -> None:
