@@ -239,6 +239,7 @@ class Facts:
     address: Annotated[str, Field(max_length=255, pattern=NO_NUL)] = ""  # at which other members reach it
     sandbox: Annotated[str, Field(max_length=20, pattern=NO_NUL)] = ""  # around tasks; empty: of an earlier release
     link: HostLink | None = None  # its network card; None: unknown
+    gang_network: bool = False  # members of gangs that request the network reach one another
 
 
 @dataclass(frozen=True, slots=True)
