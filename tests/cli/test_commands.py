@@ -34,7 +34,7 @@ from tests.cli.test_network import VIEW as NETWORK
 from tests.cli.views import job, program, result, task, worker
 
 PASSED_ON = {"master", "worker", "doctor", "owner", "simulate"}  # to other programs, --help included
-SPEAKS_FOR_ITSELF = PASSED_ON | {"replay", "token", "demo", "local", "run", "join", "service", "completion"}
+SPEAKS_FOR_ITSELF = PASSED_ON | {"replay", "token", "demo", "local", "run", "join", "leave", "service", "completion"}
 TOKEN = TokenView(id="t1", name="ann", role="user", created_at=1.0)
 JOIN_TOKEN = JoinTokenView(id="a1", uses=1, used=0, created_at=1.0, expires_at=2.0)
 _LINE = HistoryLine(
@@ -237,6 +237,17 @@ def test_waiting_outlasts_an_absent_master(fake: FakeMaster, run: Run, monkeypat
     running = ok(job(7, JobState.RUNNING, tasks=Counts(queued=1, running=1)))
     fake.on("GET /jobs/7", running, hang_up(), hang_up(), running, ok(job(7)))
     assert run("job", "7", "--wait").code == Exit.OK
+
+
+def test_files_on_their_way_are_told_with_their_rates_by_job_and_top(fake: FakeMaster, run: Run) -> None:
+    answers(fake)
+    flow = NETWORK.flows[0]
+    fake.on("GET /jobs/7", ok(job(7).model_copy(update={"files_coming": (flow,)})))
+    way = f"{flow.source} → {flow.receiver}: "
+    assert way in run("job", "7").out
+    assert way in run("top", "--once").out
+    fake.on("GET /network", refuse(404, "not_found", "there is no such address"))
+    assert way not in run("top", "--once").out, "a master of 0.1"
 
 
 def test_workers_keep_the_old_word_for_their_health_beside_the_new_one(fake: FakeMaster, run: Run) -> None:

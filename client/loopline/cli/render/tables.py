@@ -12,6 +12,7 @@ from rich.text import Text
 
 from loopline.cli.render import human
 from loopline.cli.render.fitted import FittedTable
+from loopline.cli.render.network_tree import flow_lines
 from loopline_shared.model import Facts, Load, Prediction, SizeSource, Yielded
 from loopline_shared.rest.access import JoinTokenView, TokenView
 from loopline_shared.rest.bodies import (
@@ -26,6 +27,7 @@ from loopline_shared.rest.bodies import (
     WorkerView,
 )
 
+_MOST_FLOWS = 20
 _STYLES = {
     "waiting": "dim yellow",
     "queued": "yellow",
@@ -150,6 +152,8 @@ def _facts(job: JobDetail, now: float) -> Iterable[tuple[str, RenderableType]]:
         yield from _planned(job.plan, job.spec.nodes, now)
     if job.waiting_for:
         yield "waits for", ", ".join(f"job {one}" for one in job.waiting_for)
+    if job.files_coming:
+        yield "files coming", Group(*flow_lines(job.files_coming, _MOST_FLOWS))
     yield "took", human.between(job.started_at, job.finished_at, now)
     yield "CPU time", _accounting(job.ledger)
     if job.mismatches:
@@ -277,6 +281,22 @@ def workers(items: Sequence[WorkerView]) -> RenderableType:
     return made
 
 
+def outdated(items: Sequence[WorkerView], release: str) -> RenderableType:
+    """Return a table of workers of other releases than the master's."""
+    if not items:
+        return Text(f"all workers run {release}, as the master does")
+    made = table("worker", "state", "release", "running", "last seen", fold={"worker": 20})
+    for item in items:
+        made.add_row(
+            item.name,
+            worker_state(item),
+            item.facts.agent,
+            str(len(item.running)),
+            human.ago(item.reported_at, time.time()),
+        )
+    return Group(made, Text(f"the master runs {release}; how to upgrade them: docs/operating.md, Upgrading"))
+
+
 def _system(facts: Facts) -> str:
     """Return the system and the sandbox that tasks run in, where the worker says so."""
     kind = {"": "", "none": ", no sandbox"}.get(facts.sandbox, f", {facts.sandbox}")
@@ -300,6 +320,8 @@ def worker_state(worker: WorkerView) -> Text:
     """Return the state of a worker in its colour."""
     if not worker.connected:
         return Text("away", "red")
+    if worker.twin:
+        return Text(f"two computers: {worker.twin} has its identity too", "bold red")
     if worker.probation is not None:
         return Text("quarantined", "bold red")
     if worker.draining:
