@@ -53,11 +53,7 @@ _Number = Annotated[int, Field(ge=0, le=MAX_ID)]
 
 PROTOCOL_VERSION = 3
 OLDEST_VERSION = 3
-"""The earliest version that both ends speak: PROTOCOL_VERSION, or the one before it.
-
-A worker says Hello in its own version first. A master that speaks no such version refuses, and the worker says Hello
-in the one before. So either end may be one release ahead of the other.
-"""
+"""The earliest that is spoken: this version or the one before, in which a refused worker says Hello again."""
 MAX_FRAME_BYTES = 64 * 2**20
 MAX_RUNS_PER_ASSIGN = 500
 MAX_LONG_RUNS_PER_ASSIGN = 50  # each of at most MAX_RUN_CHARACTERS, a character of at most 6 bytes; or as much in all
@@ -190,6 +186,7 @@ class Run:
     A Run that arrives with this field cannot be run, because the file is gone.
     """
     folder: SharedFolder = ""  # in which its command runs; empty: in its scratch folder
+    user: Annotated[str, Field(max_length=200)] = ""  # whose task it is, for the PC's owner; empty: not said
     gang: GangPlace | None = None  # it is a member of a gang: to be prepared, and begun at the master's word
 
 
