@@ -23,10 +23,7 @@ def explain_start(state: State, job: Job) -> list[Reason]:
 
 
 def _outlook(state: State, job: Job) -> Reason:
-    """Return when a held gang without a plan can begin: once the jobs that it may not pass are over, by forecast.
-
-    Some of their tasks have not begun, so that no worker can be kept for it yet.
-    """
+    """Return when the jobs ahead of a held gang that has no plan are over, by their forecasts."""
     detail = "no workers are planned for it before all tasks of the jobs ahead of it have begun"
     arrivals, forecasts = state.index.hold.predecessors(job.arrival, job.weight), eta.outlook(state)
     found = [forecasts.get(state.index.live[arrival].id) for arrival in arrivals]
