@@ -17,7 +17,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from operator import not_
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
-from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from loopline_shared.errors import ProtocolError
 from loopline_shared.model import (
@@ -240,8 +240,8 @@ FromWorker = Annotated[ToMaster, Field(discriminator="kind")]
 FromMaster = Annotated[ToWorker, Field(discriminator="kind")]
 
 Message = TypeVar("Message")
-_from_worker: TypeAdapter[ToMaster] = TypeAdapter(FromWorker)
-_from_master: TypeAdapter[ToWorker] = TypeAdapter(FromMaster)
+_from_worker: TypeAdapter[ToMaster] = TypeAdapter(FromWorker, config=ConfigDict(defer_build=True))
+_from_master: TypeAdapter[ToWorker] = TypeAdapter(FromMaster, config=ConfigDict(defer_build=True))
 _result: TypeAdapter[Result] = TypeAdapter(Result)
 _NO_RESULTS = b'"results":[]'
 
