@@ -2,9 +2,10 @@
 
 Eight workers of one slot, and twice the work that they can do. Gangs of 2 to 6 nodes with limits come as a Poisson
 process; most take more than half of the workers (five nodes are the most frequent size), so that there is seldom room
-for two. Between them come sweeps of 60 short tasks with limits, at equal intervals. All sleep, for half of their limits
-up to all but half a second, so that few cores can host them. *Busy* is the share of the workers' time in which some task sleeps, from a fifth of the span
-of arrivals to its end: what preparing, starting and reporting take is not in it.
+for two. Between them come sweeps of 60 short tasks with limits, at equal intervals. All sleep, for half of their
+limits up to all but half a second, so that few cores can host them. *Busy* is the share of the workers' time in which
+some task sleeps, from a fifth of the span of arrivals to its end: what preparing, starting and reporting take is not
+in it.
 
 Held against plain first come, first served, without backfill: the same jobs on another such grid at the same time,
 each submitted once all before it have begun and enough workers are free; and the same computed, without any cost.
