@@ -20,9 +20,7 @@ async def test_a_computer_joins_and_works(grid: Grid) -> None:
             sys.executable, "-m", "loopline", "join", line, "--name", "pc-1", cwd=grid.folder, env=home
         )
         assert await joining.wait() == 0
-    grid.workers["pc-1"] = await grid._spawn(
-        "pc-1", "loopline_worker", "--policy", "always", more={"LOOPLINE_HEED_LOAD": "0"}
-    )
+    grid.workers["pc-1"] = await grid._spawn("pc-1", "loopline_worker", "--policy", "always")
     await grid.connected("pc-1")
     job = await grid.submit("true")
     assert (await grid.ended(job)).state == "succeeded"

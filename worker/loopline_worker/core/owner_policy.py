@@ -40,7 +40,7 @@ class OwnerPreferences:
 
     @property
     def yields_cores(self) -> bool:
-        return self.policy is Policy.SPARE or self.heed_load
+        return self.policy is Policy.SPARE or (self.heed_load and self.policy is Policy.WHEN_IDLE)
 
     @property
     def asks_who_is_there(self) -> bool:
@@ -96,7 +96,7 @@ def decide(preferences: OwnerPreferences, signs: Signs, most: int, before: int) 
         short = preferences.policy is not Policy.ALWAYS and _is_short_of_memory(preferences, signs)
         return Decision(0, f"{obstacle}, and {_TOO_LITTLE_MEMORY}" if short else obstacle, short_of_memory=short)
     if preferences.policy is Policy.ALWAYS:
-        return _whoever_is_there(signs, most, before)
+        return Decision(most)
     return _beside_the_owner(preferences, signs, most, before)
 
 
@@ -112,14 +112,6 @@ def _obstacle(preferences: OwnerPreferences, signs: Signs) -> str:
     if preferences.policy is Policy.WHEN_IDLE and is_there(preferences, signs):
         return "somebody is using this computer" if signs.idle_s is not None else _UNKNOWN
     return ""
-
-
-def _whoever_is_there(signs: Signs, most: int, before: int) -> Decision:
-    """Return all slots, but for those that stand in the way of programs that want the same cores."""
-    if not signs.wanted_cores:
-        return Decision(most)
-    slots = fit(before, signs.cores - signs.wanted_cores, most, cores_per_slot(signs.cores, most))
-    return Decision(slots, "the owner's programs need the processor" if slots < most else "")
 
 
 def _is_hot(preferences: OwnerPreferences, signs: Signs) -> bool:

@@ -13,7 +13,7 @@ _MOST_MEMORY = 2 * _GIB
 def preferences_of(settings: WorkerSettings, memory_bytes: int) -> OwnerPreferences:
     """Return the preferences for a computer with so much memory. A dedicated one has no owner."""
     if settings.dedicated:
-        return OwnerPreferences(Policy.ALWAYS, on_battery=True, heed_load=False)
+        return OwnerPreferences(Policy.ALWAYS, on_battery=True)
     leave_memory_bytes = settings.leave_memory_bytes
     if leave_memory_bytes is None:
         leave_memory_bytes = min(memory_bytes // _MEMORY_SHARE, _MOST_MEMORY)
