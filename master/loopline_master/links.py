@@ -72,7 +72,7 @@ class WorkerLinks:
     def deliver(self, worker: str, assign: Assign) -> None:
         """Queue the frame if the worker is connected; otherwise drop it, and the worker's next Report reconciles."""
         if link := self._open.get(worker):
-            link.send(self._exchange.with_orders(worker, assign))
+            link.send(assign if assign.peers is None else self._exchange.with_orders(worker, assign))
 
     async def read(self, worker: str, attempt: AttemptId, stream: Stream, offset: int) -> Wrote | None:
         """Return what an attempt has written from this byte on, once there is some; None if its worker is not
@@ -131,7 +131,8 @@ class WorkerLinks:
         log.info("worker %s joined from %s", hello.worker, link.remote)
         try:
             async for report in link.reports():
-                self._exchange.heard(hello, link.session, link.remote, report)
+                if report.peers is not None:
+                    self._exchange.heard(hello, link.session, link.remote, report)
                 checked = await self._check(report)
                 await self._engine.post(WorkerReported(hello.worker, link.session, checked))
         finally:

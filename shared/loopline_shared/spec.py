@@ -279,10 +279,11 @@ class JobSpec(Spec):
 
     @model_validator(mode="after")
     def _has_places_for_its_inputs(self) -> Self:
-        common = tree_of(self.inputs)
-        for task in self.tasks or ():
-            if task.inputs:
-                tree_of(task.inputs, beside=common)
+        own = [task.inputs for task in self.tasks or () if task.inputs]
+        if self.inputs or own:
+            common = tree_of(self.inputs)
+            for inputs in own:
+                tree_of(inputs, beside=common)
         return self
 
     @model_validator(mode="after")

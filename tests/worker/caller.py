@@ -46,7 +46,7 @@ class Caller:
         self.bench = bench
         self.files = Folder(bench.folder / "files")
         self.warm = FunctionLauncher(bench.launcher, self.files)
-        bench.runner._launcher, bench.runner._prefetching = self.warm, self.warm.lines
+        bench.runner._launcher, bench.runner._functions = self.warm, self.warm
         self._calls = 0
 
     def run(self, function: Callable[..., Any], *args: Any, session: str = "s", **options: Any) -> Run:

@@ -296,7 +296,7 @@ async def test_the_port_closes_when_the_operator_turns_peers_off_and_opens_again
     grid.join("ant")
     await grid.has_opened("ant")
     peering = grid.peerings["ant"]
-    terms, port = peering._terms, peering.report(peering._session).port  # type: ignore[union-attr, arg-type]
+    terms, port = peering._terms, peering.report(peering.session).port  # type: ignore[union-attr, arg-type]
     off: Any = SimpleNamespace(welcome=SimpleNamespace(peers=None))
     assert peering.report(off) is None
     await until(lambda: not is_open(port))

@@ -217,7 +217,8 @@ class Agent:
         """Take in an Assign at once: the next Report says that it was seen."""
         self.parts.link_quality.answered(assign.seen, assign.held_s, time.monotonic())
         self._probation = assign.probation
-        self.parts.peering.assigned(assign)
+        if self.parts.peering.is_on:
+            self.parts.peering.assigned(assign)
         self._events.append(Assigned(assign, frame))
         self.turn()
         self._heard.set()
@@ -230,9 +231,11 @@ class Agent:
         load = parts.monitor.load(parts.link_quality)
         texts = [parts.journal.text(result) for result in inventory.results]
         members = members_reported(parts.machine.attempts) if parts.machine.attempts.members else ()
-        peers = parts.peering.report(session)
+        peering = parts.peering
+        peers = peering.report(session) if peering.is_on or peering.session is not session else None
         seq, frame = session.report_of(held, texts, load, inventory.waiting, members, peers)
-        parts.peering.reported(seq)
+        if peering.is_on:
+            peering.reported(seq)
         parts.link_quality.sent(seq, time.monotonic())
         if self._step([Reported(seq, inventory.results)]) is Urgency.NOW:  # there is more than one Report may bring
             self._link.speak()
@@ -278,7 +281,8 @@ class Agent:
             if short_of_bytes > 0:
                 parts.cache.make_room(short_of_bytes)  # before tasks do
             self.post(parts.disk.look(self._latest.trouble, parts.spool.is_full(parts.journal.live_bytes)))
-            parts.launcher.interpreters.keep(self._latest.idle_slots)
+            if (interpreters := parts.launcher.interpreters).idle:
+                interpreters.keep(self._latest.idle_slots)
             parts.attempt_log.sum_up()
             parts.journal.rest()
             if self._link.has_been_silent:

@@ -98,7 +98,7 @@ def assemble(
     runner = Runner(
         task_group, launcher, spool, data_directory.scratch, post,
         worker=name, output_limit_bytes=settings.output_limit_bytes, quota=quota_of(settings, own),
-        attempt_files=attempt_files,
+        attempt_files=attempt_files, functions=launcher if launcher.lines else None,
     )  # fmt: skip
     monitor = OwnerMonitor(
         settings, computer, machine, post,

@@ -72,7 +72,7 @@ class Scheduler:
                 let_time_do_its_part(self.state)
                 self.state.flush()
             self._complete()
-        if is_planning := self.state.index.parallel or self.state.plans or self.planning.is_open:
+        if is_planning := self.state.index.parallel or self.state.plans or self.planning.book is not None:
             self._plan()
         for _ in self._placer.place(self._policy):
             self.state.flush()
@@ -94,7 +94,8 @@ class Scheduler:
     @property
     def wake_at(self) -> float | None:
         """Time at which a step is due, whether or not an event comes. None if there is no such time."""
-        times = (_due_at(self.state), self._placer.wake_at, self.planning.wake_at)
+        planned_at = self.planning.wake_at if self.planning.book else None
+        times = (_due_at(self.state), self._placer.wake_at, planned_at)
         return min((at for at in times if at is not None), default=None)
 
     @property

@@ -93,7 +93,7 @@ async def list_inputs(blobs: Blobs, spec: JobSpec) -> str | None:
 
 def warnings_about(spec: JobSpec) -> list[str]:
     """Return warnings about input names that clash on some systems."""
-    pair = None if spec.requires.os == "linux" else paths.alike(spec.inputs)
+    pair = paths.alike(spec.inputs) if spec.inputs and spec.requires.os != "linux" else None
     if pair is None:
         return []
     return [f"the inputs {pair[0]} and {pair[1]} are one file on Windows and macOS: rename one, or use --os linux"]

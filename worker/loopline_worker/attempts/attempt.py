@@ -20,7 +20,16 @@ from loopline_worker.files.outputs import OutputsError
 from loopline_worker.files.staging import StagingError
 from loopline_worker.files.task_files import TaskFiles
 from loopline_worker.functions.results import read_result
-from loopline_worker.launch.interface import Ended, Job, Launcher, LaunchListener, Prefetching, Tree, Usage
+from loopline_worker.launch.interface import (
+    DirectStart,
+    Ended,
+    Job,
+    Launcher,
+    LaunchListener,
+    Prefetching,
+    Tree,
+    Usage,
+)
 from loopline_worker.state.journal import Spool
 from loopline_worker.supervisor.orders import Breach
 from loopline_worker.timings import FIRST_CHECK_S
@@ -152,13 +161,13 @@ class Attempt:
 
     # Its start.
 
-    def is_for(self, prefetching: Prefetching) -> bool:
-        """True if the launcher can start this task at once."""
-        return prefetching.takes(self._job)
+    def is_for(self, starter: DirectStart) -> bool:
+        """True if this part of the launcher can start the task at once."""
+        return starter.takes(self._job)
 
-    def begin(self, prefetching: Prefetching, listener: LaunchListener) -> None:
+    def begin(self, starter: DirectStart, listener: LaunchListener) -> None:
         """Start the task at once. Raises OSError if this computer cannot."""
-        self._bring_up_to_date(prefetching.begin(listener, self.id, self._job, self._stdout, self._stderr))
+        self._bring_up_to_date(starter.begin(listener, self.id, self._job, self._stdout, self._stderr))
         self.begins()
 
     def prefetch(self, prefetching: Prefetching, listener: LaunchListener) -> None:

@@ -18,7 +18,7 @@ from loopline_worker.attempts.preparation import RENDEZVOUS, Preparation
 from loopline_worker.attempts.start_gate import StartGate
 from loopline_worker.core.events import AttemptEnded, Cleared, Event, Followed, MemberPrepared, Retracted, Returned
 from loopline_worker.files.task_files import AttemptFiles
-from loopline_worker.launch.interface import Ended, Launcher, Prefetching
+from loopline_worker.launch.interface import DirectStart, Ended, Launcher
 from loopline_worker.state.journal import Spool
 from loopline_worker.task_group import TaskGroup
 from loopline_worker.timings import CHECK_DUE_EVERY_S
@@ -45,7 +45,9 @@ class Runner:
         output_limit_bytes: int,
         quota: Quota | None = None,
         attempt_files: AttemptFiles | None = None,
+        functions: DirectStart | None = None,
     ) -> None:
+        """``functions`` starts calls; without it, each is started by the launcher."""
         self._task_group = task_group
         self._launcher = launcher
         self._spool = spool
@@ -54,6 +56,7 @@ class Runner:
         self._post = post
         self._attempt_files = attempt_files
         self._prefetching = launcher.lines
+        self._functions = functions
         self._attempts: dict[AttemptId, Attempt] = {}
         self._none_left = asyncio.Event()
         self._looking: asyncio.TimerHandle | None = None
@@ -67,8 +70,9 @@ class Runner:
             attempt.end(Outcome.GIVEN_BACK, self._closed)
         elif run.row_file:
             attempt.end(Outcome.FAILED, "its parameters are lost: the master no longer has the job's row file")
-        if self._prefetching and not attempt.is_unwanted and attempt.is_for(self._prefetching):
-            self._begin(attempt, self._prefetching)
+        starter = self._functions if run.function else self._prefetching
+        if starter and not attempt.is_unwanted and attempt.is_for(starter):
+            self._begin(attempt, starter)
         else:
             self._task_group.start(self._run(attempt))
         if self._looking is None:
@@ -217,9 +221,9 @@ class Runner:
 
     # From start to end. What starts at once, ends in an empty folder and wrote little has no asyncio task.
 
-    def _begin(self, attempt: Attempt, prefetching: Prefetching) -> None:
+    def _begin(self, attempt: Attempt, starter: DirectStart) -> None:
         try:
-            attempt.begin(prefetching, self)
+            attempt.begin(starter, self)
         except OSError as error:
             self._ended(attempt.id, _not_run(error))
 

@@ -15,7 +15,7 @@ from loopline_worker.files.downloads import DownloadError
 from loopline_worker.functions.function_call import FileStore, FunctionCall, message_of, unavailable
 from loopline_worker.functions.interpreter import PROGRAM
 from loopline_worker.functions.pool import InterpreterPool
-from loopline_worker.launch.interface import Call, Ended, Job, Launcher, LaunchListener, Prefetching, Tree, Usage
+from loopline_worker.launch.interface import Call, Ended, Job, Launcher, LaunchListener, Tree, Usage
 from loopline_worker.launch.sinks import Sink, Target
 
 if TYPE_CHECKING:
@@ -26,13 +26,13 @@ PASSES_FILES = sys.platform != "win32"
 
 
 class FunctionLauncher:
-    """A launcher for commands and calls. ``python``: what functions run under, the beginning of a command."""
+    """A launcher for commands and calls, which starts calls at once. ``python``: the beginning of their command."""
 
     def __init__(self, launcher: Launcher, files: FileStore, python: tuple[str, ...] = (sys.executable,)) -> None:
         self._launcher = launcher
         self._files = files
         self.interpreters = InterpreterPool(launcher, python)
-        self.lines = FunctionPrefetching(launcher.lines, self) if launcher.lines else None
+        self.lines, self.cpu_s = launcher.lines, launcher.cpu_s  # which know commands alone
 
     async def start(self, job: Job, stdout: Target, stderr: Target) -> Tree:
         """Start a command; a call starts with ``wait``."""
@@ -48,13 +48,20 @@ class FunctionLauncher:
         except DownloadError as error:
             return EndedTree(unavailable(error))
 
+    def takes(self, job: Job) -> bool:
+        """True for a call without files."""
+        return job.makes_folder and PASSES_FILES
+
+    def begin(self, listener: LaunchListener, name: AttemptId, job: Job, stdout: Sink, stderr: Sink) -> Tree:
+        """Start a call at once if an interpreter is idle. Raises OSError."""
+        assert job.call is not None
+        call = self.function_call(job, job.call, stdout, stderr)
+        call.begin(listener, name)
+        return call
+
     def function_call(self, job: Job, call: Call, stdout: Sink, stderr: Sink) -> FunctionCall:
         """Return the tree of a task's calls, which have not started."""
         return FunctionCall(job, call, self._files, self.interpreters, (stdout, stderr))
-
-    def cpu_s(self) -> float:
-        """Return the CPU time of the launcher below."""
-        return self._launcher.cpu_s()
 
     def close(self) -> None:
         """Kill the interpreters, and close the launcher below."""
@@ -73,27 +80,6 @@ class FunctionLauncher:
         order.write_text(json.dumps({**message_of(job, call), "files": files}), "utf-8")
         own = replace(self.interpreters.under_python(job, str(PROGRAM), str(order)), makes_folder=False)
         return await self._launcher.start(own, stdout, stderr)
-
-
-class FunctionPrefetching:
-    """Starts calls at once if an interpreter is idle, and passes commands to the launcher below."""
-
-    def __init__(self, lines: Prefetching, launcher: FunctionLauncher) -> None:
-        self._lines = lines
-        self._launcher = launcher
-        self.prefetch, self.room, self.retract = lines.prefetch, lines.room, lines.retract
-
-    def takes(self, job: Job) -> bool:
-        """True for a call without files, and for a command that the launcher below takes."""
-        return job.makes_folder and PASSES_FILES if job.call else self._lines.takes(job)
-
-    def begin(self, listener: LaunchListener, name: AttemptId, job: Job, stdout: Sink, stderr: Sink) -> Tree:
-        """Start a task at once. Raises OSError."""
-        if job.call is None:
-            return self._lines.begin(listener, name, job, stdout, stderr)
-        call = self._launcher.function_call(job, job.call, stdout, stderr)
-        call.begin(listener, name)
-        return call
 
 
 class EndedTree:

@@ -27,25 +27,21 @@ class InterpreterPool:
         self._idle_s = idle_s
         self._numbers = count(1)
         self._all: set[Interpreter] = set()
-        self._idle: dict[Interpreter, float] = {}  # since when; the longest idle first
+        self.idle: dict[Interpreter, float] = {}
+        """Interpreters that wait for a call, and since when; the longest idle first."""
         self._idle_timer: asyncio.TimerHandle | None = None
         self._removals: set[asyncio.Future[None]] = set()
 
-    @property
-    def idle(self) -> list[Interpreter]:
-        """Interpreters that wait for a call, the longest idle first."""
-        return list(self._idle)
-
     def find(self, key: Hashable) -> Interpreter | None:
         """Return an idle interpreter with this key, or None."""
-        for interpreter in reversed(self._idle):  # the last one used is still in the processor's caches
+        for interpreter in reversed(self.idle):  # the last one used is still in the processor's caches
             if interpreter.key == key and not interpreter.has_ended:
                 return interpreter
         return None
 
     def acquire(self, interpreter: Interpreter) -> None:
         """Reserve an idle interpreter until it is released."""
-        del self._idle[interpreter]
+        del self.idle[interpreter]
         interpreter.resume()
 
     async def start(self, key: Hashable, job: Job) -> Interpreter:
@@ -66,13 +62,13 @@ class InterpreterPool:
         """Make an interpreter idle again, unless it has ended."""
         if not interpreter.has_ended:
             interpreter.start_idle_timer()
-            self._idle[interpreter] = time.monotonic()
+            self.idle[interpreter] = time.monotonic()
             if self._idle_timer is None:
                 self._start_idle_timer(self._idle_s)
 
     def keep(self, most: int) -> None:
         """Keep so many idle interpreters at most; end those that have been idle for longest."""
-        for interpreter in self.idle[: max(0, len(self._idle) - most)]:
+        for interpreter in list(self.idle)[: max(0, len(self.idle) - most)]:
             self._end(interpreter)
 
     def close(self) -> None:
@@ -88,19 +84,19 @@ class InterpreterPool:
     def _end_long_idle(self) -> None:
         self._idle_timer = None
         long_ago = time.monotonic() - self._idle_s
-        for interpreter, since in list(self._idle.items()):
+        for interpreter, since in list(self.idle.items()):
             if since > long_ago:
                 self._start_idle_timer(since - long_ago)
                 return
             self._end(interpreter)
 
     def _end(self, interpreter: Interpreter) -> None:
-        del self._idle[interpreter]
+        del self.idle[interpreter]
         interpreter.kill()
 
     def _ended(self, interpreter: Interpreter) -> None:
         self._all.discard(interpreter)
-        self._idle.pop(interpreter, None)
+        self.idle.pop(interpreter, None)
         removal = asyncio.get_running_loop().run_in_executor(None, _remove, interpreter)
         self._removals.add(removal)
         removal.add_done_callback(self._removals.discard)

@@ -152,17 +152,21 @@ class LaunchListener(Protocol):
         """Learn that a task takes a while: await ``Tree.wait()`` in place of ``ended()``."""
 
 
-class Prefetching(Protocol):
-    """The part of a launcher that starts tasks at once and prefetches others.
-
-    A prefetched task starts as soon as one before it has ended, without a message from the agent.
-    """
+class DirectStart(Protocol):
+    """The part of a launcher that starts tasks at once."""
 
     def takes(self, job: Job) -> bool:
         """True if this task can be started here; otherwise ``Launcher.start`` has to."""
 
     def begin(self, listener: LaunchListener, name: AttemptId, job: Job, stdout: Sink, stderr: Sink) -> Tree:
         """Start a task at once. Raises OSError."""
+
+
+class Prefetching(DirectStart, Protocol):
+    """The part of a launcher that starts commands at once and prefetches others.
+
+    A prefetched task starts as soon as one before it has ended, without a message from the agent.
+    """
 
     def prefetch(self, listener: LaunchListener, name: AttemptId, job: Job, stdout: Sink, stderr: Sink) -> Tree:
         """Prefetch a task behind one that runs, only if there is ``room``. Raises OSError."""

@@ -86,7 +86,7 @@ class PosixTree:
         self._must_thaw = False  # the last attempt to thaw it failed
         self._seen_cpu_s: dict[int, float] = {}  # of processes that are to stop
         self._cpu_time = TreeCpuTime()
-        self._shares = MemoryShares()
+        self._shares: MemoryShares | None = None  # read once the tree seems to be above its limit
         self._hits = 0, 0
         self._usage = Usage()
         self._has_ended = False
@@ -274,6 +274,7 @@ class PosixTree:
             return in_group
         used_bytes, limit_bytes = sum(process.memory_bytes for process in tree), self._limits.memory_bytes
         if limit_bytes is not None and used_bytes > limit_bytes:  # much of it may be shared
+            self._shares = self._shares or MemoryShares()
             known_bytes = self._shares.read([process.pid for process in tree])
             return limit_bytes if known_bytes is None else known_bytes
         return used_bytes

@@ -84,6 +84,10 @@ class Peering:
         """Called when the master should hear of something soon."""
         self.is_wanted: Callable[[], bool] = lambda: False
         """True while tasks or the owner want this computer, which is no time for probes."""
+        self.session: WorkerSession | None = None
+        """The session of the last ``report``."""
+        self.is_on = False
+        """True if this session's master lets files go between workers; else nothing in its frames is for here."""
         self._name = name
         self._settings = settings
         self._http = http
@@ -97,7 +101,6 @@ class Peering:
         self._store: ServedCache | None = None
         self._terms: PeerTerms | None = None
         self._clock_s = 0.0  # so far is the master's clock ahead of ours
-        self._session: WorkerSession | None = None
         self._server: PeerServer | None = None
         self._is_telling = False
         self._probes = 0  # that have been asked for
@@ -111,7 +114,7 @@ class Peering:
 
     def report(self, session: WorkerSession) -> PeerReport | None:
         """Return what the next Report of this session says; None if files come from the master alone."""
-        if session is not self._session:
+        if session is not self.session:
             self._begin(session)
         if self._terms is None or self._store is None:
             return None
@@ -288,9 +291,10 @@ class Peering:
 
     def _begin(self, session: WorkerSession) -> None:
         """Begin a session: all is told anew, and the port is opened the first time."""
-        self._session = session
+        self.session = session
         self._book.begin()
         self._terms = session.welcome.peers if session.welcome and self._settings.peer_files else None
+        self.is_on = self._terms is not None
         if self._terms is None:
             self._close_port()
             return

@@ -37,41 +37,37 @@ class Planning:
     def __init__(self, state: State) -> None:
         self.is_left = False  # a revision was not finished: step again soon
         self._state = state
-        self._book: PlanBook | None = None
+        self.book: PlanBook | None = None
+        """Plans in hand, if any: they must hear of every step, or be given up."""
         self._waiting: dict[int, WaitingGang] = {}
         self._backlog_s = 0.0  # slot-seconds of these, by their limits
         self._touched: set[str] = set()  # workers that changed since the last revision
         self._silent: set[str] = set()  # workers whose leases decide
 
     @property
-    def is_open(self) -> bool:
-        """True if there are plans in hand: they must hear of every step, or be given up."""
-        return self._book is not None
-
-    @property
     def wake_at(self) -> float | None:
         """Time at which a gang is due to start, or a revision goes on; None if there is no such time."""
-        if self._book is None:
+        if self.book is None:
             return None
         if self.is_left:
             return self._state.now
-        late = self._state.now + _LATE_S if self._book.due() else math.inf
-        start = min(self._book.next_start() or math.inf, late)
+        late = self._state.now + _LATE_S if self.book.due() else math.inf
+        start = min(self.book.next_start() or math.inf, late)
         return None if start == math.inf else start
 
     def revise(self) -> None:
         """Bring the plans up to date with what the step has taken in so far."""
         state = self._state
         if not state.index.parallel and not state.plans:
-            self._book, self.is_left = None, False
+            self.book, self.is_left = None, False
             self._touched.clear()
             return
         self._note_ended()
-        if self._book is None:
-            book = self._book = self._made()
+        if self.book is None:
+            book = self.book = self._made()
             names: Collection[str] = ()
         else:
-            book = self._book
+            book = self.book
             book.begin(state.now)
             names = sorted(self._all_touched(book))
         for name in names:
@@ -84,7 +80,7 @@ class Planning:
 
     def due(self) -> Iterator[tuple[Plan, Job, list[Worker]]]:
         """Yield the gangs that are to begin now, whose workers all have the slots free."""
-        state, book = self._state, self._book
+        state, book = self._state, self.book
         for plan in book.due() if book is not None else ():
             job, workers = state.jobs[plan.job], [state.workers[name] for name in plan.machines]
             if not state.index.is_held(job) and all(self._is_free(plan, job, worker) for worker in workers):
@@ -92,7 +88,7 @@ class Planning:
 
     def note_started(self, plan: Plan) -> None:
         """Take in that a gang has begun: what it takes up is now what runs."""
-        book = self._book
+        book = self.book
         assert book is not None
         book.withdraw(plan.job, has_started=True)
         del self._waiting[plan.job]
@@ -103,10 +99,10 @@ class Planning:
 
     def finish_step(self) -> None:
         """Note which workers the step has changed since the revision, and store what it has changed of the plans."""
-        if self._book is not None:
+        if self.book is not None:
             self._note_touched()
-            self._book.settle(self._waiting)
-            self._store(self._book)
+            self.book.settle(self._waiting)
+            self._store(self.book)
 
     def may_go_first(self, job: Job, number: int, worker: Worker) -> bool:
         """True if the task, started on this worker now, delays no gang that is planned there.
@@ -114,7 +110,7 @@ class Planning:
         A gang that is held is in the way of no earlier job's task, for it may be waiting for that very one; a replica
         waits all the same.
         """
-        book, jobs = self._book, self._state.jobs
+        book, jobs = self.book, self._state.jobs
         is_replica = job.task_id(number) in self._state.index.attempts.alive
         plans = [
             (plan, near)
@@ -133,7 +129,7 @@ class Planning:
 
     def is_planned_on(self, name: str) -> bool:
         """True if some gang is planned to run on the worker."""
-        return self._book is not None and bool(self._book.planned_on(name))
+        return self.book is not None and bool(self.book.planned_on(name))
 
     def _made(self) -> PlanBook:
         """Make a book of the rows."""
