@@ -29,12 +29,15 @@ def fits(state: State, job: Job, worker: Worker) -> bool:
     return free is not None and -free[0] >= job.slots and index.requirements.fits(job, worker)
 
 
-def may_start(state: State, job: Job, task: int, worker: Worker) -> bool:
-    """True if the task may be started or replicated on this worker now. The hold is checked apart."""
+def may_start(state: State, job: Job, task: int, worker: Worker, *, is_fresh: bool) -> bool:
+    """True if the task may be started or replicated on this worker now. The hold is checked apart.
+
+    ``is_fresh``: it was never started.
+    """
     index = state.index
     if not job.is_live or job.paused or job.nodes > 1 or not fits(state, job, worker):
         return False
-    if task not in state.fresh[job.id]:
+    if not is_fresh:
         if task not in index.ready_sets[job.id].to_retry and task not in index.to_replicate(job):
             return False
         if index.on_worker(job.task_id(task), worker.name):

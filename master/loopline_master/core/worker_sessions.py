@@ -17,7 +17,6 @@ nothing.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Set
 from itertools import islice, takewhile
 
@@ -309,9 +308,9 @@ class Outbox:
 
     def __init__(self) -> None:
         self._concerned: dict[str, None] = {}
-        self._runs: defaultdict[str, list[Run]] = defaultdict(list)
-        self._cancels: defaultdict[str, list[AttemptId]] = defaultdict(list)
-        self._words: defaultdict[str, list[Word]] = defaultdict(list)  # to members of gangs
+        self._runs: dict[str, list[Run]] = {}
+        self._cancels: dict[str, list[AttemptId]] = {}
+        self._words: dict[str, list[Word]] = {}  # to members of gangs
         self._lengths: dict[str, tuple[int, int]] = {}  # of so many of these runs: characters
 
     def answer(self, worker: str) -> None:
@@ -320,7 +319,7 @@ class Outbox:
 
     def cancel_stranger(self, worker: str, attempt: AttemptId) -> None:
         """Cancel an attempt that the worker holds although it is over, or was never given to it."""
-        self._cancels[worker].append(attempt)
+        self._cancels.setdefault(worker, []).append(attempt)
 
     def seal(self, state: State) -> dict[str, Assign]:
         """Return the numbered frames, and note on each attempt which frame carries its command.
@@ -337,7 +336,7 @@ class Outbox:
     def _command(self, state: State, attempt: Attempt, worker: Worker) -> None:
         name = worker.name
         if attempt.state in _TO_RUN:
-            runs = self._runs[name]
+            runs = self._runs.setdefault(name, [])
             if len(runs) >= MAX_LONG_RUNS_PER_ASSIGN and not self._has_space(name, runs):
                 return
             job = state.jobs[attempt.job]
@@ -345,9 +344,9 @@ class Outbox:
             if job.nodes > 1:
                 run.gang = launch.place_of(state, attempt, job.nodes)
         elif attempt.state in _TO_CANCEL:
-            self._cancels[name].append(attempt.id)
+            self._cancels.setdefault(name, []).append(attempt.id)
         elif word := words.word_for(state, attempt, worker):
-            self._words[name].append(word)
+            self._words.setdefault(name, []).append(word)
         else:
             return
         attempt.sent = worker.assigned + 1
@@ -364,8 +363,10 @@ class Outbox:
         worker.assigned += 1
         state.effects.workers[worker.name] = worker
         name, probation = worker.name, _notice(worker)
-        runs, cancels, spoken = tuple(self._runs[name]), tuple(self._cancels[name]), tuple(self._words[name])
-        assign = Assign(worker.assigned, worker.reported, runs, cancels, probation=probation, words=spoken)
+        runs, cancels, spoken = self._runs.get(name, ()), self._cancels.get(name, ()), self._words.get(name, ())
+        assign = Assign(
+            worker.assigned, worker.reported, tuple(runs), tuple(cancels), probation=probation, words=tuple(spoken)
+        )
         if state.carriers:
             assign.peers = carrying.orders(state, name)
         return assign

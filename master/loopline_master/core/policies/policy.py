@@ -116,7 +116,7 @@ class View:
     def accepts(self, job: Job, task: int, worker: Worker) -> bool:
         """True if the scheduler would accept this placement now, to start at once or to wait at a busy worker."""
         if self.is_free(worker):
-            return eligibility.may_start(self._state, job, task, worker)
+            return eligibility.may_start(self._state, job, task, worker, is_fresh=task in self.fresh(job))
         return self.prefetch.may_wait(job, task, worker)
 
     def should_go_elsewhere(self, job: Job, task: int, worker: Worker) -> bool:
