@@ -98,11 +98,12 @@ clean:
 	@$(PIP) --quiet --no-compile --no-deps --no-build-isolation --editable .
 	@touch $@
 
-# All the rest: what the suite, the linters and the simulator need, about 900 MB.
+# All the rest: what the suite, the linters and the simulator need, about 900 MB; not compiled ahead either, which takes
+# half as long again, for a small part of it is ever imported.
 .venv/installed: .venv/demo constraints.txt
 	@echo "installing what tests and linters need ($$(grep -c == constraints.txt) packages):"
 	@rm -f $@
-	@($(PIP) --require-hashes -r constraints.txt && touch $@) | $(NAMES)
+	@($(PIP) --no-compile --require-hashes -r constraints.txt && touch $@) | $(NAMES)
 	@test -f $@
 
 PIP := $(BIN)/pip install --disable-pip-version-check

@@ -87,6 +87,7 @@ def filled(workers: int, slots: int) -> Crowd:
     for limit_s in (600.0, None, 3600.0, None):
         many = {"i": Range(range=[1, count])}
         crowd.submit(parameters=many, timeout_s=limit_s, size=count * (limit_s or 900.0) / 2)
+    crowd.step(*map(crowd.report, crowd.held))  # so that all is known to have begun
     return crowd
 
 

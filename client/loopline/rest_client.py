@@ -191,7 +191,7 @@ class RestClient:
                 async with self.http.open("GET", "/events", params={"rest_s": repr(rest_s)}) as answer:
                     async for line in _lines(answer.content.iter_any()):
                         patience.restart()
-                        if line.startswith(b"data:"):
+                        if line.startswith(b"data:") and line != b"data: {}":  # which only says: still here
                             yield parse(GridChange, line.removeprefix(b"data:"))
                 fault = UnavailableError(_hung_up(self.master), may_have_acted=False)
             except UnavailableError as away:
@@ -210,6 +210,10 @@ class RestClient:
     async def plans(self) -> WaitingPlans:
         """Return the planned starts of the gangs that wait, the earliest first."""
         return await self._get(WaitingPlans, "/plans")
+
+    async def worker(self, name: str) -> WorkerView:
+        """Return one worker."""
+        return await self._get(WorkerView, f"/workers/{quote(name, safe='')}")
 
     def workers(self, *, last_hour: bool = False) -> AsyncIterator[WorkerView]:
         """Yield the workers. ``last_hour``: with the work that each did in the last hour."""
@@ -291,6 +295,10 @@ class RestClient:
     async def join(self, wish: JoinRequest) -> TokenView:
         """Join a worker to the grid. The same request is granted once, however often it is repeated."""
         return await self.http.ask(TokenView, "POST", "/join", json=wish.model_dump())
+
+    async def leave(self) -> TokenView:
+        """Revoke the worker's token that this client has; it was got by joining."""
+        return await self.http.ask(TokenView, "POST", "/leave")
 
     async def _get(self, answer: type[Model], path: str, query: dict[str, str] | None = None) -> Model:
         return await self.http.ask(answer, "GET", path, params=query)

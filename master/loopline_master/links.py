@@ -27,7 +27,7 @@ from loopline_master.engine import Engine
 from loopline_master.files.blobs import Blobs
 from loopline_master.peers.exchange import Exchange
 from loopline_master.settings import MasterSettings
-from loopline_master.timings import CLOSE_WITHIN_S, HELLO_WITHIN_S
+from loopline_master.timings import CLOSE_WITHIN_S, HELLO_WITHIN_S, TWIN_SHOWN_S
 from loopline_shared.errors import LooplineError, ProtocolError
 from loopline_shared.model import AttemptId, Outcome, Output, Result, Stream
 from loopline_shared.protocol.transfers import FileSource, FlowMeasured, MeasureFlow
@@ -68,6 +68,12 @@ class WorkerLinks:
         self._max_frames = settings.limits.max_frames
         self._sessions = count(1)
         self._open: dict[str, WorkerLink] = {}
+        self._twins: dict[str, tuple[str, float]] = {}
+
+    def twin(self, worker: str) -> str:
+        """Return the address of another computer with its identity, which was refused lately; else empty."""
+        remote, at = self._twins.get(worker, ("", 0.0))
+        return remote if time.monotonic() - at < TWIN_SHOWN_S else ""
 
     def deliver(self, worker: str, assign: Assign) -> None:
         """Queue the frame if the worker is connected; otherwise drop it, and the worker's next Report reconciles."""
@@ -144,7 +150,15 @@ class WorkerLinks:
 
     async def _join(self, hello: Hello, link: WorkerLink) -> Refused | None:
         reply = await self._engine.post(WorkerJoined(hello.worker, link.session, hello.boot, hello.facts))
-        return Refused(reply.code, reply.message, reply.hint) if isinstance(reply, Declined) else None
+        if not isinstance(reply, Declined):
+            return None
+        if reply.code == "same_identity":
+            if not self.twin(hello.worker):
+                log.warning(
+                    "a second computer at %s has the identity of worker %s: refused", link.remote, hello.worker
+                )
+            self._twins[hello.worker] = str(link.remote), time.monotonic()
+        return Refused(reply.code, reply.message, reply.hint)
 
 
 def _lacks_something(assign: Assign) -> bool:

@@ -11,6 +11,9 @@ CLOSE_WITHIN_S = 2.0  # for the closing handshake; a link that takes twice as lo
 STOP_WITHIN_S = 3.0  # for open requests when the master stops: longer than CLOSE_WITHIN_S, so that links can close
 
 # Streams to clients.
+CHANGES_STILL_HERE_EVERY_S = (
+    5.0  # longest silence of the stream of changes; at three times as much the page says "away"
+)
 STILL_HERE_EVERY_S = 15.0  # an empty line on a silent stream, a ping on a client's link; proxies wait 30 or more
 STREAM_REST_S = 0.1  # the longest pause after a read or an event: later changes are sent together
 STREAM_REST_SHARE = 4.0  # the pause after a read is so many times the time of the read, up to STREAM_REST_S
@@ -37,3 +40,4 @@ RETAINED_FOR_S = 0.1  # a file retained so recently is not touched again, hence 
 LAG_EVERY_S = 5.0  # the lag of the event loop is measured
 READY_WITHIN_S = 5.0  # the database must answer /readyz
 INVARIANT_SAMPLE_EVERY_S = 5.0  # a sample takes up to about 6 ms with 9,000 jobs: 0.1 % of the time
+TWIN_SHOWN_S = 120.0  # a second computer of one identity asks again after retry_max_s, 30 s by default

@@ -239,6 +239,8 @@ class Facts:
     address: Annotated[str, Field(max_length=255, pattern=NO_NUL)] = ""  # at which other members reach it
     sandbox: Annotated[str, Field(max_length=20, pattern=NO_NUL)] = ""  # around tasks; empty: of an earlier release
     link: HostLink | None = None  # its network card; None: unknown
+    machine: Annotated[str, Field(max_length=64, pattern=NO_NUL)] = ""
+    """Told from a copy of it by this; the same until the computer is started again. Empty: of an earlier release."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from loopline_shared.model import (
     SharedFolder,
 )
 from loopline_shared.parallel import Nodes, check_parallel
-from loopline_shared.paths import Pattern, RelativePath, tree_of
+from loopline_shared.paths import PathTree, Pattern, RelativePath, tree_of
 from loopline_shared.scalar import Exact, Scalar
 
 MAX_TASKS = 100_000_000
@@ -280,10 +280,9 @@ class JobSpec(Spec):
     @model_validator(mode="after")
     def _has_places_for_its_inputs(self) -> Self:
         own = [task.inputs for task in self.tasks or () if task.inputs]
-        if self.inputs or own:
-            common = tree_of(self.inputs)
-            for inputs in own:
-                tree_of(inputs, beside=common)
+        common = tree_of(self.inputs) if self.inputs or own else PathTree()
+        for inputs in own:
+            tree_of(inputs, beside=common)
         return self
 
     @model_validator(mode="after")

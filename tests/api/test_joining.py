@@ -129,3 +129,17 @@ async def test_it_outlives_the_master(master: Bench) -> None:
     kept = await master.parts[Store].tokens.by_hash(hash_of(TOKEN))
     assert kept is not None
     assert (kept.name, kept.role) == ("pc-1", "worker")
+
+
+async def test_who_leaves_has_no_token_any_more_and_may_join_again(master: Bench) -> None:
+    made = await line(master, uses=2)
+    await joins(master, wish(made["secret"]))
+    shared = master.tokens["worker"]
+    refused = await master.ask("POST", "/leave", "worker")
+    assert (refused.status, refused.body["code"]) == (409, "not_joined")
+    master.tokens["worker"] = TOKEN
+    assert (await master.ask("POST", "/leave", "worker")).body["revoked_at"] is not None
+    assert (await master.ask("GET", "/whoami", "worker")).status == 401
+    assert await joins(master, wish(made["secret"], token="ll_0a0b0c0e_secret")) == 201, "its name is free again"
+    master.tokens["worker"] = shared
+    assert (await master.ask("GET", "/whoami", "worker")).status == 200, "others keep theirs"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,15 @@ from aiohttp import WSMsgType
 from loopline_master import links
 from loopline_master.links import WorkerLinks
 from loopline_shared.model import Load
-from loopline_shared.protocol.worker_link import MAX_FRAME_BYTES, Assign, Refused, Welcome, WorkerSession
+from loopline_shared.protocol import worker_link
+from loopline_shared.protocol.worker_link import (
+    MAX_FRAME_BYTES,
+    PROTOCOL_VERSION,
+    Assign,
+    Refused,
+    Welcome,
+    WorkerSession,
+)
 from tests.api.bench import FACTS, Bench, running_master, until
 
 
@@ -84,6 +93,43 @@ async def test_another_version_is_refused_with_what_to_do(master: Bench) -> None
         assert answer.hint
         assert (await farewell(socket))[0] == 1000
     assert (await master.ask("GET", "/workers/w1")).status == 404
+
+
+async def test_a_version_between_the_oldest_and_this_is_spoken(
+    master: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_link, "PROTOCOL_VERSION", PROTOCOL_VERSION + 1)  # the next release's master
+    async with connect(master) as socket:
+        session = WorkerSession("w1", "boot", FACTS, PROTOCOL_VERSION)
+        await socket.send_bytes(session.hello())
+        assert isinstance(session.receive(await socket.receive_bytes()), Welcome)
+
+
+async def test_a_copy_of_a_computer_is_refused_as_long_as_the_first_is_there(master: Bench) -> None:
+    """A cloned disk has the token, the name and the data folder of its original."""
+    first, copy = (replace(FACTS, machine=name) for name in ("one", "two"))
+    async with connect(master) as socket:
+        session = WorkerSession("w1", "boot1", first)
+        await socket.send_bytes(session.hello())
+        assert isinstance(session.receive(await socket.receive_bytes()), Welcome)
+        async with connect(master) as other:
+            await other.send_bytes(WorkerSession("w1", "boot2", copy).hello())
+            answer = WorkerSession("w1", "boot2", copy).receive(await other.receive_bytes())
+            assert isinstance(answer, Refused)
+            assert answer.code == "same_identity"
+            assert "loopline leave --here-only" in answer.hint
+        assert (await master.get("/workers/w1"))["twin"] == "127.0.0.1"
+        assert [view["twin"] for view in (await master.get("/workers"))["items"]] == ["127.0.0.1"]
+        assert await is_connected(master, "w1"), "the first has noticed nothing"
+        again = WorkerSession("w1", "boot3", first)  # its agent starts again before the old link is seen to be dead
+        async with connect(master) as same:
+            await same.send_bytes(again.hello())
+            assert isinstance(again.receive(await same.receive_bytes()), Welcome)
+    await until(lambda: is_connected(master, "w1", False))
+    async with connect(master) as socket:
+        session = WorkerSession("w1", "boot2", copy)
+        await socket.send_bytes(session.hello())
+        assert isinstance(session.receive(await socket.receive_bytes()), Welcome)
 
 
 async def test_one_worker_too_many_is_refused(tmp_path: Path) -> None:

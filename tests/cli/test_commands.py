@@ -34,7 +34,7 @@ from tests.cli.test_network import VIEW as NETWORK
 from tests.cli.views import job, program, result, task, worker
 
 PASSED_ON = {"master", "worker", "doctor", "owner", "simulate"}  # to other programs, --help included
-SPEAKS_FOR_ITSELF = PASSED_ON | {"replay", "token", "demo", "local", "run", "join", "service", "completion"}
+SPEAKS_FOR_ITSELF = PASSED_ON | {"replay", "token", "demo", "local", "run", "join", "leave", "service", "completion"}
 TOKEN = TokenView(id="t1", name="ann", role="user", created_at=1.0)
 JOIN_TOKEN = JoinTokenView(id="a1", uses=1, used=0, created_at=1.0, expires_at=2.0)
 _LINE = HistoryLine(

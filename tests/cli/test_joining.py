@@ -176,3 +176,38 @@ def test_a_service_from_an_earlier_release_is_named_and_replaced_with_its_argume
     monkeypatch.setattr("subprocess.run", lambda command, **_: subprocess.CompletedProcess(command, 0, "", ""))
     assert run("join", line, "--name", "pc-1", "--service").code == Exit.OK
     assert "/loopline worker --slots 2\n" in unit.read_text()
+
+
+def test_leaving_undoes_all_that_joining_did(
+    run: Run, fake: FakeMaster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = list[list[str]]()
+    monkeypatch.setattr(install, "SYSTEMD_RUNS", tmp_path)
+    monkeypatch.setattr(install, "_LINGERING", tmp_path / "linger")
+    monkeypatch.setattr(install, "_run", lambda command: ran.append(list(command)))
+    monkeypatch.setattr(install, "_succeeds", lambda _: True)
+    config = tmp_path / "config"
+    before = {file for file in config.rglob("*") if file.is_file()}
+    fake.on("POST /join", ok(IN, 201))
+    fake.on("POST /leave", refuse(503, "busy"))
+    run("join", f"{fake.url}#lj_a1_x", "--name", "pc-1", "--service", "--no-sandbox")
+    assert any(command[:2] == ["loginctl", "enable-linger"] for command in ran)
+    failed = run("leave")
+    assert "the token is not revoked" in failed.err, "it is still a member, and can be tried again"
+    token = member(tmp_path).token
+    fake.on("POST /leave", ok(IN))
+    left = run("leave")
+    assert (left.code, left.err) == (Exit.OK, "")
+    assert "its token is revoked" in left.out
+    assert fake.asked("POST /leave")[-1].headers["Authorization"] == f"Bearer {token}"
+    assert ran[-1][:2] == ["loginctl", "disable-linger"]
+    assert {file for file in config.rglob("*") if file.is_file()} == before
+    assert "has not joined any master" in run("leave").err
+
+
+def test_a_copy_leaves_and_the_original_keeps_its_token(run: Run, fake: FakeMaster, tmp_path: Path) -> None:
+    fake.on("POST /join", ok(IN, 201))
+    run("join", f"{fake.url}#lj_a1_x", "--name", "pc-1", "--no-sandbox")
+    assert "its token is still valid" in run("leave", "--here-only").out
+    assert fake.asked("POST /leave") == []
+    assert not (tmp_path / "config" / "loopline" / "membership.json").exists()

@@ -191,3 +191,21 @@ async def test_a_worker_of_the_release_before_serves_this_master(old_grid: Grid,
     with await asyncio.to_thread(loopline.Executor, grid.url, token(grid)) as executor:
         squares = await asyncio.to_thread(lambda: list(executor.map(lambda x: x * x, range(5))))
         assert squares == [0, 1, 4, 9, 16]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("who", ["worker before", "master before", "worker after", "master after"])
+async def test_each_end_may_be_one_release_ahead(tmp_path: Path, before: Release, who: str) -> None:
+    """The link is spoken in the version that both know; *after* is this release with the number raised."""
+    newer, when = who.split()
+    other = before if when == "before" else release_before.install_after(tmp_path / "after")
+    grid = Grid(tmp_path, other if newer == "master" else THIS_RELEASE)
+    try:
+        await grid.start_master("--lease-s", "2", "--report-every-s", "0.5")
+        grid.release = other if newer == "worker" else THIS_RELEASE
+        await grid.start_worker("ant", slots=2)
+        job = await submit(grid, "echo {i}", 20)
+        assert await end(grid, job) == "succeeded"
+        assert len(await attempts(grid, job)) == 20, "each ran once"
+    finally:
+        await grid.stop()

@@ -15,9 +15,12 @@ from loopline_master.core.gangs.gang import GangPhase
 from loopline_master.core.index import attempts
 from loopline_master.core.index.index import Index
 from loopline_master.core.index.job_order import Dependents, HoldIndex
+from loopline_master.core.planning.live import Planning
+from loopline_master.core.planning.plan_book import PlanBook
 from loopline_master.core.state import State
 from loopline_shared.model import AttemptState, Result
 from loopline_simulator.full import grid_world
+from tests.properties.test_promises import PromisesMachine
 from tests.properties.test_world import WorldMachine
 
 Patch = pytest.MonkeyPatch
@@ -103,6 +106,25 @@ def what_has_begun_still_counts_as_waiting(patch: Patch) -> None:
     patch.setitem(attempts._ROLES, AttemptState.RUNNING, attempts._ROLES[AttemptState.PREFETCHED])
 
 
+def tasks_go_before_promises_whatever_their_limits(patch: Patch) -> None:
+    patch.setattr(Planning, "may_go_first", lambda self, job, number, worker: True)
+
+
+def a_broken_promise_is_told_to_nobody(patch: Patch) -> None:
+    tasks_go_before_promises_whatever_their_limits(patch)
+    patch.setattr(PlanBook, "_tell", lambda self, broken: None)
+
+
+def what_is_left_of_a_pass_is_forgotten_by_a_restart(patch: Patch) -> None:
+    original = Planning.open
+
+    def forgetful(self: Planning) -> None:
+        self._state.grid.plan_cursor = None
+        original(self)
+
+    patch.setattr(Planning, "open", forgetful)
+
+
 BUGS = [
     hold_ignores_ties,
     hold_is_dropped_after_restore,
@@ -119,6 +141,18 @@ SLOW_TO_SHOW_IN_CHAINS_AND_QUORUMS = [
     pytest.param(bug, marks=pytest.mark.long) for bug in (a_voter_is_asked_again, nobody_is_released)
 ]
 BUGS_OF_GANGS = [a_gang_begins_before_all_are_ready, a_gang_runs_on_without_a_lost_member]
+BUGS_OF_PROMISES = [
+    tasks_go_before_promises_whatever_their_limits,
+    a_broken_promise_is_told_to_nobody,
+    pytest.param(what_is_left_of_a_pass_is_forgotten_by_a_restart, marks=pytest.mark.long),
+]
+
+
+@pytest.mark.parametrize("plant", BUGS_OF_PROMISES)
+def test_it_is_caught_where_time_passes(plant: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    plant(monkeypatch)
+    with pytest.raises(AssertionError):
+        run_state_machine_as_test(PromisesMachine, settings=settings(HUNT, stateful_step_count=25))
 
 
 @pytest.mark.parametrize("plant", [*BUGS, *SLOW_TO_SHOW, *SLOW_TO_SHOW_IN_CHAINS_AND_QUORUMS, *BUGS_OF_GANGS])

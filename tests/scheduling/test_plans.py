@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from loopline_master.core.planning.horizon import MARGIN_S
 from loopline_master.core.planning.lattice import Lattice
 from loopline_master.core.planning.plan import PlanKind, steps_of
+from loopline_master.core.planning.pool import MOST_SLOTS, PlannedGang, Pool
 from tests.campaign import PATIENT, tried
 from tests.scheduling.plan_world import PlanWorld
 
@@ -91,6 +92,28 @@ def _check_overlap(world: PlanWorld) -> None:
         gang = world.waiting[plan.job]
         assert plan.start is None or len(set(plan.machines)) == gang.nodes
         assert plan.start is None or plan.start + steps_of(plan.limit_s) > world.now
+
+
+@settings(PATIENT, max_examples=tried(20, 1000))
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.integers(0, MOST_SLOTS)), min_size=1),
+    st.integers(1, 5),
+    st.integers(1, 9),
+)
+def test_the_pool_counts_each_workers_slots_for_itself(taken: list[tuple[int, int]], nodes: int, slots: int) -> None:
+    pool, free = Pool(), [MOST_SLOTS] * 5
+    names = [f"w{number}" for number in range(5)]
+    whole = piece = sum(pool.enter(name, "") for name in names) * MOST_SLOTS
+    for number, many in taken:
+        before = piece
+        if pool.holds([piece], (pool.of([names[number]]), many)):
+            piece, free[number] = pool.occupy(piece, (pool.of([names[number]]), many)), free[number] - many
+            assert pool.free(piece, (pool.of([names[number]]), many)) == before
+        assert pool.releases(piece, before) == (piece != before)
+        assert not pool.releases(before, piece)
+    able = [name for name, left in zip(names, free, strict=True) if left >= slots]
+    place = pool.place([whole, piece], PlannedGang(1, 1, nodes, slots, pool.of(names)))
+    assert place == (tuple(able[:nodes]) if len(able) >= nodes else None)
 
 
 @settings(PATIENT, max_examples=tried(12, 1000))

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 OPTIONS = "-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off -c shared_buffers=16MB"
+
+
+_PR_SET_PDEATHSIG = 1
 
 
 class Missing(Exception):
@@ -23,22 +30,45 @@ class Missing(Exception):
 def running_postgres() -> Iterator[str]:
     """The URL of a fresh server, without the database's name. Missing where it cannot be had."""
     bins = _binaries()
-    prefix, owner = _another_user()
+    owner = _another_user()
+    whose: dict[str, Any] = {}
     folder = Path(tempfile.mkdtemp(prefix="loopline-postgres-"))
     port = _free_port()
     try:
         if owner is not None:
             os.chown(folder, owner.pw_uid, owner.pw_gid)
+            whose = {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": []}
         data = str(folder / "data")
-        _run(*prefix, str(bins / "initdb"), "-D", data, "-U", "loopline", "-A", "trust", "-N", "-E", "UTF8")
-        pg_ctl = [*prefix, str(bins / "pg_ctl"), "-D", data, "-w"]
-        _run(*pg_ctl, "-l", str(folder / "log"), "-o", OPTIONS.format(port=port, folder=folder), "start")
-        try:
+        _run(str(bins / "initdb"), "-D", data, "-U", "loopline", "-A", "trust", "-N", "-E", "UTF8", **whose)
+        server = [str(bins / "postgres"), "-D", data, *OPTIONS.format(port=port, folder=folder).split()]
+        with (folder / "log").open("wb") as log, _serving(server, stdout=log, stderr=log, **whose) as process:
+            _wait_for(process, folder / "data" / "postmaster.pid", folder / "log")
             yield f"postgresql://loopline@127.0.0.1:{port}"
-        finally:
-            _run(*pg_ctl, "-m", "immediate", "stop")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _serving(command: list[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """A server that is shut down with this process even where that is killed."""
+    with subprocess.Popen(command, cwd="/", stdin=subprocess.DEVNULL, preexec_fn=_end_with_us, **options) as process:
+        try:
+            yield process
+        finally:
+            process.send_signal(signal.SIGQUIT)
+
+
+def _end_with_us() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGQUIT)
+
+
+def _wait_for(process: subprocess.Popen[bytes], state: Path, log: Path) -> None:
+    """Until the server's own file says so: that is what `pg_ctl -w` reads."""
+    until = time.monotonic() + 60
+    while not state.exists() or state.read_text().split()[-1:] != ["ready"]:
+        assert process.poll() is None, log.read_text()
+        assert time.monotonic() < until, log.read_text()
+        time.sleep(0.05)
 
 
 def _binaries() -> Path:
@@ -50,14 +80,12 @@ def _binaries() -> Path:
     return max(usable)
 
 
-def _another_user() -> tuple[list[str], pwd.struct_passwd | None]:
-    """PostgreSQL refuses to run as root: how to run it as somebody else then, and who that is."""
+def _another_user() -> pwd.struct_passwd | None:
+    """PostgreSQL refuses to run as root: who runs it then."""
     if os.geteuid() != 0:
-        return [], None
-    if shutil.which("runuser") is None:
-        raise Missing("PostgreSQL does not run as root, and there is no runuser to become somebody else")
+        return None
     try:
-        return ["runuser", "-u", "postgres", "--"], pwd.getpwnam("postgres")
+        return pwd.getpwnam("postgres")
     except KeyError:
         raise Missing("PostgreSQL does not run as root, and there is no user postgres") from None
 
@@ -69,6 +97,8 @@ def _free_port() -> int:
         return port
 
 
-def _run(*command: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, cwd="/", timeout=60, stdin=subprocess.DEVNULL)
+def _run(*command: str, **whose: Any) -> None:
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd="/", timeout=60, stdin=subprocess.DEVNULL, **whose
+    )
     assert done.returncode == 0, f"{command}: {done.stdout} {done.stderr}"

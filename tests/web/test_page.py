@@ -115,6 +115,26 @@ async def test_a_job_from_the_page_to_its_end(visit: Visit) -> None:
     await expect(page.get_by_text("<img src=x onerror=alert(1)> hello 2", exact=True)).to_be_visible()
 
 
+async def test_a_sweep_shows_its_parameters_and_back_finds_the_filter(visit: Visit, grid: Grid) -> None:
+    page = visit.page
+    job = await grid.submit(r"printf '\033[31mred\033[0m\n 1 %%\r99 %%\n'; exit $(({i} - 1))", tasks=2)
+    await grid.ended(job)
+    await visit.show(f"/jobs/{job}")
+    tasks = page.get_by_role("region", name="Tasks")
+    await expect(tasks.get_by_role("columnheader").nth(1)).to_have_text("i")
+    await tasks.get_by_role("button", name="failed").click()
+    await page.get_by_role("link", name=f"{job}.2").click()
+    await expect(page.get_by_role("link", name="Previous")).to_be_visible()
+    await expect(page.get_by_role("link", name="Next")).to_have_count(0)
+    await page.get_by_role("button", name="stdout").click()
+    await expect(page.locator("pre.log")).to_have_text("red\n99 %\n", use_inner_text=True)
+    await expect(page.locator("pre.log .ink-red")).to_have_text("red")
+    await page.go_back()
+    await expect(tasks.get_by_role("button", pressed=True)).to_contain_text("failed")
+    await visit.show("/workers/%E0%A4%A")
+    await expect(heading(page, "There is no such page")).to_be_visible()
+
+
 async def test_a_picture_and_a_trace_to_take_home(visit: Visit, grid: Grid) -> None:
     page = visit.page
     job = await grid.submit("echo {i}", tasks=4)

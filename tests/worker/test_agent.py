@@ -9,7 +9,7 @@ import pytest
 
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import AttemptId, Outcome, Result
-from loopline_shared.protocol.worker_link import Refused, Run
+from loopline_shared.protocol.worker_link import PROTOCOL_VERSION, Refused, Run
 from loopline_worker import agent as agent_module
 from loopline_worker.agent import Agent
 from loopline_worker.core import attempts
@@ -251,10 +251,36 @@ async def test_a_wrong_token_at_first_is_the_end(master: SmallMaster, start: Sta
 
 
 async def test_a_refusal_at_first_is_the_end(master: SmallMaster, start: Start) -> None:
-    master.refuses = Refused("version", "it speaks version 0", "install the same release on both")
-    with pytest.raises(LooplineError, match="it speaks version 0") as caught:
+    master.refuses = Refused("wrong_name", "this token is another's", "join again")
+    with pytest.raises(LooplineError, match="this token is another's") as caught:
         await start().task
-    assert caught.value.hint == "install the same release on both"
+    assert caught.value.hint == "join again"
+
+
+@pytest.mark.parametrize("code", ["version", "same_identity", "too_many_workers"])
+async def test_a_refusal_that_may_be_taken_back_is_not(
+    master: SmallMaster, start: Start, caplog: pytest.LogCaptureFixture, code: str
+) -> None:
+    master.refuses = Refused(code, "not now", "upgrade it")
+    agent = start()
+    await until(lambda: len(master.hellos) >= 3)
+    assert not agent.task.done()
+    assert caplog.text.count("not now (upgrade it)") == 1
+    master.refuses = None
+    await until(lambda: master.is_connected)
+
+
+async def test_an_earlier_master_is_spoken_to_in_its_version(
+    master: SmallMaster, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link, "PROTOCOL_VERSION", PROTOCOL_VERSION + 1)
+    master.refuses = Refused("version", "this master speaks an earlier one", "upgrade it")
+    start()
+    await until(lambda: len(master.hellos) >= 2)
+    assert [hello.version for hello in master.hellos[:2]] == [PROTOCOL_VERSION + 1, PROTOCOL_VERSION]
+    master.refuses = None
+    await until(lambda: master.is_connected)
+    assert master.hellos[-1].version in (PROTOCOL_VERSION, PROTOCOL_VERSION + 1)
 
 
 async def test_a_refusal_later_is_not(master: SmallMaster, start: Start, caplog: pytest.LogCaptureFixture) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from loopline_worker.launch.sandbox import obstacle, open_sandbox
 from loopline_worker.settings import NetworkAccess, SandboxChoice
-from loopline_worker.supervisor import connect_filter, connect_rules
+from loopline_worker.supervisor.walls import connect_filter, connect_rules
 from tests.worker.bench import Bench, python
 
 pytestmark = pytest.mark.skipif(not connect_filter.is_possible(), reason="this kernel or container cannot ask")

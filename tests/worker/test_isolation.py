@@ -16,7 +16,9 @@ ROOT = Path(__file__).parents[2]
 WORKER = ROOT / "worker" / "loopline_worker"
 ISOLATED = {"supervisor": WORKER / "supervisor", "functions.program": WORKER / "functions" / "program"}
 MODULES = [
-    f"loopline_worker.{package}.{file.stem}" for package, folder in ISOLATED.items() for file in folder.glob("*.py")
+    ".".join(file.relative_to(WORKER.parent).with_suffix("").parts)
+    for folder in ISOLATED.values()
+    for file in folder.rglob("*.py")
 ]
 
 

@@ -117,8 +117,8 @@ async def test_the_whole_tree_stands_still_and_goes_on(
     await runs(master, agent, run_of("sh", "-c", FAMILY))
     await until(lambda: len(processes_of(agent.folder)) >= 2)
     (attempt,) = agent.agent.parts.runner._attempts.values()
-    await until(lambda: attempt._tree is not None and attempt._tree._supervisor > 0)  # it has said who it is
-    supervisor = psutil.Process(attempt._tree._supervisor)  # type: ignore[union-attr]
+    await until(lambda: attempt._tree is not None and attempt._tree._root > 0)  # it has said who it is
+    supervisor = psutil.Process(attempt._tree._root)  # type: ignore[union-attr]
     hand.idle_s = 0.0
     await until(lambda: frozen(master) == [True])
     await until(lambda: all_stopped(agent))

@@ -189,7 +189,7 @@ async def test_recalled_before_its_supervisor_has_begun_it_a_task_keeps_its_turn
     first, *then = (run_of("echo", f"this is {task}", task=task) for task in (1, 2, 3))
     await bench.result(run_of("true", task=9))
     (link,) = bench.launcher._links
-    os.kill(link.supervisor, signal.SIGSTOP)
+    os.kill(link.root, signal.SIGSTOP)
     bench.runner.start(first)
     for run in then:
         bench.runner.prefetch(run)
@@ -199,7 +199,7 @@ async def test_recalled_before_its_supervisor_has_begun_it_a_task_keeps_its_turn
     def read_and_let_it_go_on(file: int, size_bytes: int) -> bytes:
         monkeypatch.setattr(os, "read", read)
         found = read(file, size_bytes)
-        os.kill(link.supervisor, signal.SIGCONT)
+        os.kill(link.root, signal.SIGCONT)
         while select.select([file], [], [], 0)[0]:  # it draws what is left
             time.sleep(0.001)
         return found

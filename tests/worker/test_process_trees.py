@@ -135,12 +135,12 @@ async def test_without_file_descriptors_nothing_is_still_and_no_thaw_is_forgotte
     run = run_of("sh", "-c", "echo > begun; while :; do sleep 0.01; done")
     await bench.begins(run)
     attempt = bench.runner._attempts[run.attempt]
-    await until(lambda: attempt._tree and attempt._tree._supervisor)  # type: ignore[attr-defined]
+    await until(lambda: attempt._tree and attempt._tree._root)  # type: ignore[attr-defined]
     tree = attempt._tree
     assert isinstance(tree, PosixTree)
 
     def stands() -> bool:
-        tree_now, stopped = tree_of(tree._supervisor), tree._group.stopped()
+        tree_now, stopped = tree_of(tree._root), tree._group.stopped()
         return bool(tree_now) and all(process.state in "Tt" or process.pid in stopped for process in tree_now)
 
     with monkeypatch.context() as short:

@@ -24,7 +24,7 @@ from loopline_worker.launch.interface import Job
 from loopline_worker.launch.sandbox import Sandbox, open_sandbox
 from loopline_worker.launch.visible_paths import Visible
 from loopline_worker.settings import NetworkAccess, SandboxChoice, WorkerSettings
-from loopline_worker.supervisor import landlock
+from loopline_worker.supervisor.walls import landlock
 from tests.worker.bench import Bench, processes_of, python, run_of, until
 
 needs_one = pytest.mark.skipif(bool(sandbox.obstacle()), reason=f"no sandbox here: {sandbox.obstacle()}")
@@ -40,15 +40,12 @@ async def walled(tmp_path: Path) -> AsyncIterator[Bench]:
         yield bench
 
 
-@pytest.fixture
-async def walled_in_name(tmp_path: Path) -> AsyncIterator[Bench]:
-    """Whose sandbox is none, and ends well."""
-    async with Bench(tmp_path, sandbox=wrapped("/bin/true")) as bench:
-        yield bench
-
-
 def wrapped(program: str, **sees: Any) -> Sandbox:
     return Sandbox(Visible(**sees), NetworkAccess.NONE, Bubblewrap(program, Visible(**sees)))
+
+
+def options_of(walls: Sandbox, job: Job) -> list[str]:
+    return walls.walls(job).walls or []
 
 
 @needs_one
@@ -98,7 +95,7 @@ async def test_daemons_die_with_it(walled: Bench) -> None:
     run = run_of("sh", "-c", "setsid sleep 100 & echo > begun; exec sleep 100")
     await walled.begins(run)
     mine = processes_of(walled.folder)
-    assert {"sleep"} < {process.name() for process in mine}
+    assert len(mine) == 2
     walled.runner.cancel(run.attempt)
     assert (await walled.end_of(run)).outcome is Outcome.CANCELLED
     assert not any(psutil.pid_exists(process.pid) and process.is_running() for process in mine)
@@ -111,7 +108,7 @@ async def test_how_it_ended_is_told(walled: Bench) -> None:
 
 
 def test_folders_of_a_home_are_shown_where_the_worker_says_so(tmp_path: Path) -> None:
-    options = wrapped("bwrap", shows=(tmp_path,)).walls(Job(["true"], str(tmp_path / "1.1.1"), {})).words
+    options = options_of(wrapped("bwrap", shows=(tmp_path,)), Job(["true"], str(tmp_path / "1.1.1"), {}))
     at = options.index(str(tmp_path))
     assert options[at - 1 : at + 2] == ["--ro-bind-try", str(tmp_path), str(tmp_path)]
 
@@ -120,7 +117,7 @@ def test_of_what_is_shown_and_hidden_the_inner_counts(tmp_path: Path) -> None:
     data, python = tmp_path / "data", tmp_path / "data" / "python"
     python.mkdir(parents=True)
     walls = wrapped("bwrap", shows=(python, tmp_path), hides=(data,))
-    options = walls.walls(Job([], str(data / "scratch"), {}, room=str(data / "scratch"))).words
+    options = options_of(walls, Job([], "", {}, room=str(data / "scratch" / "session")))
     outer, inner, own = (options.index(str(folder)) for folder in (tmp_path, python, data / "scratch"))
     assert options[options.index(str(data)) - 1] == "--tmpfs"
     assert outer < options.index(str(data)) < inner < own
@@ -173,7 +170,8 @@ async def test_nor_is_it_found_with_the_agent(tmp_path: Path, monkeypatch: pytes
 import glob, os
 found = [os.environ.get("LOOPLINE_TOKEN", "")]
 for file in glob.glob("/proc/[0-9]*/environ") + glob.glob("/proc/[0-9]*/cmdline"):
-    found.append(open(file, "rb").read())
+    try: found.append(open(file, "rb").read())
+    except PermissionError: assert file == "/proc/1/environ"
 print(len(found), found)
 """
     async with Bench(tmp_path, sandbox=open_sandbox(SandboxChoice.BUBBLEWRAP)) as bench:
@@ -190,7 +188,7 @@ async def test_a_task_of_a_worker_that_is_root_has_no_powers(walled: Bench) -> N
 
 
 def test_what_is_not_there_is_not_hidden(tmp_path: Path) -> None:
-    options = wrapped("bwrap", hides=(tmp_path / "nothing",)).walls(Job(["true"], str(tmp_path), {})).words
+    options = options_of(wrapped("bwrap", hides=(tmp_path / "nothing",)), Job(["true"], str(tmp_path / "1.1.1"), {}))
     assert str(tmp_path / "nothing") not in options
 
 
@@ -202,7 +200,6 @@ async def test_the_sandbox_itself_has_nothing_of_the_jobs_environment(tmp_path: 
     async with Bench(tmp_path, sandbox=wrapped(str(program))) as bench:
         await bench.result(run_of("true", environment={"LD_PRELOAD": "/evil.so", "KEY": "secret"}))
     found = seen.read_bytes()
-    assert b"LOOPLINE_SCRATCH=" in found
     assert b"--args" in found
     for word in (b"evil", b"LD_PRELOAD", b"KEY", b"secret", b"PATH="):
         assert word not in found
@@ -219,8 +216,9 @@ print(os.environ["KEY"], len(os.environ["LONG"]), os.environ["LOOPLINE_JOB"], [f
     assert (await walled.result(run)).stdout.data == b"--bind 100000 1 []\n"
 
 
-async def test_an_environment_cannot_tell_the_sandbox_what_to_do(walled_in_name: Bench) -> None:
-    result = await walled_in_name.result(run_of("true", environment={"X": "\0--bind\0/\0/"}))
+@needs_one
+async def test_an_environment_cannot_tell_the_sandbox_what_to_do(walled: Bench) -> None:
+    result = await walled.result(run_of("true", environment={"X": "\0--bind\0/\0/"}))
     assert result.outcome is Outcome.FAILED
     assert "null byte" in result.reason
 
@@ -322,7 +320,7 @@ async def test_where_namespaces_are_denied_it_is_landlock() -> None:
     said, _ = await program.communicate()
     found = json.loads(said)
     assert found["sandbox"] == "landlock"
-    assert "not permitted" in found["reason"] or "no bwrap" in found["reason"]
+    assert any(words in found["reason"] for words in ("not permitted", "No permissions", "no bwrap"))
 
 
 def test_where_there_is_none_the_worker_says_what_to_do(
@@ -348,8 +346,9 @@ def test_what_narrows_the_network_is_not_given_up_silently(monkeypatch: pytest.M
 )  # fmt: skip
 def test_who_has_the_network(access: str, wants: bool, is_member: bool, has: bool, tmp_path: Path) -> None:
     walls = Sandbox(Visible(), NetworkAccess(access), Bubblewrap("bwrap", Visible()))
-    words = walls.walls(Job(["true"], str(tmp_path), {}, network=wants, is_member=is_member)).words
-    assert ("--unshare-net" not in words) is has
+    places = walls.walls(Job(["true"], str(tmp_path), {}, network=wants, is_member=is_member)).places
+    assert places
+    assert places[-1] is has
 
 
 async def test_shared_memory_is_its_own_and_bounded(tmp_path: Path) -> None:

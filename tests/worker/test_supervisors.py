@@ -175,7 +175,7 @@ async def test_a_kill_before_its_supervisor_is_known_is_nobody_else_s(
     attempt = bench.runner._attempts[run.attempt]
     while attempt._tree is None:
         await asyncio.sleep(0)
-    assert attempt._tree._supervisor == 0  # type: ignore[attr-defined]
+    assert attempt._tree._root == 0  # type: ignore[attr-defined]
     bench.runner.cancel(run.attempt)
     assert (await bench.end_of(run)).outcome is Outcome.CANCELLED
     assert asked == []

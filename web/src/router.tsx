@@ -23,10 +23,34 @@ export function match(pattern: string, given: string): Record<string, string> | 
   const found: Record<string, string> = {};
   for (const [place, name] of wanted.entries()) {
     const part = parts[place]!;
-    if (name.startsWith(":")) found[name.slice(1)] = decodeURIComponent(part);
+    const given = name.startsWith(":") ? decoded(part) : null;
+    if (given !== null) found[name.slice(1)] = given;
     else if (name !== part) return null;
   }
   return found;
+}
+
+/** A part that is not well-formed names nothing. */
+function decoded(part: string): string | null {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return null;
+  }
+}
+
+/** A word of the address's query; `null` takes it away. It stays where the user comes back to the page. */
+export function useWord(name: string): [string | null, (word: string | null) => void] {
+  const word = new URLSearchParams(search.value).get(name);
+  return [word, (chosen) => setWords({ [name]: chosen })];
+}
+
+/** Changes words of the address's query, each a step to which Back returns. */
+export function setWords(words: Record<string, string | null>): void {
+  const query = new URLSearchParams(location.search);
+  for (const [name, word] of Object.entries(words)) word === null ? query.delete(name) : query.set(name, word);
+  const text = query.toString();
+  go(location.pathname + (text ? `?${text}` : ""));
 }
 
 interface LinkProps {

@@ -119,6 +119,16 @@ describe("lost attempts, to which the master gives no end", () => {
     expect([bars.isGuessed[0], bars.isGuessed[1]]).toEqual([true, false]);
   });
 
+  it("of a gang do not end because the member of the next rank began with them", () => {
+    const members: Attempt[] = [lost, ["1.1.2", "b", 0, null], ["1.1.3", "c", 0, null]];
+    const alone = barsOf(members);
+    alone.closeLost(0, true);
+    expect(alone.end[0]).toBe(Infinity);
+    const moved = barsOf([...members, ["1.1.4", "b", 70, null]]);
+    moved.closeLost(0, true);
+    expect(moved.end[0]).toBe(70);
+  });
+
   it("last until now while their worker is away, and until its next attempt once it is back", () => {
     const bars = barsOf([lost, ["2.1.1", "a", 60, null]]);
     bars.closeLost(0, true);

@@ -207,11 +207,11 @@ class Agent:
         """True while attempts wait here for a slot."""
         return self._latest.is_busy
 
-    def new_session(self) -> WorkerSession:
-        """Begin anew with the master."""
+    def new_session(self, version: int) -> WorkerSession:
+        """Begin anew with the master, in this version of the link."""
         self.post(Connected())
         self.parts.link_quality.connected()
-        return WorkerSession(self.name, self._boot, self.parts.facts)
+        return WorkerSession(self.name, self._boot, self.parts.facts, version)
 
     def assigned(self, assign: Assign, frame: bytes) -> None:
         """Take in an Assign at once: the next Report says that it was seen."""

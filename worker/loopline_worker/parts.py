@@ -20,7 +20,7 @@ from loopline_worker.functions.launcher import FunctionLauncher
 from loopline_worker.functions.python import Python
 from loopline_worker.functions.python import find as find_python
 from loopline_worker.host import speed
-from loopline_worker.host.computer import Computer, facts, processor
+from loopline_worker.host.computer import Computer, facts, machine_of, processor
 from loopline_worker.host.load import Meter
 from loopline_worker.host.network_card import host_link
 from loopline_worker.launch.platforms import make_launcher
@@ -157,6 +157,7 @@ def _facts(
         sandbox=sandbox.kind if sandbox else "none",
         address=settings.address or address,
         link=host_link(address, master),
+        machine=machine_of(data_directory.folder),
     )
 
 

@@ -45,6 +45,8 @@ LOOK_EVERY_S = 0.1
 """The same while tasks run: the largest part of the time from an input until they are frozen."""
 LOOK_WHILE_FROZEN_S = 0.5
 """The same while all tasks are frozen: nobody waits for them to be thawed at once."""
+CONTENTION_EVERY_S = 0.04
+"""Pause between looks at contention while tasks run: they may disturb for so long where no weight helps."""
 
 CHECK_DUE_EVERY_S = 0.1
 """The runner asks so often whether a check of limits is due."""
@@ -57,5 +59,5 @@ assert END_BATCH_S < PREFETCH_S < SLOW_TASK_S < LONGEST_COUNTED_S
 assert LAST_TASK_SHARE * LONGEST_COUNTED_S >= PREFETCH_S
 assert INTERPRETER_PAUSE_AFTER_S < SUPERVISOR_IDLE_S < INTERPRETER_IDLE_S
 assert GATHER_S <= ANSWER_WITHIN_S < REPORT_WITHIN_S
-assert LOOK_AGAIN_S < LOOK_EVERY_S < LOOK_WHILE_FROZEN_S
+assert LOOK_AGAIN_S < CONTENTION_EVERY_S < LOOK_EVERY_S < LOOK_WHILE_FROZEN_S
 assert CHECK_DUE_EVERY_S <= FIRST_CHECK_S <= CHECK_LIMITS_EVERY_S

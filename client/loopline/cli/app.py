@@ -49,6 +49,7 @@ COMMANDS: dict[str, tuple[Group, str, str]] = {
     "owner": (_MACHINES, "loopline.cli.daemons:owner", "Show what runs on this computer; pause, resume."),
     "network": (_MACHINES, "loopline.cli.network:network", "Draw the network, and what flows; check a network.toml."),
     "doctor": (_MACHINES, "loopline.cli.daemons:doctor", "Check what this computer lets a worker see and do."),
+    "leave": (_MACHINES, "loopline.cli.joining:leave", "Undo what `loopline join` did on this computer."),
     "token": (_ACCESS, "loopline.cli.tokens:token", "Create, list and revoke access tokens."),
     "prune": (_ACCESS, "loopline.cli.prune:prune", "Remove unused files from the master."),
     "completion": (_ACCESS, "loopline.cli.completion:completion", "Complete commands and options in your shell."),

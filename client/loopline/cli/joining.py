@@ -93,6 +93,48 @@ async def join(
     common.show(document, lambda: _told(member, service, walls.get("means", "")))
 
 
+async def leave(*, here_only: Annotated[bool, Parameter(negative=())] = False, common: Common = PLAIN) -> None:
+    """Undo what `loopline join` did here: the service, lingering, the membership and its token at the master.
+
+    What runs here returns to the queue. The worker's data folder stays: results that the master does not have may be
+    in it. Run it again if it was broken off.
+
+    Parameters
+    ----------
+    here_only
+        Leave the token valid: another computer has a copy of this one's identity, or the master is gone for good.
+    """
+    member = Membership.read() or Membership.read(pending_file())
+    if member is None:
+        raise LooplineError("not_joined", "this computer has not joined any master", "nothing is left to be undone")
+    had_service = services.is_installed()
+    if had_service:
+        services.uninstall()
+    if not here_only:
+        await _revoke(member)
+    for file in (membership_file(), pending_file()):
+        file.unlink(missing_ok=True)
+    told = f"this computer is no longer {member.name} of {member.master}"
+    told += "\nits token is still valid" if here_only else "\nits token is revoked"
+    told += "\nits service is removed" if had_service else "\nif a worker was started by hand, stop it"
+    document = {"worker": member.name, "master": member.master, "revoked": not here_only, "service": had_service}
+    common.show(document, lambda: Text(told))
+
+
+async def _revoke(member: Membership) -> None:
+    """Have the master revoke the token, unless it is invalid already. Raises LooplineError if that cannot be had."""
+    try:
+        async with AsyncClient(
+            member.master, member.token, patience_s=_PATIENCE_S, fingerprint=member.fingerprint
+        ) as client:
+            await client.leave()
+    except LooplineError as error:
+        if error.status == 401:
+            return  # an admin revoked it, or a try before this one did
+        hint = f"later again; or leave with --here-only, and an admin: loopline token revoke {token_id(member.token)}"
+        raise LooplineError(error.code, f"the token is not revoked: {error.message}", hint, error.status) from None
+
+
 async def _ask(line: JoinLine, member: Membership) -> None:
     """Keep the token and ask to be let in. The token is written first, so that a repeated request is the same."""
     member.write(pending_file())

@@ -45,8 +45,8 @@ def local(
     if slots is not None and slots < 1:
         raise usage("--slots must be 1 or more")
     grid = new_grid(port, data_dir)
-    farewell = "\nthe grid has ended, and its tasks with it"
-    return run_until_stopped(_local(grid, command, slots, common), lambda: stderr().print(farewell))
+    closing_words = "\nthe grid has ended, and its tasks with it"
+    return run_until_stopped(_local(grid, command, slots, common), lambda: stderr().print(closing_words))
 
 
 async def _local(grid: LocalGrid, command: tuple[str, ...], slots: int | None, common: Common) -> int:

@@ -41,8 +41,8 @@ def demo(*, keep: bool = False, json: bool = False) -> int:
         Answer with JSON on stdout, and nothing else.
     """
     console = stderr() if json else stdout()
-    farewell = "stopped; nothing of the demo is left running"
-    return run_until_stopped(_demo(console, keep, Common(json=json)), lambda: console.print(farewell))
+    closing_words = "stopped; nothing of the demo is left running"
+    return run_until_stopped(_demo(console, keep, Common(json=json)), lambda: console.print(closing_words))
 
 
 async def _demo(console: Console, keep: bool, common: Common) -> int:

@@ -13,12 +13,12 @@ from typing import Any
 from loopline.cli.errors import Exit, usage
 
 
-def run_until_stopped(work: Coroutine[Any, Any, int], farewell: Callable[[], None]) -> int:
-    """Run a command's work and return its exit code; if a signal ends it first, say farewell."""
+def run_until_stopped(work: Coroutine[Any, Any, int], closing_words: Callable[[], None]) -> int:
+    """Run a command's work and return its exit code; if a signal ends it first, say the closing words."""
     try:
         return asyncio.run(_cancelled_by_signal(work))
     except asyncio.CancelledError:
-        farewell()
+        closing_words()
         return Exit.INTERRUPTED
 
 

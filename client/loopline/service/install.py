@@ -16,9 +16,11 @@ from loopline.programs import require
 from loopline.service import installed, plans
 from loopline.service.plans import Plan
 from loopline_shared.errors import LooplineError
+from loopline_shared.joining import membership_file
 
 SYSTEMD_RUNS = Path("/run/systemd/system")
 _WITHIN_S = 60.0
+_LINGERING = Path("/var/lib/systemd/linger")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,7 @@ def install(system: bool = False, user: str | None = None, arguments: Sequence[s
         _stop(todo)  # some managers ignore new files while the service runs
     for file, content in todo.files.items():
         _write(file, content)
+    _note_lingering(todo)
     for command in todo.install:
         _run(command)
     return state(system, user)
@@ -96,7 +99,30 @@ def uninstall(system: bool = False) -> State:
         _stop(todo)
     for file in todo.files:
         file.unlink(missing_ok=True)
+    _restore_lingering(todo)
     return state(system)
+
+
+def _note_lingering(plan: Plan) -> None:
+    """Remember if lingering is off: it is turned on now, and off again with the service."""
+    if plan.lingers and not Path(_LINGERING, plan.lingers).exists() and not _lingering_file().exists():
+        _write(_lingering_file(), f"{plan.lingers}\n".encode())
+
+
+def _restore_lingering(plan: Plan) -> None:
+    if plan.lingers and _lingering_file().exists():
+        _run(["loginctl", "disable-linger", plan.lingers])
+        _lingering_file().unlink()
+
+
+def _lingering_file() -> Path:
+    """Return the file that is there if lingering was off before the service was installed."""
+    return membership_file().with_name("lingering-was-off")
+
+
+def is_installed() -> bool:
+    """True if this user has the service, or a part of it."""
+    return any(file.exists() for file in plan().files)
 
 
 def state(system: bool = False, user: str | None = None) -> State:

@@ -28,6 +28,7 @@ class Plan:
     install: Sequence[Sequence[str]]
     uninstall: Sequence[Sequence[str]]
     status: Sequence[str]
+    lingers: str = ""  # the user whose services run while they are logged out; empty: no such thing
 
     @property
     def is_written(self) -> bool:
@@ -52,6 +53,7 @@ def for_user(command: Sequence[str], config: Path, user: str) -> Plan:
         ],
         [[*manage, "disable", "--now", UNIT]],
         [*manage, "is-active", UNIT],
+        user,
     )
 
 

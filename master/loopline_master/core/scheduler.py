@@ -72,11 +72,12 @@ class Scheduler:
                 let_time_do_its_part(self.state)
                 self.state.flush()
             self._complete()
-        if is_planning := self.state.index.parallel or self.state.plans or self.planning.book is not None:
+        has_no_gangs = not (self.state.index.parallel or self.state.plans or self.planning.book)
+        if not has_no_gangs:
             self._plan()
         for _ in self._placer.place(self._policy):
             self.state.flush()
-        if is_planning:
+        if not has_no_gangs:
             self.planning.finish_step()
         if self.state.transfers.is_due:
             carrying.ask(self.state)
@@ -151,6 +152,7 @@ class Scheduler:
 
     def _begin(self, event: MasterStarted) -> Reply:
         self.set_policy(event.settings)
+        self.planning.open()
         carrying.begin(self.state)
         return worker_sessions.master_started(self.state)
 

@@ -27,7 +27,7 @@ from loopline_master.core.events import WorkerJoined
 from loopline_master.core.gangs import launch, phases, words
 from loopline_master.core.state import State
 from loopline_master.core.transfers import carrying
-from loopline_shared.model import AttemptId, AttemptState, Held, Quarantine
+from loopline_shared.model import AttemptId, AttemptState, Facts, Held, Quarantine
 from loopline_shared.protocol.gang_messages import Word
 from loopline_shared.protocol.worker_link import (
     MAX_LONG_RUNS_PER_ASSIGN,
@@ -70,6 +70,10 @@ def join(state: State, event: WorkerJoined) -> Reply:
         return Declined(503, "too_many_workers", message, "raise max_workers in the master's settings")
     if worker is None:
         worker = Worker(event.worker, event.boot, event.facts, joined_at=state.now, lease_until=0.0)
+    elif worker.session is not None and _is_another_computer(worker.facts, event.facts):
+        message = f"another computer works as {worker.name}: this one has a copy of its identity"
+        hint = "on one of the two: `loopline leave --here-only`, then join again with a line of `loopline token join`"
+        return Declined(409, "same_identity", message, hint)
     elif worker.session is not None:
         state.effects.closes.append((worker.name, worker.session))
     if worker.boot != event.boot:  # what an agent has told stays true while only its link is another
@@ -79,6 +83,11 @@ def join(state: State, event: WorkerJoined) -> Reply:
     _renew_lease(state, worker)
     state.put(worker)
     return Done()
+
+
+def _is_another_computer(one: Facts, other: Facts) -> bool:
+    """True if two agents certainly run on two computers, or on one that was started again in between."""
+    return bool(one.machine and other.machine) and one.machine != other.machine
 
 
 def _renew_lease(state: State, worker: Worker) -> None:

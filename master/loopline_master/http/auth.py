@@ -120,6 +120,14 @@ class Auth:
         self._known = {}
         return revoked
 
+    async def leave(self, request: web.Request) -> TokenView:
+        """Revoke the token that this request comes with. Raises LooplineError if it belongs to no joined computer."""
+        own = await self._tokens.by_hash(_hash(request.headers.get("Authorization", "").partition(" ")[2]))
+        if own is None or own.worker is None:
+            message = "this token was not made by joining: other workers may have it too"
+            raise LooplineError("not_joined", message, "an admin revokes it: loopline token revoke", status=409)
+        return await self.revoke(own.id) or own
+
     async def create_join_token(self, request: JoinTokenRequest, address: str) -> JoinTokenCreated:
         """Make a token with which computers join. Its secret is only in this answer."""
         id_, now = token_hex(4), time.time()

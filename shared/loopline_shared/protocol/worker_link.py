@@ -52,6 +52,12 @@ MAX_ATTEMPTS = 100_000
 _Number = Annotated[int, Field(ge=0, le=MAX_ID)]
 
 PROTOCOL_VERSION = 3
+OLDEST_VERSION = 3
+"""The earliest version that both ends speak: PROTOCOL_VERSION, or the one before it.
+
+A worker says Hello in its own version first. A master that speaks no such version refuses, and the worker says Hello
+in the one before. So either end may be one release ahead of the other.
+"""
 MAX_FRAME_BYTES = 64 * 2**20
 MAX_RUNS_PER_ASSIGN = 500
 MAX_LONG_RUNS_PER_ASSIGN = 50  # each of at most MAX_RUN_CHARACTERS, a character of at most 6 bytes; or as much in all
@@ -301,9 +307,9 @@ class _Inbound:
 class WorkerSession:
     """The worker's end."""
 
-    def __init__(self, worker: str, boot: str, facts: Facts) -> None:
+    def __init__(self, worker: str, boot: str, facts: Facts, version: int = PROTOCOL_VERSION) -> None:
         self.welcome: Welcome | None = None
-        self._hello = Hello(PROTOCOL_VERSION, worker, boot, facts)
+        self._hello = Hello(version, worker, boot, facts)
         self._inbound = _Inbound()
         self._sent = 0
 
@@ -380,8 +386,8 @@ class MasterSession:
         return message
 
     def refusal(self) -> Refused | None:
-        """Return the reason for refusing this worker, or None: both ends must speak the same version."""
-        if self.hello is None or self.hello.version == PROTOCOL_VERSION:
+        """Return the reason for refusing this worker; None if it speaks this release's version, or the one before."""
+        if self.hello is None or OLDEST_VERSION <= self.hello.version <= PROTOCOL_VERSION:
             return None
         return Refused(
             "version",

@@ -7,16 +7,15 @@ from typing import Any
 
 from loopline_master.core.entities import OCCUPYING
 from loopline_master.core.estimates.measure import ms_of
-from loopline_master.core.scheduler import Scheduler
+from loopline_master.core.state import State
 from loopline_shared.model import AttemptId, TaskState
 from loopline_shared.parallel import rank_of
 from loopline_simulator.full.machine import Machine
 from loopline_simulator.full.store import MemoryStore
 
 
-def check_restart_changes_nothing(scheduler: Scheduler, store: MemoryStore) -> None:
-    """Check that the rows hold all that the scheduler knows."""
-    now, again = scheduler.state, Scheduler(store.snapshot()).state
+def check_restart_changes_nothing(now: State, again: State) -> None:
+    """Check that the rows hold all that the scheduler knows: ``again`` is made of them."""
     assert now.grid == again.grid
     for part in ("jobs", "tasks", "attempts", "workers", "programs", "gangs", "carriers", "fresh"):
         assert_same(part, getattr(now, part), getattr(again, part))

@@ -41,6 +41,7 @@ from loopline_shared.spec import JobSpec
 from loopline_simulator.full import ending
 from loopline_simulator.full.machine import CLOSED, Link, Machine
 from loopline_simulator.full.machine_files import filled_in
+from loopline_simulator.full.promises import SecondPlanner, check_promises
 from loopline_simulator.full.store import MemoryStore
 
 CRASHES = ("before step", "before commit", "before release")
@@ -66,6 +67,7 @@ class GridWorld:
         self.starts_named: set[AttemptId] = set()  # of gangs: the members of rank 0, as it was committed
         self.links: dict[int, Link] = {}  # by number: those that are open at the master's end
         self._check_every, self._steps = check_every, 0
+        self._second: SecondPlanner | None = None
         for machine in machines:
             machine.boot()
         self.start_master()
@@ -73,7 +75,7 @@ class GridWorld:
     # --- the master -----------------------------------------------------------------------------------------
 
     def start_master(self) -> None:
-        self.scheduler = Scheduler(self.store.snapshot())
+        self.scheduler, self._second = Scheduler(self.store.snapshot()), None
         self.inbox, self.is_up, self.asked = [MasterStarted(self.settings)], True, None
         self.turn()
 
@@ -93,12 +95,10 @@ class GridWorld:
         if crash == "before step":
             self._die()
             return None
-        effects = self.scheduler.step(events, self.now)
         self._steps += 1
-        self.asked = effects.asked or self.asked
         is_checked = self._steps % self._check_every == 0
-        if is_checked:
-            check(self.scheduler.state)
+        effects = self._step(events, is_checked=is_checked)
+        self.asked = effects.asked or self.asked
         if crash == "before commit":
             self._die()
             return None
@@ -110,7 +110,20 @@ class GridWorld:
             return None
         self._release(events, effects)
         if is_checked:
-            ending.check_restart_changes_nothing(self.scheduler, self.store)
+            self._second = SecondPlanner(self.store)
+            ending.check_restart_changes_nothing(self.scheduler.state, self._second.scheduler.state)
+        return effects
+
+    def _step(self, events: list[Event], *, is_checked: bool) -> Effects:
+        """Have the scheduler take its step, and the one beside it that was started again from the rows."""
+        state, second, self._second = self.scheduler.state, self._second, None
+        has_gangs = bool(state.plans or state.index.parallel)
+        effects = self.scheduler.step(events, self.now)
+        check_promises(self.store.plans, effects)
+        if second is not None and has_gangs:
+            second.check(events, self.now, effects, state.settings)
+        if is_checked:
+            check(self.scheduler.state)
         return effects
 
     def _die(self) -> None:

@@ -201,6 +201,10 @@ class Machine:
         self.files.obey(message)
         return self._happens(Assigned(message, frame))
 
+    def stands_still(self, attempt: AttemptId) -> bool:
+        """True if a process is frozen."""
+        return attempt in self._frozen
+
     def hang_up(self) -> None:
         """Close the link; what was sent before is still under way."""
         if self.link is not None:

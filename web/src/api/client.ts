@@ -35,6 +35,18 @@ export interface Options {
   signal?: AbortSignal | undefined;
 }
 
+/** Within which an answer has to begin. */
+const ANSWER_MS = 20_000;
+const UPLOAD_MS = 600_000;
+const AGAIN = "ask again once it is back";
+
+/** Says whether the master is known to be away: then nothing is asked of it that would change anything. */
+let isAway = (): boolean => false;
+
+export function askOnlyUnless(known: () => boolean): void {
+  isAway = known;
+}
+
 type Listener = (problem: Problem | null) => void;
 const listeners = new Set<Listener>();
 
@@ -61,25 +73,34 @@ export const get = <T>(path: string, query?: Query, signal?: AbortSignal): Promi
 export const post = <T>(path: string, body?: unknown, headers?: Record<string, string>): Promise<T> =>
   ask<T>("POST", path, { body, headers });
 
-/** Returns a successful response. Throws a Problem if it fails or never comes. */
+/** Returns a successful response. Throws a Problem if it fails, or does not begin in time. */
 export async function request(method: string, path: string, options: Options = {}): Promise<Response> {
+  const isDeed = method !== "GET";
+  if (isDeed && isAway()) throw new Problem(0, "unreachable", "the master is away: nothing was asked of it", AGAIN);
+  const late = new AbortController();
+  const timer = setTimeout(() => late.abort(), options.body instanceof Blob ? UPLOAD_MS : ANSWER_MS);
+  const signal = options.signal ? AbortSignal.any([options.signal, late.signal]) : late.signal;
   try {
-    const response = await fetch(url(path, options.query), { method, ...written(options) });
+    const response = await fetch(url(path, options.query), { method, ...written({ ...options, signal }) });
     if (!response.ok) throw await problemOf(response);
     listeners.forEach((listener) => listener(null));
     return response;
   } catch (error) {
     if (options.signal?.aborted) throw error;
-    const problem = asProblem(error);
+    const problem = asProblem(error, isDeed);
     listeners.forEach((listener) => listener(problem));
     throw problem;
+  } finally {
+    clearTimeout(timer);
   }
 }
 
-export function asProblem(error: unknown): Problem {
+export function asProblem(error: unknown, isDeed = false): Problem {
   if (error instanceof Problem) return error;
-  const detail = error instanceof TypeError ? "the master does not answer" : String(error);
-  return new Problem(0, "unreachable", detail, "it is asked again by itself");
+  const isSilent = error instanceof TypeError || (error instanceof DOMException && error.name === "AbortError");
+  const detail = isSilent ? "the master does not answer" : String(error);
+  const hint = isDeed ? "whether it was done is not known: look before you ask again" : "it is asked again by itself";
+  return new Problem(0, "unreachable", detail, hint);
 }
 
 function written({ body, headers, signal }: Options): RequestInit {

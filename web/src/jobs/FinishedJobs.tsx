@@ -1,14 +1,14 @@
 /** Jobs that are over, the newest first, a page at a time. */
-import { useState } from "preact/hooks";
 import { get } from "../api/client";
 import type { JobView, Page } from "../api/types";
 import { anyJob, useResource } from "../live/resource";
 import { now } from "../live/clock";
+import { useWord } from "../router";
 import { maySubmit } from "../session/session";
 import { between, shortMoment } from "../text/human";
 import { Cards, type Column } from "../ui/Cards";
 import { Chip } from "../ui/Chip";
-import { Pager, usePages } from "../ui/Pager";
+import { choose, Pager, usePages } from "../ui/Pager";
 import { Progress } from "../ui/Progress";
 import { Section } from "../ui/Section";
 import { Empty, Shown } from "../ui/states";
@@ -21,8 +21,9 @@ const STATES = ["succeeded", "failed", "cancelled"] as const;
 const PAGE = 25;
 
 export function FinishedJobs() {
-  const [state, setState] = useState<(typeof STATES)[number]>("succeeded");
-  const pages = usePages(state);
+  const [word] = useWord("over");
+  const state = STATES.find((one) => one === word) ?? "succeeded";
+  const pages = usePages("page");
   const query = { state, cursor: pages.cursor, limit: PAGE };
   const finished = useResource(
     `jobs/${state}/${pages.cursor}`,
@@ -30,7 +31,7 @@ export function FinishedJobs() {
     anyJob,
   );
   return (
-    <Section title="Over" aside={<StateChoice chosen={state} onChoose={setState} />}>
+    <Section title="Over" aside={<StateChoice chosen={state} onChoose={(one) => choose("over", one, "page")} />}>
       <Shown of={finished} what="jobs">
         {({ items, next }) =>
           items.length ? (

@@ -1,36 +1,45 @@
 /** A job's tasks, by state, a page at a time: also where there are a million. */
-import { useState } from "preact/hooks";
 import { get } from "../api/client";
 import type { JobView, Page, TaskState, TaskView } from "../api/types";
 import { now } from "../live/clock";
 import { thisJob, useResource } from "../live/resource";
-import { Link } from "../router";
+import { Link, useWord } from "../router";
 import { between, count, duration } from "../text/human";
 import { Button } from "../ui/Button";
 import { Cards, type Column } from "../ui/Cards";
 import { Chip } from "../ui/Chip";
-import { Pager, usePages } from "../ui/Pager";
+import { choose, Pager, usePages } from "../ui/Pager";
 import { Section } from "../ui/Section";
 import { Empty, Shown } from "../ui/states";
 
 const STATES: TaskState[] = ["running", "queued", "succeeded", "failed", "cancelled"];
 const PAGE = 50;
+const MOST_PARAMETER_COLUMNS = 4;
 
 export function TasksSection({ job }: { job: JobView }) {
-  const [state, setState] = useState<TaskState | null>(null);
-  const pages = usePages(String(state));
+  const [word] = useWord("state");
+  const state = STATES.find((one) => one === word) ?? null;
+  const pages = usePages("page");
   const tasks = useResource(
     `jobs/${job.id}/tasks/${state}/${pages.cursor}`,
-    (signal) => get<Page<TaskView>>(`/jobs/${job.id}/tasks`, { state, cursor: pages.cursor, limit: PAGE }, signal),
+    (signal) =>
+      get<Page<TaskView>>(
+        `/jobs/${job.id}/tasks`,
+        { state, cursor: pages.cursor, limit: PAGE, parameters: true },
+        signal,
+      ),
     thisJob(job.id),
   );
   return (
-    <Section title="Tasks" aside={<StateFilter job={job} chosen={state} onChoose={setState} />}>
+    <Section
+      title="Tasks"
+      aside={<StateFilter job={job} chosen={state} onChoose={(one) => choose("state", one, "page")} />}
+    >
       <Shown of={tasks} what="tasks">
         {({ items, next }) =>
           items.length ? (
             <>
-              <Cards rows={items} keyOf={(task) => task.number} columns={columnsOf(job.id)} />
+              <Cards rows={items} keyOf={(task) => task.number} columns={columnsOf(job.id, items)} />
               <Pager pages={pages} next={next} />
             </>
           ) : (
@@ -84,7 +93,19 @@ function tookOf(task: TaskView): string {
   return task.wall_s == null ? between(task.began_at ?? null, task.finished_at, now.value) : duration(task.wall_s);
 }
 
-const columnsOf = (job: number): Column<TaskView>[] => [
+/** A column for each parameter; of many, one that has them all. */
+function parametersOf(tasks: TaskView[]): Column<TaskView>[] {
+  const names = [...new Set(tasks.flatMap((task) => Object.keys(task.parameters ?? {})))];
+  if (names.length <= MOST_PARAMETER_COLUMNS)
+    return names.map((name) => ({ name, class: "number", show: (task) => String(task.parameters?.[name] ?? "–") }));
+  const all = (task: TaskView): string =>
+    Object.entries(task.parameters ?? {})
+      .map(([name, value]) => `${name}=${value}`)
+      .join(" ");
+  return [{ name: "Parameters", class: "reason", show: all, title: all }];
+}
+
+const columnsOf = (job: number, tasks: TaskView[]): Column<TaskView>[] => [
   {
     name: "Task",
     show: (task) => (
@@ -93,6 +114,7 @@ const columnsOf = (job: number): Column<TaskView>[] => [
       </Link>
     ),
   },
+  ...parametersOf(tasks),
   { name: "State", show: (task) => <TaskChip task={task} /> },
   {
     name: "Worker",

@@ -2,10 +2,11 @@
  * What has changed in the grid, as the master says it (server-sent events), and whether it is there at all.
  *
  * The first event after each connection says that everything may have changed; so a restart of the master, or a
- * laptop's sleep, takes the same way as news.
+ * laptop's sleep, takes the same way as news. A master that has nothing to say shows now and then that it is there:
+ * one that is silent for longer is away, even if the connection stands.
  */
 import { signal } from "@preact/signals";
-import { get, onOutcome, url } from "../api/client";
+import { askOnlyUnless, get, onOutcome, url } from "../api/client";
 import type { GridChange } from "../api/types";
 
 export type LinkState = "connecting" | "live" | "away";
@@ -13,6 +14,9 @@ type Listener = (change: GridChange) => void;
 
 const SHORTEST_PAUSE_MS = 500;
 const LONGEST_PAUSE_MS = 10_000;
+/** Three times as long as the master is ever silent. */
+const SILENT_MS = 15_000;
+const LOOK_EVERY_MS = 1000;
 /** A hidden page closes its connection: browsers have only six to a master, for all tabs together. */
 const UNSEEN_MS = 10_000;
 
@@ -22,6 +26,7 @@ export const awaySince = signal<number | null>(null);
 const listeners = new Set<Listener>();
 let source: EventSource | undefined;
 let timer: ReturnType<typeof setTimeout> | undefined;
+let heardAt = 0;
 let pauseMs = SHORTEST_PAUSE_MS;
 let isWanted = false;
 
@@ -38,7 +43,16 @@ export function startListening(): void {
 
 export function stopListening(): void {
   isWanted = false;
+  link.value = "connecting";
   disconnect();
+}
+
+/** After a laptop's sleep or a cut cable nobody says that the connection is gone. */
+export function watchSilence(): void {
+  setInterval(() => {
+    if (source && Date.now() - heardAt > SILENT_MS) lose();
+  }, LOOK_EVERY_MS);
+  addEventListener("online", () => isWanted && !document.hidden && connect());
 }
 
 /** What is out of sight needs no news; when it is looked at again the first event says that all may have changed. */
@@ -55,7 +69,9 @@ export function watchVisibility(): void {
 
 function connect(): void {
   disconnect();
+  heardAt = Date.now();
   source = new EventSource(url("/events"));
+  source.addEventListener("here", () => (heardAt = Date.now()));
   source.addEventListener("change", (event) => hear(JSON.parse(event.data) as GridChange));
   source.onerror = () => {
     lose();
@@ -76,12 +92,14 @@ function disconnect(): void {
 
 /** A failed request reveals a lost connection before the stream does. */
 export function watchRequests(): void {
+  askOnlyUnless(() => link.value === "away");
   onOutcome((problem) => {
     if (problem?.isAway && source && link.value === "live") lose();
   });
 }
 
 function hear(change: GridChange): void {
+  heardAt = Date.now();
   pauseMs = SHORTEST_PAUSE_MS;
   link.value = "live";
   awaySince.value = null;

@@ -2,7 +2,7 @@
 import { computed, signal } from "@preact/signals";
 import { ask, get, onOutcome, post, Problem } from "../api/client";
 import type { Whoami } from "../api/types";
-import { startListening, stopListening, watchRequests, watchVisibility } from "../live/changes";
+import { startListening, stopListening, watchRequests, watchSilence, watchVisibility } from "../live/changes";
 import { forgetAll } from "../live/resource";
 
 /** The caller; undefined: unknown yet; null: signed out. */
@@ -26,6 +26,7 @@ export function beginSession(): void {
   });
   watchRequests();
   watchVisibility();
+  watchSilence();
   void lookWhoItIs();
 }
 

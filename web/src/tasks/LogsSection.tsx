@@ -5,13 +5,16 @@ import { Button } from "../ui/Button";
 import { Section } from "../ui/Section";
 import { Empty, Loading, ProblemNote } from "../ui/states";
 import { useLog, type Way } from "./logs";
+import { isBinary, runsOf } from "./terminal";
 
 const STREAMS = ["stdout", "stderr"] as const;
 const NEAR_END_PX = 40;
 
 /** Output of the task; while it runs the end stays in view, unless the user has scrolled away. */
 export function LogsSection({ path, task }: { path: string; task: TaskDetail }) {
-  const [stream, setStream] = useState<(typeof STREAMS)[number]>("stdout");
+  const [chosen, setStream] = useState<(typeof STREAMS)[number] | null>(null);
+  const [isWrapped, setWrapped] = useState(false);
+  const stream = chosen ?? (hasFailedLoudly(task) ? "stderr" : "stdout");
   return (
     <Section
       title="Output"
@@ -21,6 +24,9 @@ export function LogsSection({ path, task }: { path: string; task: TaskDetail }) 
           <a class="faint" href={`${API}${path}/${stream}`} download={`${task.id}.${stream}.txt`}>
             save
           </a>
+          <Button isPressed={isWrapped} onClick={() => setWrapped(!isWrapped)}>
+            wrap
+          </Button>
           <div class="buttons joined" role="group" aria-label="Stream">
             {STREAMS.map((one) => (
               <Button key={one} isPressed={stream === one} onClick={() => setStream(one)}>
@@ -31,12 +37,18 @@ export function LogsSection({ path, task }: { path: string; task: TaskDetail }) 
         </>
       }
     >
-      <LogText path={`${path}/${stream}`} task={task} />
+      <LogText path={`${path}/${stream}`} task={task} isWrapped={isWrapped} />
     </Section>
   );
 }
 
-function LogText({ path, task }: { path: string; task: TaskDetail }) {
+interface LogProps {
+  path: string;
+  task: TaskDetail;
+  isWrapped: boolean;
+}
+
+function LogText({ path, task, isWrapped }: LogProps) {
   const log = useLog(path, wayOf(task), endedAttempts(task));
   const isRunning = task.state === "running";
   const place = useRef<HTMLPreElement>(null);
@@ -55,15 +67,28 @@ function LogText({ path, task }: { path: string; task: TaskDetail }) {
   if (log.problem) return <ProblemNote problem={log.problem} />;
   if (!log.isRead) return <Loading what="what it printed" />;
   if (!log.text) return <Empty>{task.finished_at === null ? "No output yet." : "No output."}</Empty>;
+  if (isBinary(log.text)) return <Empty>This is binary output. Save it to look at it.</Empty>;
   return (
     <>
       {log.isCut && <p class="faint">Only the end of the output is shown.</p>}
-      <pre class="code log" tabIndex={0} ref={place} onScroll={onScroll}>
-        {log.text}
+      <pre class={isWrapped ? "code log wrapped" : "code log"} tabIndex={0} ref={place} onScroll={onScroll}>
+        {runsOf(log.text).map((run, index) =>
+          run.style ? (
+            <span key={index} class={run.style}>
+              {run.text}
+            </span>
+          ) : (
+            run.text
+          ),
+        )}
       </pre>
     </>
   );
 }
+
+/** It failed, and what it printed on stderr will say why. */
+const hasFailedLoudly = (task: TaskDetail): boolean =>
+  task.state === "failed" && task.attempts.some((attempt) => attempt.stderr_bytes);
 
 function wayOf(task: TaskDetail): Way {
   if (task.state === "running") return "follow";

@@ -35,7 +35,7 @@ export function TaskPage({ job, task: number }: Props) {
             </h1>
             <Chip state={task.state} />
             {task.mismatch && <Chip state="mismatch">its results differ</Chip>}
-            <Neighbours job={job} task={number} />
+            <Neighbours job={job} task={number} last={task.job_task_count ?? null} />
           </header>
           {why.data && <Explained explanation={why.data} />}
           <pre class="code" tabIndex={0}>
@@ -81,7 +81,7 @@ function VotesSection({ task }: { task: TaskDetail }) {
   );
 }
 
-function Neighbours({ job, task }: Props) {
+function Neighbours({ job, task, last }: Props & { last: number | null }) {
   return (
     <nav class="buttons end" aria-label="Other tasks">
       {task > 1 && (
@@ -89,9 +89,11 @@ function Neighbours({ job, task }: Props) {
           Previous
         </Link>
       )}
-      <Link class="button plain" to={`/jobs/${job}/tasks/${task + 1}`}>
-        Next
-      </Link>
+      {(last === null || task < last) && (
+        <Link class="button plain" to={`/jobs/${job}/tasks/${task + 1}`}>
+          Next
+        </Link>
+      )}
     </nav>
   );
 }

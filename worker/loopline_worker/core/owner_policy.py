@@ -37,6 +37,10 @@ class OwnerPreferences:
     heed_load: bool = True  # fewer slots while other programs need the processor; SPARE always does
 
     @property
+    def yields_cores(self) -> bool:
+        return self.policy is Policy.SPARE or (self.heed_load and self.policy is Policy.WHEN_IDLE)
+
+    @property
     def asks_who_is_there(self) -> bool:
         return self.policy is not Policy.ALWAYS
 
@@ -48,6 +52,9 @@ class Signs:
     cores: float
     spare_cpu: float
     idle_s: float | None = None  # since the last input; None: nobody can tell
+    wanted_cores: float = (
+        0.0  # by other programs, for which tasks make way at once; 0: the processor is not contended
+    )
     memory_available_bytes: int = 0
     on_battery: bool = False
     is_time: bool = True  # within the weekly hours
@@ -100,9 +107,10 @@ def _obstacle(preferences: OwnerPreferences, signs: Signs) -> str:
 
 def _beside_the_owner(preferences: OwnerPreferences, signs: Signs, most: int, before: int) -> Decision:
     slots = most
-    if preferences.heed_load or preferences.policy is Policy.SPARE:
+    if preferences.yields_cores:
         left = preferences.leave_cores if is_there(preferences, signs) else 0.0
-        slots = fit(before, signs.spare_cpu - left, most, cores_per_slot(signs.cores, most))
+        spare_cpu = min(signs.spare_cpu, signs.cores - signs.wanted_cores)
+        slots = fit(before, spare_cpu - left, most, cores_per_slot(signs.cores, most))
     if _is_short_of_memory(preferences, signs):
         return Decision(slots, _TOO_LITTLE_MEMORY, short_of_memory=True)
     return Decision(slots, "the owner's programs need the processor" if slots < most else "")

@@ -6,10 +6,12 @@ or on any visible group above it: the tightest counts.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import platform
 import sys
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
@@ -114,6 +116,21 @@ def processor() -> str:
     except OSError:
         pass
     return platform.processor() or platform.machine()
+
+
+def machine_of(folder: Path, root: Path = _ROOT) -> str:
+    """Return what tells this computer, and the agent of this data folder, from a copy, until it is started again.
+
+    A cloned disk has the machine id and the folder of its original, but never its boot id, nor often its host name.
+    """
+    status = folder.stat()
+    marks = [
+        _read(root / "etc/machine-id").strip(),
+        _read(root / "proc/sys/kernel/random/boot_id").strip() or f"{uuid.getnode()} {psutil.boot_time():.0f}",
+        platform.node(),
+        f"{status.st_dev}:{status.st_ino}",
+    ]
+    return hashlib.sha256("\n".join(marks).encode()).hexdigest()[:16]
 
 
 def is_contained(root: Path = _ROOT) -> bool:

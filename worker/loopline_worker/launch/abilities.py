@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loopline_worker.launch import delegation, sandbox
-from loopline_worker.supervisor import connect_filter, priority, subreaper
+from loopline_worker.supervisor import priority, subreaper
 from loopline_worker.supervisor.control_groups import Places, remove_places
+from loopline_worker.supervisor.walls import connect_filter
 
 _SERVICE = "`loopline service install` enables it where systemd runs"
 

@@ -1,30 +1,32 @@
-"""The sandbox of bubblewrap: each task has file systems, processes and, where so set, a network of its own.
+"""The sandbox of bubblewrap: tasks have file systems, processes and, where so set, a network of their own.
 
-What a task starts dies with it, because its process namespace ends.
+The namespaces are made once for each slot (``supervisor/walls/cell.py``); what is a task's own is fresh for each. All
+that a task starts dies with it.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import stat
 import subprocess
-from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from loopline_shared.paths import TEMPORARY
 from loopline_worker.launch.interface import Job
 from loopline_worker.launch.visible_paths import LIVE, SYSTEM, Visible
+from loopline_worker.supervisor.walls.cell import words_of
+from loopline_worker.supervisor.walls.namespaces import Places
 
 _PROBE_WITHIN_S = 10.0
 _ALONE = (
-    *("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--die-with-parent"),
-    *("--cap-drop", "ALL"),  # else a task of a root worker could unmount what hides files from it
+    *("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--die-with-parent", "--as-pid-1"),
+    *("--cap-drop", "ALL"),
 )
+_OF_ROOT = ("--cap-add", "CAP_SETFCAP")  # without which the kernel makes no user namespace in which root is root
 _EMPTY_BYTES = 64 * 2**10
 """Size of a folder that hides another: room for the mount points of what is shown within it."""
-_SHARED = "/tmp"  # noqa: S108 - the task's own, see ``_temporary``
+_SHARED = "/tmp"  # noqa: S108 - the task's own
 
 
 class Bubblewrap:
@@ -35,35 +37,48 @@ class Bubblewrap:
         self._program = program
         self._sees = sees
         self._etc = etc
+        self._cells: dict[tuple[str, str], tuple[int, list[str]]] = {}
 
-    @property
-    def is_setuid(self) -> bool:
-        """True where bubblewrap has its powers from its file, and not from the kernel's user namespaces."""
-        with suppress(OSError):
-            return bool(Path(self._program).stat().st_mode & stat.S_ISUID)
-        return False
+    def cell(self, job: Job) -> tuple[int, list[str]]:
+        """Return the cell that a task runs in: its number, and the program that makes it with its options."""
+        scratch = _real(os.path.dirname(job.room or job.folder))  # noqa: PTH120
+        shared = job.shared_folder and self._sees.shared(job.shared_folder)
+        key = scratch, job.shared_folder if shared else ""
+        if key not in self._cells:
+            own = ["--bind-try", shared, job.shared_folder] if shared else []
+            words = self._words([*own, "--bind", scratch, scratch])
+            self._cells[key] = len(self._cells) + 1, words
+        return self._cells[key]
 
-    def words(self, job: Job, has_network: bool) -> list[str]:
-        """Return the program with its options for a task, among them the task's environment."""
-        folder, room = os.path.realpath(job.folder), os.path.realpath(job.room or job.folder)
-        shared = self._sees.shared(job.shared_folder)
-        own = [*(["--bind-try", shared, job.shared_folder] if shared else []), "--bind", room, room]
-        memory = _of_size(job.limits.memory_bytes, "/dev/shm")  # noqa: S108
-        places = [*_temporary(job, folder, room), *memory, *self._mounts, *own, *self._read_only, "--chdir", folder]
-        environment = [word for pair in job.environment.items() for word in ("--setenv", *pair)]
-        network = [] if has_network else ["--unshare-net"]
-        return [self._program, "--dev", "/dev", "--proc", "/proc", *places, *_ALONE, *network, *environment]
+    def places(self, job: Job, has_network: bool) -> Places:
+        """Return what is a task's own in there.
+
+        Its /tmp is its own folder of temporary files, whose size is watched. Calls share a room, in which one could
+        replace that folder by a link while the next one starts; and a folder below /tmp would be in itself. Both have
+        one in memory.
+        """
+        room = job.room or job.folder
+        room = f"{_real(os.path.dirname(room))}{os.sep}{os.path.basename(room)}"  # noqa: PTH119, PTH120
+        in_memory = bool(job.room or self._shown_in_shared) or room.startswith(f"{_SHARED}/")
+        temporary = "" if in_memory else f"{room}/{TEMPORARY}"
+        return room, temporary, job.limits.memory_bytes or 0, self._shown_in_shared, has_network
 
     def obstacle(self) -> str:
         """Try it. Return the reason why it does not work here, or an empty text."""
-        with suppress(subprocess.TimeoutExpired):
-            mounts = ["--dev", "/dev", "--proc", "/proc", *self._mounts, *self._read_only]
-            command = [self._program, *mounts, *_ALONE, "--", "/bin/true"]
+        try:
+            command = [*self._words(["--bind", "/usr", "/usr"]), "--", *words_of("probe", "/usr")]
             tried = subprocess.run(command, capture_output=True, timeout=_PROBE_WITHIN_S, check=False)
-            if tried.returncode == 0:
-                return ""
-            return tried.stderr.decode(errors="replace").strip() or f"bwrap failed with {tried.returncode}"
-        return "bwrap hangs"
+        except subprocess.TimeoutExpired:
+            return "bwrap hangs"
+        if tried.returncode == 0:
+            return ""
+        said = tried.stderr.decode(errors="replace").strip()
+        return said.splitlines()[-1] if said else f"bwrap failed with {tried.returncode}"
+
+    def _words(self, own: list[str]) -> list[str]:
+        seen = [*_of_size(_EMPTY_BYTES, _SHARED), "--symlink", _SHARED, "/var/tmp", *self._mounts]  # noqa: S108
+        powers = [*_ALONE, *(_OF_ROOT if os.geteuid() == 0 else ())]
+        return [self._program, "--dev", "/dev", "--proc", "/proc", *seen, *own, *self._read_only, *powers]
 
     @property
     def _read_only(self) -> list[str]:
@@ -75,8 +90,14 @@ class Bubblewrap:
         return [word for folder in (*homes, "/dev", "/") for word in ("--remount-ro", folder)]
 
     @cached_property
+    def _shown_in_shared(self) -> list[str]:
+        """Return the paths that are seen below the computer's /tmp, the outer ones first."""
+        there = [str(path) for path in self._sees.shows if path.is_relative_to(_SHARED) and path.exists()]
+        return sorted(there, key=len)
+
+    @cached_property
     def _mounts(self) -> list[str]:
-        """The options that are the same for every task: found once, for that takes longer than a short task."""
+        """The options for what is seen of the computer."""
         seen = self._sees.system()
         if self._etc:
             seen = [path for path in seen if path in LIVE or not path.startswith("/etc/")]
@@ -95,16 +116,9 @@ def find() -> str | None:
     return shutil.which("bwrap")
 
 
-def _temporary(job: Job, folder: str, room: str) -> list[str]:
-    """Return the options for the task's /tmp: its own folder of temporary files, whose size is watched.
-
-    Calls share a room, in which one could replace that folder by a link while the next one starts; and a folder below
-    /tmp would be in itself. Both have one in memory.
-    """
-    links = ["--symlink", _SHARED, "/var/tmp"]  # noqa: S108
-    if job.room or room.startswith(f"{_SHARED}/"):
-        return [*_of_size(job.limits.memory_bytes, _SHARED), *links]
-    return ["--bind", f"{folder}/{TEMPORARY}", _SHARED, *links]
+@lru_cache(64)
+def _real(folder: str) -> str:
+    return os.path.realpath(folder)
 
 
 def _of_size(limit_bytes: int | None, folder: str) -> list[str]:

@@ -207,7 +207,7 @@ class PosixLauncher:
         ours, theirs = socket.socketpair()
         with theirs:
             places = [f"{kind}={place}" for kind, place in self._places.items()]
-            isolates = bool(self._sandbox and self._sandbox.isolates)
+            isolates = self._sandbox is not None
             options = [str(int(number)) for number in (theirs.fileno(), self._yields, isolates)]
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", _PROGRAM, *options, *places],
@@ -250,14 +250,13 @@ class PosixLauncher:
             list(job.command),
             job.folder,
             job.environment,
-            sandbox=walls.words if walls else [],
             makes_folder=job.makes_folder,
             memory_bytes=limits.memory_bytes,
             processes=limits.processes,
             file_bytes=limits.scratch_bytes,
             user_threads=threads,
-            paths=walls.paths if walls else None,
             opens_loopback=job.opens_loopback,
+            **(walls._asdict() if walls else {}),
         )
 
 

@@ -30,7 +30,7 @@ _OUR_MISTAKES = {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
 class TreeLink(Protocol):
     """The link that the tree is queued at (``supervisor_link.SupervisorLink``)."""
 
-    supervisor: int
+    root: int
     session: int
     group: ControlGroup
     hits: Hits
@@ -100,9 +100,9 @@ class PosixTree:
         if self.link.last is not self:  # it has ended, or was prefetched itself
             return
         self.link.request("kill", self.number)
-        if self._supervisor:  # while its process id is not known, nothing runs yet
+        if self._root:  # while its process id is not known, nothing runs yet
             with suppress(OSError):
-                signal_all(self._supervisor, signal.SIGKILL)
+                signal_all(self._root, signal.SIGKILL)
 
     def freeze(self) -> None:
         """Freeze what runs in its slot, for this task may have ended just now."""
@@ -127,10 +127,10 @@ class PosixTree:
         """
         if self._has_ended:
             return True
-        if not self._supervisor or sys.platform != "linux":  # elsewhere, signalled is all that can be known
-            return bool(self._supervisor)
+        if not self._root or sys.platform != "linux":  # elsewhere, signalled is all that can be known
+            return bool(self._root)
         try:
-            tree, stopped = tree_of(self._supervisor), self._group.stopped()
+            tree, stopped = tree_of(self._root), self._group.stopped()
         except OSError:
             return False
         before, self._seen_cpu_s = self._seen_cpu_s, {process.pid: process.cpu_s for process in tree}
@@ -142,17 +142,17 @@ class PosixTree:
 
     def count(self) -> int:
         """Return the number of its living processes; 0 while the supervisor is not known."""
-        if not self._supervisor:
+        if not self._root:
             return 0
         if sys.platform != "linux":
-            return usage_of(self._supervisor, with_itself=False).processes
+            return usage_of(self._root, with_itself=False).processes
         with suppress(OSError):
-            return sum(process.state not in "ZX" for process in tree_of(self._supervisor))
+            return sum(process.state not in "ZX" for process in tree_of(self._root))
         return 0
 
     def measure(self) -> Usage:
         """Return what it has used until now, and lower sessions that it has opened."""
-        if not self._supervisor:
+        if not self._root:
             return Usage()
         if self._must_thaw:
             self._set_frozen(False)
@@ -210,9 +210,9 @@ class PosixTree:
     # Measuring and stopping.
 
     @property
-    def _supervisor(self) -> int:
-        """Process id of the supervisor; 0 before it is known and after the task has ended."""
-        return 0 if self._has_ended else self.link.supervisor
+    def _root(self) -> int:
+        """The process whose children are the task's; 0 before it is known and after the task has ended."""
+        return 0 if self._has_ended else self.link.root
 
     @property
     def _group(self) -> ControlGroup:
@@ -236,37 +236,37 @@ class PosixTree:
 
     def _stop(self) -> None:
         """Stop it by moving it into a frozen group, or by signals if there is no such group."""
-        if not self._supervisor:
+        if not self._root:
             found = 0
         elif self._group.freeze(True):
             self._is_in_frozen_group = True
-            found = for_all(self._supervisor, signal.SIGSTOP, self._group.add_to_frozen)
+            found = for_all(self._root, signal.SIGSTOP, self._group.add_to_frozen)
         else:
-            found = signal_all(self._supervisor, signal.SIGSTOP)
+            found = signal_all(self._root, signal.SIGSTOP)
         if not found or self.link.last is not self:  # what runs here has not started, or had not
             self.link.request_confirmation()
 
     def _continue(self) -> None:
         """Continue it by both means, for either may have stopped some. Raises OSError if it may still be frozen."""
         is_thawed = self._group.freeze(False)
-        if self._supervisor:
-            signal_all(self._supervisor, signal.SIGCONT)
+        if self._root:
+            signal_all(self._root, signal.SIGCONT)
         if not is_thawed and self._group.is_set_to_freeze():
             raise OSError("its control group is still frozen")
 
     def _measure(self) -> Usage:
         if sys.platform != "linux":
-            return usage_of(self._supervisor, with_itself=False)
-        supervisor = processes.status(self._supervisor)
-        if supervisor is None:
+            return usage_of(self._root, with_itself=False)
+        root = processes.status(self._root)
+        if root is None:
             return Usage()
-        tree = tree_of(supervisor.pid)
+        tree = tree_of(root.pid)
         if self._yields:
             self._keep_low(tree)
         number = self._group.processes()
         number = sum(process.threads for process in tree) if number is None else number
         hit = control_groups.breach(self._hits, self._group.hits())
-        return Usage(self._cpu_time.cpu_s(supervisor, tree), self._memory_bytes(tree), number, hit)
+        return Usage(self._cpu_time.cpu_s(root, tree), self._memory_bytes(tree), number, hit)
 
     def _memory_bytes(self, tree: list[processes.Process]) -> int:
         in_group = self._group.memory_bytes()

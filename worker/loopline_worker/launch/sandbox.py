@@ -21,7 +21,8 @@ from loopline_worker.launch.bubblewrap import Bubblewrap
 from loopline_worker.launch.interface import Job
 from loopline_worker.launch.visible_paths import Visible, copy_etc, visible
 from loopline_worker.settings import NetworkAccess, SandboxChoice
-from loopline_worker.supervisor import landlock
+from loopline_worker.supervisor.walls import landlock
+from loopline_worker.supervisor.walls.namespaces import Places
 
 log = logging.getLogger(__name__)
 
@@ -37,10 +38,12 @@ WORDS = {
 
 
 class Walls(NamedTuple):
-    """The changes that a sandbox makes to a task's order (``TaskOrder``)."""
+    """Fields that a sandbox adds to a task's order, by the names of ``TaskOrder``."""
 
-    words: list[str]  # the program that runs the command, with its options; empty: none
-    paths: dict[str, bool]  # all that the task may read, and if True write; empty: no such limit
+    cell: int = 0
+    walls: list[str] | None = None
+    places: Places | None = None
+    paths: dict[str, bool] | None = None
 
 
 class Sandbox:
@@ -52,7 +55,6 @@ class Sandbox:
         self._network = network
         self._wrapper = wrapper
         self.kind = SandboxChoice.BUBBLEWRAP if wrapper else SandboxChoice.LANDLOCK
-        self.isolates = wrapper is None or not wrapper.is_setuid  # supervisors may give up new privileges
 
     @property
     def grants_network(self) -> bool:
@@ -62,8 +64,8 @@ class Sandbox:
     def walls(self, job: Job) -> Walls:
         """Return what is done to the order of this task."""
         if self._wrapper:
-            return Walls(self._wrapper.words(job, self._has_network(job)), {})
-        return Walls([], self._paths(job))
+            return Walls(*self._wrapper.cell(job), self._wrapper.places(job, self._has_network(job)))
+        return Walls(paths=self._paths(job))
 
     def _has_network(self, job: Job) -> bool:
         if self._network is NetworkAccess.REQUESTED:

@@ -42,12 +42,13 @@ class SupervisorLink:
 
     def __init__(self, ours: socket.socket, claims: Claims, places: Places, listener: LinkListener) -> None:
         ours.setblocking(False)
-        self.supervisor = 0  # its process id, once it has reported that
+        self.root = 0  # whose children are its tasks: the supervisor, or the first process of its cell
         self.session = 0
         self.group = ControlGroup({}, "")
         self.hits = 0, 0  # how often all its tasks until now hit limits
         self.past_cpu_s = 0.0  # CPU time of its tasks until now
         self._places = places
+        self._known_cells = set[int]()  # of which the supervisor has had the walls
         self._socket = ours
         self._claims = claims
         self._listener = listener
@@ -130,6 +131,9 @@ class SupervisorLink:
         tree.link, tree.number = self, next(self._numbers)
         self._trees.append(tree)
         self._not_offered.append(tree.number)
+        if tree.order.cell in self._known_cells:
+            tree.order.walls = None
+        self._known_cells.add(tree.order.cell)
         return pack((tree.number, tree.order.to_tuple()))
 
     def _flush(self) -> None:
@@ -172,8 +176,12 @@ class SupervisorLink:
 
     def _handle(self, report: dict[str, Any]) -> None:
         if "supervisor" in report:
-            self.supervisor, self.session = report["supervisor"], report["session"]
-            self.group = ControlGroup(self._places, name_of(self.supervisor))
+            self.root, self.session = report["supervisor"], report["session"]
+            self.group = ControlGroup(self._places, name_of(self.root))
+            return
+        if "root" in report:
+            self.root, self.past_cpu_s = report["root"], 0.0
+            self.group.allow_for_cell(report["own_bytes"])
             return
         self.hits = report.pop("hits", self.hits)
         self.past_cpu_s += report.get("cpu_s", 0.0)

@@ -21,6 +21,8 @@ from loopline_shared.protocol.transfers import FlowMeasured, MeasureFlow
 from loopline_shared.protocol.worker_link import (
     MAX_FRAME_BYTES,
     MAX_READS,
+    OLDEST_VERSION,
+    PROTOCOL_VERSION,
     Assign,
     Read,
     Refused,
@@ -36,6 +38,8 @@ log = logging.getLogger(__name__)
 
 _OPEN_WITHIN_S = 10.0
 _CLOSE_WITHIN_S = 1.0
+_PASSING = ("version", "same_identity", "too_many_workers")
+"""Refusals that a master may take back without anything being done here."""
 _LATEST = 1 / 8
 """Weight of the latest measurement in an average of the link's quality."""
 _KEPT = 64
@@ -44,7 +48,11 @@ _WORTH_BYTES = 2**16
 
 
 class Link:
-    """Link to the master. A refusal ends it only if the master has never accepted this agent."""
+    """Link to the master.
+
+    A refusal ends it only if the master has never accepted this agent, and if waiting cannot change it. Masters are
+    upgraded, and computers that have this one's identity switched off: then it is tried again.
+    """
 
     def __init__(self, http_client: HttpClient, listener: ConversationListener) -> None:
         self._http_client = http_client
@@ -54,6 +62,7 @@ class Link:
         self._heard_at = -math.inf
         self._backoff = http_client.backoff()
         self._was_welcome = False
+        self._version = PROTOCOL_VERSION
         self._complaint = ""
 
     @property
@@ -89,9 +98,13 @@ class Link:
             try:
                 await self._connect_once()
             except LooplineError as refusal:
-                if not self._was_welcome:
+                if refusal.code == "version" and self._version > OLDEST_VERSION:
+                    self._version -= 1  # an earlier master
+                    continue
+                self._version = PROTOCOL_VERSION  # it may have been upgraded meanwhile
+                if not self._was_welcome and refusal.code not in _PASSING:
                     raise
-                self._complain(refusal.message, self._backoff.max_s)
+                self._complain(f"{refusal.message} ({refusal.hint})", self._backoff.max_s)
                 await asyncio.sleep(self._backoff.max_s)
             except (LostError, ProtocolError, OSError, TimeoutError) as error:
                 pause_s = self._backoff.next_s()
@@ -100,7 +113,7 @@ class Link:
 
     async def _connect_once(self) -> None:
         async with self._open() as socket:
-            conversation = Conversation(socket, self._listener, self._http_client.master)
+            conversation = Conversation(socket, self._listener, self._http_client.master, self._version)
             async with asyncio.timeout(_OPEN_WITHIN_S):
                 self._lease_s = await conversation.open()
             log.info("connected to %s", self._http_client.master)
@@ -160,8 +173,8 @@ class ConversationListener(Protocol):
     async def ready(self) -> None:
         """Wait until Reports may be sent."""
 
-    def new_session(self) -> WorkerSession:
-        """Return a new session, because a connection was opened."""
+    def new_session(self, version: int) -> WorkerSession:
+        """Return a new session in this version of the link, because a connection was opened."""
 
     def assigned(self, assign: Assign, frame: bytes) -> None:
         """Take in an Assign, which came in this frame."""
@@ -179,12 +192,12 @@ class ConversationListener(Protocol):
 class Conversation:
     """Conversation from Hello to the end of the connection."""
 
-    def __init__(self, socket: WebSocket, listener: ConversationListener, master: str) -> None:
+    def __init__(self, socket: WebSocket, listener: ConversationListener, master: str, version: int) -> None:
         self.heard_at = time.monotonic()
         self._socket = socket
         self._listener = listener
         self._master = master
-        self._session = listener.new_session()
+        self._session = listener.new_session(version)
         self._loop = asyncio.get_running_loop()
         self._welcome: asyncio.Future[Welcome] = self._loop.create_future()
         self._report_every_s = self._patience_s = 0.0

@@ -22,21 +22,24 @@ from loopline_shared.model import Load, Yielded
 from loopline_worker.core.events import Event, OwnerObserved
 from loopline_worker.core.instructions import RecordPreemption
 from loopline_worker.core.machine import Machine
-from loopline_worker.core.owner_policy import Decision, OwnerPreferences, Signs
+from loopline_worker.core.owner_policy import Decision, OwnerPreferences, Policy, Signs
 from loopline_worker.host.computer import Computer
+from loopline_worker.host.contention import Contention
 from loopline_worker.host.load import Battery, Meter
 from loopline_worker.link.link import LinkQuality
 from loopline_worker.owner.blockers import BlockingPrograms, Pause
 from loopline_worker.presence.idle_detector import IdleDetector, Idleness, InputClock
 from loopline_worker.settings import WorkerSettings
 from loopline_worker.task_group import TaskGroup
-from loopline_worker.timings import LOOK_AGAIN_S, LOOK_EVERY_S, LOOK_WHILE_FROZEN_S
+from loopline_worker.timings import CONTENTION_EVERY_S, LOOK_AGAIN_S, LOOK_EVERY_S, LOOK_WHILE_FROZEN_S
 
 log = logging.getLogger(__name__)
 
 _LATENCIES_KEPT = 1000
 _SHOWN = 20
 _NEVER = Yielded()
+_LOOKS_AT_CONTENTION = 4
+"""Looks in a row that must find the processor contended while nobody is there: what is over sooner harms nobody."""
 
 
 class OwnerMonitor:
@@ -73,6 +76,8 @@ class OwnerMonitor:
         self._stirred = self._idle_detector.stirred if self._idle_detector else asyncio.Event()
         self._input = InputClock()
         self._signs = Signs(computer.cores, computer.cores)
+        self._contention = Contention(computer.cores) if self.preferences.yields_cores else None
+        self._runs = asyncio.Event()  # something does
         self._rests = False  # there is no next look before something happens: a task that begins does
 
     @property
@@ -92,6 +97,8 @@ class OwnerMonitor:
         if self._idle_detector:
             self._idle_detector.listen(task_group)
         task_group.start(self._attend())
+        if self._contention:
+            task_group.start(self._yield_processor(self._contention))
 
     def close(self) -> None:
         """Let go of the probes."""
@@ -164,18 +171,34 @@ class OwnerMonitor:
             now, self.idleness = time.monotonic(), self._idle_detector.look()
             input_at = self._input.looked(self.idleness.certain_idle_s, now, is_fresh=self.idleness.is_fresh)
         paused = self.pause.words(time.time()) if self.pause.until else ""
-        self._post(OwnerObserved(replace(self._signs, idle_s=self.idleness.idle_s, paused=paused), input_at))
+        wanted = self._contention.wanted(time.monotonic()) if self._contention else 0.0
+        signs = replace(self._signs, idle_s=self.idleness.idle_s, paused=paused, wanted_cores=wanted)
+        self._post(OwnerObserved(signs, input_at))
 
     async def _attend(self) -> NoReturn:
         while True:
             self._stirred.clear()
             self.look()
             await asyncio.sleep(0)  # the agent takes its turn
+            if self._machine.attempts.running:
+                self._runs.set()
             pause_s = self._until_next_look_s()
             self._rests = pause_s is None and self._idle_detector is not None
             with suppress(TimeoutError):  # not wait_for: in Python 3.11 it may lose a cancellation
                 async with asyncio.timeout(pause_s):
                     await self._stirred.wait()
+
+    async def _yield_processor(self, contention: Contention) -> NoReturn:
+        """While tasks run, look at once wherever others want the processor too."""
+        while True:
+            if not self._machine.attempts.running:
+                contention.forget()
+                self._runs.clear()
+                await self._runs.wait()
+            is_near = self.is_in_use or self.preferences.policy is Policy.SPARE
+            if contention.look(time.monotonic(), 1 if is_near else _LOOKS_AT_CONTENTION):
+                self.look()
+            await asyncio.sleep(CONTENTION_EVERY_S)
 
     def _until_next_look_s(self) -> float | None:
         """Return None if there is no next look before something happens, or before the next sample."""

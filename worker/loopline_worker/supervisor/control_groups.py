@@ -34,6 +34,8 @@ Hits = tuple[int, int]
 _FROZEN = "frozen"
 _COUNTERS = {"memory": ("memory.events", "memory.oom_control"), "pids": ("pids.events",)}
 _OWN_PROCESSES = 1
+_CELL_PROCESSES = 3
+"""Bubblewrap and the first process in it, which has a second thread for a moment as it starts a task."""
 _OWN_BYTES = 2**19
 _LEAST_BYTES = 2**24
 """A smaller limit on memory is watched: the kernel might kill the supervisor, as the larger process."""
@@ -61,6 +63,12 @@ class ControlGroup:
         self._counted: list[bytes] = []
         self._hits = 0, 0
         self._usage: int | None = None  # an open file
+        self._own_bytes, self._own_processes = _OWN_BYTES, _OWN_PROCESSES
+
+    def allow_for_cell(self, own_bytes: int) -> None:
+        """Count what a cell has for itself as the supervisor's: so much memory, and its two processes."""
+        self._own_bytes, self._own_processes = _OWN_BYTES + own_bytes, _OWN_PROCESSES + _CELL_PROCESSES
+        self._limits = None, None
 
     def make(self) -> None:
         """Make its folders. Raises OSError."""
@@ -80,9 +88,9 @@ class ControlGroup:
         if wanted == self._limits:
             return
         if memory_bytes != self._limits[0]:
-            self._limit_memory(None if memory_bytes is None else max(memory_bytes, _LEAST_BYTES) + _OWN_BYTES)
+            self._limit_memory(None if memory_bytes is None else max(memory_bytes, _LEAST_BYTES) + self._own_bytes)
         if most_processes != self._limits[1]:
-            self._set("pids", "pids.max", "max" if most_processes is None else most_processes + _OWN_PROCESSES)
+            self._set("pids", "pids.max", "max" if most_processes is None else most_processes + self._own_processes)
         self._limits = wanted
 
     def add_to_frozen(self, pid: int) -> None:
@@ -117,12 +125,12 @@ class ControlGroup:
             return None
         old = "total_rss" in stat
         used = stat["total_rss"] + stat.get("total_shmem", 0) if old else stat["anon"] + stat.get("shmem", 0)
-        return max(0, used - _OWN_BYTES)
+        return max(0, used - self._own_bytes)
 
     def processes(self) -> int | None:
         """Return the number of processes and threads, less the supervisor; None if it is unknown."""
         number = _number(self._read("pids", "pids.current"))
-        return None if number is None else max(0, number - _OWN_PROCESSES)
+        return None if number is None else max(0, number - self._own_processes)
 
     def hits(self) -> Hits:
         """Return how often all tasks in it have hit limits. Raises OSError if that cannot be read."""

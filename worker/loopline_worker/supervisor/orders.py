@@ -22,9 +22,11 @@ TYPE_CHECKING = False  # typing is not light
 if TYPE_CHECKING:
     from typing import Any
 
+    from loopline_worker.supervisor.walls.namespaces import Places
+
 _FIELDS = (  # in the order of the parameters of ``TaskOrder``
-    "command", "folder", "environment", "sandbox", "makes_folder",
-    "memory_bytes", "processes", "file_bytes", "user_threads", "paths", "opens_loopback",
+    "command", "folder", "environment", "makes_folder", "memory_bytes", "processes",
+    "file_bytes", "user_threads", "paths", "opens_loopback", "cell", "walls", "places",
 )  # fmt: skip
 _values = attrgetter(*_FIELDS)
 _SIZE_BYTES = 4
@@ -53,7 +55,6 @@ class TaskOrder:
         command: list[str],
         folder: str,
         environment: dict[str, str],
-        sandbox: list[str],
         makes_folder: bool,
         memory_bytes: int | None = None,
         processes: int | None = None,
@@ -61,11 +62,13 @@ class TaskOrder:
         user_threads: int | None = None,
         paths: dict[str, bool] | None = None,
         opens_loopback: bool = False,
+        cell: int = 0,
+        walls: list[str] | None = None,
+        places: Places | None = None,
     ) -> None:
         self.command = command
         self.folder = folder
         self.environment = environment
-        self.sandbox = sandbox  # the program that runs the command in one, and its options; empty: no sandbox
         self.makes_folder = makes_folder  # the supervisor makes the folder, and recycles it if it is left empty
         self.memory_bytes = memory_bytes
         self.processes = processes
@@ -73,6 +76,9 @@ class TaskOrder:
         self.user_threads = user_threads  # of the whole user (RLIMIT_NPROC)
         self.paths = paths  # all that it may read and, if True, write, by Landlock; None: what its user may
         self.opens_loopback = opens_loopback  # for a gang whose members are all on this computer
+        self.cell = cell  # the number of the sandbox that it runs in (``walls/cell.py``); 0: in none
+        self.walls = walls  # the program that makes that, with its options; None: the supervisor has had them before
+        self.places = places  # what is its own in there
 
     def to_tuple(self) -> tuple[Any, ...]:
         """Return the fields in their order, for ``marshal``, which takes built-in types only."""

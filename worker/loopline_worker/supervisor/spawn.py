@@ -12,7 +12,7 @@ import os
 import resource
 import signal
 
-from loopline_worker.supervisor import landlock
+from loopline_worker.supervisor.walls import landlock, namespaces
 
 TYPE_CHECKING = False  # typing is not light
 if TYPE_CHECKING:
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
     FileActions = list[tuple[int, int, int]]
 
-_TRACES = ("LOOPLINE_SCRATCH",)
-"""Variables by which a later agent finds what is left of this one; the agent sets them, not the job."""
-_OPTIONS_FILE = 3
 _DEFAULT_SIGNALS = [int(signum) for signum in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}]
 """All signals: the task would inherit what is ignored here, and naming all spares the C library from asking."""
 _current_limits: dict[str, int | None] = {}
@@ -35,7 +32,7 @@ def disable_core_dumps() -> None:
 
 def spawn(order: TaskOrder, stdout: int, stderr: int) -> int:
     """Start the task and return its process id once it runs. Raises OSError or ValueError if it cannot be run."""
-    start = _spawn_in_sandbox if order.sandbox else _spawn_confined if order.paths else _spawn_from_path
+    start = _spawn_within if order.places or order.paths else _spawn_from_path
     actions = [(os.POSIX_SPAWN_DUP2, stdout, 1), (os.POSIX_SPAWN_DUP2, stderr, 2)]
     user_threads = order.user_threads
     _limit("RLIMIT_NPROC", user_threads)
@@ -70,7 +67,7 @@ def _spawn_from_path(order: TaskOrder, actions: FileActions) -> int:
     raise refused or FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
 
-def _spawn_confined(order: TaskOrder, actions: FileActions) -> int:
+def _spawn_within(order: TaskOrder, actions: FileActions) -> int:
     """Start the command from a thread that has given up all other paths, which this process needs again."""
     started: list[int | Exception] = []
     is_done = _thread.allocate_lock()
@@ -78,7 +75,11 @@ def _spawn_confined(order: TaskOrder, actions: FileActions) -> int:
 
     def start() -> None:
         try:
-            landlock.confine(order.paths or {})
+            if order.places:
+                namespaces.enter(*order.places)
+                os.chdir(order.folder)
+            else:
+                landlock.confine(order.paths or {})
             started.append(_spawn_from_path(order, actions))
         except Exception as error:
             started.append(error)
@@ -92,24 +93,6 @@ def _spawn_confined(order: TaskOrder, actions: FileActions) -> int:
     return result
 
 
-def _spawn_in_sandbox(order: TaskOrder, actions: FileActions) -> int:
-    """Start the command by the program that makes its sandbox.
-
-    That program must not have the task's environment, for LD_PRELOAD would run code outside of the sandbox. It reads
-    the environment from a file, with its other options: everybody can read a command line.
-    """
-    program, *options = order.sandbox
-    _limit("RLIMIT_FSIZE", None)
-    file = _file_of(options)
-    try:
-        _limit("RLIMIT_FSIZE", order.file_bytes)
-        minimal = {name: order.environment[name] for name in _TRACES if name in order.environment}
-        command = [program, "--args", str(_OPTIONS_FILE), "--", *order.command]
-        return _spawn(program, command, minimal, [*actions, (os.POSIX_SPAWN_DUP2, file, _OPTIONS_FILE)])
-    finally:
-        os.close(file)
-
-
 def _spawn(program: str, command: list[str], environment: dict[str, str], actions: FileActions) -> int:
     """Start a program in a process group of its own, but in the zygote's session: see priority.py."""
     return os.posix_spawn(
@@ -121,17 +104,6 @@ def _spawn(program: str, command: list[str], environment: dict[str, str], action
         setsigmask=(),
         setsigdef=_DEFAULT_SIGNALS,
     )
-
-
-def _file_of(options: list[str]) -> int:
-    """Write each option, ended by a NUL, to an open file without a name. Raises ValueError if an option has a NUL."""
-    if any("\0" in option for option in options):
-        raise ValueError("embedded null byte")
-    file = os.memfd_create("options")
-    with os.fdopen(file, "wb", closefd=False) as stream:
-        stream.write(b"".join(os.fsencode(option) + b"\0" for option in options))
-    os.lseek(file, 0, os.SEEK_SET)
-    return file
 
 
 def _limit(name: str, limit: int | None) -> None:

@@ -20,28 +20,31 @@ import errno
 import os
 import signal
 import socket
-import sys
 import time
 from contextlib import suppress
 
-from loopline_worker.supervisor import landlock, priority, processes, subreaper
-from loopline_worker.supervisor.connect_filter import ConnectFilter
+from loopline_worker.supervisor import priority, subreaper
 from loopline_worker.supervisor.control_groups import ControlGroup, breach, name_of
-from loopline_worker.supervisor.intervals import END_BATCH_S, KEEP_FOLDER_S, OUTPUT_QUIET_S, RETRY_S
+from loopline_worker.supervisor.intervals import END_BATCH_S, KEEP_FOLDER_S, OUTPUT_QUIET_S
 from loopline_worker.supervisor.orders import Breach, TaskOrder, Unpacker, claim, pack
 from loopline_worker.supervisor.pump import Pump
 from loopline_worker.supervisor.scratch_folders import ScratchFolders
 from loopline_worker.supervisor.selector import Selector
-from loopline_worker.supervisor.spawn import disable_core_dumps, spawn
+from loopline_worker.supervisor.spawn import disable_core_dumps
+from loopline_worker.supervisor.task_processes import TaskProcesses
+from loopline_worker.supervisor.walls import landlock
+from loopline_worker.supervisor.walls.cell import Cell
+from loopline_worker.supervisor.walls.connect_filter import ConnectFilter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from loopline_worker.supervisor.control_groups import Places
+    from loopline_worker.supervisor.task_processes import TreeEnd
 
 FILES = 2
 """Number of files in a request to the zygote, and with an order whose task has files of its own to write to."""
-_DEAD = "ZX"
-_MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 class Supervisor:
@@ -68,7 +71,9 @@ class Supervisor:
         self._is_over = False  # the agent hung up
         self._is_spent = False
         self._hits = 0, 0
-        self._oom_score = priority.RaisedOomScore()
+        self._cell = Cell()
+        self._own = TaskProcesses(self._selector)
+        self._runner: TaskProcesses | Cell = self._own  # of the task
         self._cpu_s = time.process_time()  # until the last task ended
         self._reset()
 
@@ -84,6 +89,7 @@ class Supervisor:
         while order := self._next_order():
             self._serve(order)
             self._reset()
+        self._cell.close()
         self._folders.clear()
 
     def _set_up(self) -> None:
@@ -100,13 +106,8 @@ class Supervisor:
     def _reset(self) -> None:
         """Forget the last task."""
         self._number = 0
-        self._task = 0
-        self._status: int | None = None  # of the task, once it ended
-        self._has_children = True
+        self._is_running = False
         self._killed = False
-        self._strays = 0
-        self._user_s = self._system_s = 0.0
-        self._peak_memory = 0
         self._pump = Pump(self._selector, self._pass_on)
 
     def _serve(self, order: TaskOrder) -> None:
@@ -114,18 +115,18 @@ class Supervisor:
         started_s = time.monotonic()
         end = self._start(order)
         if not end:
+            self._is_running = True
             self._watch()
             end = {"elapsed_s": time.monotonic() - started_s}
-            self._kill_rest(in_sandbox=bool(order.sandbox))
-            self._account(end)
+            self._account(self._runner.end(self._killed), end)
         end["folder_is_left"] = not (order.makes_folder and self._folders.recycle(order.folder))
         before_s, self._cpu_s = self._cpu_s, time.process_time()
-        end["overhead_s"] = self._cpu_s - before_s
+        end["overhead_s"] = end.get("overhead_s", 0.0) + self._cpu_s - before_s
         self._report_end(*self._pump.close(), end)
 
     # The task.
 
-    def _start(self, order: TaskOrder) -> dict[str, object]:
+    def _start(self, order: TaskOrder) -> dict[str, Any]:
         """Start the task. Return an empty report, or the reason why it could not be started."""
         given, self._files = self._files, []
         try:
@@ -133,6 +134,7 @@ class Supervisor:
                 self._folders.make(order.folder)
             os.chdir(order.folder)
             files = given or self._pump.open()
+            self._runner = self._prepared_cell(order) if order.cell else self._own
             self._group.limit(order.memory_bytes, order.processes)
         except OSError as error:
             _close(given)
@@ -140,19 +142,29 @@ class Supervisor:
         self._filter.is_open = order.opens_loopback
         self._filter.folders = [path for path, writes in order.paths.items() if writes] if order.paths else None
         try:
-            with self._oom_score:
-                self._task = spawn(order, *files)
+            self._runner.start(order, *files)
         except (OSError, ValueError) as error:
             return {"errno": getattr(error, "errno", errno.EINVAL), "reason": _reason(error)}
         finally:
             _close(given)
         return {}
 
+    def _prepared_cell(self, order: TaskOrder) -> Cell:
+        """Return the cell with the order's walls. Tell the agent which process has its tasks. Raises OSError."""
+        if not self._cell.is_for(order):
+            self._cell.make(order)
+            self._group.allow_for_cell(self._cell.own_bytes)
+            self._send({"root": self._cell.root, "own_bytes": self._cell.own_bytes})
+        return self._cell
+
     def _watch(self) -> None:
         """Wait until the task has ended or has to. The agent may kill it itself, after it has sent that request."""
         self._handle_requests()
+        cell = self._cell.file if self._runner is self._cell and not self._cell.has_ended else None
+        if cell is not None:
+            self._selector.watch(cell)
         quiet_until, is_quiet = time.monotonic() + OUTPUT_QUIET_S, True
-        while self._status is None and not self._killed:
+        while not self._runner.has_ended and not self._killed:
             ready = self._selector.wait(max(0.0, quiet_until - time.monotonic()) if is_quiet else None)
             if is_quiet and time.monotonic() >= quiet_until:
                 is_quiet = False
@@ -161,70 +173,34 @@ class Supervisor:
             if self._connection in ready:
                 self._receive()
             self._pump.read(ready)
-            if self._selector.child_ended:
-                self._reap()
+            if cell in ready:
+                self._cell.read()
+            elif cell is None and self._selector.child_ended:
+                self._own.reap()
+        if cell is not None:
+            self._selector.unwatch(cell)
 
-    def _kill_rest(self, in_sandbox: bool) -> None:
-        """Kill all that is left of the task, until the kernel says that this process has no children.
-
-        A killed process can fork no more, and its children become ours: every round leaves fewer.
-        """
-        if not self._has_children:
-            return
-        if not self._killed:
-            with suppress(OSError):
-                self._strays = self._count_strays(in_sandbox)
-        with suppress(OSError):
-            os.killpg(self._task, signal.SIGKILL)  # all at once; off Linux, all that can be found
-        while self._reap():
-            with suppress(OSError):  # no file descriptor left: soon again
-                for pid in processes.descendants(os.getpid()):
-                    with suppress(OSError):
-                        os.kill(pid, signal.SIGKILL)
-            self._selector.wait_for_child(RETRY_S)
-
-    def _count_strays(self, in_sandbox: bool) -> int:
-        """Count what the task left running, without the first process of its sandbox, the parent of the rest."""
-        first = set(processes.children(os.getpid())) if in_sandbox else set()
-        found = (processes.status(pid) for pid in processes.descendants(os.getpid()) if pid not in first)
-        return sum(process is not None and process.state not in _DEAD for process in found)
-
-    def _reap(self) -> bool:
-        """Reap every child that ended. False if none is left."""
-        self._has_children = True
-        try:
-            while True:
-                pid, status, used = os.wait4(-1, os.WNOHANG)
-                if pid == 0:
-                    return True
-                if pid == self._task:
-                    self._status = status
-                self._user_s += used.ru_utime
-                self._system_s += used.ru_stime
-                self._peak_memory = max(self._peak_memory, used.ru_maxrss)
-        except ChildProcessError:
-            self._has_children = False
-        return self._has_children
-
-    def _account(self, end: dict[str, object]) -> None:
+    def _account(self, task: TreeEnd, end: dict[str, Any]) -> None:
         """Add to the report how the task ended and what it used."""
-        assert self._status is not None
         end |= {
-            "exit_code": os.waitstatus_to_exitcode(self._status),
-            "cpu_s": self._user_s + self._system_s,
-            "system_s": self._system_s,
-            "peak_memory_bytes": self._peak_memory * _MAXRSS_UNIT,  # of the largest process
+            "exit_code": os.waitstatus_to_exitcode(task.status),
+            "cpu_s": task.user_s + task.system_s,
+            "system_s": task.system_s,
+            "peak_memory_bytes": task.peak_memory_bytes,
+            "overhead_s": task.overhead_s,
         }
         if self._killed:
             end["killed"] = True
-        if self._strays:
-            end["strays"] = self._strays
-        self._add_breach(self._status, end)
+        elif task.is_lost:
+            end["trouble"] = "its sandbox was killed"
+        if task.strays:
+            end["strays"] = task.strays
+        self._add_breach(task.status, end)
         with suppress(OSError):  # no file descriptor left
             if self._group.is_spent():
                 end["is_spent"] = self._is_spent = True  # the next task goes to another supervisor
 
-    def _add_breach(self, status: int, end: dict[str, object]) -> None:
+    def _add_breach(self, status: int, end: dict[str, Any]) -> None:
         """Add the limit that a failed task hit, and how often limits were hit if that has changed."""
         before = self._hits
         with suppress(OSError):  # no file descriptor left
@@ -304,7 +280,8 @@ class Supervisor:
             if isinstance(content, str):
                 self._note_request(number, content)
             else:
-                self._orders[number] = TaskOrder.from_tuple(content)
+                order = self._orders[number] = TaskOrder.from_tuple(content)
+                self._cell.learn(order)
 
     def _note_request(self, number: int, request: str) -> None:
         if request == "kill":
@@ -313,13 +290,13 @@ class Supervisor:
             self._to_confirm = number
         elif request == "follow":
             self._to_follow = number
-        if self._task:
+        if self._is_running:
             self._handle_requests()
 
     def _handle_requests(self) -> None:
         """Do what the agent requested for the task that runs; requests for earlier ones no longer matter."""
         if self._to_kill == self._number:
-            self._killed = self._status is None
+            self._killed = not self._runner.has_ended
         if self._to_confirm == self._number:
             self._to_confirm = 0
             self._send({"runs": True})
@@ -327,7 +304,7 @@ class Supervisor:
             self._to_follow = 0
             self._pump.follow()
 
-    def _report_end(self, stdout: bytes, stderr: bytes, end: dict[str, object]) -> None:
+    def _report_end(self, stdout: bytes, stderr: bytes, end: dict[str, Any]) -> None:
         """Send the report now, or together with the next task's if the oldest unsent report may wait."""
         now = time.monotonic()
         if not self._unsent:

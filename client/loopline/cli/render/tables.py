@@ -277,6 +277,22 @@ def workers(items: Sequence[WorkerView]) -> RenderableType:
     return made
 
 
+def outdated(items: Sequence[WorkerView], release: str) -> RenderableType:
+    """Return a table of workers of other releases than the master's."""
+    if not items:
+        return Text(f"all workers run {release}, as the master does")
+    made = table("worker", "state", "release", "running", "last seen", fold={"worker": 20})
+    for item in items:
+        made.add_row(
+            item.name,
+            worker_state(item),
+            item.facts.agent,
+            str(len(item.running)),
+            human.ago(item.reported_at, time.time()),
+        )
+    return Group(made, Text(f"the master runs {release}; how to upgrade them: docs/operating.md, Upgrading"))
+
+
 def _system(facts: Facts) -> str:
     """Return the system and the sandbox that tasks run in, where the worker says so."""
     kind = {"": "", "none": ", no sandbox"}.get(facts.sandbox, f", {facts.sandbox}")
@@ -300,6 +316,8 @@ def worker_state(worker: WorkerView) -> Text:
     """Return the state of a worker in its colour."""
     if not worker.connected:
         return Text("away", "red")
+    if worker.twin:
+        return Text(f"two computers: {worker.twin} has its identity too", "bold red")
     if worker.probation is not None:
         return Text("quarantined", "bold red")
     if worker.draining:

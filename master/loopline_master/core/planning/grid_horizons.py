@@ -21,6 +21,7 @@ from loopline_master.core.planning.horizon import (
 )
 from loopline_master.core.planning.plan import steps_of
 from loopline_master.core.planning.plan_book import PlanBook
+from loopline_master.core.planning.pool import MOST_SLOTS
 from loopline_master.core.state import State
 from loopline_shared.model import Facts
 
@@ -59,7 +60,7 @@ def horizon_of(state: State, worker: Worker) -> Horizon:
     name, busy = worker.name, _busy_on(state, worker.name)
     if worker.session is None or not worker.reported:
         if worker.lease_until > state.now:
-            return Horizon(worker.facts.slots, is_open=False, busy=busy)
+            return Horizon(min(worker.facts.slots, MOST_SLOTS), is_open=False, busy=busy)
         return Horizon(0, is_open=False, busy=busy, why=f"{name} was lost")
     if worker.draining:
         return Horizon(0, is_open=False, busy=busy, why=f"{name} is being drained")
@@ -67,7 +68,7 @@ def horizon_of(state: State, worker: Worker) -> Horizon:
     if worker.quarantined_until is not None:  # it still gets what no other could run: RequirementIndex decides
         why = f"{name} is in quarantine"
     is_open = worker.offered > 0 and not (worker.half_open and state.index.attempts.in_hand(name))
-    return Horizon(worker.offered, is_open=is_open, busy=busy, why=why)
+    return Horizon(min(worker.offered, MOST_SLOTS), is_open=is_open, busy=busy, why=why)
 
 
 def busy_of(state: State, attempt: Attempt) -> Busy:

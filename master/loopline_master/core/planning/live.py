@@ -7,7 +7,7 @@ needed, and goes on from there: both decide alike.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Collection, Hashable, Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 
@@ -41,7 +41,6 @@ class Planning:
         """Plans in hand, if any: they must hear of every step, or be given up."""
         self._waiting: dict[int, WaitingGang] = {}
         self._backlog_s = 0.0  # slot-seconds of these, by their limits
-        self._touched: set[str] = set()  # workers that changed since the last revision
         self._silent: set[str] = set()  # workers whose leases decide
 
     @property
@@ -55,24 +54,25 @@ class Planning:
         start = min(self.book.next_start() or math.inf, late)
         return None if start == math.inf else start
 
+    def open(self) -> None:
+        """Make the book of the rows, if a gang waits: before what happens next, as it was in the step before."""
+        state = self._state
+        if self.book is None and (state.index.parallel or state.plans):
+            self.book = self._made()
+
     def revise(self) -> None:
         """Bring the plans up to date with what the step has taken in so far."""
         state = self._state
         if not state.index.parallel and not state.plans:
             self.book, self.is_left = None, False
-            self._touched.clear()
             return
         self._note_ended()
         if self.book is None:
             book = self.book = self._made()
-            names: Collection[str] = ()
         else:
             book = self.book
             book.begin(state.now)
-            names = sorted(self._all_touched(book))
-        for name in names:
-            self._set(book, state.workers[name])
-        self._touched.clear()
+            self._take_in(book, self._all_touched(book))
         self._waiting = self._gangs(book)
         self._backlog_s = sum(one.nodes * one.slots * one.limit_s for one in self._waiting.values())
         self.is_left = book.revise(self._waiting)
@@ -92,15 +92,13 @@ class Planning:
         assert book is not None
         book.withdraw(plan.job, has_started=True)
         del self._waiting[plan.job]
-        self._touched |= set(plan.machines)
-        for name in plan.machines:
-            self._set(book, self._state.workers[name])
+        self._take_in(book, plan.machines)
         self.is_left = True  # the next gang of its job may be planned now
 
     def finish_step(self) -> None:
-        """Note which workers the step has changed since the revision, and store what it has changed of the plans."""
+        """Take in what the step has changed since the revision, and store what it has changed of the plans."""
         if self.book is not None:
-            self._note_touched()
+            self._take_in(self.book, self._touched_so_far())
             self.book.settle(self._waiting)
             self._store(self.book)
 
@@ -152,15 +150,17 @@ class Planning:
 
     def _all_touched(self, book: PlanBook) -> set[str]:
         """Return the workers whose horizons may have changed: by the step, or because something took too long."""
-        self._note_touched()
         workers, now = self._state.workers, self._state.now
         silent = {name for name in self._silent if workers[name].lease_until <= now}
-        return (self._touched | silent | set(book.overdue())) & workers.keys()
+        return (self._touched_so_far() | silent | set(book.overdue())) & workers.keys()
 
-    def _note_touched(self) -> None:
+    def _touched_so_far(self) -> set[str]:
         effects = self._state.effects
-        self._touched.update(effects.workers)
-        self._touched.update(attempt.worker for attempt in effects.attempts.values())
+        return {*effects.workers, *(attempt.worker for attempt in effects.attempts.values())}
+
+    def _take_in(self, book: PlanBook, names: Iterable[str]) -> None:
+        for name in sorted(names):
+            self._set(book, self._state.workers[name])
 
     def _set(self, book: PlanBook, worker: Worker) -> None:
         horizon = horizon_of(self._state, worker)

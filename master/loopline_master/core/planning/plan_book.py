@@ -79,8 +79,7 @@ class PlanBook:
         self._horizons[name] = horizon
         for one in horizon.busy:
             heappush(self._ends, (one.end, name))
-        self._pool.enter(name, switch)
-        bit = 1 << self._pool.bits[name]
+        bit = self._pool.enter(name, switch)
         changes = list(differences(old.steps(), horizon.steps(), self._tick))
         lifted = [] if self._has_room(bit, changes) else sorted(self._on.get(name, ()))
         for job in lifted:
@@ -154,10 +153,6 @@ class PlanBook:
         """Return the plans on a worker, by start."""
         jobs = sorted(self._on.get(name, ()), key=self._order)
         return [(self.plans[job], self._neighbour(job)) for job in jobs]
-
-    def horizon(self, name: str) -> Horizon:
-        """Return the horizon of a worker, as last set."""
-        return self._horizons.get(name, AWAY)
 
     def _has_room(self, bit: Workers, changes: Sequence[tuple[int, int | None, int]]) -> bool:
         """True if what a worker offers less than before is free there beside its plans."""
@@ -351,7 +346,7 @@ class PlanBook:
         """Return the gang with the workers that may run it now, and the limit that its plan began with."""
         workers = self._classes.get(one.needs)
         if workers is None:
-            workers = self._classes[one.needs] = self._pool.of(self._eligible(one.needs)) & self._open
+            workers = self._classes[one.needs] = self._pool.kept(one.needs, self._eligible(one.needs)) & self._open
         plan = self.plans.get(one.job)
         limit = steps_of(plan.limit_s if plan else one.limit_s)
         return PlannedGang(one.job, limit, one.nodes, one.slots, workers)
@@ -360,7 +355,15 @@ class PlanBook:
         self._slots[gang.number], self._gangs[gang.number] = slot, gang
         for name in slot.place:
             self._on.setdefault(name, set()).add(gang.number)
-        self._take_again(gang.number, slot, "its workers have other things to do since")
+        self._take_again(gang.number, slot, self._obstacle(gang, slot))
+
+    def _obstacle(self, gang: PlannedGang, slot: Slot[Machines]) -> str:
+        """Return which worker of a stored plan has no room for it now, and why; empty if all have."""
+        pieces = self._planner.profile.over(slot.start, slot.start + gang.limit)
+        for name in sorted(slot.place):
+            if not self._pool.holds(pieces, (self._pool.of([name]), gang.slots)):
+                return self._horizons[name].why or f"what runs on {name} takes longer"
+        return ""
 
     def _lift(self, job: int) -> None:
         self._planner.lift(self._gangs[job], self._slots[job], self._tick)

@@ -1,7 +1,8 @@
 """The pool: the computers of a grid as a planner's ground, each with some slots.
 
-A piece of time is a tuple of sets of workers: at place k those with more than k slots free. A set is an integer, one
-bit a worker, so that a question about a thousand workers takes one operation.
+A piece of time is one integer that holds the free slots of every worker, each in a field of its own. So taking slots
+of many workers is one subtraction, and asking a thousand of them whether they have enough is one addition: it carries
+into the highest bit of each field, the *guard*, that has.
 
 A gang is placed on the fewest switches, for its members talk to one another: on one that has enough workers, of these
 on the one with the fewest; else on those with the most. Among equals, names decide: the choice is a function of what
@@ -11,17 +12,24 @@ is free and of no history.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 Workers = int
-"""A set of workers, one bit each."""
-Piece = tuple[Workers, ...]
-"""Workers with more than 0, 1, 2, ... slots free."""
+"""A set of workers: the lowest bit of the field of each."""
+Piece = int
+"""The free slots of each worker, in its field."""
 Share = tuple[Workers, int]
 """What a gang takes of the pool: so many slots on each of these workers."""
 Machines = tuple[str, ...]
 """Names of a gang's workers, by rank."""
+
+_BYTES = 2
+"""Size of a field. Below its guard is room for ``MOST_SLOTS``."""
+_GUARD = 8 * _BYTES - 1
+MOST_SLOTS = (1 << _GUARD) - 1
+"""Slots of one worker that can be planned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,67 +44,78 @@ class PlannedGang:
 
 
 class Pool:
-    """Workers by bit, with the switch that each is connected to. At first none of them has a slot free."""
+    """Workers by field, with the switch that each is connected to. At first none of them has a slot free."""
 
     def __init__(self) -> None:
-        self.bits: dict[str, int] = {}  # by name
-        self._names: list[str] = []  # by bit
+        self._fields: dict[str, int] = {}  # by name
+        self._names: list[str] = []  # by field
         self._switches: list[str] = []
+        self._all: Workers = 0
+        self._kept: dict[Hashable, tuple[set[str], Workers]] = {}
 
     @property
     def empty(self) -> Piece:
-        return ()
+        return 0
 
-    def enter(self, name: str, switch: str) -> None:
-        """Enter a worker, or the switch to which a known one is connected now."""
-        bit = self.bits.get(name)
-        if bit is None:
-            self.bits[name] = len(self._names)
+    def enter(self, name: str, switch: str) -> Workers:
+        """Enter a worker, or the switch to which a known one is connected now. Return it as a set."""
+        field = self._fields.setdefault(name, len(self._names))
+        if field == len(self._names):
             self._names.append(name)
             self._switches.append(switch)
-        else:
-            self._switches[bit] = switch
+            self._all |= 1 << 8 * _BYTES * field
+        self._switches[field] = switch
+        return 1 << 8 * _BYTES * field
 
     def of(self, names: Collection[str]) -> Workers:
         """Return the set of these workers, as far as they are entered."""
-        bits = self.bits
-        return sum(1 << bits[name] for name in names if name in bits)
+        fields, found = self._fields, bytearray(len(self._names) * _BYTES)
+        for name in names:
+            if name in fields:
+                found[fields[name] * _BYTES] = 1
+        return int.from_bytes(found, "little")
+
+    def kept(self, key: Hashable, names: Collection[str]) -> Workers:
+        """Return the set of these workers, from memory if they are those that were last asked for by this key."""
+        known = self._kept.get(key)
+        if known is None or known[0] != names:
+            known = self._kept[key] = set(names), self.of(names)
+        return known[1]
 
     def occupy(self, piece: Piece, cells: Share) -> Piece:
-        workers, slots = cells
-        others, shifted = ~workers, (*piece[slots:], *(0,) * slots)
-        return _trimmed([(now & others) | (then & workers) for now, then in zip(piece, shifted, strict=False)])
+        return piece - cells[0] * cells[1]
 
     def free(self, piece: Piece, cells: Share) -> Piece:
-        workers, slots = cells
-        others, more, shifted = ~workers, (*piece, *(0,) * slots), (*(-1,) * slots, *piece)
-        return _trimmed([(now & others) | (then & workers) for now, then in zip(more, shifted, strict=True)])
+        return piece + cells[0] * cells[1]
 
     def releases(self, before: Piece, after: Piece) -> bool:
-        return len(after) > len(before) or any(now & ~then for then, now in zip(before, after, strict=False))
+        guards = self._all << _GUARD
+        return ((before | guards) - after) & guards != guards
 
     def cells(self, job: PlannedGang, place: Machines) -> Share:
         return self.of(place), job.slots
 
     def place(self, pieces: Sequence[Piece], job: PlannedGang) -> Machines | None:
         """Return the workers of a gang, on the fewest switches, that have its slots free throughout the pieces."""
-        free, level, nodes = job.eligible, job.slots - 1, job.nodes
+        free, nodes, missing = job.eligible << _GUARD, job.nodes, _missing(self._all, job.slots)
         for piece in pieces:
-            free = free & piece[level] if level < len(piece) else 0
+            free &= piece + missing
             if free.bit_count() < nodes:
                 return None
-        return self._chosen(free, nodes)
+        return self._chosen(free >> _GUARD, nodes)
 
     def holds(self, pieces: Sequence[Piece], share: Share) -> bool:
         """True if these workers have these slots free throughout the pieces."""
         workers, slots = share
-        return all(slots <= len(piece) and not workers & ~piece[slots - 1] for piece in pieces)
+        guards, missing = workers << _GUARD, _missing(workers, slots)
+        return all(guards & ~(piece + missing) == 0 for piece in pieces)
 
     def _chosen(self, free: Workers, nodes: int) -> Machines:
         """Return so many of these workers, by switch and name."""
         on: dict[str, list[str]] = defaultdict(list)
-        for bit in _bits(free):
-            on[self._switches[bit]].append(self._names[bit])
+        flags = free.to_bytes(len(self._names) * _BYTES, "little")[::_BYTES]
+        for name, switch in compress(zip(self._names, self._switches, strict=True), flags):
+            on[switch].append(name)
         chosen: list[str] = []
         while len(chosen) < nodes:
             left = nodes - len(chosen)
@@ -109,15 +128,6 @@ class Pool:
         return tuple(chosen)
 
 
-def _bits(workers: Workers) -> Iterator[int]:
-    while workers:
-        low = workers & -workers
-        yield low.bit_length() - 1
-        workers ^= low
-
-
-def _trimmed(levels: list[Workers]) -> Piece:
-    """Return the levels without the empty ones at the end, so that equal pieces compare as equal."""
-    while levels and not levels[-1]:
-        levels.pop()
-    return tuple(levels)
+def _missing(workers: Workers, slots: int) -> int:
+    """Return what, added to a piece, carries into the guards of those of the workers that have so many slots free."""
+    return workers * ((1 << _GUARD) - slots)

@@ -25,7 +25,7 @@ from loopline_master.http.lookups import found
 from loopline_master.http.operations import Routes
 from loopline_master.http.parameters import Follow, JobNumber, RestSeconds, ResultCursor
 from loopline_master.store.queries.result_queries import CHUNK
-from loopline_master.timings import STILL_HERE_EVERY_S, STREAM_REST_S, STREAM_REST_SHARE
+from loopline_master.timings import CHANGES_STILL_HERE_EVERY_S, STILL_HERE_EVERY_S, STREAM_REST_S, STREAM_REST_SHARE
 from loopline_shared.model import JobState, Output
 from loopline_shared.rest.bodies import GridChange, TaskResult
 from loopline_shared.rest.times import Times
@@ -72,7 +72,8 @@ async def stream_events(
 ) -> web.StreamResponse:
     """Stream the names of jobs and workers that have changed, as server-sent events: a GridChange each.
 
-    The first event says `missed`: read everything once, then what is named.
+    The first event says `missed`: read everything once, then what is named. An event `here` comes where nothing else
+    has for five seconds.
     """
     with streams.seat(), changes.read() as reader:
         response = await _begin(request, _SSE)
@@ -81,10 +82,10 @@ async def stream_events(
         await response.write(b"retry: 1000\n" + _event(GridChange(missed=True)))
         while True:
             try:
-                async with asyncio.timeout(STILL_HERE_EVERY_S):
+                async with asyncio.timeout(CHANGES_STILL_HERE_EVERY_S):
                     change = await reader.next()
             except TimeoutError:
-                await response.write(b": still here\n\n")
+                await response.write(b"event: here\ndata: {}\n\n")
             else:
                 named = GridChange(jobs=list(change.jobs), workers=list(change.workers), missed=change.missed)
                 await response.write(_event(named))

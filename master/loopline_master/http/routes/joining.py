@@ -9,7 +9,7 @@ from typing import Annotated
 from aiohttp import web
 from pydantic import Field
 
-from loopline_master.http.auth import ADMINS, OPEN, Auth
+from loopline_master.http.auth import ADMINS, OPEN, WORKERS, Auth
 from loopline_master.http.lookups import found
 from loopline_master.http.operations import Routes
 from loopline_master.http.parameters import Cursor, Limit
@@ -49,6 +49,12 @@ async def revoke_join_token(store: Store, token: TokenId) -> JoinTokenView:
 async def join(auth: Auth, request: web.Request, body: JoinRequest) -> TokenView:
     """Let a computer join. The same request twice is granted once: repeat it if the answer was lost."""
     return await auth.join(body, request.remote or "")
+
+
+@routes("POST /leave", WORKERS, declines=(409,))
+async def leave(auth: Auth, request: web.Request) -> TokenView:
+    """Revoke the token of the computer that asks; it got it by joining."""
+    return await auth.leave(request)
 
 
 def _address(request: web.Request, is_private: bool) -> str:

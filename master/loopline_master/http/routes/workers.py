@@ -27,6 +27,7 @@ routes = Routes("workers")
 @routes("GET /workers", READERS)
 async def list_workers(
     store: Store,
+    links: WorkerLinks,
     limits: Limits,
     cursor: Cursor | None = None,
     limit: Limit = 100,
@@ -34,13 +35,16 @@ async def list_workers(
 ) -> Page[WorkerView]:
     """List workers, by name."""
     size = limits.page_size(limit)
-    return await store.workers.page(cursor=cursor, limit=size, last_hour=last_hour)
+    page = await store.workers.page(cursor=cursor, limit=size, last_hour=last_hour)
+    return page.model_copy(update={"items": [_with_twin(view, links) for view in page.items]})
 
 
 @routes("GET /workers/{worker}", READERS)
-async def get_worker(store: Store, worker: WorkerName, last_hour: WithLastHour = False) -> WorkerView:
+async def get_worker(
+    store: Store, links: WorkerLinks, worker: WorkerName, last_hour: WithLastHour = False
+) -> WorkerView:
     """Return one worker."""
-    return found(await store.workers.detail(worker, last_hour=last_hour), f"worker {worker}")
+    return _with_twin(found(await store.workers.detail(worker, last_hour=last_hour), f"worker {worker}"), links)
 
 
 @routes("GET /workers/{worker}/explain", READERS)
@@ -77,6 +81,11 @@ async def measure_network(measurement: Measurement) -> MeasurementView:
 async def open_link(links: WorkerLinks, caller: Caller, request: web.Request) -> web.WebSocketResponse:
     """Open the WebSocket of a worker; loopline_shared/protocol defines its messages."""
     return await links.serve(request, caller.worker)
+
+
+def _with_twin(view: WorkerView, links: WorkerLinks) -> WorkerView:
+    twin = links.twin(view.name)
+    return view.model_copy(update={"twin": twin}) if twin else view
 
 
 async def _steer(engine: Engine, store: Store, worker: str, event: Callable[[str], Event]) -> WorkerView:

@@ -76,10 +76,10 @@ class TaskQueries:
         found = await self._read(lambda connection: _found(connection, task))
         if found is None:
             return None
-        spec, view, votes, tries = found
+        spec, fields, votes, tries = found
         plan = task_at(spec, task.task, (await rows(spec, [task.task])).get(task.task))
         return TaskDetail(
-            **{**dict(view), "parameters": plan.parameters}, command=list(plan.command), votes=votes, attempts=tries
+            **{**fields, "parameters": plan.parameters}, command=list(plan.command), votes=votes, attempts=tries
         )
 
 
@@ -103,8 +103,8 @@ def _views(
 
 def _found(
     connection: Connection, task: TaskId
-) -> tuple[JobSpec, TaskView, list[VoteView], list[AttemptView]] | None:
-    """Return what the rows say of a task."""
+) -> tuple[JobSpec, dict[str, Any], list[VoteView], list[AttemptView]] | None:
+    """Return what the rows say of a task: its job's spec, fields of its view, votes and attempts."""
     query = select(jobs, specs.c.spec).join_from(jobs, specs).where(jobs.c.id == task.job)
     job = connection.execute(query).one_or_none()
     if job is None or not 1 <= task.task <= job.task_count:
@@ -113,7 +113,8 @@ def _found(
     row = connection.execute(query).one_or_none()
     view = _never_started(job, task.task) if row is None else TaskView(**task_fields(row))
     votes = [] if row is None else [VoteView(attempt=v.attempt, worker=v.worker, digest=v.digest) for v in row.votes]
-    return job.spec, view, votes, attempts_of_task(connection, task)
+    fields = {**dict(view), "job_task_count": job.task_count}
+    return job.spec, fields, votes, attempts_of_task(connection, task)
 
 
 def task_fields(task: Row[Any]) -> dict[str, Any]:

@@ -75,6 +75,7 @@ class VoteView(Body):
 
 
 class TaskDetail(TaskView):
+    job_task_count: int | None = None  # tasks of its job; null: the master does not say
     command: list[str]
     parameters: dict[str, Scalar]
     votes: list[VoteView] = Field(default=[])  # results that were compared

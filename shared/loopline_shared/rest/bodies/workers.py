@@ -59,6 +59,7 @@ class WorkerView(Body):
     probation: QuarantineView | None = None  # quarantine: it gets only tasks that no other worker can run
     on_trial: bool = False  # half-open after a quarantine: one attempt at a time
     last_hour: LastHour | None = None  # where asked for
+    twin: str = ""  # address of another computer that has its identity and was refused; empty: none lately
 
 
 class ProgramView(Body):

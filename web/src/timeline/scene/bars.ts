@@ -54,20 +54,25 @@ export class Bars {
 
   /**
    * A lost attempt may come back, so the master gives it no end. It is drawn until its task was tried again, or, once
-   * its worker is back, until that worker's next attempt; else it is lost until now. Either is a guess.
+   * its worker is back, until that worker's next attempt; else it is lost until now. Either is a guess. An attempt of
+   * the task that began with it, as a gang's other members did, is no other try.
    */
   closeLost(worker: number, isAway: boolean): void {
     const own = this.ofWorker[worker]!;
     own.forEach((bar, at) => {
       if (!this.isGuessed[bar] || this.end[bar] !== Infinity) return;
-      const next = this.placeOfNext(this.attempt[bar]!) ?? (isAway ? undefined : own[at + 1]);
+      const next = this.placeOfNext(bar) ?? (isAway ? undefined : own[at + 1]);
       if (next !== undefined) this.end[bar] = Math.max(this.start[bar]!, this.dispatched[next]!);
     });
   }
 
-  private placeOfNext(attempt: string): number | undefined {
+  private placeOfNext(bar: number): number | undefined {
+    const attempt = this.attempt[bar]!;
     const cut = attempt.lastIndexOf(".") + 1;
-    return this.places.get(attempt.slice(0, cut) + (Number(attempt.slice(cut)) + 1));
+    for (let number = Number(attempt.slice(cut)) + 1; ; number++) {
+      const next = this.places.get(attempt.slice(0, cut) + number);
+      if (next === undefined || this.dispatched[next]! > this.dispatched[bar]!) return next;
+    }
   }
 
   placeOfWorker(name: string): number {

@@ -17,7 +17,8 @@ import struct
 from contextlib import suppress
 from fcntl import ioctl
 
-from loopline_worker.supervisor import connect_rules, processes
+from loopline_worker.supervisor import processes
+from loopline_worker.supervisor.walls import connect_rules
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _ASK = 0x7FFF0000, 0x7FC00000

@@ -1,0 +1,58 @@
+"""Checks of the plans of gangs, step by step. Raise AssertionError on a violation.
+
+A promise moves back only with a recorded reason; and a scheduler that is started again from the rows plans, breaks
+and begins the same in the next step as the one that goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from loopline_master.core.effects import Effects
+from loopline_master.core.events import BATCH, Batch, Event, SchedulerSettings
+from loopline_master.core.planning.horizon import MARGIN_S
+from loopline_master.core.planning.plan import BrokenPromise, Plan
+from loopline_master.core.scheduler import Scheduler
+from loopline_shared.model import TaskId
+from loopline_simulator.full.store import MemoryStore
+
+_LATE_S = MARGIN_S + 1
+"""A start is late if it is later than promised by more."""
+
+
+class SecondPlanner:
+    """A scheduler that was started from the rows as they were before a step, and takes the same step."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self.scheduler = Scheduler(store.snapshot())
+
+    def check(self, events: Sequence[Event], now: float, found: Effects, settings: SchedulerSettings) -> None:
+        """Raise AssertionError if its plans differ from those that the other scheduler has ``found``."""
+        self.scheduler.set_policy(settings)
+        self.scheduler.planning.open()
+        batch = BATCH.validate_json(BATCH.dump_json(Batch(now, list(events))))
+        again = self.scheduler.step(batch.events, batch.now)
+        theirs, ours = (_without_reasons(one) for one in (again, found))
+        assert theirs == ours, f"started again it plans {theirs}, not {ours}"
+        assert again.gangs == found.gangs, f"started again it begins {again.gangs}, not {found.gangs}"
+
+
+def check_promises(before: Mapping[TaskId, Plan], effects: Effects) -> None:
+    """Raise AssertionError if a promise among the rows ``before`` a step was moved back by it without a reason."""
+    reasons = {TaskId(one.job, one.task): one.reason for one in effects.broken}
+    for task, plan in effects.plans.items():
+        old = before.get(task)
+        if old is None or old.is_over or not old.is_promise or old.start is None or plan.withdrawn_at is not None:
+            continue
+        start, allowed_s = (plan.start, MARGIN_S) if plan.started_at is None else (plan.started_at, _LATE_S)
+        is_kept = start is not None and start <= old.start + allowed_s and plan.is_promise
+        said = f"gang {task} was promised {old.start}; now it is {plan.kind} at {start}"
+        assert is_kept or reasons.get(task), f"{said}, and nothing says why"
+        assert is_kept or plan.broken > old.broken, f"{said}, and that is not counted"
+
+
+def _without_reasons(effects: Effects) -> list[Plan | BrokenPromise]:
+    """Return the changed plans and broken promises: of several reasons, each scheduler may name another."""
+    plans = [replace(plan, reason="", broken_reason="") for _, plan in sorted(effects.plans.items())]
+    return [*plans, *(replace(one, reason="", number=0) for one in effects.broken)]

@@ -1,0 +1,146 @@
+"""Cells: the namespaces of a slot, made once, in which nothing of one task is there for the next."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from loopline_shared.model import Outcome
+from loopline_worker.attempts.limits import Quota
+from loopline_worker.launch import sandbox
+from loopline_worker.launch.sandbox import open_sandbox
+from loopline_worker.settings import NetworkAccess, SandboxChoice
+from loopline_worker.supervisor import processes
+from tests.worker.bench import Bench, python, run_of, until
+
+pytestmark = pytest.mark.skipif(bool(sandbox.obstacle()), reason=f"no bubblewrap here: {sandbox.obstacle()}")
+
+TRACES = """
+import ctypes, json, os, resource, subprocess, sys, time
+libc = ctypes.CDLL(None, use_errno=True)
+def seen():
+    found = [place for place in ("/tmp", "/dev/shm", ".", os.environ["TMPDIR"]) if set(os.listdir(place)) - {".tmp"}
+        and not (place == "/tmp" and os.listdir("/tmp") == [os.getcwd().split("/")[2]])]
+    found += ["another folder" for name in os.listdir("..") if name != os.path.basename(os.getcwd())]
+    found += ["a segment"] if libc.shmget(4711, 4096, 0) >= 0 else []
+    found += ["a queue"] if libc.mq_open(b"/loopline", os.O_RDONLY, 0, None) >= 0 else []
+    found += ["a process"] if len([name for name in os.listdir("/proc") if name.isdigit()]) > 2 else []
+    found += ["a limit"] if resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 64 else []
+    return found + (["fewer processors"] if len(os.sched_getaffinity(0)) < os.cpu_count() else [])
+before = seen()
+for place in ("/tmp", "/dev/shm", ".", os.environ["TMPDIR"]):
+    open(place + "/left", "w").write("secret")
+assert libc.shmget(4711, 4096, 0o1666) >= 0
+assert libc.mq_open(b"/loopline", os.O_RDWR | os.O_CREAT, 0o666, None) >= 0
+if sys.argv[1:]:
+    fewer = resource.RLIMIT_NOFILE, (64, 64)
+    for change in (lambda: resource.prlimit(1, *fewer), lambda: os.sched_setaffinity(1, {0})):
+        try: change()
+        except PermissionError: continue
+subprocess.Popen(["sleep", "100"], start_new_session=True)
+print(json.dumps(before))
+"""
+
+
+@pytest.fixture
+async def cells(tmp_path: Path) -> AsyncIterator[Bench]:
+    walls = open_sandbox(SandboxChoice.BUBBLEWRAP, NetworkAccess.ALL)
+    async with Bench(tmp_path, quota=Quota(task_memory_bytes=2**28), sandbox=walls) as bench:
+        yield bench
+
+
+def first_of(bench: Bench) -> int:
+    """The first process of the only cell."""
+    assert bench.launcher._process
+    (supervisor,) = processes.children(bench.launcher._process.pid)
+    (wrapper,) = processes.children(supervisor)
+    (first,) = processes.children(wrapper)
+    return first
+
+
+async def test_a_cell_serves_one_task_after_the_other(cells: Bench) -> None:
+    firsts = set()
+    for task in (1, 2, 3):
+        assert (await cells.result(run_of("true", task=task))).outcome is Outcome.SUCCEEDED
+        firsts.add(first_of(cells))
+    assert len(firsts) == 1
+
+
+@pytest.mark.parametrize("changes", [False, True])
+async def test_nothing_of_a_task_is_there_for_the_next(cells: Bench, changes: bool) -> None:
+    """Neither files nor shared memory nor processes; what a task does to what is handed on costs its cell."""
+    firsts = set()
+    for task in (1, 2, 3):
+        result = await cells.result(python(TRACES, *["change"] * changes, task=task))
+        assert result.outcome is Outcome.SUCCEEDED, result.stderr.data
+        assert json.loads(result.stdout.data) == []
+        assert "left running" in result.reason, "what it left is counted"
+        firsts.add(changes or first_of(cells))
+    assert len(firsts) == 1
+
+
+async def test_a_task_cannot_look_behind_its_cell(cells: Bench) -> None:
+    """Not by what it may do in a user namespace of its own, nor by the first process, nor by killing that."""
+    other = run_of("sh", "-c", "echo mine > secret; echo > begun; exec sleep 100", task=9)
+    await cells.begins(other)
+    around = cells.scratch
+    code = f"""
+import os, signal, subprocess, sys
+for number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM, signal.SIGSEGV):
+    os.kill(1, number)
+for name in ("root", "cwd", "fd/0", "ns/mnt", "mem", "environ", "map_files"):
+    for look in (os.listdir, os.readlink, os.open):
+        try: look(f"/proc/1/{{name}}", *[os.O_RDONLY] * (look is os.open))
+        except OSError: continue
+        print("sees", name) if name != "map_files" else None
+subprocess.run("umount {around}; umount -l /tmp; mount -o remount,rw /; mount -t tmpfs x /mnt", shell=True, stderr=-3)
+inner = "umount {around}; umount -l {around}; umount -l /tmp; cat {around}/1.9.1/secret; ls {around}"
+print(subprocess.run(["unshare", "-Urm", "sh", "-c", inner], stdout=-1, stderr=-3).stdout.decode())
+print(os.listdir({str(around)!r}))
+"""
+    result = await cells.result(python(code, task=1))
+    said = result.stdout.data.decode()
+    assert result.outcome is Outcome.SUCCEEDED, result.stderr.data
+    assert "sees" not in said
+    assert "mine" not in said
+    assert said.split()[-1] == "['1.1.1']"
+
+
+async def test_exit_codes_and_signals_are_the_tasks_own(cells: Bench) -> None:
+    assert (await cells.result(run_of("no-such-program"))).exit_code == 127
+    killed = await cells.result(run_of("sh", "-c", "kill -SEGV $$", task=2))
+    assert killed.exit_code == -signal.SIGSEGV
+
+
+async def test_a_task_whose_cell_is_killed_has_ended_and_the_next_has_another(cells: Bench) -> None:
+    run = run_of("sh", "-c", "echo > begun; exec sleep 100")
+    await cells.begins(run)
+    first = first_of(cells)
+    os.kill(first, signal.SIGKILL)
+    assert (await cells.end_of(run)).outcome is Outcome.GIVEN_BACK
+    assert cells.troubles == ["its sandbox was killed"]
+    assert (await cells.result(run_of("true", task=2))).outcome is Outcome.SUCCEEDED
+    assert first_of(cells) != first
+
+
+async def test_a_cell_that_dies_between_tasks_is_replaced(cells: Bench) -> None:
+    await cells.result(run_of("true"))
+    first = first_of(cells)
+    os.kill(first, signal.SIGKILL)
+    await until(lambda: not Path(f"/proc/{first}/cwd").exists())
+    assert (await cells.result(run_of("true", task=2))).outcome is Outcome.SUCCEEDED
+
+
+async def test_what_runs_in_a_cell_is_frozen_and_thawed(cells: Bench) -> None:
+    run = run_of("sh", "-c", "echo > begun; while [ ! -e go ]; do sleep 0.01; done; echo $$")
+    await cells.begins(run)
+    cells.runner.freeze(run.attempt)
+    await until(lambda: cells.runner.freeze(run.attempt))
+    (cells.scratch / str(run.attempt) / "go").touch()
+    cells.runner.thaw(run.attempt)
+    assert (await cells.end_of(run)).outcome is Outcome.SUCCEEDED

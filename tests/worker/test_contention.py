@@ -1,0 +1,90 @@
+"""The processor is contended when somebody waits for it while programs of ordinary priority use it."""
+
+from pathlib import Path
+
+import pytest
+
+from loopline_worker.host.contention import Contention
+
+
+class Proc:
+    """A computer of two cores whose counters a test moves on."""
+
+    def __init__(self, folder: Path, has_pressure: bool = True) -> None:
+        self.folder, self.now = folder, 100.0
+        self._waited_us, self._user, self._nice, self._idle = 10**6, 1000, 1000, 1000
+        self._has_pressure = has_pressure
+        (folder / "pressure").mkdir()
+        self.contention = Contention(2.0, folder)
+        self.passes(0.1)
+
+    def passes(self, waited: float, user: float = 0.0, nice: float = 0.0, times: int = 1) -> bool:
+        """Look after a tenth of a second with these parts of it; ``user`` and ``nice`` in cores."""
+        self.now += 0.1
+        self._waited_us += round(waited * 1e5)
+        self._user, self._nice = self._user + round(user * 10), self._nice + round(nice * 10)
+        self._idle += round((2 - user - nice) * 10)
+        (self.folder / "stat").write_text(f"cpu  {self._user} {self._nice} 0 {self._idle} 0 0 0 0 0 0\ncpu0 1 1\n")
+        if self._has_pressure:
+            text = f"some avg10=0.00 avg60=0.00 avg300=0.00 total={self._waited_us}\nfull avg10=0 total=0\n"
+            (self.folder / "pressure/cpu").write_text(text)
+        return self.contention.look(self.now, times)
+
+    @property
+    def wanted(self) -> float:
+        return self.contention.wanted(self.now)
+
+
+@pytest.fixture(params=[True, False], ids=["pressure", "without"])
+def proc(tmp_path: Path, request: pytest.FixtureRequest) -> Proc:
+    return Proc(tmp_path, request.param)
+
+
+def test_tasks_make_way_where_others_share_the_cores_with_them(proc: Proc) -> None:
+    assert proc.passes(waited=1.0, user=1.0, nice=1.0)
+    assert proc.wanted == 2.0, "they get half of what they want"
+
+
+def test_tasks_alone_disturb_nobody_however_they_compete_with_one_another(proc: Proc) -> None:
+    assert not proc.passes(waited=1.0, user=0.0, nice=2.0)
+    assert proc.wanted == 0.0
+
+
+def test_others_alone_are_not_disturbed(proc: Proc) -> None:
+    assert not proc.passes(waited=0.0, user=1.0, nice=0.0)
+
+
+def test_what_is_over_at_once_does_not_count_where_nobody_is_near(proc: Proc) -> None:
+    looks = [proc.passes(1.0, 1.0, 1.0, times=3) for _ in range(2)]
+    assert not any([*looks, proc.passes(0.0, 0.0, 2.0, times=3), proc.passes(1.0, 1.0, 1.0, times=3)])
+    assert proc.wanted == 0.0
+    assert [proc.passes(1.0, 1.0, 1.0, times=3) for _ in range(2)] == [False, True]
+
+
+def test_they_are_held_back_for_longer_each_time_that_it_is_contended_again_at_once(tmp_path: Path) -> None:
+    proc, held = Proc(tmp_path), []
+    for _ in range(3):
+        assert proc.passes(1.0, 1.0, 1.0)
+        since = proc.now
+        while proc.wanted:
+            proc.passes(0.0, 1.0, 0.0)
+        held.append(round(proc.now - since))
+    assert held == [2, 4, 8]
+    for _ in range(60):
+        proc.passes(0.0, 0.0, 2.0)
+    assert proc.passes(1.0, 1.0, 1.0)
+    proc.now += 2.1
+    assert proc.wanted == 0.0, "after a calm the first pause is short again"
+
+
+def test_what_was_before_a_pause_of_tasks_is_no_sign(tmp_path: Path) -> None:
+    proc = Proc(tmp_path)
+    proc.contention.forget()
+    assert not proc.passes(1.0, 1.0, 1.0)
+    assert proc.passes(1.0, 1.0, 1.0)
+
+
+def test_where_nothing_can_be_read_nothing_is_contended(tmp_path: Path) -> None:
+    contention = Contention(2.0, tmp_path / "none")
+    assert not contention.look(1.0)
+    assert not contention.look(2.0)

@@ -1,0 +1,1 @@
+"""The walls around a task: Landlock, the cell of a slot, and the filter of connections."""

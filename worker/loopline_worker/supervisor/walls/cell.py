@@ -1,0 +1,204 @@
+"""The cell of a slot, as its supervisor has it: bubblewrap's namespaces, made once, in which task after task runs.
+
+Making them takes longer than a short task. A process in them (``cell_init.py``) starts the tasks and gives each fresh
+folders. It ends with the supervisor, and all tasks with it: bubblewrap has the kernel see to both.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import socket
+import sys
+from contextlib import suppress
+
+from loopline_worker.supervisor.orders import Unpacker, pack
+from loopline_worker.supervisor.task_processes import TreeEnd
+from loopline_worker.supervisor.walls.cell_init import KILL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from loopline_worker.supervisor.orders import TaskOrder
+
+_HOME = os.path.abspath(f"{__file__}/../../../..")  # noqa: PTH100
+_PART_BYTES = 65536
+_WRAPPER_BYTES = 2**19
+
+
+def words_of(program: str, *arguments: str) -> list[str]:
+    """Return the words that run a function of ``cell_init`` in a cell."""
+    code = (
+        f"import sys; sys.path.append({_HOME!r}); from loopline_worker.supervisor.walls.cell_init import {program}; "
+    )
+    return [
+        sys.executable,
+        "-I",
+        "-S",
+        "-c",
+        f"{code}{program}(*map({'str' if program == 'probe' else 'int'}, sys.argv[1:]))",
+        *arguments,
+    ]
+
+
+class Cell:
+    """Runs the tasks of one slot in a sandbox, which it makes with the first and whenever another is asked for."""
+
+    def __init__(self) -> None:
+        self._walls: dict[int, list[str]] = {}  # the program and its options, by number
+        self._number = 0  # of the walls that are up
+        self._wrapper = 0  # process id
+        self._socket: socket.socket | None = None
+        self._unpacker = Unpacker()
+        self._end: TreeEnd | None = None
+        self.root = 0  # process id of the first process, as it is outside
+        self.own_bytes = 0
+
+    @property
+    def file(self) -> int:
+        """The file that is readable when ``read`` has something to read."""
+        assert self._socket
+        return self._socket.fileno()
+
+    @property
+    def has_ended(self) -> bool:
+        """True once nothing of the task is left."""
+        return self._end is not None
+
+    def learn(self, order: TaskOrder) -> None:
+        """Remember the walls that an order brings for all that follow."""
+        if order.walls:
+            self._walls[order.cell] = order.walls
+
+    def is_for(self, order: TaskOrder) -> bool:
+        """True if the order's walls are up, and what is within them lives."""
+        if not self._socket or self._number != order.cell:
+            return False
+        try:
+            return bool(self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+        except BlockingIOError:  # it has nothing to say
+            return True
+        except OSError:
+            return False
+
+    def make(self, order: TaskOrder) -> None:
+        """Put up the order's walls in place of others. Raises OSError with bubblewrap's words if it cannot be."""
+        self.close()
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                self._socket, self._unpacker = ours, Unpacker()
+                self._start(self._walls[order.cell], theirs.fileno())
+            hello = self._next()
+            if "trouble" in hello:
+                raise OSError(errno.EPERM, f"no sandbox: {hello['trouble']}")
+        except OSError:
+            self.close()
+            raise
+        self.own_bytes = hello["own_bytes"] + _WRAPPER_BYTES
+        self._number = order.cell
+
+    def start(self, order: TaskOrder, stdout: int, stderr: int) -> None:
+        """Start a task. Raises OSError or ValueError if it cannot be run."""
+        assert self._socket
+        self._end = None
+        try:
+            self._send(pack(order.to_tuple()), stdout, stderr)
+            answer = self._next()
+        except OSError:
+            self._lose()
+            return
+        if answer.get("errno"):
+            raise OSError(answer["errno"], answer["reason"])
+        if answer:
+            raise ValueError(answer["reason"])
+        self._note(self._unpacker.next())  # the end of a short task comes with it
+
+    def read(self) -> None:
+        """Read whether the task has ended."""
+        try:
+            self._note(self._next())
+        except OSError:
+            self._lose()
+
+    def end(self, killed: bool) -> TreeEnd:
+        """Return how the task ended; kill it if it has not."""
+        if killed and not self._end:
+            with suppress(OSError):
+                self._send(pack(KILL))
+        while not self._end:
+            self.read()
+        return self._end
+
+    def close(self) -> None:
+        """Kill all that is in it; return when the kernel says that nothing of it is left."""
+        if self._socket:
+            self._socket.close()
+        if self._wrapper:
+            for pid in (self.root, self._wrapper):
+                with suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+            with suppress(ChildProcessError):
+                while True:  # the first process, too, if its parent did not
+                    os.waitpid(-1, 0)
+        self._socket, self._wrapper, self.root, self._number = None, 0, 0, 0
+
+    def _start(self, walls: list[str], connection: int) -> None:
+        """Start bubblewrap and find the first process in it. Options are in a file: a command line can be read."""
+        program, *options = walls
+        files = [os.memfd_create("options"), os.memfd_create("said"), *os.pipe()]
+        try:
+            os.write(files[0], b"".join(os.fsencode(option) + b"\0" for option in options))
+            os.lseek(files[0], 0, os.SEEK_SET)
+            passed = [(os.POSIX_SPAWN_DUP2, file, file) for file in (files[0], files[3], connection)]
+            command = [program, "--args", str(files[0]), "--info-fd", str(files[3]), "--"]
+            self._wrapper = os.posix_spawn(
+                program,
+                [*command, *words_of("main", str(connection))],
+                {},
+                file_actions=[*passed, (os.POSIX_SPAWN_DUP2, files[1], 2)],
+                setpgroup=0,
+            )
+            os.close(files.pop())
+            told = b""
+            while part := os.read(files[2], 4096):
+                told += part
+            if b'"child-pid":' not in told:
+                raise OSError(
+                    errno.EPERM, f"no sandbox: {os.pread(files[1], 1000, 0).decode(errors='replace').strip()}"
+                )
+            self.root = int(told.partition(b'"child-pid":')[2].split(b",")[0].split(b"}")[0])
+        finally:
+            for file in files:
+                os.close(file)
+
+    def _send(self, data: bytes, *files: int) -> None:
+        assert self._socket
+        sent = socket.send_fds(self._socket, [data], files)
+        self._socket.sendall(data[sent:])
+
+    def _lose(self) -> None:
+        """All of the sandbox has ended, and the task with it."""
+        self.close()
+        self._end = TreeEnd(signal.SIGKILL)
+        self._end.is_lost = True
+
+    def _note(self, message: dict[str, Any] | None) -> None:
+        """Take note of the end, if this is the message of it."""
+        if message:
+            self._end = TreeEnd(*message["end"])
+            if message["is_spent"]:
+                self.close()
+
+    def _next(self) -> dict[str, Any]:
+        """Return the next message. Raises OSError if the sandbox has ended."""
+        assert self._socket
+        while (message := self._unpacker.next()) is None:
+            part = self._socket.recv(_PART_BYTES)
+            if not part:
+                raise OSError(errno.EPIPE, "its sandbox has ended")
+            self._unpacker.feed(part)
+        found: dict[str, Any] = message
+        return found

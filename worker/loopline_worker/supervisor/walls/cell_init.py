@@ -1,0 +1,128 @@
+"""The first process of a cell (pid 1 of its process namespace): it starts the tasks of a slot one after the other.
+
+``walls/cell.py`` starts it in bubblewrap, for the supervisor. It sees what all tasks of the slot see of the computer,
+and the folders of all attempts; each task sees its own of those, and has a /tmp, a /dev/shm and System V's shared
+memory of its own (``namespaces.py``). What is left of a task is killed by a single call, and all of it by the kernel
+where this process ends.
+
+A task cannot trace or kill it: the kernel protects a process that has more powers, and the first of a namespace. It
+may change what that hands on, such as limits of resources; the cell is given up then.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import socket
+import time
+
+from loopline_worker.supervisor import processes
+from loopline_worker.supervisor.orders import TaskOrder, Unpacker, pack
+from loopline_worker.supervisor.selector import Selector
+from loopline_worker.supervisor.task_processes import TaskProcesses
+from loopline_worker.supervisor.walls import namespaces
+
+FILES = 2
+KILL = "kill"
+_SET_FOR_EACH = (resource.RLIMIT_FSIZE, resource.RLIMIT_NPROC)
+_LIMITS = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_") and name != "RLIMIT_OFILE"]
+
+
+def main(connection: int) -> None:
+    """Serve a supervisor until it hangs up."""
+    supervisor = socket.socket(fileno=connection)
+    supervisor.set_inheritable(False)
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signum, signal.SIG_IGN)
+    try:
+        namespaces.become_first()
+    except OSError as error:
+        supervisor.sendall(pack({"trouble": str(error)}))
+        return
+    supervisor.sendall(pack({"own_bytes": _own_bytes()}))
+    CellInit(supervisor).run()
+
+
+def probe(room: str) -> None:
+    """Raise OSError unless a cell can be had here; ``room``: any folder that is seen."""
+    namespaces.become_first()
+    namespaces.enter(room, "", 2**20, [], has_network=True)
+
+
+class CellInit:
+    """Runs the orders of a supervisor."""
+
+    def __init__(self, supervisor: socket.socket) -> None:
+        self._supervisor = supervisor
+        self._selector = Selector(supervisor.fileno())
+        self._processes = TaskProcesses(self._selector)
+        self._unpacker = Unpacker()
+        self._files: list[int] = []
+        self._is_killed = False  # the task is to be killed
+        self._is_over = False
+        self._cpu_s = time.process_time()  # until the last task ended
+
+    def run(self) -> None:
+        """Serve until the supervisor hangs up, or a task has changed what is handed on to the next."""
+        before = _handed_on()
+        while not self._is_over:
+            message = self._unpacker.next()
+            if message is None:
+                self._receive()
+            elif message != KILL and not self._serve(TaskOrder.from_tuple(message), before):
+                return
+
+    def _serve(self, order: TaskOrder, before: object) -> bool:
+        """Run a task. True if the next one may be run here, too."""
+        self._is_killed = False
+        files, self._files = self._files, []
+        try:
+            self._processes.start(order, *files)
+        except (OSError, ValueError) as error:
+            self._send(
+                {"errno": getattr(error, "errno", None), "reason": getattr(error, "strerror", None) or str(error)}
+            )
+            return True
+        finally:
+            for file in files:
+                os.close(file)
+        self._send({})
+        self._is_killed = self._unpacker.next() == KILL  # it came with the order
+        while not self._processes.has_ended and not self._is_killed:
+            if self._supervisor.fileno() in self._selector.wait():
+                self._receive()
+            self._is_killed = self._is_over or self._unpacker.next() == KILL
+            if self._selector.child_ended:
+                self._processes.reap()
+        end = self._processes.end(self._is_killed)
+        before_s, self._cpu_s = self._cpu_s, time.process_time()
+        end.overhead_s = self._cpu_s - before_s
+        is_same = _handed_on() == before
+        self._send({"end": end.to_tuple(), "is_spent": not is_same})
+        return is_same
+
+    def _receive(self) -> None:
+        part, files, _, _ = socket.recv_fds(self._supervisor, 65536, FILES)
+        for file in files:
+            os.set_inheritable(file, False)
+        self._files += files
+        self._unpacker.feed(part)
+        self._is_over = self._is_over or not part
+
+    def _send(self, message: dict[str, object]) -> None:
+        self._supervisor.sendall(pack(message))
+
+
+def _handed_on() -> object:
+    """Return what a program inherits and any process of the same user can change."""
+    limits = [resource.getrlimit(kind)[kind in _SET_FOR_EACH :] for kind in _LIMITS]
+    return limits, os.getpriority(os.PRIO_PROCESS, 0), os.sched_getaffinity(0), os.sched_getscheduler(0)
+
+
+def _own_bytes() -> int:
+    """Return the memory that no other process has, and that counts for the tasks' control group."""
+    for line in processes.read("/proc/self/smaps_rollup").splitlines():
+        if line.startswith(b"Anonymous:"):
+            return int(line.split()[1]) * 1024
+    return 0
