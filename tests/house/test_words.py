@@ -1,4 +1,4 @@
-"""Names in the code: those of the two cores and of the protocol are in the glossary or ordinary, and no name has a word given up."""
+"""Names: those of the cores and of the protocol are in the glossary or ordinary; no name has a word given up."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CORES = ("master/loopline_master/core/", "worker/loopline_worker/core/", "shared
 ROOMS = ("master/loopline_master", "master/loopline_master/core", "worker/loopline_worker")
 """Where each folder and file must be explained: elsewhere a name says enough to whoever has found the room."""
 NAMED_BY_VERBS = {"events.py", "effects.py", "instructions.py", "worker_link.py", "client_link.py"}
-"""Files of events, named in the past tense, of instructions, which are imperatives, and of messages, which are both."""
+"""Files of events, named in the past tense, of instructions, which are imperatives, and of messages: both."""
 POLICIES = "master/loopline_master/core/policies/"
 """A policy is called as in docs/policies.md."""
 ORDINARY = {
@@ -146,7 +146,9 @@ def test_the_noun_of_a_name_in_the_cores_is_in_the_glossary_or_ordinary() -> Non
 def test_the_architecture_page_says_what_each_room_is_for(inside: str) -> None:
     page = (ROOT / "docs" / "design" / "architecture.md").read_text("utf-8")
     rooms = {Path(path).relative_to(inside).parts[0] for path in tracked() if Path(path).is_relative_to(inside)}
-    named = {room if room.endswith(".py") else f"{room}/" for room in rooms if not room.startswith(("__", "py.typed"))}
+    named = {
+        room if room.endswith(".py") else f"{room}/" for room in rooms if not room.startswith(("__", "py.typed"))
+    }
     missing = [room for room in named if not re.search(rf"(?<![\w/]){re.escape(room)}", page)]
     refuse(missing, f"Give each room of {inside} a line on docs/design/architecture.md.")
 

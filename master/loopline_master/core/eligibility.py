@@ -76,8 +76,10 @@ class Prefetch:
 
         A worker for which nothing was accepted is not offered again; after a few of these, no other is.
         """
-        full, by_shortest_task, passed_over = self._slots.full, self._index.by_shortest_task.order, 0
-        workers, speeds, limit_s = self._state.workers, self._slots.speeds, self._state.ahead_s
+        by_shortest_task, limit_s = self._index.by_shortest_task.order, self._state.ahead_s
+        if not by_shortest_task or by_shortest_task[0][0] > limit_s * self._index.octaves.bound:
+            return  # as most often: the shortest task would be too long for the fastest worker
+        full, passed_over, workers, speeds = self._slots.full, 0, self._state.workers, self._slots.speeds
         most_ms = milliseconds(limit_s)
         is_over = False
         while not is_over and by_shortest_task:

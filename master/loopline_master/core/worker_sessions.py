@@ -345,7 +345,9 @@ class Outbox:
     def _command(self, state: State, attempt: Attempt, worker: Worker) -> None:
         name = worker.name
         if attempt.state in _TO_RUN:
-            runs = self._runs.setdefault(name, [])
+            if name not in self._runs:
+                self._runs[name] = []
+            runs = self._runs[name]
             if len(runs) >= MAX_LONG_RUNS_PER_ASSIGN and not self._has_space(name, runs):
                 return
             job = state.jobs[attempt.job]
@@ -372,10 +374,10 @@ class Outbox:
         worker.assigned += 1
         state.effects.workers[worker.name] = worker
         name, probation = worker.name, _notice(worker)
-        runs, cancels, spoken = self._runs.get(name, ()), self._cancels.get(name, ()), self._words.get(name, ())
-        assign = Assign(
-            worker.assigned, worker.reported, tuple(runs), tuple(cancels), probation=probation, words=tuple(spoken)
-        )
+        runs = tuple(self._runs[name]) if name in self._runs else ()
+        cancels = tuple(self._cancels[name]) if name in self._cancels else ()
+        spoken = tuple(self._words[name]) if name in self._words else ()
+        assign = Assign(worker.assigned, worker.reported, runs, cancels, probation=probation, words=spoken)
         if state.carriers:
             assign.peers = carrying.orders(state, name)
         return assign
