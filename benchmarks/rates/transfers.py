@@ -3,25 +3,27 @@ benchmarks.rates.transfers``.
 
 How long until the last worker's task has the file, held against size / narrowest link; and how often the file has
 left the master and crossed the cable. From the master alone; between workers as the network is assumed, as
-`loopline network measure` finds it, and as written down. With ``--faults``, also while a worker in the middle is
-killed halfway, and while the cable is halved. With ``--others``, libtorrent, udpcast and rsync, without Loopline.
-With ``--mixed``, neighbours in name are at different switches. The network is made of namespaces
-(benchmarks/harness/lab.py), which needs root.
+`loopline network measure` finds it, and as written down. With ``--faults``, also while a worker in the middle or the
+master is killed halfway, and while the cable is halved: how long until the next plan is told as well. With
+``--others``, libtorrent, udpcast and rsync, without Loopline. With ``--mixed``, neighbours in name are at different
+switches. The network is made of namespaces (benchmarks/harness/lab.py), which needs root.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -37,13 +39,12 @@ KNOWS: tuple[Literal["assumed", "measured", "written"], ...] = ("assumed", "meas
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A way to bring the file. ``kills``: a worker in the middle dies halfway; ``halves``: the cable loses half."""
+    """A way to bring the file. The fault comes when a worker in the middle, perhaps its victim, has half of it."""
 
     name: str
     peers: bool = True
     knows: Literal["assumed", "measured", "written"] = "assumed"
-    kills: bool = False
-    halves: bool = False
+    fault: Literal["", "worker killed", "master killed", "cable halved"] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ class Measured:
     b_to_a: float
     right: int
     expected: int
+    replanned_s: float | None = None  # from the fault to the next plan
 
 
 def make(file: Path, mib: int) -> str:
@@ -93,7 +95,7 @@ class LabGrid:
             (self.folder / "network.toml").write_text(self.lab.network_toml())
             serve += ["--network-file", str(self.folder / "network.toml")]
         serve += ["--peers", "on" if self._case.peers else "off"]
-        master = self._start(self.lab.master, "loopline_master", *serve)
+        master = self.master = self._start(self.lab.master, "loopline_master", *serve)
         tokens = self.folder / "master" / "tokens"
         try:
             while not (tokens / "worker").exists():
@@ -114,6 +116,31 @@ class LabGrid:
                     process.wait(10)
                 except subprocess.TimeoutExpired:
                     process.kill()
+
+    def befall(self, fault: str) -> None:
+        """Have a fault happen."""
+        match fault:
+            case "worker killed":
+                self.agents[self.victim].kill()
+            case "master killed":
+                self.master.kill()
+            case "cable halved":
+                self.lab.change_between(self.lab.between / 2)
+
+    @property
+    def victim(self) -> str:
+        """The worker in the middle of the first line."""
+        return self.lab.names[self.lab.workers // 4]
+
+    def replanned_s(self, since: float) -> float | None:
+        """Return how long after a time the next plan was told, as the master's log has it."""
+        log = sqlite3.connect(self.folder / "master" / "loopline.db")
+        with closing(log):
+            batches = (json.loads(text) for (text,) in log.execute("SELECT batch FROM event_log ORDER BY seq"))
+            plans = [
+                batch["now"] for batch in batches for event in batch["events"] if event["kind"] == "transfers_planned"
+            ]
+        return next((round(at - since, 2) for at in plans if at > since), None)
 
     def submit(self, file: Path) -> float:
         """Submit a task for each worker; return when."""
@@ -173,31 +200,29 @@ def measure(case: Case, lab: Lab, mib: int, keep: Path | None) -> Measured:
         file = folder / "large.bin"
         sha256, size_bytes = make(file, mib), mib * 2**20
         grid = LabGrid(lab, folder, case)
-        expected = lab.workers - case.kills
-        begin = 0.0
+        expected = lab.workers - (case.fault == "worker killed")
+        begin = fault_at = 0.0
         with lab.built(), grid.running():
             if case.knows == "measured":
                 grid.measure_network()
             carried = lab.sent_bytes()
             begin = grid.submit(file)
-            is_due = case.kills or case.halves
             while len(grid.arrivals()) < expected and time.time() < begin + WITHIN_S:
                 time.sleep(0.05)
-                if is_due and grid.has_half(lab.names[lab.workers // 4], size_bytes):
-                    is_due = False
-                    if case.kills:
-                        grid.agents[lab.names[lab.workers // 4]].kill()
-                    else:
-                        lab.change_between(lab.between / 2)
+                if case.fault and not fault_at and grid.has_half(grid.victim, size_bytes):
+                    fault_at = time.time()
+                    grid.befall(case.fault)
             sent = {name: (count - carried[name]) / size_bytes for name, count in lab.sent_bytes().items()}
             arrived = grid.arrivals()
+        replanned_s = grid.replanned_s(fault_at) if fault_at and case.fault != "master killed" else None
     finally:
         if keep:
             for log in folder.glob("*.log"):
                 shutil.copy(log, keep / f"{case.name.replace(' ', '-')}-{log.name.removeprefix(lab.prefix)}")
         shutil.rmtree(folder, ignore_errors=True)
     right = sum(found == sha256 for _, found in arrived)
-    return _measured(case.name, lab, size_bytes, [at - begin for at, _ in arrived], sent, (right, expected))
+    found = _measured(case.name, lab, size_bytes, [at - begin for at, _ in arrived], sent, (right, expected))
+    return replace(found, replanned_s=replanned_s)
 
 
 def compare(name: str, lab: Lab, mib: int) -> Measured:
@@ -235,7 +260,7 @@ def main() -> None:
     asking.add_argument("--mib", type=int, default=16)
     asking.add_argument("--edge", type=float, default=100.0, help="Mbit/s of each host's link")
     asking.add_argument("--between", type=float, default=25.0, help="Mbit/s between the switches")
-    asking.add_argument("--faults", action="store_true", help="also with a worker killed, and the cable halved")
+    asking.add_argument("--faults", action="store_true", help="also with a worker, master killed; the cable halved")
     asking.add_argument("--mixed", action="store_true", help="neighbours in name are at different switches")
     asking.add_argument("--others", action="store_true", help="also libtorrent, udpcast and rsync")
     asking.add_argument("--knows", action="append", help="assumed, measured or written; default: all three")
@@ -247,13 +272,15 @@ def main() -> None:
     if reason := obstacle():
         print(f"Not run: {reason}.")
         return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped: the lab is taken down"))
     if options.logs:
         options.logs.mkdir(parents=True, exist_ok=True)
     cases = [] if options.without_master_alone else [Case("from the master alone", peers=False)]
     cases += [Case(f"between workers, {knows}", knows=knows) for knows in options.knows or KNOWS]
     if options.faults:
-        cases.append(Case("written, one killed halfway", knows="written", kills=True))
-        cases.append(Case("written, the cable halved", knows="written", halves=True))
+        cases.append(Case("written, worker killed", knows="written", fault="worker killed"))
+        cases.append(Case("written, cable halved", knows="written", fault="cable halved"))
+        cases.append(Case("written, master killed", knows="written", fault="master killed"))
     found = []
     for case in cases:
         tables.progress(case.name)
@@ -267,10 +294,10 @@ def main() -> None:
             )
         except LookupError as reason:
             tables.progress(f"left out: {reason}")
-    head = ["way", "last s", "first s", "ideal s", "ratio", "from master", "A->B", "B->A", "right"]
+    head = ["way", "last s", "first s", "ideal s", "ratio", "from master", "A->B", "B->A", "right", "re-planned s"]
     rows = [
         [one.way, one.last_s, one.first_s, one.ideal_s, one.ratio, one.master, one.a_to_b, one.b_to_a,
-         f"{one.right} of {one.expected}"]
+         f"{one.right} of {one.expected}", "" if one.replanned_s is None else one.replanned_s]
         for one in found
     ]  # fmt: skip
     apart = ", neighbours apart" if options.mixed else ""

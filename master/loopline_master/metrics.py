@@ -54,6 +54,10 @@ class Metrics:
         self._passings = self._gauge("passings", "Completions that passed an earlier job; must be 0")
         self._completions = self._gauge("completions_checked", "Completions checked for passings")
         self._transfers = self._gauge("file_transfers", "Large files on their way to workers", "source")
+        self._transfer_rate = self._gauge(
+            "file_transfer_bytes_per_second", "Large files on their way: their rates together", "source"
+        )
+        self._transfer_left = self._gauge("file_transfer_left_bytes", "... and what has yet to come", "source")
         self._peer_bytes = self._counter("peer_bytes", "Bytes of files that workers took from one another")
         self._peer_faults = self._counter("peer_faults", "Workers that failed others as a source", "kind")
         self._plan_s = Histogram(
@@ -85,10 +89,11 @@ class Metrics:
         if is_breach:
             self._breaches.inc()
 
-    def set_transfers(self, **by_source: int) -> None:
-        """Set how many large files are on their way, by where they come from: peer or master."""
-        for source, count in by_source.items():
-            self._transfers.labels(source).set(count)
+    def set_transfers(self, source: str, count: int, rate_bytes_s: float, left_bytes: int) -> None:
+        """Set how many large files come from a source, peer or master, how fast together, and how much is left."""
+        self._transfers.labels(source).set(count)
+        self._transfer_rate.labels(source).set(rate_bytes_s)
+        self._transfer_left.labels(source).set(left_bytes)
 
     def count_peer_bytes(self, count: int) -> None:
         """Count bytes that a worker took from others."""

@@ -157,6 +157,11 @@ def test_bytes_faults_and_files_on_their_way_are_metrics(room: Room) -> None:
     assert "loopline_peer_bytes_total 250.0" in text
     assert 'loopline_file_transfers{source="peer"} 1.0' in text
     assert 'loopline_file_transfers{source="master"} 1.0' in text
+    left = next(
+        line for line in text.splitlines() if line.startswith('loopline_file_transfer_left_bytes{source="peer"}')
+    )
+    assert float(left.split()[1]) == SIZE - 50
+    assert 'loopline_file_transfer_bytes_per_second{source="master"} 0.0' in text
     assert 'loopline_peer_faults_total{kind="wrong_content"} 1.0' in text
 
 

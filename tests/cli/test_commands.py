@@ -239,6 +239,17 @@ def test_waiting_outlasts_an_absent_master(fake: FakeMaster, run: Run, monkeypat
     assert run("job", "7", "--wait").code == Exit.OK
 
 
+def test_files_on_their_way_are_told_with_their_rates_by_job_and_top(fake: FakeMaster, run: Run) -> None:
+    answers(fake)
+    flow = NETWORK.flows[0]
+    fake.on("GET /jobs/7", ok(job(7).model_copy(update={"files_coming": (flow,)})))
+    way = f"{flow.source} → {flow.receiver}: "
+    assert way in run("job", "7").out
+    assert way in run("top", "--once").out
+    fake.on("GET /network", refuse(404, "not_found", "there is no such address"))
+    assert way not in run("top", "--once").out, "a master of 0.1"
+
+
 def test_workers_keep_the_old_word_for_their_health_beside_the_new_one(fake: FakeMaster, run: Run) -> None:
     fake.on("GET /workers", page(worker(standing=-1.5)))
     (view,) = run("workers", "--json").document

@@ -57,7 +57,7 @@ class CarryingRoom:
         self.assigns |= effects.assigns
         check(self.scheduler.state)
         self.store.commit(Batch(self.now, [*events]), effects)
-        ending.check_restart_changes_nothing(self.scheduler, self.store)
+        ending.check_restart_changes_nothing(self.scheduler.state, Scheduler(self.store.snapshot()).state)
         return effects
 
     def join(self, name: str, boot: str = "") -> Effects:

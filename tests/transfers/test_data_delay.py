@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from loopline_master.core.events import JobSubmitted, NetworkChanged
-from loopline_master.core.explain.explain_job import explain_job, explain_task
+from loopline_master.core.explain.explain_job import explain_job, explain_task, files_of_job
 from loopline_master.core.explain.explain_worker import explain_worker
 from loopline_master.core.transfers.data_delay import data_delay, near
 from loopline_master.core.transfers.network import NetworkNode
@@ -88,6 +88,9 @@ def test_explain_says_from_whom_a_file_comes_and_why() -> None:
     for explained in (task, job):
         assert "comes to ant from the master" in explained.sentence
         assert [reason.code for reason in explained.reasons] == ["running", "transfer"]
+    (flow,) = files_of_job(room.scheduler, 1)
+    assert (flow.sha256, flow.source, flow.receiver, flow.have_bytes) == (A, "master", "ant", SIZE // 4)
+    assert not files_of_job(room.scheduler, 2), "another job's"
     room.tell("bee", has=[A])
     room.settle()
     room.tell("cat", wants=[A], faults=[PeerFault(A, "bee", FaultKind.SLOW)])

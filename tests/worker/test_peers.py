@@ -103,6 +103,22 @@ async def test_the_next_source_goes_on_where_a_dead_one_stopped(tmp_path: Path) 
         assert passing.received_bytes == len(CONTENT)  # no piece came twice
 
 
+async def test_two_that_change_places_in_a_line_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    """cat took from bee, and bee is to take from cat now: what cat has asked bee for will never come from there."""
+    async with nodes(tmp_path, "ant", "bee", "cat") as (ant, bee, cat):
+        first = growing(ant, 3)
+        ahead = bee.fetch_of(CONTENT, ant.source_for("bee", NAME))
+        behind = cat.fetch_of(CONTENT, bee.source_for("cat", NAME))
+        running = [start(ahead, CONTENT), start(behind, CONTENT)]
+        await until(lambda: behind.file.have == 3)
+        ahead.sources, behind.sources = (cat.source_for("bee", NAME),), (ant.source_for("cat", NAME),)
+        await until(lambda: (ahead.source, behind.source) == ("cat", "ant"))
+        grow(first, 12)
+        await asyncio.gather(*running)
+        assert ahead.file.path.read_bytes() == behind.file.path.read_bytes() == CONTENT
+        assert (bee.faults, cat.faults) == ([], [])
+
+
 async def test_the_master_is_the_last_source_and_is_left_when_others_are_named(tmp_path: Path) -> None:
     async with nodes(tmp_path, "ant", "bee") as (ant, bee):
         fetch = bee.fetch_of(CONTENT)

@@ -94,6 +94,7 @@ class Agent:
             self._sample()
             if not parts.settings.dedicated:
                 await asyncio.sleep(_FIRST_SAMPLE_S)
+            parts.monitor.tell_of_waking(self._link.reopen)
             parts.monitor.start(self._task_group)
             self.turn()
             self._is_ready.set()
@@ -311,6 +312,7 @@ class Agent:
                 probation=lambda: self._probation,
                 peers=parts.peering.words,
                 sandbox=f"{words[0].upper()}{words[1:]}.",
+                contribution=parts.attempt_log.contribution,
             )
             self._page = OwnerServer(parts.data_directory.folder, controls, parts.settings.owner_port)
             await self._page.open()

@@ -34,6 +34,7 @@ from loopline_worker.peers.peering import Peering
 from loopline_worker.settings import SandboxChoice, WorkerSettings
 from loopline_worker.state import legacy
 from loopline_worker.state.attempt_log import AttemptLog
+from loopline_worker.state.contribution import Contribution
 from loopline_worker.state.data_directory import DataDirectory, Disk
 from loopline_worker.state.journal import Journal, Spool
 from loopline_worker.state.result_delivery import ResultDelivery
@@ -69,6 +70,7 @@ class Parts:
     def close(self) -> None:
         """Let go of files, probes and processes."""
         self.journal.close()
+        self.attempt_log.contribution.save(at_once=True)
         self.peering.close()
         self.monitor.close()
         self.launcher.close()
@@ -120,7 +122,7 @@ def assemble(
         delivery=ResultDelivery(journal, spool, uploads, task_group, post, on_uploaded=peering.keep_outputs),
         monitor=monitor,
         disk=Disk(data_directory, settings.disk_reserve_bytes),
-        attempt_log=AttemptLog(),
+        attempt_log=AttemptLog(Contribution(data_directory.contribution)),
     )
 
 

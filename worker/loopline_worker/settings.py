@@ -100,6 +100,12 @@ class WorkerSettings(Settings):
     leave_memory_bytes: Annotated[
         int | None, Field(ge=0, description="memory left to the owner; default: an eighth, up to 2 GiB")
     ] = None
+    most_cores_percent: Annotated[
+        float, Field(gt=0, le=100, description="of the cores, that tasks use at most, to keep the fan quiet")
+    ] = 100.0
+    most_celsius: Annotated[
+        float | None, Field(ge=20, le=120, description="temperature above which no tasks run; default: any")
+    ] = None
     heed_load: Annotated[bool, Field(description="fewer slots while other programs need the processor")] = True
     on_battery: Annotated[bool, Field(description="tasks run on battery too")] = False
     hours: Annotated[Hours, BeforeValidator(_hours), Field(description="weekly, when tasks run")] = Hours()

@@ -17,16 +17,17 @@ from rich.text import Text
 
 from loopline.cli import values
 from loopline.cli.common import PATIENCE_S, PLAIN, Common, read_by, some, stdout
-from loopline.cli.render import human, tables
+from loopline.cli.render import human, network_tree, tables
 from loopline.client import AsyncClient
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import JobState
-from loopline_shared.rest.bodies import JobView, PassingReport, WorkerView
+from loopline_shared.rest.bodies import FileFlow, JobView, PassingReport, WorkerView
 
 _SHOWN_STATES = (JobState.RUNNING, JobState.QUEUED, JobState.WAITING)
 _BAR = 20
 _MOST = 200
 _MOST_RUNNING = 6
+_LEAST_FLOWS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class Snapshot:
     workers: list[WorkerView] = field(default_factory=list)
     jobs: list[JobView] = field(default_factory=list)
     passing: PassingReport | None = None
+    flows: list[FileFlow] = field(default_factory=list)
 
 
 async def top(
@@ -58,7 +60,7 @@ async def top(
     async with common.client(0.0 if console.is_terminal else 1.0) as client:
         if once or common.json or not console.is_terminal:
             look = await _look(client)
-            document = {"workers": look.workers, "jobs": look.jobs, "passing": look.passing}
+            document = {"workers": look.workers, "jobs": look.jobs, "passing": look.passing, "flows": look.flows}
             common.show(document, lambda: _picture(look, client.master, _MOST))
             return
         with _quit_key() as quits, Live(console=console, screen=True, auto_refresh=False) as live:
@@ -87,7 +89,16 @@ async def _watch(client: AsyncClient, console: Console, live: Live, quits: async
 async def _look(client: AsyncClient) -> Snapshot:
     jobs = [job for state in _SHOWN_STATES for job in reversed(await some(_MOST, client.jobs(state)))]
     workers = sorted(await some(0, client.workers()), key=lambda worker: (not worker.connected, worker.name))
-    return Snapshot(time.time(), workers, jobs, await client.passing())
+    return Snapshot(time.time(), workers, jobs, await client.passing(), await _flows(client))
+
+
+async def _flows(client: AsyncClient) -> list[FileFlow]:
+    try:
+        return (await client.network()).flows
+    except LooplineError as error:
+        if error.code != "not_found":  # a master of 0.1
+            raise
+        return []
 
 
 def _picture(look: Snapshot, master: str, height: int, trouble: str = "") -> RenderableType:
@@ -97,6 +108,9 @@ def _picture(look: Snapshot, master: str, height: int, trouble: str = "") -> Ren
     shown_workers = look.workers[: max(half, height - 8 - len(shown_jobs))]
     parts: list[RenderableType] = [_summary(look, master, trouble), _workers(shown_workers, look)]
     parts.append(_jobs(shown_jobs, look) if look.jobs else Text("no job is queued or running", "dim"))
+    if look.flows:
+        left = height - 9 - len(shown_jobs) - len(shown_workers)
+        parts += [Text("files on their way", "bold"), *network_tree.flow_lines(look.flows, max(_LEAST_FLOWS, left))]
     return Group(*parts)
 
 

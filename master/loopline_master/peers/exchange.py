@@ -153,9 +153,11 @@ class Exchange:
 
     def measure(self) -> None:
         """Set the metrics of files on their way now."""
-        on_the_way = [fetching for peer in self._peers.values() for fetching in peer.fetching.values()]
-        from_peers = sum(fetching.source is not None for fetching in on_the_way)
-        self._metrics.set_transfers(peer=from_peers, master=len(on_the_way) - from_peers)
+        on_the_way = self.flows()
+        for source, is_master in (("peer", False), ("master", True)):
+            mine = [flow for flow in on_the_way if (flow.source == MASTER) is is_master]
+            rate, left = sum(flow.rate_bytes_s for flow in mine), sum(one.size_bytes - one.have_bytes for one in mine)
+            self._metrics.set_transfers(source, len(mine), rate, left)
 
     def _sources(self, receiver: _Peer, order: FileFetch) -> Iterator[FileSource]:
         """Yield the order's sources as the receiver can use them."""

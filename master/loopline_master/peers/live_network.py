@@ -17,6 +17,7 @@ from loopline_master.core.transfers.network import Network, NetworkNode
 from loopline_master.engine import Engine
 from loopline_master.peers.exchange import Exchange
 from loopline_master.peers.flow_samples import FlowSamples
+from loopline_master.peers.slow_links import SlowLinks
 from loopline_master.settings import MasterSettings
 from loopline_master.transfers.known_network import KnownNetwork, known_network
 from loopline_master.transfers.network_file import NetworkFile, read_network
@@ -38,6 +39,7 @@ class LiveNetwork:
         self._exchange = exchange
         self._file = _read(settings)
         self._samples = FlowSamples()
+        self._slow = SlowLinks()
         self._changed = asyncio.Event()
         self._is_shown = False
         self._told: dict[str, NetworkNode] = {}
@@ -61,14 +63,22 @@ class LiveNetwork:
             if self._samples.observe(time.time(), flows) or self._is_shown:
                 self._is_shown = False
                 await self._samples.learn(assumed_switches(self._links()))
+            self._find_slow_links(flows)
             self._tell()
             if flows:
                 self._changed.set()
             await asyncio.sleep(_LOOK_EVERY_S)
 
+    def _find_slow_links(self, flows: list[FileFlow]) -> None:
+        """Look for links that carry less than they are known to; what cards say is too little to go by."""
+        known = self.known()
+        assumed = {known.network.number[name] for name, by in known.known_by.items() if by is KnownBy.ASSUMED}
+        self._slow.observe(time.time(), known.network, _flowing(known.network, flows), flows, assumed)
+
     def _tell(self) -> None:
         known = self.known()
         nodes = {node.name: _with_headroom(node, known.known_by.get(node.name)) for node in known.network.nodes}
+        nodes = self._slow.limited(nodes)
         changed = {name: node for name, node in nodes.items() if not _is_alike(self._told.get(name), node)}
         gone = tuple(sorted(self._told.keys() - nodes.keys()))
         if changed or gone:

@@ -17,7 +17,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from operator import not_
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
-from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from loopline_shared.errors import ProtocolError
 from loopline_shared.model import (
@@ -53,11 +53,7 @@ _Number = Annotated[int, Field(ge=0, le=MAX_ID)]
 
 PROTOCOL_VERSION = 3
 OLDEST_VERSION = 3
-"""The earliest version that both ends speak: PROTOCOL_VERSION, or the one before it.
-
-A worker says Hello in its own version first. A master that speaks no such version refuses, and the worker says Hello
-in the one before. So either end may be one release ahead of the other.
-"""
+"""The earliest that is spoken: this version or the one before, in which a refused worker says Hello again."""
 MAX_FRAME_BYTES = 64 * 2**20
 MAX_RUNS_PER_ASSIGN = 500
 MAX_LONG_RUNS_PER_ASSIGN = 50  # each of at most MAX_RUN_CHARACTERS, a character of at most 6 bytes; or as much in all
@@ -190,6 +186,7 @@ class Run:
     A Run that arrives with this field cannot be run, because the file is gone.
     """
     folder: SharedFolder = ""  # in which its command runs; empty: in its scratch folder
+    user: Annotated[str, Field(max_length=200)] = ""  # whose task it is, for the PC's owner; empty: not said
     gang: GangPlace | None = None  # it is a member of a gang: to be prepared, and begun at the master's word
 
 
@@ -243,8 +240,8 @@ FromWorker = Annotated[ToMaster, Field(discriminator="kind")]
 FromMaster = Annotated[ToWorker, Field(discriminator="kind")]
 
 Message = TypeVar("Message")
-_from_worker: TypeAdapter[ToMaster] = TypeAdapter(FromWorker)
-_from_master: TypeAdapter[ToWorker] = TypeAdapter(FromMaster)
+_from_worker: TypeAdapter[ToMaster] = TypeAdapter(FromWorker, config=ConfigDict(defer_build=True))
+_from_master: TypeAdapter[ToWorker] = TypeAdapter(FromMaster, config=ConfigDict(defer_build=True))
 _result: TypeAdapter[Result] = TypeAdapter(Result)
 _NO_RESULTS = b'"results":[]'
 

@@ -11,6 +11,7 @@ import { Facts } from "../ui/Facts";
 import { Progress } from "../ui/Progress";
 import { Section } from "../ui/Section";
 import { Shown } from "../ui/states";
+import { Flows } from "../workers/Flows";
 import { EtaText } from "./EtaText";
 import { Explained } from "./Explained";
 import { Differing, JobLinks } from "./Hold";
@@ -55,6 +56,11 @@ export function JobPage({ job: id }: { job: number }) {
           <Progress tasks={job.tasks} total={job.task_count} />
           <JobFacts job={job} />
           {job.started_at !== null && <JobTimeline job={job} />}
+          {job.files_coming && job.files_coming.length > 0 && (
+            <Section title="Files on their way">
+              <Flows flows={job.files_coming} />
+            </Section>
+          )}
           <TasksSection job={job} />
           <SpecSection job={job} />
         </>

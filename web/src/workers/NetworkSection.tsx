@@ -1,14 +1,14 @@
 /** The network: what is known of it, what flows along it, and measuring it. */
 import { get, post } from "../api/client";
-import type { FileFlow, NetworkNode, NetworkView } from "../api/types";
+import type { NetworkNode, NetworkView } from "../api/types";
 import { anyWorker, useResource } from "../live/resource";
 import { Link } from "../router";
 import { isAdmin } from "../session/session";
-import { amount, duration } from "../text/human";
 import { Button } from "../ui/Button";
 import { Section } from "../ui/Section";
 import { Shown } from "../ui/states";
 import { attempt } from "../ui/toast";
+import { Flows } from "./Flows";
 import { pointOf, rate, ROW, rowsOf, shareOf, strokeOf, widthOf, type NodeRow } from "./network";
 
 const READ_EVERY_MS = 2000;
@@ -120,49 +120,3 @@ function Node({ node }: { node: NetworkNode }) {
     </>
   );
 }
-
-function Flows({ flows }: { flows: FileFlow[] }) {
-  return (
-    <table class="cards">
-      <thead>
-        <tr>
-          <th scope="col">File on its way</th>
-          <th scope="col">From</th>
-          <th scope="col">To</th>
-          <th scope="col" class="right">
-            There
-          </th>
-          <th scope="col" class="right">
-            Rate
-          </th>
-          <th scope="col" class="right">
-            Left
-          </th>
-        </tr>
-      </thead>
-      <tbody>
-        {flows.map((flow) => (
-          <tr key={`${flow.sha256}/${flow.receiver}`}>
-            <th scope="row">
-              <code>{flow.sha256.slice(0, 12)}</code>
-            </th>
-            <td data-name="From">{flow.source}</td>
-            <td data-name="To">{flow.receiver}</td>
-            <td data-name="There" class="right number">
-              {amount(flow.have_bytes)} of {amount(flow.size_bytes)}
-            </td>
-            <td data-name="Rate" class="right number">
-              {rate(flow.rate_bytes_s)}
-            </td>
-            <td data-name="Left" class="right number">
-              {left(flow)}
-            </td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
-  );
-}
-
-const left = ({ size_bytes, have_bytes, rate_bytes_s }: FileFlow): string =>
-  rate_bytes_s ? duration((size_bytes - have_bytes) / rate_bytes_s) : "–";

@@ -245,13 +245,18 @@ class _Taking:
         self._planned = 0.0
         self._starved_s = self._waited_s = 0.0
         self._got_bytes = 0
+        self.has_come = True
+        """False if the source has just said that it has nothing: then nothing is in the cables either."""
 
     def expect(self, planned: float | None) -> None:
         """Take in which rate is planned."""
         self._planned = planned or 0.0
 
     def ask(self, *, is_leaving: bool) -> bool:
-        """Ask for more pieces, unless this source is being left. False if nothing more will come."""
+        """Ask for more pieces, unless this source is being left. False if nothing more will come.
+
+        A source that is left and has no more itself may be waiting for pieces from here: nobody waits for it.
+        """
         upstream, layout = self._upstream, self._growing.layout
         window = max(2, upstream.window_bytes // layout.piece_bytes)
         goal = upstream.credit if is_leaving else min(layout.count, self._growing.have + window)
@@ -262,16 +267,17 @@ class _Taking:
             number += 1
         if number > upstream.credit:
             upstream.ask_up_to(number)
-        return upstream.on_the_way > 0 or not is_leaving
+        return not is_leaving or (upstream.on_the_way > 0 and self.has_come)
 
     def receive(self) -> None:
         """Take in the next piece if it comes. Raises SourceError, NetworkError or WrongContentError."""
+        self.has_come = True
         if not self._upstream.on_the_way:
             self._meter.hold_back()
             time.sleep(_LOOK_EVERY_S)  # a limit is used up
             return
         since, piece = time.monotonic(), self._place.buffer()
-        has_come = self._upstream.receive(piece)
+        has_come = self.has_come = self._upstream.receive(piece)
         waited_s = time.monotonic() - since
         if has_come and not self._place.put(piece):
             reason = f"piece {self._growing.have} does not match its hash"

@@ -42,6 +42,7 @@ class DataDirectory:
         self.inbox = self.folder / "inbox.jsonl"  # of release 0.1
         self.pause = self.folder / "pause.json"
         self.speed = self.folder / "speed.json"
+        self.contribution = self.folder / "contribution.json"
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.scratch.mkdir(exist_ok=True)

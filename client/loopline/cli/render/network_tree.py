@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Group, RenderableType
 from rich.text import Text
 from rich.tree import Tree
@@ -23,8 +25,14 @@ def drawn(view: NetworkView) -> RenderableType:
             trees[node.name] = trees[node.parent].add(_line(node))
     root = next(node.name for node in view.nodes if node.parent is None)
     parts: list[RenderableType] = [trees[root]]
-    parts += [Text(_flow_words(flow)) for flow in view.flows]
+    parts += flow_lines(view.flows)
     return Group(*parts, Text(_remark(view), "dim"))
+
+
+def flow_lines(flows: Sequence[FileFlow], most: int = 1000) -> list[RenderableType]:
+    """Return a line for each file on its way, up to a number."""
+    more = [Text(f"... and {human.plural(len(flows) - most, 'file')} more", "dim")] if len(flows) > most else []
+    return [*(Text(_flow_words(flow)) for flow in flows[:most]), *more]
 
 
 def rate(bytes_s: float) -> str:

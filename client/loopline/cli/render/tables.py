@@ -12,6 +12,7 @@ from rich.text import Text
 
 from loopline.cli.render import human
 from loopline.cli.render.fitted import FittedTable
+from loopline.cli.render.network_tree import flow_lines
 from loopline_shared.model import Facts, Load, Prediction, SizeSource, Yielded
 from loopline_shared.rest.access import JoinTokenView, TokenView
 from loopline_shared.rest.bodies import (
@@ -26,6 +27,7 @@ from loopline_shared.rest.bodies import (
     WorkerView,
 )
 
+_MOST_FLOWS = 20
 _STYLES = {
     "waiting": "dim yellow",
     "queued": "yellow",
@@ -150,6 +152,8 @@ def _facts(job: JobDetail, now: float) -> Iterable[tuple[str, RenderableType]]:
         yield from _planned(job.plan, job.spec.nodes, now)
     if job.waiting_for:
         yield "waits for", ", ".join(f"job {one}" for one in job.waiting_for)
+    if job.files_coming:
+        yield "files coming", Group(*flow_lines(job.files_coming, _MOST_FLOWS))
     yield "took", human.between(job.started_at, job.finished_at, now)
     yield "CPU time", _accounting(job.ledger)
     if job.mismatches:

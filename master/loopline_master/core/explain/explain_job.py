@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from loopline_master.core import trust
 from loopline_master.core.entities import LIVE, Job, Task
 from loopline_master.core.explain import explain_gang
-from loopline_master.core.explain.explain_transfers import explain_transfers
+from loopline_master.core.explain.explain_transfers import explain_transfers, files_coming
 from loopline_master.core.index.requirements import meets, needs, requirement_class_of
 from loopline_master.core.planning.explain_plan import explain_plan
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.state import State
 from loopline_master.core.transfers.data_delay import known_files
 from loopline_shared.model import AttemptState, JobState, SizeSource, TaskId, TaskState
-from loopline_shared.rest.bodies import Explanation, Reason
+from loopline_shared.rest.bodies import Explanation, FileFlow, Reason
 
 _MOST_LEADERS = 5
 _MOST_TRANSFERS = 3
+_MOST_TRANSFERS_SHOWN = 100
 
 
 def explain_job(
@@ -213,18 +214,33 @@ def _alive(state: State, task_id: TaskId, job: Job, task: Task) -> Reason:
     return Reason(code="running", count=len(attempts), detail=f"running on {places}{took_down}{votes}")
 
 
+def files_of_job(scheduler: Scheduler, job: int) -> list[FileFlow]:
+    """Return the large files that are on their way for a job, each to each worker once; some if there are many."""
+    state = scheduler.state
+    asked = state.jobs.get(job)
+    found = {
+        (flow.sha256, flow.receiver): flow
+        for worker, files in (_wanted(state, asked) if asked else ())
+        for flow in files_coming(state, worker, files)
+    }
+    return list(found.values())[:_MOST_TRANSFERS_SHOWN]
+
+
 def _coming(state: State, job: Job, task: int | None = None) -> list[Reason]:
     """Return how the large files come that live attempts of the job, or of one task of it, are waiting for."""
-    if not state.carriers:
-        return []
-    alive = [one for one in state.attempts.values() if one.job == job.id and one.state in LIVE]
     found = {
         reason.detail: reason
-        for one in alive
-        if task in (None, one.task)
-        for reason in explain_transfers(state, one.worker, known_files(state, job, one.task))
+        for worker, files in _wanted(state, job, task)
+        for reason in explain_transfers(state, worker, files)
     }
     return list(found.values())[:_MOST_TRANSFERS]
+
+
+def _wanted(state: State, job: Job, task: int | None = None) -> Iterator[tuple[str, list[str]]]:
+    """Yield the worker of each live attempt of the job, or of one task of it, with the task's large files."""
+    for one in state.attempts.values() if state.carriers else ():
+        if one.job == job.id and one.state in LIVE and task in (None, one.task):
+            yield one.worker, known_files(state, job, one.task)
 
 
 def size_of(job: Job) -> str:

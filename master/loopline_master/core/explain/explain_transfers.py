@@ -7,7 +7,7 @@ from collections.abc import Collection
 from loopline_master.core.state import State
 from loopline_master.core.transfers.assumed_network import MASTER
 from loopline_master.core.transfers.carrier import Carrier, Transfer
-from loopline_shared.rest.bodies import Reason
+from loopline_shared.rest.bodies import FileFlow, Reason
 
 _MEGA = 1e6
 
@@ -21,6 +21,23 @@ def explain_transfers(state: State, worker: str, files: Collection[str] | None =
         Reason(code="transfer", count=1, detail=f"file {file[:12]} {_on_its_way(state, carrier, file, transfer)}")
         for file, transfer in carrier.fetching.items()
         if files is None or file in files
+    ]
+
+
+def files_coming(state: State, worker: str, files: Collection[str]) -> list[FileFlow]:
+    """Return those of these files that are on their way to a worker, as far as they are expected to be by now."""
+    carrier = state.carriers.get(worker)
+    return [
+        FileFlow(
+            sha256=file,
+            source=transfer.source or MASTER,
+            receiver=worker,
+            rate_bytes_s=transfer.flows,
+            have_bytes=transfer.size_bytes - int(transfer.left_bytes(state.now)),
+            size_bytes=transfer.size_bytes,
+        )
+        for file, transfer in (carrier.fetching.items() if carrier else ())
+        if file in files
     ]
 
 

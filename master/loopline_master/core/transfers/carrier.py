@@ -22,8 +22,9 @@ OVERDUE_S = 30.0
 """A transfer that has waited for so long ..."""
 LEAST_RATE = 1e6
 """... is given at least so many bytes per second, or its share of what the links carry."""
-_LAG_BYTES, _LAG_S = 16 * 2**20, 2.0
-"""Receivers are of one wave if they are apart by so much, or by what comes in so long."""
+_LAG_BYTES, _LAG_S = 2 * 2**20, 0.5
+"""Receivers are of one wave if they are apart by so much, or by what comes in so long: so long whoever is put behind
+another may have to wait."""
 _SAME_LINE = 0.05
 """Receivers that follow one another are of one line if their planned rates differ by no larger share."""
 _WAVE = "/"

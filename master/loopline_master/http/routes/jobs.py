@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from loopline_master.core.entities import most_failed
 from loopline_master.core.events import JobCancelled, JobPaused, JobResumed
-from loopline_master.core.explain.explain_job import explain_job
+from loopline_master.core.explain.explain_job import explain_job, files_of_job
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.engine import Engine
 from loopline_master.forecaster import Forecaster
@@ -67,9 +67,10 @@ async def list_jobs(
 
 
 @routes("GET /jobs/{job}", READERS)
-async def get_job(store: Store, forecaster: Forecaster, job: JobNumber) -> JobDetail:
-    """Return one job, with what was submitted."""
-    return forecaster.with_eta(found(await store.jobs.detail(job), f"job {job}"))
+async def get_job(store: Store, forecaster: Forecaster, scheduler: Scheduler, job: JobNumber) -> JobDetail:
+    """Return one job, with what was submitted, and the large files on their way for it."""
+    detail = forecaster.with_eta(found(await store.jobs.detail(job), f"job {job}"))
+    return detail.model_copy(update={"files_coming": files_of_job(scheduler, job)})
 
 
 @routes("POST /jobs/{job}/cancel", USERS, declines=(409,))

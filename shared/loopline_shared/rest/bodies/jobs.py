@@ -6,6 +6,7 @@ from pydantic import Field
 
 from loopline_shared.model import JobState, Order, Prediction, SizeSource
 from loopline_shared.rest.bodies.base import Body, Page
+from loopline_shared.rest.bodies.network import FileFlow
 from loopline_shared.rest.times import Time
 from loopline_shared.scalar import Scalar
 from loopline_shared.spec import JobSpec
@@ -116,6 +117,7 @@ class JobDetail(JobView):
     spec: JobSpec
     plan: PlanView | None = None  # of its next gang, or of the last that has started
     notification: str = ""  # state of the end's notification; empty: none, or the job has not ended
+    files_coming: tuple[FileFlow, ...] = ()  # large inputs on their way to workers that are to run its tasks
 
 
 class LiveTotals(Body):
