@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import shutil
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,6 +37,9 @@ from loopline_worker.supervisor.orders import Breach
 from loopline_worker.timings import FIRST_CHECK_S
 
 log = logging.getLogger(__name__)
+
+_LEAST_FREE_BYTES = 2**20
+"""With less, the disk is full: what a task could not write may be why it failed."""
 
 
 class Attempt:
@@ -86,6 +91,11 @@ class Attempt:
         self._has_stood = False
         self._wall_s: float | None = None  # as measured by who ran it
         self._began = math.inf  # by ``time.monotonic``
+
+    @property
+    def room(self) -> Path | None:
+        """The folder of its session, around its own; None for a command."""
+        return Path(self._job.room) if self._job.room else None
 
     @property
     def folder(self) -> Path:
@@ -263,13 +273,22 @@ class Attempt:
         self.usage = Usage(max(self.usage.cpu_s, ended.cpu_s))
         self.spent_cpu_s = self.usage.cpu_s + ended.overhead_s
         if not self._verdict:
-            self.trouble = self.trouble or ended.trouble
+            self.trouble = self.trouble or ended.trouble or self._lack_of_disk(ended)
             if is_over(self._output_bytes(), self._job.limits.output_bytes):  # it was quicker than the watch
                 ended = replace(ended, breach=Breach.OUTPUT)
         if self._task_files or (ended.exit_code and ended.folder_is_left):
             return None
         verdict = judge(ended, self._job, self._verdict, self.trouble)
         return None if self._has_value_file(ended, verdict[0]) else self._result(ended, verdict)
+
+    def _lack_of_disk(self, ended: Ended) -> str:
+        """Return the trouble of a computer whose full disk may be why a task failed; empty: it is not."""
+        if not ended.exit_code or ended.breach:
+            return ""
+        with suppress(OSError):
+            if shutil.disk_usage(self.folder.parent).free < _LEAST_FREE_BYTES:
+                return "the disk was full as the task failed"
+        return ""
 
     async def conclude(self, ended: Ended) -> Result:
         """Look at what the task left in its folder, and return the result."""

@@ -240,6 +240,8 @@ class Runner:
         self._post(AttemptEnded(result, attempt.trouble, leaves_folder))
         if leaves_folder:
             await asyncio.to_thread(scratch.remove, attempt.folder)
+            if attempt.room:
+                scratch.remove_empty(attempt.room)  # of its session, whose interpreter may be gone by now
             self._post(Cleared(attempt.id))
         self._forget(attempt)
 

@@ -86,6 +86,7 @@ class Usage:
     memory_bytes: int = 0
     processes: int = 0
     breach: Breach | None = None  # the limit that the task hit, if the system enforces it
+    pids: Sequence[int] = ()  # of its living processes, where they can be looked into
 
 
 @dataclass(slots=True)
