@@ -72,6 +72,14 @@ class NetworkAccess(StrEnum):
     NONE = "none"
 
 
+class ImageSource(StrEnum):
+    """The setting ``images``."""
+
+    PODMAN = "podman"
+    DOCKER = "docker"
+    OFF = "off"
+
+
 class WorkerSettings(Settings):
     """Settings of a worker, from the command line, the environment or a file."""
 
@@ -137,6 +145,16 @@ class WorkerSettings(Settings):
     python: Annotated[
         str | None, Field(max_length=1000, description="the Python that functions run under; default: the agent's")
     ] = None
+    fetch_pythons: Annotated[
+        bool, Field(description="for jobs of another Python, download one that is not on this computer (by uv)")
+    ] = False
+    images: Annotated[
+        ImageSource,
+        Field(
+            description="what fetches container images: podman, which needs no rights; docker, whose socket is a"
+            " root's power over this computer; or off"
+        ),
+    ] = ImageSource.PODMAN
     sandbox: Annotated[
         SandboxChoice,
         BeforeValidator(_choice(SandboxChoice.BUBBLEWRAP, SandboxChoice.OFF)),

@@ -66,6 +66,7 @@ class Runs:
             function,
             rows.sha256 if isinstance(rows, RowFile) else None,
             needs.folder,
+            needs.software,
             owner,
         )
 
