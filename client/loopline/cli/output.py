@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from loopline.cli.common import PATIENCE_S, PLAIN, Common, JobNumber, TaskNumber
 from loopline_shared.model import Stream
 from loopline_shared.rest.bodies import TaskResult
+from loopline_shared.rest.times import SECONDS
 
 
 async def logs(
@@ -67,7 +68,7 @@ async def results(job: JobNumber, /, *, common: Common = PLAIN) -> None:
 
 def _print(result: TaskResult, common: Common) -> None:
     if common.json:
-        print(result.model_dump_json(), flush=True)
+        print(result.model_dump_json(context=SECONDS), flush=True)
         return
     print(result.stdout, end="", flush=True)
     if result.stdout_cut:

@@ -14,6 +14,7 @@ from loopline.settings import is_here
 from loopline_shared.errors import LooplineError
 from loopline_shared.joining import JoinLine
 from loopline_shared.rest.access import JoinTokenCreated, Role, TokenCreated
+from loopline_shared.rest.times import SECONDS
 
 token = App(name="token", default_parameter=Parameter(negative=(), show_default=False))
 
@@ -87,7 +88,7 @@ async def join(
     async with common.client() as client:
         created = await client.create_join_token(uses, expires)
     line = JoinLine(address.rstrip("/") if address else created.address, created.secret, created.fingerprint)
-    document = {**created.model_dump(mode="json"), "line": f"loopline join {line}"}
+    document = {**created.model_dump(mode="json", context=SECONDS), "line": f"loopline join {line}"}
     common.show(document, lambda: _line(line, created))
 
 

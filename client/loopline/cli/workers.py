@@ -11,6 +11,7 @@ from rich.text import Text
 from loopline.cli.common import PLAIN, Common, some
 from loopline.cli.render import knowledge, tables
 from loopline_shared.rest.bodies import WorkerView
+from loopline_shared.rest.times import SECONDS
 
 _WAIT_S = 0.5
 
@@ -72,7 +73,7 @@ async def undrain(worker: str, /, *, common: Common = PLAIN) -> None:
 
 def _document(worker: WorkerView) -> dict[str, Any]:
     """Return a worker as JSON, with its health also under the name that tables use."""
-    return {**worker.model_dump(mode="json"), "health": worker.standing}
+    return {**worker.model_dump(mode="json", context=SECONDS), "health": worker.standing}
 
 
 def _show(worker: WorkerView, common: Common) -> None:
