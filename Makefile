@@ -52,6 +52,7 @@ constraints: .venv/installed
 	$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --generate-hashes --universal \
 		--python-version 3.11 --no-header --quiet --output-file constraints.txt
 	$(BIN)/uv pip compile pyproject.toml --extra master --extra worker --group install --constraint constraints.txt \
+		--no-emit-package uv \
 		--no-annotate --generate-hashes --universal --python-version 3.11 --no-header --quiet \
 		--output-file constraints-demo.txt
 

@@ -25,7 +25,8 @@ from loopline_master.core.events import JobSubmitted, MasterStarted, SchedulerSe
 from loopline_master.core.scheduler import Scheduler
 from loopline_shared.model import AttemptId, Held, Load, Outcome, Output, Result
 from loopline_shared.protocol import worker_link
-from loopline_shared.protocol.worker_link import Assign, Report, Run, ranges_of
+from loopline_shared.protocol.attempt_ranges import ranges_of
+from loopline_shared.protocol.worker_link import Assign, Report, Run
 from tests.scheduling.driver import facts, spec
 
 RECORD = Path(__file__).with_name("instructions.json")

@@ -16,7 +16,8 @@ from typing import Any
 import aiohttp
 
 from loopline_shared.model import AttemptId, Facts
-from loopline_shared.protocol.worker_link import WorkerSession, ranges_of
+from loopline_shared.protocol.attempt_ranges import ranges_of
+from loopline_shared.protocol.worker_link import WorkerSession
 
 STDOUT = {"size_bytes": 5, "data": "ZG9uZQo="}
 EMPTY = {"size_bytes": 0}

@@ -47,7 +47,8 @@ from loopline_master.core.policies import REGISTRY
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.state import Snapshot
 from loopline_shared.model import AttemptId, AttemptState, Facts, Held, Load, Order, Outcome, Result, TaskState
-from loopline_shared.protocol.worker_link import Assign, Report, Run, ranges_of
+from loopline_shared.protocol.attempt_ranges import ranges_of
+from loopline_shared.protocol.worker_link import Assign, Report, Run
 from loopline_shared.spec import JobSpec, Range, TaskSpec
 
 gc.set_threshold(50_000, 20, 20)  # as the master has it

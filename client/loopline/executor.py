@@ -17,6 +17,7 @@ from loopline.functions.futures import Batch, GridFuture, PendingFutures, in_ord
 from loopline.functions.initializer import initialized
 from loopline.functions.loop_thread import LoopThread
 from loopline.functions.program_end import ends_with_program
+from loopline.transfer.package_list import PackageList, content_of
 from loopline_shared.errors import LooplineError
 from loopline_shared.spec import Requirements
 
@@ -42,6 +43,10 @@ class Executor(concurrent.futures.Executor):
     such as one that the program has changed. ``requires``: as of a job, such as ``{"memory_bytes": 2**30}``.
     ``session``: executors that give the same one share interpreters. ``gather_s``: of many calls in a row, those that
     follow one another so soon are one job; the first ones go at once.
+
+    ``requirements``: packages that the calls need, as the path of a requirements.txt or as a list such as
+    ``["numpy==2.3.1"]``: each worker installs them once, in an environment for all who name the same. Those without a
+    wheel need ``allow_builds``.
 
     ``max_workers``: most tasks on the grid at a time; the others wait in this program. ``initializer``: called with
     ``initargs`` in each interpreter before its first call. ``detach``: the program does not wait for open calls when
@@ -69,6 +74,8 @@ class Executor(concurrent.futures.Executor):
         initargs: Sequence[Any] = (),
         detach: bool = False,
         own_modules: bool = True,
+        requirements: PackageList | None = None,
+        allow_builds: bool = False,
     ) -> None:
         _check(max_workers, initializer, detach)
         options = CallOptions(
@@ -80,6 +87,8 @@ class Executor(concurrent.futures.Executor):
             max_attempts=max_attempts,
             max_replicas=max_replicas,
             own_modules=own_modules,
+            requirements=None if requirements is None else content_of(requirements),
+            allow_builds=allow_builds,
         )
         self._chunks_may_vary = max_attempts == 1 and timeout_s is None
         self._modules = tuple(modules)

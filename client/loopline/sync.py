@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from loopline.client import AsyncClient
 from loopline.functions.loop_thread import LoopThread
 from loopline.job import AsyncJob
+from loopline.transfer.package_list import PackageList, spec_with_software
 from loopline_shared.model import JobState
 from loopline_shared.spec import JobSpec
 
@@ -107,9 +108,23 @@ class Client:
         """Address of the master."""
         return self._inner.master
 
-    def submit(self, job: JobSpec | Sequence[str], **options: Any) -> Job:
-        """Submit a whole JobSpec, or a command; ``options`` are then the other fields of a JobSpec."""
+    def submit(
+        self,
+        job: JobSpec | Sequence[str],
+        *,
+        requirements: PackageList | None = None,
+        allow_builds: bool = False,
+        image: str = "",
+        **options: Any,
+    ) -> Job:
+        """Submit a whole JobSpec, or a command; ``options`` are then the other fields of a JobSpec.
+
+        ``requirements``: Python packages that tasks need, as of an Executor; or else ``image``: a container image.
+        """
         spec = job if isinstance(job, JobSpec) else JobSpec(command=list(job), **options)
+        if requirements is not None or image:
+            having = spec_with_software(self._inner, spec, requirements, allow_builds=allow_builds, image=image)
+            spec = self._loop_thread.call(having)
         submitted = self._loop_thread.call(self._inner.submit(spec))
         return Job(AsyncJob(self._inner, submitted.id, submitted.warnings), self._loop_thread)
 

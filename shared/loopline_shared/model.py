@@ -239,6 +239,7 @@ class Facts:
     address: Annotated[str, Field(max_length=255, pattern=NO_NUL)] = ""  # at which other members reach it
     sandbox: Annotated[str, Field(max_length=20, pattern=NO_NUL)] = ""  # around tasks; empty: of an earlier release
     link: HostLink | None = None  # its network card; None: unknown
+    software: tuple[Name, ...] = ()  # that it can provide for tasks (protocol/software.py)
     machine: Annotated[str, Field(max_length=64, pattern=NO_NUL)] = ""
     """Told from a copy of it by this; the same until the computer is started again. Empty: of an earlier release."""
 
@@ -307,6 +308,7 @@ class Load:
     yielded: Yielded = Yielded()
     delay_s: Seconds | None = None  # of the network, there and back; null: not known yet
     throughput_bytes_s: Annotated[float, Field(gt=0, le=1e15)] | None = None  # of files sent and fetched; null: none
+    preparing: tuple[tuple[Count, ShortText], ...] = ()  # jobs for which it prepares software, and how far it is
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,18 @@
-"""Value of a parameter: the values that JSON, command lines and all languages share."""
+"""Values that JSON, command lines and all languages share: of a parameter, and the size of a job."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Discriminator, Field, Tag, WithJsonSchema
+from pydantic import (
+    Discriminator,
+    Field,
+    PlainSerializer,
+    Tag,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
+)
 
 from loopline_shared.model import NO_NUL
 
@@ -34,3 +42,19 @@ Scalar = Annotated[
     ),
 ]
 """Value of a parameter."""
+Size = Annotated[float, Field(gt=0, le=1e15, allow_inf_nan=False)]
+"""Amount of computation in reference CPU-seconds."""
+
+
+def _unless_unknown(value: object, read: ValidatorFunctionWrapHandler) -> object:
+    return value if value == "unknown" else read(value)
+
+
+if TYPE_CHECKING:
+    JobSize = float | Literal["unknown"]
+else:  # one kind of mistake, in one place: not one for each member of a union
+    JobSize = Annotated[
+        Size,
+        WrapValidator(_unless_unknown, json_schema_input_type=Size | Literal["unknown"]),
+        PlainSerializer(lambda size: size, return_type=Size | Literal["unknown"]),
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -12,10 +12,7 @@ from pydantic import (
     Discriminator,
     Field,
     JsonValue,
-    PlainSerializer,
     Tag,
-    ValidatorFunctionWrapHandler,
-    WrapValidator,
     model_validator,
 )
 
@@ -35,7 +32,8 @@ from loopline_shared.model import (
 )
 from loopline_shared.parallel import Nodes, check_parallel
 from loopline_shared.paths import PathTree, Pattern, RelativePath, tree_of
-from loopline_shared.scalar import Exact, Scalar
+from loopline_shared.protocol.software import Software, check_software
+from loopline_shared.scalar import Exact, JobSize, Scalar, Size
 
 MAX_TASKS = 100_000_000
 """Hard limit on the tasks of one job; a master's own limit (a setting) is lower."""
@@ -52,22 +50,6 @@ PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]{0,63})\}")
 ParameterName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
 Argument = Annotated[str, Field(max_length=100_000, pattern=NO_NUL)]
 Command = Annotated[list[Argument], Field(min_length=1, max_length=1000)]
-Size = Annotated[float, Field(gt=0, le=1e15, allow_inf_nan=False)]
-"""Amount of computation in reference CPU-seconds."""
-
-
-def _unless_unknown(value: object, read: ValidatorFunctionWrapHandler) -> object:
-    return value if value == "unknown" else read(value)
-
-
-if TYPE_CHECKING:
-    JobSize = float | Literal["unknown"]
-else:  # one kind of mistake, in one place: not one for each member of a union
-    JobSize = Annotated[
-        Size,
-        WrapValidator(_unless_unknown, json_schema_input_type=Size | Literal["unknown"]),
-        PlainSerializer(lambda size: size, return_type=Size | Literal["unknown"]),
-    ]
 
 
 class Spec(BaseModel):
@@ -182,6 +164,9 @@ def named_files(spec: JobSpec) -> set[str]:
     """Return the SHA-256 of every file that a job's spec names, except those named by lines of its row file."""
     names = {spec.parameters.file} if isinstance(spec.parameters, RowFile) else set()
     names |= {spec.function.file} if spec.function else set()
+    names |= (
+        {spec.requires.software.packages} if spec.requires.software and spec.requires.software.packages else set()
+    )
     for inputs in (spec.inputs, *(task.inputs for task in spec.tasks or ())):
         names |= {one.file if isinstance(one, Input) else one for one in inputs.values()}
     return {name[len("sha256:") :] for name in names}
@@ -197,6 +182,7 @@ class Requirements(Spec):
     network: bool = Field(default=False, description="tasks use the network; in a sandbox they have none otherwise")
     python: PythonVersion | None = Field(default=None, description="that functions run under there: 3.11")
     folder: SharedFolder = Field(default="", description="that workers share, and in which commands run there")
+    software: Software | None = Field(default=None, description="packages or an image that tasks run with")
 
 
 class Notify(Spec):
@@ -293,6 +279,8 @@ class JobSpec(Spec):
             _check_function(self)
         elif self.command is None and not (self.tasks and all(task.command for task in self.tasks)):
             raise ValueError("a command is missing: give one to the job, or one to every task")
+        if self.requires.software:
+            check_software(self.requires.software, calls_function=self.function is not None)
         if any(not name or "=" in name or "\x00" in name or len(name) > 200 for name in self.environment):
             raise ValueError("environment names must be 1 to 200 characters without '='")
         if self.quorum and isinstance(self.max_replicas, int) and self.max_replicas < self.quorum:

@@ -9,6 +9,7 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
+from loopline_master.http.field_notes import NAMED
 from loopline_master.http.openapi import document
 from loopline_master.http.web_app import OPERATIONS
 from loopline_shared.spec import JobSpec
@@ -42,6 +43,19 @@ def test_names_are_unique_and_everything_is_explained() -> None:
     for operation in described:
         assert operation["summary"], operation["operationId"]
         assert all(parameter.get("description") for parameter in operation.get("parameters", ())), operation
+
+
+def test_every_property_is_described_and_no_description_is_left_over() -> None:
+    described = DOCUMENT["components"]["schemas"]
+    lacking = [
+        f"{name}.{field}: say it in a comment behind the field, or in http/field_notes.py"
+        for name, schema in described.items()
+        for field, property_ in schema.get("properties", {}).items()
+        if not property_["description"]
+    ]
+    assert not lacking
+    fields = {field for schema in described.values() for field in schema.get("properties", {})}
+    assert set(NAMED) <= fields
 
 
 def test_refusals_are_documented_as_problems() -> None:

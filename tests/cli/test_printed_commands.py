@@ -45,6 +45,7 @@ def files_of_the_reader(nobodys_computer: None, monkeypatch: pytest.MonkeyPatch)
         Path(name).parent.mkdir(exist_ok=True)
         Path(name).touch()
     Path("settings.csv").write_text("lr,seed\n0.1,7\n")
+    Path("requirements.txt").write_text("numpy\n")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a.wav\n")))
 
 

@@ -75,6 +75,7 @@ def test_launchd_reads_its_property_list() -> None:
     (content,) = plans.for_macos(COMMAND, Path("/Users/ann"), 501).files.values()
     properties = plistlib.loads(content)
     assert properties["ProgramArguments"] == COMMAND
+    assert properties["EnvironmentVariables"]["LOOPLINE_LOG_FILE"] == "/Users/ann/Library/Logs/loopline-worker.log"
     assert (properties["ProcessType"], properties["LowPriorityIO"], properties["Label"]) == (
         "Background",
         True,

@@ -30,6 +30,7 @@ ELSEWHERE = {
     r"loopline service ": "changes this computer's services: tests/cli/test_service.py",
     r"loopline submit --nodes ": "needs several workers: tests/live/test_gangs.py",
     r"loopline run ": "needs several workers: tests/live/test_engines.py",
+    r"loopline submit --(requirements|image) ": "needs a package index or an image: tests/live/test_environments.py",
     r"snakemake ": "make test-snakemake",
     r"python -m benchmarks": "takes minutes, and a desktop of its own: make bench",
     r"loopline simulate (global-computing|rack|no-passing|full|report)\b": "takes minutes: tests/simulator, in short",

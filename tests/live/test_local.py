@@ -89,7 +89,8 @@ async def test_a_grid_of_one_command_ends_with_it(end: str, tmp_path: Path, monk
 
 
 @pytest.mark.long
-async def test_a_stopped_grid_takes_its_command_and_what_that_started_along(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])  # by a service manager; by anything
+async def test_a_stopped_grid_takes_its_command_and_what_that_started_along(number: int, tmp_path: Path) -> None:
     child = tmp_path / "child"
     words = ["sh", "-c", f"sleep 600 & echo $! > {child}.new && mv {child}.new {child}; wait"]
     local = psutil.Popen(
@@ -100,7 +101,7 @@ async def test_a_stopped_grid_takes_its_command_and_what_that_started_along(tmp_
         return psutil.Process(int(child.read_text())) if child.exists() else None
 
     grandchild = await wait_for("the command to run", started)
-    local.terminate()  # by a signal to this process alone, as a service manager sends it
+    local.send_signal(number)  # to this process alone
     await asyncio.to_thread(local.wait, 60)
     await nothing_is_left([grandchild], tmp_path)
 

@@ -26,8 +26,9 @@ from loopline_master.core.events import (
 from loopline_master.core.invariants import check, check_job, check_worker
 from loopline_master.core.scheduler import Scheduler
 from loopline_shared.model import AttemptId, Facts, Held, JobState, Load, Outcome, Result, TaskId
+from loopline_shared.protocol.attempt_ranges import ranges_of
 from loopline_shared.protocol.gang_messages import Member, MemberOrder, Word
-from loopline_shared.protocol.worker_link import Assign, Report, Run, ranges_of
+from loopline_shared.protocol.worker_link import Assign, Report, Run
 from loopline_shared.spec import JobSpec, Range, Requirements
 from loopline_simulator.full.store import MemoryStore
 

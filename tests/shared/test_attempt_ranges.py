@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from loopline_shared.model import AttemptId
-from loopline_shared.protocol.worker_link import MAX_ATTEMPTS, AttemptRanges, attempts_of, ranges_of
+from loopline_shared.protocol.attempt_ranges import MAX_ATTEMPTS, AttemptRanges, attempts_of, ranges_of
 
 numbers = st.integers(1, 4)
 adapter: TypeAdapter[AttemptRanges] = TypeAdapter(AttemptRanges)

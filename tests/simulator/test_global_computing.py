@@ -38,12 +38,12 @@ def settings(table: int, reading: str, seeds: int) -> dict[str, QueueingSetting]
 
 @pytest.fixture(scope="module")
 def table_3() -> dict[str, QueueingSetting]:
-    return settings(3, "fitted", tried(2))
+    return settings(3, "fitted", tried(2, 4))
 
 
 @pytest.fixture(scope="module")
 def table_4() -> dict[str, QueueingSetting]:
-    return settings(4, "fitted", tried(3))
+    return settings(4, "fitted", tried(3, 6))
 
 
 def over(setting: QueueingSetting, scheduler: str, base: str) -> float:

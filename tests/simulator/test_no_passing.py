@@ -21,7 +21,7 @@ from loopline_simulator.fast.workload import Workload
 from loopline_simulator.sweep import on_cores, sweep
 from tests.campaign import tried
 
-SEEDS = range(3, 3 + tried(1))
+SEEDS = range(3, 3 + tried(1, 2))
 
 
 @pytest.fixture(scope="module")

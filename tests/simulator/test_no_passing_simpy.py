@@ -30,7 +30,7 @@ PATTERNS = (  # to loaded, to steady, share of the peak when steady, when loaded
     (1 / 1000, 1 / 100, (0.95, 1.0), (0.0, 0.05)),
     (1 / 100, 1 / 10, (0.8, 1.0), (0.0, 0.2)),
 )
-SEEDS = range(tried(20))
+SEEDS = range(tried(20, 40))
 
 
 @dataclass

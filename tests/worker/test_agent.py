@@ -295,6 +295,15 @@ async def test_a_refusal_later_is_not(master: SmallMaster, start: Start, caplog:
     await until(lambda: master.is_connected)
 
 
+async def test_a_computer_that_wakes_up_connects_anew_at_once(master: SmallMaster, start: Start) -> None:
+    agent = start(retry_min_s=30.0, retry_max_s=60.0)
+    await until(lambda: master.is_connected)
+    agent.agent._link.reopen()  # it waits for half a minute now, as after any loss
+    await until(lambda: not agent.agent._link.is_open)
+    agent.agent._link.reopen()
+    await until(lambda: len(master.hellos) == 2)
+
+
 async def test_what_is_not_a_master_is_tried_again(
     master: SmallMaster, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:

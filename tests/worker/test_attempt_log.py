@@ -1,10 +1,13 @@
 import logging
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from loopline_shared.model import AttemptId, Outcome, Result
 from loopline_worker.state import attempt_log as log_module
 from loopline_worker.state.attempt_log import AttemptLog
+from loopline_worker.state.contribution import Contributed, Contribution
 from tests.worker.bench import run_of
 
 
@@ -15,12 +18,12 @@ def live(log: AttemptLog, count: int) -> None:
 
 
 def test_few_attempts_have_a_line_each_and_of_many_the_number_is_told(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(log_module, "_AT_ONCE", 4)
     monkeypatch.setattr(log_module, "_PER_S", 0)
     caplog.set_level(logging.INFO)
-    log = AttemptLog()
+    log = AttemptLog(Contribution(tmp_path / "contribution"))
     live(log, 1002)
     assert caplog.messages == [
         "attempt 1.1.1 starts: echo 'a b'",
@@ -38,15 +41,34 @@ def test_few_attempts_have_a_line_each_and_of_many_the_number_is_told(
     assert caplog.messages[-1] == "attempt 1.1.1 succeeded after 1.2 s"
 
 
-def test_verbose_has_them_all(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verbose_has_them_all(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(log_module, "_AT_ONCE", 1)
     caplog.set_level(logging.DEBUG)
-    live(AttemptLog(), 10)
+    live(AttemptLog(Contribution(tmp_path / "contribution")), 10)
     assert len(caplog.messages) == 20
 
 
-def test_why_an_attempt_failed_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_why_an_attempt_failed_is_told(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     caplog.set_level(logging.INFO)
-    AttemptLog().ended(Result(AttemptId(1, 1, 1), Outcome.FAILED, 3))
-    AttemptLog().ended(Result(AttemptId(1, 2, 1), Outcome.FAILED, -9, "out of memory"))
+    AttemptLog(Contribution(tmp_path / "contribution")).ended(Result(AttemptId(1, 1, 1), Outcome.FAILED, 3))
+    AttemptLog(Contribution(tmp_path / "contribution")).ended(
+        Result(AttemptId(1, 2, 1), Outcome.FAILED, -9, "out of memory")
+    )
     assert caplog.messages == ["attempt 1.1.1 failed with exit code 3", "attempt 1.2.1 failed: out of memory"]
+
+
+def test_what_each_users_tasks_had_is_counted_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.time", lambda: 1000.0)
+    contribution = Contribution(tmp_path / "contribution")
+    for task, user in enumerate(["ann", "ben", "ann"], 1):
+        contribution.began(replace(run_of("true", task=task), user=user, slots=2))
+        contribution.ended(Result(AttemptId(1, task, 1), Outcome.SUCCEEDED, 0, wall_s=10.0))
+    contribution.ended(Result(AttemptId(1, 9, 1), Outcome.GIVEN_BACK, None, wall_s=10.0))  # it never began
+    contribution.save(at_once=True)
+    kept = Contribution(tmp_path / "contribution")
+    assert kept.since == 1000.0
+    assert kept.users == {"ann": Contributed(2, 40.0, 1000.0), "ben": Contributed(1, 20.0, 1000.0)}
+    (tmp_path / "contribution").write_text("torn {")
+    assert Contribution(tmp_path / "contribution").users == {}

@@ -15,7 +15,8 @@ class Proc:
         self._waited_us, self._user, self._nice, self._idle = 10**6, 1000, 1000, 1000
         self._has_pressure = has_pressure
         (folder / "pressure").mkdir()
-        self.contention = Contention(2.0, folder)
+        self.agent_s = 0.0
+        self.contention = Contention(2.0, folder, lambda: self.agent_s)
         self.passes(0.1)
 
     def passes(self, waited: float, user: float = 0.0, nice: float = 0.0, times: int = 1) -> bool:
@@ -48,6 +49,12 @@ def test_tasks_make_way_where_others_share_the_cores_with_them(proc: Proc) -> No
 def test_tasks_alone_disturb_nobody_however_they_compete_with_one_another(proc: Proc) -> None:
     assert not proc.passes(waited=1.0, user=0.0, nice=2.0)
     assert proc.wanted == 0.0
+
+
+def test_the_agent_is_none_of_the_others(proc: Proc) -> None:
+    """It starts thousands of short tasks a second."""
+    proc.agent_s += 0.1
+    assert not proc.passes(waited=1.0, user=1.0, nice=1.0)
 
 
 def test_others_alone_are_not_disturbed(proc: Proc) -> None:

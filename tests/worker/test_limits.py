@@ -1,6 +1,7 @@
 """Tasks that take more than they may are stopped, with a reason that names the limit; their neighbours live on."""
 
 import os
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,9 +13,11 @@ from loopline_shared.model import Outcome, Result
 from loopline_shared.protocol.worker_link import Run
 from loopline_worker.attempts import limits as limits_module
 from loopline_worker.attempts.limits import Quota, fills
-from loopline_worker.launch import delegation
+from loopline_worker.launch import delegation, sandbox
 from loopline_worker.launch.interface import Limits, Usage
 from loopline_worker.launch.memory_shares import MemoryShares
+from loopline_worker.launch.sandbox import open_sandbox
+from loopline_worker.settings import SandboxChoice
 from loopline_worker.supervisor import processes
 from loopline_worker.supervisor.control_groups import remove_places
 from loopline_worker.supervisor.orders import Breach
@@ -128,13 +131,57 @@ async def test_a_flood_that_is_over_before_anybody_looks(tight: Bench) -> None:
 async def test_a_reader_that_the_kernel_keeps_waiting_keeps_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """The figures of a starved process: a pipe stands in for its lock, for no lock can be held at will."""
     waits, opens = os.pipe()
-    monkeypatch.setattr(processes, "own_memory_bytes", lambda pid: len(os.read(waits, 1)) * pid)
+    monkeypatch.setattr(processes, "memory_shares", lambda pid: (len(os.read(waits, 1)) * pid, 0))
     shares = MemoryShares()
-    assert shares.read([7]) is None
-    assert shares.read([7]) is None, "asked again while the first waits"
+    assert shares.read([7], 20, 10) == 10
+    assert shares.read([7], 20, 10) == 10, "asked again while the first waits"
     os.write(opens, b".")
-    await until(lambda: shares.read([7]) == 7)
+    await until(lambda: shares.read([7], 20, 10) == 7)
     os.write(opens, b".")  # lets the last reading end
+
+
+@pytest.mark.parametrize("where", ["memfd", "/dev/shm"])
+async def test_memory_that_is_a_file_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """Written and mapped nowhere: no process has it among its own memory."""
+    monkeypatch.setattr(delegation, "claim", lambda yields: {})
+    code = f"""
+import os, time
+files = [os.memfd_create("held") if {where == "memfd"} else os.open(f"/dev/shm/{{n}}", os.O_CREAT | os.O_WRONLY)
+    for n in range(5)]
+for file in files: os.write(file, bytes(19_000_000))
+held = bytearray(b"x" * 40_000_000)
+time.sleep(100)
+"""
+    choice = SandboxChoice.OFF if where == "memfd" else SandboxChoice.BUBBLEWRAP
+    if choice is not SandboxChoice.OFF and sandbox.obstacle():
+        pytest.skip("no bubblewrap here")
+    async with Bench(tmp_path, quota=QUOTA, sandbox=open_sandbox(choice)) as bench:
+        assert "more than 100 MiB of memory" in (await stopped(bench, python(code))).reason
+
+
+async def test_files_that_are_deleted_and_open_take_their_place_on_the_disk(tight: Bench) -> None:
+    code = """
+import os, time
+files = [open(str(number), "wb") for number in range(30)]
+for file in files: os.unlink(file.name); file.write(bytes(1_000_000)); file.flush()
+time.sleep(100)
+"""
+    assert "more than 20 MiB on disk" in (await stopped(tight, python(code))).reason
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a small disk")
+async def test_a_full_disk_is_never_the_tasks_failure(tmp_path: Path) -> None:
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "small", tmp_path], check=True)
+    try:
+        async with Bench(tmp_path, quota=QUOTA) as bench:
+            (tmp_path / "owners").write_bytes(bytes(3 * MIB))
+            write = "import os; open('mine', 'wb').write(bytes(3_000_000))"
+            result = await bench.result(python(write))
+            assert (result.outcome, result.reason) == (Outcome.GIVEN_BACK, "the disk was full as the task failed")
+            (tmp_path / "owners").unlink()
+            assert (await bench.result(python("exit(3)", task=2))).outcome is Outcome.FAILED
+    finally:
+        subprocess.run(["umount", "-l", tmp_path], check=True)
 
 
 async def test_one_that_ignores_sigterm(tight: Bench) -> None:

@@ -1,6 +1,7 @@
 """``python -m loopline_worker`` as users and service managers run it."""
 
 import asyncio
+import logging
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import psutil
 import pytest
 
 from loopline_shared.model import Outcome
+from loopline_worker import __main__ as main_module
 from tests.worker.bench import processes_of, run_of, until
 from tests.worker.small_master import SmallMaster
 
@@ -132,3 +134,17 @@ child.wait()
 """
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert said.stdout.split() == ["500", "100"]
+
+
+def test_a_log_file_begins_anew_when_it_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(main_module, "_LOG_BYTES", 1000)
+    file = tmp_path / "logs" / "worker.log"
+    handler = main_module._log_file(str(file))
+    for number in range(1000):
+        handler.emit(logging.LogRecord("worker", logging.INFO, "", 0, "line %d", (number,), None))
+    handler.close()
+    assert sorted(log.name for log in file.parent.iterdir()) == [
+        "worker.log", "worker.log.1", "worker.log.2", "worker.log.3"
+    ]  # fmt: skip
+    assert all(log.stat().st_size <= 1000 for log in file.parent.iterdir())
+    assert "line 999" in file.read_text()

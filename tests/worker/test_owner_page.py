@@ -27,6 +27,7 @@ from loopline_worker.owner.page import headline, presence, render
 from loopline_worker.owner.server import OwnerServer
 from loopline_worker.owner.state import PastFreeze, RunningTask, WorkerState
 from loopline_worker.presence.idle_detector import IdleDetector
+from loopline_worker.state.contribution import Contributed
 from tests.worker.bench import run_of, until
 from tests.worker.presence.witnesses import Hand
 from tests.worker.small_master import SmallMaster
@@ -37,6 +38,7 @@ STATE = WorkerState(
     in_use=True, idle_s=2.5, seen_by="x11", running=[RunningTask("<pi>", 12.0, True), RunningTask("", 3.0, False)],
     freezes=[PastFreeze(0.0, 2, 0.113, True, "somebody")], yields=1, yield_p50_s=0.113, yield_p99_s=0.113,
     preferences=["Tasks <run>."], peers="Port 7462 is open to <others>.", sandbox="Tasks run in <Landlock>.",
+    contributed={"<ann>": Contributed(2, 7200.0, 0.0)}, contributed_since=1.0,
 )  # fmt: skip
 
 
@@ -50,6 +52,8 @@ def test_the_page_says_what_runs_and_escapes_it() -> None:
         "Tasks &lt;run&gt;.",
         "Tasks run in &lt;Landlock&gt;.",
         "Port 7462 is open to &lt;others&gt;.",
+        "&lt;ann&gt;: 2 tasks, 2.0 core-hours, last on ",
+        "the last time 0.113 s",
     ):
         assert part in page
     assert "<pi>" not in page

@@ -141,3 +141,21 @@ def test_too_little_memory_is_seen_while_the_owner_is_there_too() -> None:
     assert decision.why == "somebody is using this computer, and too little memory would be left to the owner"
     always = asked(replace(HERE, memory_available_bytes=99, program="zoom"), policy=Policy.ALWAYS)
     assert always == Decision(0, "zoom is running")
+
+
+def test_a_quiet_computer_uses_a_part_of_its_cores() -> None:
+    assert asked(AWAY, most_share=0.5).slots == 2
+    assert asked(AWAY, most_share=0.1).slots == 0
+    assert asked(AWAY, policy=Policy.ALWAYS, most_share=0.75).slots == 3
+
+
+def test_a_hot_computer_runs_nothing() -> None:
+    assert asked(replace(AWAY, celsius=91.0), most_celsius=90.0).why == "the computer is hot"
+    assert asked(replace(AWAY, celsius=89.0), most_celsius=90.0).slots == 4
+    assert asked(AWAY, most_celsius=90.0).slots == 4, "no sensor"
+
+
+def test_tasks_make_way_for_what_others_were_seen_to_want() -> None:
+    assert asked(replace(AWAY, wanted_cores=3.0)).slots == 1
+    assert asked(replace(AWAY, wanted_cores=4.0)).slots == 0
+    assert asked(replace(AWAY, wanted_cores=4.0), policy=Policy.ALWAYS).slots == 4

@@ -16,7 +16,7 @@ from loopline_shared.model import SpeedSource, Yielded
 from loopline_worker.core.hours import Hours
 from loopline_worker.core.owner_policy import Policy
 from loopline_worker.host import speed
-from loopline_worker.host.load import Battery, Pressure
+from loopline_worker.host.load import Battery, Pressure, hottest
 from loopline_worker.owner.blockers import FOR_GOOD, BlockingPrograms, Pause, end_of
 from loopline_worker.owner.owner_monitor import Preemption, PreemptionHistory, quantile
 from loopline_worker.owner.preferences import in_words, preferences_of
@@ -161,15 +161,28 @@ def test_a_torn_pause_is_a_pause(tmp_path: Path) -> None:
     assert Pause(tmp_path / "pause").words(NOON) == "for good"
 
 
-def test_programs_are_known_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, there = 0.0, ["bash", "ZOOM.EXE"]
-    monkeypatch.setattr("time.monotonic", lambda: now)
-    programs = BlockingPrograms(["obs", "zoom"], lambda: there)
+def test_programs_are_known_by_name_as_soon_as_they_become_themselves() -> None:
+    names = {1: "bash", 2: "ZOOM.EXE"}
+    asked = list[int]()
+
+    def name_of(pid: int) -> str:
+        asked.append(pid)
+        return names[pid]
+
+    programs = BlockingPrograms(["obs", "zoom"], lambda: list(names), name_of)
     assert programs.found() == "zoom"
-    there.remove("ZOOM.EXE")
-    assert programs.found() == "zoom"  # it does not look at everything all the time
-    now = 10.0
+    del names[2]
     assert programs.found() == ""
+    names[3] = "bash"
+    assert programs.found() == ""
+    names[3] = "obs"  # a shell became the program
+    assert programs.found() == "obs"
+    names[3] = "bash"
+    assert programs.found() == ""
+    asked.clear()
+    for _ in range(5):
+        programs.found()
+    assert asked.count(1) == 0, "old processes are not asked again and again"
     assert BlockingPrograms([], lambda: pytest.fail("it looked in vain")).found() == ""
 
 
@@ -286,3 +299,12 @@ def test_where_a_speed_comes_from_and_when_it_was_measured(tmp_path: Path, monke
 def test_the_slice_is_always_the_same_work() -> None:
     assert speed._slice() == speed._slice()
     assert speed.measure(2) > 0
+
+
+def test_the_hottest_sensor_counts(tmp_path: Path) -> None:
+    assert hottest(tmp_path) is None
+    for number, text in enumerate(["41000", "83500", "n/a"]):
+        zone = tmp_path / f"thermal_zone{number}"
+        zone.mkdir()
+        (zone / "temp").write_text(f"{text}\n")
+    assert hottest(tmp_path) == 83.5

@@ -6,7 +6,8 @@ import psutil
 import pytest
 
 from loopline_shared.model import AttemptId, Outcome, Result
-from loopline_shared.protocol.worker_link import Report, Run, attempts_of
+from loopline_shared.protocol.attempt_ranges import attempts_of
+from loopline_shared.protocol.worker_link import Report, Run
 from loopline_worker.state.journal import Journal
 from tests.worker.bench import processes_of, run_of, until
 from tests.worker.small_master import SmallMaster

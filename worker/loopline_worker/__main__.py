@@ -6,9 +6,11 @@ import argparse
 import asyncio
 import gc
 import logging
+import os
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loopline_shared.errors import LooplineError
@@ -24,6 +26,7 @@ _EPILOG = """Every option can also be set as LOOPLINE_<NAME> in the environment,
 loopline.toml; the token can only be set there. Exit codes: 0 stopped, 1 something broke, 2 wrong options or settings,
 4 refused by the master."""
 
+_LOG_BYTES = 5 * 2**20
 _GARBAGE = 5000
 """New objects between garbage collections: more than some hundred tasks leave, which mostly free themselves."""
 
@@ -32,13 +35,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the worker and return its exit code."""
     options = vars(_parser().parse_args(arguments))
     level = logging.DEBUG if options.pop("verbose") else logging.INFO
-    logging.basicConfig(level=level, format="%(asctime)s %(levelname)-7s %(message)s", stream=sys.stderr)
+    handlers = [
+        _log_file(file) if (file := options.pop("log_file") or _default_log()) else logging.StreamHandler(sys.stderr)
+    ]
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)-7s %(message)s", handlers=handlers)
     try:
         _run(options)
     except LooplineError as error:
         print(f"error: {error.message}" + (f"\n{error.hint}" if error.hint else ""), file=sys.stderr)
         return 4 if error.status in (401, 403) else 2
     return 0
+
+
+def _default_log() -> str:
+    """Return where to log by default: where the service manager says, or in a folder if there is no console."""
+    if sys.stderr is not None:
+        return os.environ.get("LOOPLINE_LOG_FILE", "")
+    import platformdirs
+
+    return str(platformdirs.user_log_path("loopline", appauthor=False) / "worker.log")
+
+
+def _log_file(file: str) -> logging.Handler:
+    """Return a log that begins anew at 5 MiB and keeps three earlier ones."""
+    from logging.handlers import RotatingFileHandler
+
+    Path(file).parent.mkdir(parents=True, exist_ok=True)
+    return RotatingFileHandler(file, maxBytes=_LOG_BYTES, backupCount=3, encoding="utf-8")
 
 
 def _run(options: dict[str, object]) -> None:
@@ -80,6 +103,9 @@ def _parser() -> argparse.ArgumentParser:
         "loopline worker", "loopline worker [OPTIONS]", description=_DESCRIPTION, epilog=_EPILOG
     )
     flags.add_to(parser)
+    parser.add_argument(
+        "--log-file", metavar="FILE", help="log there instead of stderr; earlier ones are FILE.1 to .3"
+    )
     parser.add_argument("--verbose", action="store_true", help="log more")
     return parser
 

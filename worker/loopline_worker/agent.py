@@ -12,6 +12,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
 import psutil
@@ -73,7 +74,7 @@ class Agent:
         self._task_group = task_group
         self._events: list[Event] = []
         self._link = Link(http_client, self)
-        self.parts.peering.on_news = self._link.speak
+        self.parts.peering.on_news = self.parts.environments.on_news = self._link.speak
         self.parts.peering.is_wanted = lambda: not self.parts.machine.is_idle or self.parts.machine.is_in_use
         self._page: OwnerServer | None = None
         self._probation: Quarantine | None = None  # of the last Assign
@@ -94,6 +95,7 @@ class Agent:
             self._sample()
             if not parts.settings.dedicated:
                 await asyncio.sleep(_FIRST_SAMPLE_S)
+            parts.monitor.tell_of_waking(self._link.reopen)
             parts.monitor.start(self._task_group)
             self.turn()
             self._is_ready.set()
@@ -229,6 +231,8 @@ class Agent:
         inventory = parts.machine.inventory()
         held = [parts.runner.held(attempt) for attempt in inventory.holding]
         load = parts.monitor.load(parts.link_quality)
+        if preparing := parts.environments.preparing:
+            load = replace(load, preparing=preparing)
         texts = [parts.journal.text(result) for result in inventory.results]
         members = members_reported(parts.machine.attempts) if parts.machine.attempts.members else ()
         peering = parts.peering
@@ -279,7 +283,9 @@ class Agent:
             parts.monitor.sample()
             short_of_bytes = parts.settings.disk_reserve_bytes - parts.data_directory.free_bytes()
             if short_of_bytes > 0:
+                left_bytes = short_of_bytes - parts.cache.size_bytes
                 parts.cache.make_room(short_of_bytes)  # before tasks do
+                parts.environments.make_room(left_bytes)
             self.post(parts.disk.look(self._latest.trouble, parts.spool.is_full(parts.journal.live_bytes)))
             if (interpreters := parts.launcher.interpreters).idle:
                 interpreters.keep(self._latest.idle_slots)
@@ -291,7 +297,8 @@ class Agent:
 
     def _sample(self) -> None:
         parts = self.parts
-        parts.meter.sample(parts.runner.measure() + parts.launcher.cpu_s() + time.process_time())
+        own_s = parts.launcher.cpu_s() + parts.environments.measure() + time.process_time()
+        parts.meter.sample(parts.runner.measure() + own_s)
 
     async def _open_page(self) -> None:
         """Open a page for the owner of this computer, unless there is to be none."""
@@ -311,6 +318,7 @@ class Agent:
                 probation=lambda: self._probation,
                 peers=parts.peering.words,
                 sandbox=f"{words[0].upper()}{words[1:]}.",
+                contribution=parts.attempt_log.contribution,
             )
             self._page = OwnerServer(parts.data_directory.folder, controls, parts.settings.owner_port)
             await self._page.open()

@@ -19,6 +19,7 @@ from loopline_worker.core.owner_policy import Signs, decide
 from loopline_worker.functions.python import find as find_python
 from loopline_worker.host import speed
 from loopline_worker.host.computer import Computer, is_contained, processor
+from loopline_worker.host.layout import layout
 from loopline_worker.host.load import Battery, Meter, Pressure
 from loopline_worker.launch.abilities import Ability, abilities
 from loopline_worker.launch.sandbox import WORDS, kind_here
@@ -53,6 +54,7 @@ class Findings:
     limits: list[Ability]
     peers: Ability  # files may go between this worker and others
     preferences: list[str]
+    layout: str = ""  # what the owner's programs keep of a core that tasks want too
 
     def to_json(self) -> dict[str, Any]:
         """Return the findings for a program, with the names of the release before beside the new ones."""
@@ -104,6 +106,7 @@ def in_text(found: Findings) -> str:
     lines += [
         f"  {found.spare_cpu:.1f} of {found.cores:g} cores spare, each of speed {found.speed:.2f}",
         f"  {_pressure_words(found.pressure)}",
+        *([f"  {found.layout}"] if found.layout else []),
         f"  {'on battery' if found.on_battery else 'not on battery'}",
         "", "available limits",
     ]  # fmt: skip
@@ -158,6 +161,7 @@ async def _find(settings: WorkerSettings, detector: IdleDetector) -> Findings:
         limits=[*abilities(), _functions(settings), *_planner()],
         peers=_peers(settings),
         preferences=in_words(settings, preferences),
+        layout=layout().words,
     )
 
 

@@ -27,11 +27,17 @@ _GROUPS = {
             "task_memory_bytes",
             "scratch_limit_bytes",
         ),
-        *("output_flood_bytes", "max_processes"),
+        *("output_flood_bytes", "max_processes", "fetch_pythons", "images"),
     ),
 }
 _METAVARS = {"s": "SECONDS", "master": "URL", "slots": "N", "port": "N", "dir": "FOLDER", "shows": "FOLDERS"}
-_METAVARS |= {"not_while": "PROGRAM", "policy": "WHEN", "sandbox": "KIND", "sandbox_network": "WHICH"}
+_METAVARS |= {
+    "not_while": "PROGRAM",
+    "policy": "WHEN",
+    "sandbox": "KIND",
+    "sandbox_network": "WHICH",
+    "images": "PROGRAM",
+}
 _WERE_SWITCHES = ("sandbox", "sandbox_network")
 """Choices that can be given like switches, which they were: without a value, and as --no-...."""
 _OTHERS = "limits"

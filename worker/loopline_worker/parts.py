@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loopline_shared.model import Facts
@@ -12,6 +13,11 @@ from loopline_worker.attempts.limits import quota_of
 from loopline_worker.attempts.runner import Runner
 from loopline_worker.core.events import Event
 from loopline_worker.core.machine import Machine
+from loopline_worker.environments import image_tool, uv
+from loopline_worker.environments.environments import Abilities, Environments
+from loopline_worker.environments.package_maker import PackageMaker
+from loopline_worker.environments.recipe import Recipes
+from loopline_worker.environments.store import EnvironmentStore
 from loopline_worker.files.cache import Cache
 from loopline_worker.files.downloads import Downloads
 from loopline_worker.files.task_files import AttemptFiles
@@ -34,6 +40,7 @@ from loopline_worker.peers.peering import Peering
 from loopline_worker.settings import SandboxChoice, WorkerSettings
 from loopline_worker.state import legacy
 from loopline_worker.state.attempt_log import AttemptLog
+from loopline_worker.state.contribution import Contribution
 from loopline_worker.state.data_directory import DataDirectory, Disk
 from loopline_worker.state.journal import Journal, Spool
 from loopline_worker.state.result_delivery import ResultDelivery
@@ -61,6 +68,7 @@ class Parts:
     cache: Cache
     launcher: FunctionLauncher
     runner: Runner
+    environments: Environments
     delivery: ResultDelivery
     monitor: OwnerMonitor
     disk: Disk
@@ -69,6 +77,7 @@ class Parts:
     def close(self) -> None:
         """Let go of files, probes and processes."""
         self.journal.close()
+        self.attempt_log.contribution.save(at_once=True)
         self.peering.close()
         self.monitor.close()
         self.launcher.close()
@@ -82,7 +91,8 @@ def assemble(
     computer = Computer.here()
     python = find_python(settings.python)
     sandbox = _sandbox(settings, python)
-    own = _facts(settings, data_directory, computer, python, sandbox)
+    abilities = _abilities(settings, sandbox)
+    own = _facts(settings, data_directory, computer, python, sandbox, abilities)
     preferences = preferences_of(settings, computer.memory_bytes())
     machine = Machine(own.slots, preferences, settings.grace_s)
     meter, link_quality = Meter(computer), LinkQuality()
@@ -95,33 +105,29 @@ def assemble(
     peering.serve_from(cache)
     launcher = FunctionLauncher(make_launcher(not settings.dedicated, sandbox), cache, (python.program,))
     attempt_files = AttemptFiles(cache, spool, settings.scratch_limit_bytes, settings.outputs_limit_bytes)
+    quota = quota_of(settings, own)
+    environments = _environments(
+        abilities, python, settings, data_directory, cache,
+        lambda found: PackageMaker(found, launcher, cache, quota.limits(None, 1)),
+    )  # fmt: skip
     runner = Runner(
         task_group, launcher, spool, data_directory.scratch, post,
-        worker=name, output_limit_bytes=settings.output_limit_bytes, quota=quota_of(settings, own),
-        attempt_files=attempt_files, functions=launcher if launcher.lines else None,
+        worker=name, output_limit_bytes=settings.output_limit_bytes, quota=quota, attempt_files=attempt_files,
+        environments=environments, functions=launcher if launcher.lines else None,
     )  # fmt: skip
+    environments.use_by(runner.software)
     monitor = OwnerMonitor(
         settings, computer, machine, post,
         preferences=preferences, meter=meter, pause=pause, free_bytes=data_directory.free_bytes,
     )  # fmt: skip
     return Parts(
-        settings=settings,
-        facts=own,
-        data_directory=data_directory,
-        machine=machine,
-        meter=meter,
-        spool=spool,
-        journal=journal,
-        link_quality=link_quality,
-        peering=peering,
-        cache=cache,
-        launcher=launcher,
-        runner=runner,
+        settings=settings, facts=own, data_directory=data_directory, machine=machine, meter=meter, spool=spool,
+        journal=journal, link_quality=link_quality, peering=peering, cache=cache, launcher=launcher, runner=runner,
+        environments=environments,
         delivery=ResultDelivery(journal, spool, uploads, task_group, post, on_uploaded=peering.keep_outputs),
-        monitor=monitor,
-        disk=Disk(data_directory, settings.disk_reserve_bytes),
-        attempt_log=AttemptLog(),
-    )
+        monitor=monitor, disk=Disk(data_directory, settings.disk_reserve_bytes),
+        attempt_log=AttemptLog(Contribution(data_directory.contribution)),
+    )  # fmt: skip
 
 
 def _open_journal(data_directory: DataDirectory) -> Journal:
@@ -137,6 +143,7 @@ def _facts(
     computer: Computer,
     python: Python,
     sandbox: Sandbox | None,
+    abilities: Abilities,
 ) -> Facts:
     found = speed.known(data_directory.speed, processor(), computer.cpus)
     address, master = addresses_towards(settings.master)
@@ -157,8 +164,31 @@ def _facts(
         sandbox=sandbox.kind if sandbox else "none",
         address=settings.address or address,
         link=host_link(address, master),
+        software=abilities.words(python.version),
         machine=machine_of(data_directory.folder),
     )
+
+
+def _abilities(settings: WorkerSettings, sandbox: Sandbox | None) -> Abilities:
+    """Return what this worker can provide: packages need the network, and images need bubblewrap."""
+    has_network = sandbox is None or sandbox.grants_network
+    has_images = sandbox is not None and sandbox.kind is SandboxChoice.BUBBLEWRAP
+    return Abilities(
+        uv.find(settings.fetch_pythons) if has_network else None,
+        image_tool.find(settings.images) if has_images else None,
+    )
+
+
+def _environments(
+    abilities: Abilities, python: Python, settings: WorkerSettings, data_directory: DataDirectory, cache: Cache,
+    make_maker: Callable[[uv.Uv], PackageMaker],
+) -> Environments:  # fmt: skip
+    pythons = abilities.uv.pythons if abilities.uv else {}
+    changed_at = Path(python.program).resolve().stat().st_mtime_ns if python.version else 0
+    store = EnvironmentStore(data_directory.environments, settings.cache_limit_bytes, cache)
+    store.open()
+    recipes = Recipes(python, pythons, f"{python.version} of {changed_at}")
+    return Environments(abilities, recipes, store, data_directory.scratch, make_maker)
 
 
 def _sandbox(settings: WorkerSettings, python: Python) -> Sandbox | None:

@@ -72,6 +72,14 @@ class NetworkAccess(StrEnum):
     NONE = "none"
 
 
+class ImageSource(StrEnum):
+    """The setting ``images``."""
+
+    PODMAN = "podman"
+    DOCKER = "docker"
+    OFF = "off"
+
+
 class WorkerSettings(Settings):
     """Settings of a worker, from the command line, the environment or a file."""
 
@@ -99,6 +107,12 @@ class WorkerSettings(Settings):
     leave_cores: Annotated[float, Field(ge=0, le=65536, description="cores left to an owner who is present")] = 1.0
     leave_memory_bytes: Annotated[
         int | None, Field(ge=0, description="memory left to the owner; default: an eighth, up to 2 GiB")
+    ] = None
+    most_cores_percent: Annotated[
+        float, Field(gt=0, le=100, description="of the cores, that tasks use at most, to keep the fan quiet")
+    ] = 100.0
+    most_celsius: Annotated[
+        float | None, Field(ge=20, le=120, description="temperature above which no tasks run; default: any")
     ] = None
     heed_load: Annotated[bool, Field(description="fewer slots while other programs need the processor")] = True
     on_battery: Annotated[bool, Field(description="tasks run on battery too")] = False
@@ -131,6 +145,16 @@ class WorkerSettings(Settings):
     python: Annotated[
         str | None, Field(max_length=1000, description="the Python that functions run under; default: the agent's")
     ] = None
+    fetch_pythons: Annotated[
+        bool, Field(description="for jobs of another Python, download one that is not on this computer (by uv)")
+    ] = False
+    images: Annotated[
+        ImageSource,
+        Field(
+            description="what fetches container images: podman, which needs no rights; docker, whose socket is a"
+            " root's power over this computer; or off"
+        ),
+    ] = ImageSource.PODMAN
     sandbox: Annotated[
         SandboxChoice,
         BeforeValidator(_choice(SandboxChoice.BUBBLEWRAP, SandboxChoice.OFF)),

@@ -54,7 +54,7 @@ async def _local(grid: LocalGrid, command: tuple[str, ...], slots: int | None, c
     console.print("starting a master and a worker on this computer")
     async with started(grid, [WORKER], slots):
         if command:
-            return await run_command(command, grid.environment())
+            return await run_command(command, grid.environment(), grid.look_after)
         console.print(f"the grid is up after {time.monotonic() - began:.1f} s", soft_wrap=True)
         common.show({"master": grid.url, "token_file": str(grid.admin_token)}, lambda: _welcome(grid))
         raise grid.failure(await grid.ended())

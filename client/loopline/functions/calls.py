@@ -23,10 +23,12 @@ from pydantic import PrivateAttr
 from loopline.http import UnavailableError
 from loopline.rest_client import RestClient
 from loopline.transfer.files import hash_of, upload
+from loopline.transfer.package_list import PackageList, with_software
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import Function, TaskId, TaskState
 from loopline_shared.protocol.chunks import RAISED, RETURNED, ends
 from loopline_shared.protocol.client_link import TaskEnd
+from loopline_shared.protocol.software import PACKAGES
 from loopline_shared.rest.bodies import TaskResult
 from loopline_shared.row_lines import write_row
 from loopline_shared.spec import JobSpec, Requirements, RowFile, Table
@@ -36,8 +38,9 @@ LONGEST_INLINE_BYTES = 64_000
 _ROWS_INLINE_BYTES = 100_000
 
 _MISSING = (
-    "Workers have the modules that are installed there, and those of your own that calls import by name: "
-    "install a package there, and name a module that is found at run time, Executor(modules=[module])."
+    "Workers have the modules that are installed there, and those of your own that calls import by name. Name the "
+    "packages that are missing, Executor(requirements=['numpy']), and each worker installs them once for you; name a "
+    "module of your own that is found at run time, Executor(modules=[module])."
 )
 """Note on an exception about a module that a worker lacks."""
 
@@ -75,6 +78,8 @@ class CallOptions:
     max_attempts: int = 1  # after exceptions; the loss of a worker does not count
     max_replicas: int | None = None
     own_modules: bool = True  # the user's own modules that calls import go along
+    requirements: PackageList | None = None  # packages that workers install for the calls
+    allow_builds: bool = False  # of packages without a wheel
 
 
 class CallResult(TaskResult):
@@ -134,13 +139,15 @@ async def submit_calls(
 async def common_spec(client: RestClient, function: bytes, options: CallOptions, session: str) -> JobSpec:
     """Upload a function and return the spec that all jobs that call it share; ``size`` is of one call."""
     python = python_here()
+    requires = options.requires.model_copy(update={"python": python})
+    requires = await with_software(client, requires, options.requirements, allow_builds=options.allow_builds)
     return JobSpec(
         name=options.name,
         function=Function(f"sha256:{await upload(client, function)}", python, session),
         parameters=Table(rows=[{"call": ""}]),
         environment=options.environment,
         size=options.size,
-        requires=options.requires.model_copy(update={"python": python}),
+        requires=requires,
         max_attempts=options.max_attempts,
         max_replicas=options.max_replicas,
         timeout_s=options.timeout_s,
@@ -163,10 +170,14 @@ async def check_workers(client: RestClient) -> int:
     offers: dict[str, list[str]] = {}
     async for worker in client.workers():
         offers.setdefault(worker.facts.functions or "", []).append(worker.name)
+        for version in worker.facts.software:
+            offers.setdefault(version.removeprefix(PACKAGES), [])
         slots += worker.slots if worker.connected else 0
     if not offers or python in offers:
         return slots
-    found = [f"{version or 'none (no cloudpickle there)'} on {_some(names)}" for version, names in offers.items()]
+    found = [
+        f"{version or 'none (no cloudpickle there)'} on {_some(names)}" for version, names in offers.items() if names
+    ]
     message = f"this is Python {python}, and no worker runs functions of it: they run {'; '.join(found)}"
     hint = f"run this program with one of theirs, or set `python` of a worker to a Python {python} with cloudpickle"
     raise LooplineError("python_mismatch", message, hint, 409)

@@ -2,7 +2,8 @@
 
 It reads orders from stdin, a line of JSON for each daemon to start, and writes a line when one has started or ended.
 When stdin closes, because the program stopped the grid or was killed, it ends the daemons, the latest first, removes
-the grid's folder if that is to go, and ends. On Linux, the kernel sends daemons SIGTERM if it is killed.
+the grid's folder if that is to go, and ends. On Linux, the kernel sends daemons SIGTERM if it is killed. A command of
+the user's that the program runs on the grid is ended likewise, with all that it started (Linux).
 """
 
 from __future__ import annotations
@@ -10,16 +11,19 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import shutil
 import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 PID_FILE = "caretaker.pid"
 _END_LIMIT_S = 15.0
+_COMMAND_LIMIT_S = 5.0
 _PR_SET_PDEATHSIG = 1
 
 
@@ -28,18 +32,58 @@ def main(folder: Path, removes_folder: bool) -> None:
     _on_signal(lambda *_: sys.exit())
     (folder / PID_FILE).write_text(f"{os.getpid()}\n", "utf-8")
     daemons: list[subprocess.Popen[bytes]] = []
+    command: Command | None = None
     with contextlib.suppress(SystemExit):
         for line in sys.stdin.buffer:
             order = json.loads(line)
+            if "command_pid" in order:
+                command = Command(order["command_pid"])
+                continue
             daemons.append(_started(order))
             _report({"started": order["name"], "pid": daemons[-1].pid})
             threading.Thread(target=_report_end, args=(order["name"], daemons[-1]), daemon=True).start()
     _on_signal(signal.SIG_IGN)
+    if command:
+        command.end()
     for daemon in reversed(daemons):
         _end(daemon)
     (folder / PID_FILE).unlink(missing_ok=True)
     if removes_folder:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+class Command:
+    """The user's command, a child of the program."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._file = -1
+        with contextlib.suppress(OSError, AttributeError):  # it has ended, or this is no Linux
+            self._file = os.pidfd_open(pid)
+
+    def end(self) -> None:
+        """End it with all that it started, unless it has ended; kill what does not end in time."""
+        if self._file < 0 or self._has_ended(0):
+            return
+        processes = [*descendants(self._pid), self._pid]
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            for process in processes:
+                with contextlib.suppress(OSError):
+                    os.kill(process, number)
+            if self._has_ended(_COMMAND_LIMIT_S):
+                return
+
+    def _has_ended(self, seconds: float) -> bool:
+        return bool(select.select([self._file], [], [], seconds)[0])
+
+
+def descendants(pid: int) -> Iterator[int]:
+    """Yield all that a process has started, and that is still below it, the deepest first (Linux)."""
+    with contextlib.suppress(OSError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            for child in map(int, (thread / "children").read_text().split()):
+                yield from descendants(child)
+                yield child
 
 
 def _on_signal(handler: Any) -> None:

@@ -82,6 +82,13 @@ class LocalGrid:
 
             await self._until(are_connected)
 
+    async def look_after(self, pid: int) -> None:
+        """Have a command of the user's end with this program, however that ends."""
+        assert self._caretaker
+        assert self._caretaker.stdin
+        self._caretaker.stdin.write(json.dumps({"command_pid": pid}).encode() + b"\n")
+        await self._caretaker.stdin.drain()
+
     async def ended(self) -> str:
         """Wait until a daemon ends that was not stopped; return its name."""
         assert self._reading

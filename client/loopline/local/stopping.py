@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from loopline.cli.errors import Exit, usage
+from loopline.local.caretaker import descendants
 
 
 def run_until_stopped(work: Coroutine[Any, Any, int], closing_words: Callable[[], None]) -> int:
@@ -38,16 +38,22 @@ async def _cancelled_by_signal(work: Coroutine[Any, Any, int]) -> int:
     return await task
 
 
-async def run_command(command: tuple[str, ...], environment: Mapping[str, str]) -> int:
+async def run_command(
+    command: tuple[str, ...],
+    environment: Mapping[str, str],
+    look_after: Callable[[int], Coroutine[Any, Any, None]] | None = None,
+) -> int:
     """Run a command until it ends, and return its exit code; if it is cancelled, the command ends first.
 
-    Raises LooplineError (usage) if it cannot be started.
+    ``look_after`` is given its process id as it starts. Raises LooplineError (usage) if it cannot be started.
     """
     try:
         process = await asyncio.create_subprocess_exec(*command, env=environment)
     except OSError as error:
         raise usage(f"cannot run {command[0]}: {error.strerror}", "give a program of this computer") from None
     try:
+        if look_after:
+            await look_after(process.pid)
         return await process.wait()
     except asyncio.CancelledError:
         if process.returncode is None:
@@ -58,14 +64,6 @@ async def run_command(command: tuple[str, ...], environment: Mapping[str, str]) 
 
 def _terminate(pid: int) -> None:
     """End a command and, on Linux, all that it started: Ctrl-C has reached them too, another signal has not."""
-    for process in (*_descendants(pid), pid):
+    for process in (*descendants(pid), pid):
         with suppress(ProcessLookupError):
             os.kill(process, signal.SIGTERM)
-
-
-def _descendants(pid: int) -> Iterator[int]:
-    with suppress(OSError):
-        for thread in Path(f"/proc/{pid}/task").iterdir():
-            for child in map(int, (thread / "children").read_text().split()):
-                yield from _descendants(child)
-                yield child

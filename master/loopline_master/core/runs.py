@@ -66,6 +66,8 @@ class Runs:
             function,
             rows.sha256 if isinstance(rows, RowFile) else None,
             needs.folder,
+            needs.software,
+            owner,
         )
 
     def run(self, attempt: AttemptId) -> Run:

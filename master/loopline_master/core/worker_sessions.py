@@ -29,6 +29,7 @@ from loopline_master.core.gangs import launch, phases, words
 from loopline_master.core.state import State
 from loopline_master.core.transfers import carrying
 from loopline_shared.model import AttemptId, AttemptState, Facts, Held, Quarantine
+from loopline_shared.protocol.attempt_ranges import attempts_of
 from loopline_shared.protocol.gang_messages import Word
 from loopline_shared.protocol.worker_link import (
     MAX_LONG_RUNS_PER_ASSIGN,
@@ -36,7 +37,6 @@ from loopline_shared.protocol.worker_link import (
     Assign,
     Report,
     Run,
-    attempts_of,
 )
 from loopline_shared.spec import MAX_RUN_CHARACTERS
 

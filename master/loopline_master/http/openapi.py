@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel, TypeAdapter
 
 from loopline_master.http.answers import JSON
+from loopline_master.http.field_notes import describe_fields
 from loopline_master.http.operations import PROBLEM_JSON, Operation, Parameter
 from loopline_master.http.sessions import COOKIE
 from loopline_shared import __version__
@@ -52,13 +53,15 @@ def document(operations: Iterable[Operation]) -> Json:
     paths: Json = {}
     for operation in described:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, of)
+    components = _without_constants(shared.get("$defs", {}))
+    describe_fields(components)
     return {
         "openapi": "3.1.0",
         "info": _INFO,
         "servers": _SERVERS,
         "tags": [{"name": name, "description": text} for name, text in _TAGS.items()],
         "paths": paths,
-        "components": {"schemas": _without_constants(shared.get("$defs", {})), "securitySchemes": _SECURITY},
+        "components": {"schemas": components, "securitySchemes": _SECURITY},
     }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import cache
 
 from pydantic import TypeAdapter
 from sqlalchemy import Connection, delete, func, insert, select
@@ -17,7 +18,11 @@ from loopline_master.core.state import Snapshot
 from loopline_master.store.restart import snapshot
 from loopline_master.store.tables import event_log, upgrades
 
-_SNAPSHOT = TypeAdapter(Snapshot)
+
+@cache
+def _snapshots() -> TypeAdapter[Snapshot]:
+    """Made at the first checkpoint: it takes a thirtieth of a master's start."""
+    return TypeAdapter(Snapshot)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +37,7 @@ class Checkpoint:
 def note_upgrade(connection: Connection) -> None:
     """Note that a newer release goes on with this database from here; earlier notes are of no use any more."""
     last = connection.scalar(select(func.max(event_log.c.seq))) or 0
-    text = _SNAPSHOT.dump_json(snapshot(connection)).decode()
+    text = _snapshots().dump_json(snapshot(connection)).decode()
     connection.execute(delete(upgrades))
     if last:
         connection.execute(insert(upgrades).values(after=last, at=time.time(), snapshot=text))
@@ -43,4 +48,4 @@ def checkpoint(connection: Connection) -> Checkpoint:
     row = connection.execute(select(upgrades)).one_or_none()
     if row is None:
         return Checkpoint()
-    return Checkpoint(row.after, row.at, _SNAPSHOT.validate_json(row.snapshot))
+    return Checkpoint(row.after, row.at, _snapshots().validate_json(row.snapshot))

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Annotated, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from loopline_shared.errors import ProtocolError
 from loopline_shared.model import MAX_ID, JobState, Output, TaskState
@@ -123,9 +123,10 @@ class _Numbered:
 
 ToMaster = Annotated[Submit | Follow | Drop, Field(discriminator="kind")]
 ToClient = Annotated[Opened | JobAccepted | Refusal | Ends | Over, Field(discriminator="kind")]
-_to_master: TypeAdapter[Submit | Follow | Drop] = TypeAdapter(ToMaster)
+_AT_FIRST_USE = ConfigDict(defer_build=True)  # a start does not wait for them
+_to_master: TypeAdapter[Submit | Follow | Drop] = TypeAdapter(ToMaster, config=_AT_FIRST_USE)
 _numbered: TypeAdapter[_Numbered] = TypeAdapter(_Numbered)
-_to_client: TypeAdapter[Opened | JobAccepted | Refusal | Ends | Over] = TypeAdapter(ToClient)
+_to_client: TypeAdapter[Opened | JobAccepted | Refusal | Ends | Over] = TypeAdapter(ToClient, config=_AT_FIRST_USE)
 
 
 def encode_to_master(message: Submit | Follow | Drop) -> bytes:

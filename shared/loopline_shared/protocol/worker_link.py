@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from operator import not_
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from loopline_shared.errors import ProtocolError
 from loopline_shared.model import (
@@ -43,21 +43,15 @@ from loopline_shared.model import (
     Stream,
 )
 from loopline_shared.paths import Pattern, RelativePath
+from loopline_shared.protocol.attempt_ranges import AttemptRanges, ranges_of
 from loopline_shared.protocol.gang_messages import GangPlace, Member, Word
+from loopline_shared.protocol.software import Software
 from loopline_shared.protocol.transfers import FlowMeasured, MeasureFlow, PeerOrders, PeerReport, PeerTerms
 from loopline_shared.scalar import Scalar
 
-MAX_ATTEMPTS = 100_000
-"""Maximum number of attempts that a message's ranges stand for."""
-_Number = Annotated[int, Field(ge=0, le=MAX_ID)]
-
 PROTOCOL_VERSION = 3
 OLDEST_VERSION = 3
-"""The earliest version that both ends speak: PROTOCOL_VERSION, or the one before it.
-
-A worker says Hello in its own version first. A master that speaks no such version refuses, and the worker says Hello
-in the one before. So either end may be one release ahead of the other.
-"""
+"""The earliest that is spoken: this version or the one before, in which a refused worker says Hello again."""
 MAX_FRAME_BYTES = 64 * 2**20
 MAX_RUNS_PER_ASSIGN = 500
 MAX_LONG_RUNS_PER_ASSIGN = 50  # each of at most MAX_RUN_CHARACTERS, a character of at most 6 bytes; or as much in all
@@ -68,52 +62,6 @@ MAX_MEMBERS = 65_536  # each has a slot at least
 MAX_READS = 100  # unanswered at once, on one link
 OwnInputs = Annotated[dict[RelativePath, InputFile], Field(max_length=MAX_OWN_INPUTS)]
 FrameNumber = Annotated[int, Field(ge=0, le=MAX_ID)]
-
-
-class AttemptRange(NamedTuple):
-    """The ``number``-th attempts at tasks ``first`` to ``last`` of a job."""
-
-    job: _Number
-    first: _Number
-    last: _Number
-    number: _Number
-
-
-def _bounded(ranges: tuple[AttemptRange, ...]) -> tuple[AttemptRange, ...]:
-    if any(one.first > one.last for one in ranges):
-        raise ValueError("a range of attempts ends before it begins")
-    if sum(one.last - one.first + 1 for one in ranges) > MAX_ATTEMPTS:
-        raise ValueError(f"more than {MAX_ATTEMPTS:,} attempts")
-    return ranges
-
-
-AttemptRanges = Annotated[tuple[AttemptRange, ...], AfterValidator(_bounded)]
-
-
-def ranges_of(attempts: Iterable[AttemptId]) -> tuple[AttemptRange, ...]:
-    """Return the attempts as the fewest ranges that keep their order."""
-    firsts, lasts, follower = list[AttemptId](), list[AttemptId](), None
-    for attempt in attempts:
-        if attempt == follower:
-            lasts[-1] = attempt
-        else:
-            firsts.append(attempt)
-            lasts.append(attempt)
-        follower = (attempt.job, attempt.task + 1, attempt.number)
-    return tuple(
-        AttemptRange(one.job, one.task, last.task, one.number) for one, last in zip(firsts, lasts, strict=True)
-    )
-
-
-def attempts_of(ranges: Iterable[AttemptRange]) -> list[tuple[int, int, int]]:
-    """Return the attempts as plain tuples, which equal their ids: they are cheaper, and built again and again."""
-    attempts: list[tuple[int, int, int]] = []
-    for job, first, last, number in ranges:
-        if first == last:
-            attempts.append((job, first, number))
-        else:
-            attempts += [(job, task, number) for task in range(first, last + 1)]
-    return attempts
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +138,8 @@ class Run:
     A Run that arrives with this field cannot be run, because the file is gone.
     """
     folder: SharedFolder = ""  # in which its command runs; empty: in its scratch folder
+    software: Annotated[Software | None, Field(exclude_if=not_)] = None  # that it runs with
+    user: Annotated[str, Field(max_length=200)] = ""  # whose task it is, for the PC's owner; empty: not said
     gang: GangPlace | None = None  # it is a member of a gang: to be prepared, and begun at the master's word
 
 
@@ -243,8 +193,8 @@ FromWorker = Annotated[ToMaster, Field(discriminator="kind")]
 FromMaster = Annotated[ToWorker, Field(discriminator="kind")]
 
 Message = TypeVar("Message")
-_from_worker: TypeAdapter[ToMaster] = TypeAdapter(FromWorker)
-_from_master: TypeAdapter[ToWorker] = TypeAdapter(FromMaster)
+_from_worker: TypeAdapter[ToMaster] = TypeAdapter(FromWorker, config=ConfigDict(defer_build=True))
+_from_master: TypeAdapter[ToWorker] = TypeAdapter(FromMaster, config=ConfigDict(defer_build=True))
 _result: TypeAdapter[Result] = TypeAdapter(Result)
 _NO_RESULTS = b'"results":[]'
 

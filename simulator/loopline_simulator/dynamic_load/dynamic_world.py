@@ -12,7 +12,8 @@ from functools import partial
 from loopline_master.core.effects import Effects
 from loopline_master.core.events import Event, JobSubmitted, SchedulerSettings, WorkerReported
 from loopline_shared.model import AttemptId, Held, Load, Outcome, Result
-from loopline_shared.protocol.worker_link import Assign, Report, ranges_of
+from loopline_shared.protocol.attempt_ranges import ranges_of
+from loopline_shared.protocol.worker_link import Assign, Report
 from loopline_simulator.dynamic_load.scenario import Information, ProgramRun, SizeKnowledge
 from loopline_simulator.fast.world import FastWorld, Host
 from loopline_simulator.kernel import Appointment

@@ -21,7 +21,8 @@ from loopline_master.core.events import (
 )
 from loopline_master.core.scheduler import Scheduler
 from loopline_shared.model import AttemptId, Facts, Held, Load, Outcome, Result
-from loopline_shared.protocol.worker_link import Assign, Report, ranges_of
+from loopline_shared.protocol.attempt_ranges import ranges_of
+from loopline_shared.protocol.worker_link import Assign, Report
 from loopline_shared.spec import JobSpec
 from loopline_shared.sweep import size_at
 from loopline_simulator.fast.hosts import Speed

@@ -177,3 +177,16 @@ def test_between_two_polls_in_use_stays_in_use_and_an_input_grows_older() -> Non
         probe._learned = (time.monotonic() - 4, Reading(probe.name, idle_s, sees_desktop=True))
         assert probe.look().idle_s == pytest.approx(told, abs=0.5)
         assert not probe.look().is_fresh
+
+
+async def test_waking_up_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with service(monkeypatch, LOGIND, ROOT, "--system", "--template", "logind") as mock:
+        probe, woken = Logind(), list[bool]()
+        async with listening(probe) as detector:
+            detector.tell_of_waking(lambda: woken.append(True))
+            detector.stirred.clear()
+            await mock.does("EmitSignal", "sssav", MANAGER, "PrepareForSleep", "b", [("b", True)])
+            await mock.does("EmitSignal", "sssav", MANAGER, "PrepareForSleep", "b", [("b", False)])
+            await until(lambda: woken)
+        assert woken == [True]
+        assert detector.stirred.is_set()

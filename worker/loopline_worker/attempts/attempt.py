@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import shutil
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from loopline_worker.attempts.capture import Capture
 from loopline_worker.attempts.judge import Verdict, is_read, judge
 from loopline_worker.attempts.limits import Stopwatch, Watch, fills, is_over
 from loopline_worker.attempts.start_gate import StartGate
+from loopline_worker.environments.environments import Provision
 from loopline_worker.files.outputs import OutputsError
 from loopline_worker.files.staging import StagingError
 from loopline_worker.files.task_files import TaskFiles
@@ -36,6 +39,9 @@ from loopline_worker.timings import FIRST_CHECK_S
 
 log = logging.getLogger(__name__)
 
+_LEAST_FREE_BYTES = 2**20
+"""With less, the disk is full: what a task could not write may be why it failed."""
+
 
 class Attempt:
     """Handle of an attempt: ends, freezes, reads and measures its process tree, and keeps it within its limits.
@@ -52,13 +58,14 @@ class Attempt:
         limit_bytes: int,
         *,
         task_files: TaskFiles | None = None,
+        provision: Provision | None = None,
         gate: StartGate | None = None,
     ) -> None:
         """Prepare an attempt; nothing runs yet.
 
         ``spool`` receives stdout and stderr if they are long, each up to ``limit_bytes``, and a long value of a
-        function. ``task_files`` has the task's inputs and outputs, if there are any. Before the ``gate`` a gang's
-        member waits when it is prepared.
+        function. ``task_files`` has the task's inputs and outputs, if there are any, ``provision`` its software.
+        Before the ``gate`` a gang's member waits when it is prepared.
         """
         self.id = run.attempt
         self.job_name = run.job_name
@@ -73,6 +80,7 @@ class Attempt:
         self._job = job
         self._spool = spool
         self._task_files = task_files
+        self._provision = provision
         self._gate = gate
         self._setting_up: asyncio.Task[None] | None = None
         self._stdout = Capture(lambda: spool.output_files(run.attempt)[0], limit_bytes, self._give_up)
@@ -88,8 +96,18 @@ class Attempt:
         self._began = math.inf  # by ``time.monotonic``
 
     @property
+    def room(self) -> Path | None:
+        """The folder of its session, around its own; None for a command."""
+        return Path(self._job.room) if self._job.room else None
+
+    @property
     def folder(self) -> Path:
         return Path(self._job.folder)
+
+    @property
+    def software(self) -> str:
+        """The key of its environment; empty: it has none."""
+        return self._provision.key if self._provision else ""
 
     @property
     def is_unwanted(self) -> bool:
@@ -119,6 +137,8 @@ class Attempt:
         self._ran.stop()
         if self._tree:
             self._tree.freeze()
+        elif self._provision:
+            self._provision.freeze(True)
 
     def thaw(self) -> None:
         """Let a frozen tree go on."""
@@ -126,6 +146,8 @@ class Attempt:
         if self._tree:
             self._ran.start()
             self._tree.thaw()
+        elif self._provision:
+            self._provision.freeze(False)
 
     def release(self, delay_s: float, environment: dict[str, str]) -> None:
         """Let a member that is prepared start so many seconds from now, with these variables besides."""
@@ -207,8 +229,8 @@ class Attempt:
     async def _set_up(self) -> None:
         """Make the scratch folder and stage the inputs; end the attempt if one cannot be had."""
         await asyncio.to_thread(scratch.make, self.folder)
-        if self._task_files and not self._verdict:
-            self._setting_up = asyncio.create_task(self._task_files.stage())
+        if (self._task_files or self._provision) and not self._verdict:
+            self._setting_up = asyncio.create_task(self._bring())
             try:
                 await asyncio.wait([self._setting_up])
             finally:
@@ -217,6 +239,12 @@ class Attempt:
                 if not isinstance(error, StagingError):
                     raise error
                 self.end(error.outcome, str(error))
+
+    async def _bring(self) -> None:
+        if self._provision:
+            await self._provision.provide(self._job)
+        if self._task_files:
+            await self._task_files.stage()
 
     def _bring_up_to_date(self, tree: Tree) -> None:
         """Apply to a new tree whatever the attempt was told before."""
@@ -263,13 +291,22 @@ class Attempt:
         self.usage = Usage(max(self.usage.cpu_s, ended.cpu_s))
         self.spent_cpu_s = self.usage.cpu_s + ended.overhead_s
         if not self._verdict:
-            self.trouble = self.trouble or ended.trouble
+            self.trouble = self.trouble or ended.trouble or self._lack_of_disk(ended)
             if is_over(self._output_bytes(), self._job.limits.output_bytes):  # it was quicker than the watch
                 ended = replace(ended, breach=Breach.OUTPUT)
         if self._task_files or (ended.exit_code and ended.folder_is_left):
             return None
         verdict = judge(ended, self._job, self._verdict, self.trouble)
         return None if self._has_value_file(ended, verdict[0]) else self._result(ended, verdict)
+
+    def _lack_of_disk(self, ended: Ended) -> str:
+        """Return the trouble of a computer whose full disk may be why a task failed; empty: it is not."""
+        if not ended.exit_code or ended.breach:
+            return ""
+        with suppress(OSError):
+            if shutil.disk_usage(self.folder.parent).free < _LEAST_FREE_BYTES:
+                return "the disk was full as the task failed"
+        return ""
 
     async def conclude(self, ended: Ended) -> Result:
         """Look at what the task left in its folder, and return the result."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from loopline_worker.launch import open_files
 from loopline_worker.launch.interface import Limits, Usage
 from loopline_worker.supervisor.orders import Breach
 from loopline_worker.timings import CHECK_LIMITS_EVERY_S
@@ -91,6 +92,7 @@ class Watch:
         self._measure = measure
         self._output_bytes = output_bytes
         self._on_breach = on_breach
+        self._pids: Sequence[int] = ()
         self._next_look = 0.0
         self._next_disk_look = 0.0
         self._looking: asyncio.Future[None] | None = None
@@ -116,6 +118,7 @@ class Watch:
 
     def _look(self) -> Breach | None:
         usage, limits = self._measure(), self._limits
+        self._pids = usage.pids
         if usage.breach:
             return usage.breach
         if is_over(usage.memory_bytes, limits.memory_bytes):
@@ -128,25 +131,31 @@ class Watch:
         began = time.monotonic()
         if self._limits.scratch_bytes is None or began < self._next_disk_look:
             return None
-        is_full = await asyncio.to_thread(fills, self._folder, self._limits.scratch_bytes)
+        is_full = await asyncio.to_thread(fills, self._folder, self._limits.scratch_bytes, self._pids)
         ended = time.monotonic()
         self._next_disk_look = ended + min(_DISK_SHARE * (ended - began), _DISK_GAP_S)
         return Breach.SCRATCH if is_full else None
 
 
-def fills(folder: Path, limit_bytes: int) -> bool:
+def fills(folder: Path, limit_bytes: int, pids: Sequence[int] = ()) -> bool:
     """True if a folder's content takes so much of the disk, or is nested too deeply to be measured.
 
-    Folders that the agent may not read do not count.
+    Files that were deleted there and that a process of ``pids`` has open count, and folders that the agent may not
+    read do not.
     """
     try:
-        return _fills(folder, limit_bytes)
+        deleted_bytes = open_files.deleted_bytes(pids, folder.stat().st_dev) if pids else 0
+        return _fills(folder, limit_bytes - deleted_bytes)
+    except FileNotFoundError:  # it has ended
+        return False
     except RecursionError:
         return True
 
 
 def _fills(folder: Path, limit_bytes: int) -> bool:
     left = limit_bytes
+    if left <= 0:
+        return True
     for place, folders, names in os.walk(folder):
         for name in (*folders, *names):
             left -= _disk_bytes(os.path.join(place, name))  # noqa: PTH118 - there may be very many

@@ -137,7 +137,11 @@ def _room_of(run: Run, scratch_folder: Path) -> str:
     Calls of one session share a folder because an interpreter in a sandbox can write nowhere else.
     """
     function = run.function
-    return _room(str(scratch_folder), f"{function.session} {run.slots} {run.environment}") if function else ""
+    return (
+        _room(str(scratch_folder), f"{function.session} {run.slots} {run.environment} {run.software}")
+        if function
+        else ""
+    )
 
 
 @lru_cache(_ROOMS_KEPT)

@@ -17,6 +17,7 @@ from loopline_worker.attempts.limits import Quota
 from loopline_worker.attempts.preparation import RENDEZVOUS, Preparation
 from loopline_worker.attempts.start_gate import StartGate
 from loopline_worker.core.events import AttemptEnded, Cleared, Event, Followed, MemberPrepared, Retracted, Returned
+from loopline_worker.environments.environments import Environments
 from loopline_worker.files.task_files import AttemptFiles
 from loopline_worker.launch.interface import DirectStart, Ended, Launcher
 from loopline_worker.state.journal import Spool
@@ -45,6 +46,7 @@ class Runner:
         output_limit_bytes: int,
         quota: Quota | None = None,
         attempt_files: AttemptFiles | None = None,
+        environments: Environments | None = None,
         functions: DirectStart | None = None,
     ) -> None:
         """``functions`` starts calls; without it, each is started by the launcher."""
@@ -55,6 +57,7 @@ class Runner:
         self._output_limit_bytes = output_limit_bytes
         self._post = post
         self._attempt_files = attempt_files
+        self._environments = environments
         self._prefetching = launcher.lines
         self._functions = functions
         self._attempts: dict[AttemptId, Attempt] = {}
@@ -109,7 +112,12 @@ class Runner:
             self._attempt_files.files_of(run, Path(job.folder)) if self._attempt_files and has_files else None
         )
         gate = StartGate(partial(self._stands_ready, run.attempt)) if run.gang else None
-        return Attempt(run, job, self._spool, self._output_limit_bytes, task_files=task_files, gate=gate)
+        provision = self._environments.provision(run) if self._environments else None
+        if provision and not provision.apply(job):
+            job.makes_folder = False  # it waits for its software, and its folder is made meanwhile
+        return Attempt(
+            run, job, self._spool, self._output_limit_bytes, task_files=task_files, provision=provision, gate=gate
+        )
 
     def _stands_ready(self, attempt: AttemptId, port: int) -> None:
         self._post(MemberPrepared(attempt, port))
@@ -136,6 +144,10 @@ class Runner:
         if attempt not in self._attempts:
             return b""
         return await self._attempts[attempt].read(stream, offset, most_bytes)
+
+    def software(self) -> set[str]:
+        """Return the keys of the environments that attempts have or wait for."""
+        return {attempt.software for attempt in self._attempts.values()}
 
     def in_hand(self) -> list[tuple[str, Held]]:
         """Return the job's name and the state of every attempt that has begun, the oldest first."""
@@ -240,6 +252,8 @@ class Runner:
         self._post(AttemptEnded(result, attempt.trouble, leaves_folder))
         if leaves_folder:
             await asyncio.to_thread(scratch.remove, attempt.folder)
+            if attempt.room:
+                scratch.remove_empty(attempt.room)  # of its session, whose interpreter may be gone by now
             self._post(Cleared(attempt.id))
         self._forget(attempt)
 

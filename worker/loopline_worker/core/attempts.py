@@ -180,7 +180,9 @@ class Attempts:
         run = attempt.run
         if run is None or run.slots != 1 or attempt.id in self.doubted:
             return False
-        return not (run.gang or run.function or run.inputs or run.own_inputs or run.outputs or run.row_file)
+        if run.gang or run.function or run.software:
+            return False
+        return not (run.inputs or run.own_inputs or run.outputs or run.row_file)
 
 
 class _Some(dict[AttemptId, AttemptRecord]):

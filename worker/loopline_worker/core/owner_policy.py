@@ -34,6 +34,8 @@ class OwnerPreferences:
     leave_cores: float = 1.0  # to an owner who is there, beyond what is in use
     leave_memory_bytes: int = 0
     on_battery: bool = False  # tasks run on battery too
+    most_share: float = 1.0  # of the cores, at any time: a fan stays quiet
+    most_celsius: float | None = None  # of the hottest sensor, above which nothing runs; None: whatever it is
     heed_load: bool = True  # fewer slots while other programs need the processor; SPARE always does
 
     @property
@@ -56,6 +58,7 @@ class Signs:
         0.0  # by other programs, for which tasks make way at once; 0: the processor is not contended
     )
     memory_available_bytes: int = 0
+    celsius: float | None = None  # of the hottest sensor; None: no sensor
     on_battery: bool = False
     is_time: bool = True  # within the weekly hours
     program: str = ""  # one that runs and means "not now"
@@ -85,6 +88,10 @@ def decide(preferences: OwnerPreferences, signs: Signs, most: int, before: int) 
     """Decide how many of ``most`` slots may be used, after ``before`` until now."""
     if signs.paused:
         return Decision(0, f"paused by the owner {signs.paused}", at_once=True)
+    if preferences.most_share < 1:
+        most = min(most, math.floor(preferences.most_share * signs.cores / cores_per_slot(signs.cores, most)))
+        if most < 1:
+            return Decision(0, "less than one core may be used")
     if obstacle := _obstacle(preferences, signs):
         short = preferences.policy is not Policy.ALWAYS and _is_short_of_memory(preferences, signs)
         return Decision(0, f"{obstacle}, and {_TOO_LITTLE_MEMORY}" if short else obstacle, short_of_memory=short)
@@ -100,9 +107,15 @@ def _obstacle(preferences: OwnerPreferences, signs: Signs) -> str:
         return "outside the hours that the owner has set"
     if signs.on_battery and not preferences.on_battery:
         return "running on battery"
+    if _is_hot(preferences, signs):
+        return "the computer is hot"
     if preferences.policy is Policy.WHEN_IDLE and is_there(preferences, signs):
         return "somebody is using this computer" if signs.idle_s is not None else _UNKNOWN
     return ""
+
+
+def _is_hot(preferences: OwnerPreferences, signs: Signs) -> bool:
+    return preferences.most_celsius is not None and (signs.celsius or 0.0) > preferences.most_celsius
 
 
 def _beside_the_owner(preferences: OwnerPreferences, signs: Signs, most: int, before: int) -> Decision:

@@ -43,6 +43,8 @@ class Cache:
         self._incoming.mkdir(parents=True, exist_ok=True)
         _clear(self._incoming, time.time() - _PART_OLD_AFTER_S)
         self._sizes = _by_last_use(folder)
+        self.others_bytes = 0
+        """Size of what else the limit is for: the environments."""
         self.version = 0
         """A number that changes when a file comes or goes."""
         self.spoiled: set[str] = set()
@@ -79,7 +81,7 @@ class Cache:
             self._held[sha256] -= 1
             if not self._held[sha256]:
                 del self._held[sha256]
-            self.make_room(self.size_bytes - self._limit_bytes)
+            self.keep_to_limit()
 
     def adopt(self, sha256: str, file: Path) -> None:
         """Have a file of that content here as well, as a hard link, if it fits. Raises OSError for the disk."""
@@ -89,7 +91,7 @@ class Cache:
         os.link(file, self.path(sha256))
         self._sizes[sha256] = size_bytes
         self.version += 1
-        self.make_room(self.size_bytes - self._limit_bytes)
+        self.keep_to_limit()
 
     async def is_sound(self, sha256: str) -> bool:
         """True if the cached file exists and its hash matches its name; a mismatching file is removed."""
@@ -110,6 +112,10 @@ class Cache:
             act()
             if is_known:
                 self._known[sha256] = _stamp(path)
+
+    def keep_to_limit(self) -> None:
+        """Remove what is over the limit."""
+        self.make_room(self.size_bytes + self.others_bytes - self._limit_bytes)
 
     def make_room(self, wanted_bytes: int) -> None:
         """Remove least recently used files that are not held until so much is free, or all are removed."""

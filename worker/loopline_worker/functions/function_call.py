@@ -70,7 +70,13 @@ class FunctionCall:
         self._store = store
         self._pool = pool
         self._sinks = sinks  # of stdout and stderr
-        self._key = (call.session, job.room, job.limits, job.network)  # equal for calls that may share an interpreter
+        self._key = (
+            call.session,
+            job.room,
+            job.limits,
+            job.network,
+            job.python,
+        )  # equal for calls that may share an interpreter
         self._interpreter: Interpreter | None = None
         self._started_on: Interpreter | None = None  # by ``begin``, whose reply does not end the call:
         self._first_reply: CallReply | Ended | None = None

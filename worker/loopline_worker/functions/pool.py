@@ -56,7 +56,8 @@ class InterpreterPool:
     def under_python(self, job: Job, *arguments: str) -> Job:
         """Return the job with the interpreter as its command, and these arguments."""
         environment = {**_SAME_EVERYWHERE, **job.environment}
-        return replace(job, command=[*self._python, *arguments], environment=environment)
+        python = [job.python] if job.python else self._python
+        return replace(job, command=[*python, *arguments], environment=environment)
 
     def release(self, interpreter: Interpreter) -> None:
         """Make an interpreter idle again, unless it has ended."""

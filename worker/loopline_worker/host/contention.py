@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import math
 import os
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,15 +30,16 @@ _SOON_S = 4.0
 class _Times:
     at: float
     waited_s: float  # by anybody for the processor
-    others_s: float  # used by programs of ordinary priority
+    others_s: float  # used by programs of ordinary priority, without the agent
     idle_s: float
 
 
 class Contention:
     """Contention on this computer. ``look`` is called many times a second while tasks run."""
 
-    def __init__(self, cores: float, proc: Path = _PROC) -> None:
+    def __init__(self, cores: float, proc: Path = _PROC, own_cpu_s: Callable[[], float] | None = None) -> None:
         self._cores = cores
+        self._own_cpu_s = own_cpu_s or _own_cpu_s
         self._pressure, self._stat = proc / "pressure/cpu", proc / "stat"
         self._last: _Times | None = None
         self._times_seen = 0
@@ -88,7 +91,7 @@ class Contention:
         try:
             fields = self._stat.read_text().split(maxsplit=9)
             others, idle = (sum(int(fields[place]) for place in places) / _TICKS_S for places in ((1, 3), (4, 5)))
-            return _Times(now, self._waited_s(idle, now), others, idle)
+            return _Times(now, self._waited_s(idle, now), others - self._own_cpu_s(), idle)
         except (OSError, ValueError, IndexError):
             return None
 
@@ -103,3 +106,8 @@ class Contention:
                 return 0.0
             is_full = idle_s - last.idle_s < (1 - _LEAST_WAIT) * 0.25 * (now - last.at)
             return last.waited_s + (now - last.at) * is_full
+
+
+def _own_cpu_s() -> float:
+    """Return the agent's CPU time, unless it is niced as its tasks are: then it is not among others' anyhow."""
+    return 0.0 if os.nice(0) > 0 else time.process_time()

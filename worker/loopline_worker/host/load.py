@@ -18,6 +18,7 @@ _GOOD_FOR_S = 0.25
 _SMOOTH_S = 6.0
 """Time constant of the smoothing: two thirds of a change show within this time."""
 _PRESSURE = Path("/proc/pressure")
+_ZONES = Path("/sys/class/thermal")
 _SUPPLIES = Path("/sys/class/power_supply")
 
 
@@ -90,6 +91,12 @@ def _some(file: Path) -> float | None:
         return float(fields[1].removeprefix("avg10="))
     except (OSError, IndexError, ValueError):
         return None
+
+
+def hottest(zones: Path = _ZONES) -> float | None:
+    """Return the temperature of the hottest sensor in degrees Celsius; None if the system tells none."""
+    readings = [int(word) / 1000 for zone in zones.glob("thermal_zone*/temp") if (word := _word(zone)).isdigit()]
+    return max(readings, default=None)
 
 
 class Battery:

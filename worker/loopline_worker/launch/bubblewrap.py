@@ -37,15 +37,16 @@ class Bubblewrap:
         self._program = program
         self._sees = sees
         self._etc = etc
-        self._cells: dict[tuple[str, str], tuple[int, list[str]]] = {}
+        self._cells: dict[tuple[str, str, tuple[str, ...]], tuple[int, list[str]]] = {}
 
     def cell(self, job: Job) -> tuple[int, list[str]]:
         """Return the cell that a task runs in: its number, and the program that makes it with its options."""
         scratch = _real(os.path.dirname(job.room or job.folder))  # noqa: PTH120
         shared = job.shared_folder and self._sees.shared(job.shared_folder)
-        key = scratch, job.shared_folder if shared else ""
+        key = scratch, job.shared_folder if shared else "", job.shown
         if key not in self._cells:
             own = ["--bind-try", shared, job.shared_folder] if shared else []
+            own += [word for path in job.shown for word in ("--ro-bind", path, path)]
             words = self._words([*own, "--bind", scratch, scratch])
             self._cells[key] = len(self._cells) + 1, words
         return self._cells[key]
@@ -61,7 +62,8 @@ class Bubblewrap:
         room = f"{_real(os.path.dirname(room))}{os.sep}{os.path.basename(room)}"  # noqa: PTH119, PTH120
         in_memory = bool(job.room or self._shown_in_shared) or room.startswith(f"{_SHARED}/")
         temporary = "" if in_memory else f"{room}/{TEMPORARY}"
-        return room, temporary, job.limits.memory_bytes or 0, self._shown_in_shared, has_network
+        kept = [*self._shown_in_shared, *(path for path in job.shown if path.startswith(f"{_SHARED}/"))]
+        return room, temporary, job.limits.memory_bytes or 0, kept, has_network, job.root
 
     def obstacle(self) -> str:
         """Try it. Return the reason why it does not work here, or an empty text."""

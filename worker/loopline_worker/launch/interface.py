@@ -75,6 +75,10 @@ class Job:
     call: Call | None = None  # in place of the command
     room: str = ""  # the folder around its own, which the task may write to as well
     shared_folder: str = ""  # in which the command runs
+    software: str = ""  # key of the environment that it runs in
+    shown: tuple[str, ...] = ()  # paths that it may read besides, such as its environment
+    root: str = ""  # the folder that it has as /, with the files of an image; empty: the computer's own
+    python: str = ""  # that calls run under; empty: the worker's
     makes_folder: bool = False  # the launcher makes the folder, and removes it afterwards if nothing was left in it
 
 
@@ -86,6 +90,7 @@ class Usage:
     memory_bytes: int = 0
     processes: int = 0
     breach: Breach | None = None  # the limit that the task hit, if the system enforces it
+    pids: Sequence[int] = ()  # of its living processes, where they can be looked into
 
 
 @dataclass(slots=True)

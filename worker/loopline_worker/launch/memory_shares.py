@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
+from loopline_worker.launch import open_files
 from loopline_worker.supervisor import processes
 
 
@@ -19,15 +20,25 @@ class MemoryShares:
         self._known_bytes: int | None = None
         self._reading: threading.Thread | None = None
 
-    def read(self, pids: Sequence[int]) -> int | None:
-        """Return the sum of the last reading, and have these processes read anew. None before the first is over."""
-        if self._reading is None or not self._reading.is_alive():
-            self._reading = threading.Thread(target=self._sum, args=(pids,), daemon=True)
-            self._reading.start()
-        return self._known_bytes
+    def read(self, pids: Sequence[int], resident_bytes: int, limit_bytes: int) -> int:
+        """Return the last reading, and have these processes read anew; before it is over, what they have at most.
 
-    def _sum(self, pids: Sequence[int]) -> None:
+        ``resident_bytes``: the memory of all, in which what they share counts for each. What is in files counts only
+        once, mapped or not.
+        """
+        if self._reading is None or not self._reading.is_alive():
+            arguments = pids, resident_bytes, limit_bytes
+            self._reading = threading.Thread(target=self._sum, args=arguments, daemon=True)
+            self._reading.start()
+        return min(resident_bytes, limit_bytes) if self._known_bytes is None else self._known_bytes
+
+    def _sum(self, pids: Sequence[int], resident_bytes: int, limit_bytes: int) -> None:
         try:
-            self._known_bytes = sum(processes.own_memory_bytes(pid) for pid in pids)
+            in_files = open_files.memory_bytes(pids)
+            own, mapped = resident_bytes, 0
+            if resident_bytes + in_files > limit_bytes:
+                shares = [processes.memory_shares(pid) for pid in pids]
+                own, mapped = sum(share[0] for share in shares), sum(share[1] for share in shares)
+            self._known_bytes = own + max(mapped, in_files)
         except OSError:  # no file descriptor left: as it was
             return

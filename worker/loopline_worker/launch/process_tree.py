@@ -266,18 +266,18 @@ class PosixTree:
         number = self._group.processes()
         number = sum(process.threads for process in tree) if number is None else number
         hit = control_groups.breach(self._hits, self._group.hits())
-        return Usage(self._cpu_time.cpu_s(root, tree), self._memory_bytes(tree), number, hit)
+        pids = [process.pid for process in tree]
+        return Usage(self._cpu_time.cpu_s(root, tree), self._memory_bytes(tree), number, hit, pids)
 
     def _memory_bytes(self, tree: list[processes.Process]) -> int:
         in_group = self._group.memory_bytes()
         if in_group is not None:
             return in_group
         used_bytes, limit_bytes = sum(process.memory_bytes for process in tree), self._limits.memory_bytes
-        if limit_bytes is not None and used_bytes > limit_bytes:  # much of it may be shared
-            self._shares = self._shares or MemoryShares()
-            known_bytes = self._shares.read([process.pid for process in tree])
-            return limit_bytes if known_bytes is None else known_bytes
-        return used_bytes
+        if limit_bytes is None:
+            return used_bytes
+        self._shares = self._shares or MemoryShares()
+        return self._shares.read([process.pid for process in tree], used_bytes, limit_bytes)
 
     def _keep_low(self, tree: list[processes.Process]) -> None:
         """Lower the priority of sessions that the task opened for itself."""

@@ -75,7 +75,7 @@ class Sandbox:
     def _paths(self, job: Job) -> dict[str, bool]:
         shared = self._sees.shared(job.shared_folder)
         writable = [job.room or job.folder, *([shared] if shared else [])]
-        return {**self._readable, **dict.fromkeys(writable, True)}
+        return {**self._readable, **dict.fromkeys(job.shown, False), **dict.fromkeys(writable, True)}
 
     @cached_property
     def _readable(self) -> dict[str, bool]:

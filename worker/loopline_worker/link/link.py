@@ -64,6 +64,7 @@ class Link:
         self._was_welcome = False
         self._version = PROTOCOL_VERSION
         self._complaint = ""
+        self._woken = asyncio.Event()
 
     @property
     def is_open(self) -> bool:
@@ -92,6 +93,20 @@ class Link:
         if self._conversation:
             self._conversation.speak_soon()
 
+    def reopen(self) -> None:
+        """Connect anew at once: the computer was suspended, and the connection is most likely dead."""
+        self._backoff.reset()
+        self._woken.set()
+        if self._conversation:
+            self._conversation.give_up("this computer was suspended")
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait for so long, or until ``reopen``."""
+        self._woken.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()
+
     async def keep(self) -> NoReturn:
         """Stay connected. Raises LooplineError if the first connection is refused."""
         while True:
@@ -105,11 +120,11 @@ class Link:
                 if not self._was_welcome and refusal.code not in _PASSING:
                     raise
                 self._complain(f"{refusal.message} ({refusal.hint})", self._backoff.max_s)
-                await asyncio.sleep(self._backoff.max_s)
+                await self._pause(self._backoff.max_s)
             except (LostError, ProtocolError, OSError, TimeoutError) as error:
                 pause_s = self._backoff.next_s()
                 self._complain(str(error) or "no answer", pause_s)
-                await asyncio.sleep(pause_s)
+                await self._pause(pause_s)
 
     async def _connect_once(self) -> None:
         async with self._open() as socket:
@@ -228,6 +243,10 @@ class Conversation:
             timer.cancel()
         for task in self._answers:
             task.cancel()
+
+    def give_up(self, reason: str) -> None:
+        """End the connection."""
+        self._socket.end(LostError(reason))
 
     def speak(self) -> None:
         """Send a Report with all that happens before the loop comes round."""

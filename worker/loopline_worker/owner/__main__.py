@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 from loopline_shared.errors import LooplineError
 from loopline_worker.owner.blockers import end_of
-from loopline_worker.owner.page import figures, headline, presence
+from loopline_worker.owner.page import contributed_words, figures, headline, presence
 from loopline_worker.owner.state import WorkerState
 
 _ANSWER_WITHIN_S = 5.0
@@ -53,6 +53,9 @@ def in_text(state: WorkerState, address: str) -> str:
         for entry in state.freezes[:5]
     ]
     lines += [
+        "",
+        "what this computer gave:",
+        *(f"  {line}" for line in contributed_words(state) or ["nothing yet"]),
         "",
         "when tasks may run:",
         *(f"  {line}" for line in state.preferences),

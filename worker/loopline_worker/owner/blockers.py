@@ -6,6 +6,7 @@ import json
 import logging
 import math
 import re
+import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -17,8 +18,10 @@ log = logging.getLogger(__name__)
 FOR_GOOD = math.inf
 _MORNING = 8  # o'clock: when tomorrow begins
 _UNITS = {"m": 60, "h": 3600, "d": 86400}
-_EVERY_S = 10.0
-"""Interval between two looks at all processes, each of which takes milliseconds."""
+LOOK_AT_PROGRAMS_EVERY_S = 0.7
+"""Programs are seen within a second: only new processes are asked for their names."""
+_YOUNG_LOOKS = 3
+"""A new process is asked so often: it has the name of its parent until it becomes its program."""
 
 
 def end_of(words: str, now: float) -> float:
@@ -93,27 +96,48 @@ class Pause:
             return FOR_GOOD
 
 
-def running() -> Iterable[str]:
-    """Return the names of all processes."""
-    return (process.info["name"] or "" for process in psutil.process_iter(["name"]))
+def _name_of(pid: int) -> str:
+    try:
+        if sys.platform == "linux":
+            return Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
+        return psutil.Process(pid).name()
+    except (OSError, psutil.Error):
+        return ""
 
 
 class BlockingPrograms:
     """Looks for programs by name, without regard to case and to a final ``.exe``."""
 
-    def __init__(self, names: Iterable[str], look: Callable[[], Iterable[str]] = running) -> None:
+    def __init__(
+        self,
+        names: Iterable[str],
+        processes: Callable[[], Iterable[int]] = psutil.pids,
+        name_of: Callable[[int], str] = _name_of,
+    ) -> None:
         self._names = {_plain(name): name for name in names}
-        self._look = look
-        self._found = ""
-        self._looked = float("-inf")
+        self._processes, self._name_of = processes, name_of
+        self._asked: dict[int, int] = {}  # how often each process was
+        self._ours: dict[int, str] = {}  # processes of such programs
 
     def found(self) -> str:
-        """Return one of them that runs; empty if none does."""
-        if self._names and time.monotonic() - self._looked >= _EVERY_S:
-            self._looked = time.monotonic()
-            there = {_plain(name) for name in self._look()}
-            self._found = next((name for plain, name in self._names.items() if plain in there), "")
-        return self._found
+        """Look, and return one of them that runs; empty if none does."""
+        if not self._names:
+            return ""
+        there = set(self._processes())
+        self._asked = {pid: times for pid, times in self._asked.items() if pid in there}
+        self._ours = {pid: name for pid, name in self._ours.items() if pid in there}
+        for pid in there:
+            times = self._asked.get(pid, 0)
+            if times < _YOUNG_LOOKS or pid in self._ours:
+                self._asked[pid] = times + 1
+                self._note(pid, self._names.get(_plain(self._name_of(pid)), ""))
+        return min(self._ours.values(), default="")
+
+    def _note(self, pid: int, name: str) -> None:
+        if name:
+            self._ours[pid] = name
+        else:
+            self._ours.pop(pid, None)
 
 
 def _plain(name: str) -> str:

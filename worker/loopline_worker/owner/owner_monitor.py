@@ -25,9 +25,9 @@ from loopline_worker.core.machine import Machine
 from loopline_worker.core.owner_policy import Decision, OwnerPreferences, Policy, Signs
 from loopline_worker.host.computer import Computer
 from loopline_worker.host.contention import Contention
-from loopline_worker.host.load import Battery, Meter
+from loopline_worker.host.load import Battery, Meter, hottest
 from loopline_worker.link.link import LinkQuality
-from loopline_worker.owner.blockers import BlockingPrograms, Pause
+from loopline_worker.owner.blockers import LOOK_AT_PROGRAMS_EVERY_S, BlockingPrograms, Pause
 from loopline_worker.presence.idle_detector import IdleDetector, Idleness, InputClock
 from loopline_worker.settings import WorkerSettings
 from loopline_worker.task_group import TaskGroup
@@ -92,6 +92,8 @@ class OwnerMonitor:
 
     def start(self, task_group: TaskGroup) -> None:
         """Look now, and again and again from now on."""
+        if self._programs:
+            self._signs = replace(self._signs, program=self._programs.found())
         self.sample()
         self.look()
         if self._idle_detector:
@@ -99,6 +101,13 @@ class OwnerMonitor:
         task_group.start(self._attend())
         if self._contention:
             task_group.start(self._yield_processor(self._contention))
+        if self._programs:
+            task_group.start(self._watch_programs(self._programs))
+
+    def tell_of_waking(self, on_wake: Callable[[], None]) -> None:
+        """Call ``on_wake`` whenever the computer was suspended and goes on."""
+        if self._idle_detector:
+            self._idle_detector.tell_of_waking(on_wake)
 
     def close(self) -> None:
         """Let go of the probes."""
@@ -143,9 +152,10 @@ class OwnerMonitor:
             self._computer.cores,
             self._meter.spare_cpu,
             memory_available_bytes=self._meter.memory_available_bytes(),
+            celsius=hottest() if self.preferences.most_celsius is not None else None,
             on_battery=self._battery.is_in_use(),
             is_time=not self._heeds_hours or self._hours.include(now.tm_wday, now.tm_hour * 60 + now.tm_min),
-            program=self._programs.found() if self._programs else "",
+            program=self._signs.program,
         )
         self._sampled = self._sample_load()
 
@@ -187,6 +197,13 @@ class OwnerMonitor:
             with suppress(TimeoutError):  # not wait_for: in Python 3.11 it may lose a cancellation
                 async with asyncio.timeout(pause_s):
                     await self._stirred.wait()
+
+    async def _watch_programs(self, programs: BlockingPrograms) -> NoReturn:
+        while True:
+            await asyncio.sleep(LOOK_AT_PROGRAMS_EVERY_S)
+            if (program := programs.found()) != self._signs.program:
+                self._signs = replace(self._signs, program=program)
+                self.look()
 
     async def _yield_processor(self, contention: Contention) -> NoReturn:
         """While tasks run, look at once wherever others want the processor too."""

@@ -35,6 +35,7 @@ def render(state: WorkerState) -> str:
         f"<p>{_switch(state)}</p>",
         f"<h2>Running here</h2>{_running(state)}",
         f"<h2>When tasks were frozen for you</h2>{_freezes(state)}",
+        f"<h2>What this computer gave</h2>{_contributed(state)}",
         f"<h2>When tasks may run</h2>{_preferences(state)}",
         "<p class=quiet>This page is for the owner of this computer. It can pause the worker here, nothing else.</p>",
     )
@@ -69,8 +70,13 @@ def figures(state: WorkerState) -> str:
         return "Never since the worker started."
     return (
         f"{state.yields} times since the worker started. From your input until they were frozen it took "
-        f"{state.yield_p50_s:.3f} s (median) to {state.yield_p99_s:.3f} s (99th percentile)."
+        f"{state.yield_p50_s:.3f} s (median) to {state.yield_p99_s:.3f} s (99th percentile){_last_yield(state)}."
     )
+
+
+def _last_yield(state: WorkerState) -> str:
+    last = next((entry for entry in state.freezes if entry.after_input), None)
+    return f", the last time {last.took_s:.3f} s" if last else ""
 
 
 def _switch(state: WorkerState) -> str:
@@ -91,6 +97,24 @@ def _running(state: WorkerState) -> str:
         for task in state.running
     )
     return f"<table><tr><th>Job<th>Time<th>State{rows}</table>"
+
+
+def contributed_words(state: WorkerState) -> list[str]:
+    """Return a line for each user: whose tasks ran here, how many, core-hours, when the last one ended."""
+    return [
+        f"{user}: {entry.tasks:,} task{'' if entry.tasks == 1 else 's'}, {entry.core_s / 3600:,.1f} core-hours, "
+        f"last on {time.strftime('%d %b %H:%M', time.localtime(entry.last_at))}"
+        for user, entry in state.contributed.items()
+    ]
+
+
+def _contributed(state: WorkerState) -> str:
+    if not state.contributed:
+        return "<p>Nothing yet.</p>"
+    since = time.strftime("%d %b %Y", time.localtime(state.contributed_since))
+    return (
+        f"<p>Since {since}:</p><ul>" + "".join(f"<li>{escape(line)}" for line in contributed_words(state)) + "</ul>"
+    )
 
 
 def _preferences(state: WorkerState) -> str:

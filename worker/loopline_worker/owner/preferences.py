@@ -22,6 +22,8 @@ def preferences_of(settings: WorkerSettings, memory_bytes: int) -> OwnerPreferen
         settings.idle_s,
         settings.leave_cores,
         leave_memory_bytes=leave_memory_bytes,
+        most_share=settings.most_cores_percent / 100,
+        most_celsius=settings.most_celsius,
         on_battery=settings.on_battery,
         heed_load=settings.heed_load,
     )
@@ -38,6 +40,10 @@ def in_words(settings: WorkerSettings, preferences: OwnerPreferences) -> list[st
     words.append(f"At least {settings.disk_reserve_bytes / _GIB:.1f} GiB of disk space are left free.")
     if not preferences.on_battery:
         words.append("Nothing runs while this computer is on battery.")
+    if preferences.most_share < 1:
+        words.append(f"Tasks use at most {settings.most_cores_percent:g} % of the cores.")
+    if preferences.most_celsius is not None:
+        words.append(f"Nothing runs while a sensor of this computer is above {preferences.most_celsius:g} °C.")
     if settings.hours.spans:
         words.append(f"Tasks run only in these hours: {settings.hours.text}.")
     if settings.not_while:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from loopline_shared.model import Quarantine
@@ -13,6 +13,7 @@ from loopline_worker.attempts.runner import Runner
 from loopline_worker.owner.owner_monitor import OwnerMonitor
 from loopline_worker.owner.preferences import in_words
 from loopline_worker.settings import WorkerSettings
+from loopline_worker.state.contribution import Contributed, Contribution
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,8 @@ class WorkerState:
     notice: str = ""  # of the master: the reason why it gives this computer no new tasks for a while
     peers: str = ""  # the port that is open to other workers; empty: none is
     sandbox: str = ""  # whether tasks run in one, and what that means
+    contributed: dict[str, Contributed] = field(default_factory=dict)  # by user, those who had most first
+    contributed_since: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         """Return the state for a program, with the names of the release before beside the new ones."""
@@ -70,6 +73,8 @@ class WorkerState:
         known["running"] = [RunningTask(**task) for task in document["running"]]
         known["freezes"] = [PastFreeze(**entry) for entry in document["gave"]]
         known["preferences"] = document["terms"]
+        users = document.get("contributed", {})
+        known["contributed"] = {user: Contributed(**entry) for user, entry in users.items()}
         return cls(**known)
 
 
@@ -87,6 +92,7 @@ class OwnerControls:
         probation: Callable[[], Quarantine | None] = lambda: None,
         peers: Callable[[], str] = str,
         sandbox: str = "",
+        contribution: Contribution | None = None,
     ) -> None:
         self._worker = worker
         self._settings = settings
@@ -96,6 +102,7 @@ class OwnerControls:
         self._probation = probation
         self._peers = peers
         self._sandbox = sandbox
+        self._contribution = contribution
 
     def state(self) -> WorkerState:
         """Return the current state."""
@@ -124,6 +131,8 @@ class OwnerControls:
             notice=_notice(self._probation()),
             peers=self._peers(),
             sandbox=self._sandbox,
+            contributed=_ordered(self._contribution.users if self._contribution else {}),
+            contributed_since=self._contribution.since if self._contribution else 0.0,
         )
 
     def pause(self, until: float) -> None:
@@ -135,6 +144,10 @@ class OwnerControls:
         """End the pause."""
         self._monitor.pause.clear()
         self._monitor.nudge()
+
+
+def _ordered(users: dict[str, Contributed]) -> dict[str, Contributed]:
+    return dict(sorted(users.items(), key=lambda user: -user[1].core_s))
 
 
 def _notice(probation: Quarantine | None) -> str:

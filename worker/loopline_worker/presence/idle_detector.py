@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from loopline_worker.presence.probe import Probe, Reading
@@ -47,6 +47,12 @@ class IdleDetector:
         """Start the probes that are notified of input."""
         for probe in self._probes:
             task_group.start(probe.listen(self.stirred.set))
+
+    def tell_of_waking(self, on_wake: Callable[[], None]) -> None:
+        """Call ``on_wake`` whenever the computer was suspended and goes on, where the system tells that."""
+        for probe in self._probes:
+            if hasattr(probe, "on_wake"):
+                probe.on_wake = on_wake
 
     def look(self) -> Idleness:
         """Return the combined reading."""

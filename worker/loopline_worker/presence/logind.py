@@ -1,4 +1,4 @@
-"""systemd-logind: who is logged in, by any means, and which sessions are locked or idle.
+"""systemd-logind: who is logged in, by any means, which sessions are locked or idle, and when the computer wakes up.
 
 Desktops report their activity to logind carelessly. So *locked*, *idle* and *nobody logged in* are believed, and
 *active* of another user's session. A session of our own user that is merely not idle has an unknown time of its last
@@ -36,6 +36,7 @@ class Logind(BusProbe):
 
     def __init__(self) -> None:
         super().__init__()
+        self.on_wake: Callable[[], None] = lambda: None  # called when the computer was suspended and goes on
         self._uid = os.getuid()
         self._locked: dict[str, float] = {}  # since when this is known
         self._empty_since = psutil.boot_time()  # when somebody was last logged in
@@ -44,7 +45,14 @@ class Logind(BusProbe):
         """Read the sessions, again and again."""
         changed = asyncio.Event()
         rule = f"sender='{_SERVICE}'"
-        await bus.subscribe(rule, lambda *_: changed.set())
+
+        def told(signal: str, body: tuple[Any, ...]) -> None:
+            changed.set()
+            if signal == "PrepareForSleep" and body == (False,):
+                self.on_wake()
+                on_input()
+
+        await bus.subscribe(rule, told)
         while True:
             changed.clear()
             reading = self.judge(await _sessions(bus), time.time())

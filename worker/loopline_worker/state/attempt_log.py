@@ -13,6 +13,7 @@ from collections import Counter
 
 from loopline_shared.model import Result
 from loopline_shared.protocol.worker_link import Run
+from loopline_worker.state.contribution import Contribution
 
 log = logging.getLogger(__name__)
 
@@ -21,26 +22,33 @@ _PER_S = 5.0
 
 
 class AttemptLog:
-    """Logs so many lines at once and so many a second; ``sum_up`` now and then counts those left out."""
+    """Logs so many lines at once and so many a second; ``sum_up`` now and then counts those left out.
 
-    def __init__(self) -> None:
+    All of them count in the computer's ``contribution``.
+    """
+
+    def __init__(self, contribution: Contribution) -> None:
+        self.contribution = contribution
         self._left = float(_AT_ONCE)
         self._at = time.monotonic()
         self._untold: Counter[str] = Counter()
 
     def began(self, run: Run) -> None:
         """Log the start of an attempt."""
+        self.contribution.began(run)
         if self._tells("began"):
             what = "a function" if run.function else shlex.join(run.command)
             log.info("attempt %s starts: %.200s", run.attempt, what)
 
     def ended(self, result: Result) -> None:
         """Log the end of an attempt."""
+        self.contribution.ended(result)
         if self._tells(result.outcome):
             log.info("attempt %s %s%s", result.attempt, result.outcome, _detail(result))
 
     def sum_up(self) -> None:
         """Log the number of lines left out since the last time."""
+        self.contribution.save()
         now = time.monotonic()
         self._left = min(_AT_ONCE, self._left + (now - self._at) * _PER_S)
         self._at = now

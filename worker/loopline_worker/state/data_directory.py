@@ -38,10 +38,12 @@ class DataDirectory:
         self.scratch = self.folder / "scratch"
         self.spool = self.folder / "spool"
         self.cache = self.folder / "cache"
+        self.environments = self.folder / "environments"
         self.journal = self.folder / "ledger.jsonl"
         self.inbox = self.folder / "inbox.jsonl"  # of release 0.1
         self.pause = self.folder / "pause.json"
         self.speed = self.folder / "speed.json"
+        self.contribution = self.folder / "contribution.json"
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.scratch.mkdir(exist_ok=True)
@@ -102,12 +104,13 @@ class DataDirectory:
         return [process for process in psutil.process_iter() if self._is_leftover(process)]
 
     def _is_leftover(self, process: psutil.Process) -> bool:
-        """True if the process's environment names a scratch folder of ours; a process hardly ever sheds that."""
+        """True if the process's environment names a folder of ours as its own; a process hardly ever sheds that."""
         try:
             folder = process.environ().get(scratch.VARIABLE, "")
         except (psutil.Error, OSError):
             return False
-        return folder.startswith(f"{self.scratch}{os.sep}") and process.pid != os.getpid()
+        ours = (f"{self.scratch}{os.sep}", f"{self.environments}{os.sep}")
+        return folder.startswith(ours) and process.pid != os.getpid()
 
 
 def _lock_file(lock: int) -> bool:

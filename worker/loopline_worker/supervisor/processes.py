@@ -36,12 +36,15 @@ def status(pid: int) -> Process | None:
     return Process(pid, stat) if stat else None
 
 
-def own_memory_bytes(pid: int) -> int:
-    """Return the memory of a process, with its share of shared memory; 0 if the kernel does not say. Slow."""
-    for line in read(f"/proc/{pid}/smaps_rollup").splitlines():
-        if line.startswith(b"Pss:"):
-            return int(line.split()[1]) * 1024
-    return 0
+def memory_shares(pid: int) -> tuple[int, int]:
+    """Return the bytes of a process without, and with its share of, mapped shared memory; zeros if unknown. Slow."""
+    found = {
+        words[0]: int(words[1]) * 1024
+        for line in read(f"/proc/{pid}/smaps_rollup").splitlines()[1:]
+        if len(words := line.split()) == 3
+    }
+    shared = found.get(b"Pss_Shmem:", 0)
+    return found.get(b"Pss:", 0) - shared, shared
 
 
 def threads_of_user() -> int:

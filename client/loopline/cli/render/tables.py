@@ -237,7 +237,10 @@ def _why(task: TaskView) -> Text:
 
 
 _MISSING_MODULE = re.compile(r"No module named '([^'.]+)")
-_ABOUT_MODULES = "{0} is missing there: if it is yours, add --input {0}.py (or {0}/); else install it on the workers"
+_ABOUT_MODULES = (
+    "{0} is missing there: if it is yours, add --input {0}.py (or {0}/); else name the packages that tasks need in a"
+    " list, --requirements FILE, or an image that has them, --image IMAGE"
+)
 
 
 def explanation(item: Explanation) -> RenderableType:

@@ -17,19 +17,21 @@ from loopline.cli.submission import (
     missing_inputs,
     receipt,
     shared_folder,
+    software,
     sweep,
 )
 from loopline.cli.submission.failed_of import FailedTasks
 from loopline.cli.submission.inputs import FileOptions, InputFiles
 from loopline.cli.submission.job_file import JobFile
 from loopline.cli.submission.options import STDIN, JobOptions, PlaceOptions, SweepOptions, TaskOptions, ThenOptions
+from loopline.cli.submission.software import ChosenSoftware, SoftwareOptions
 from loopline.cli.submission.sweep import SweepParameters
 from loopline.client import AsyncClient
 from loopline_shared.rest.bodies import Submission
 from loopline_shared.spec import JobSpec
 
 _JOB, _SWEEP, _TASKS, _FILES, _PLACES = JobOptions(), SweepOptions(), TaskOptions(), FileOptions(), PlaceOptions()
-_THEN = ThenOptions()
+_SOFTWARE, _THEN = SoftwareOptions(), ThenOptions()
 
 
 async def submit(
@@ -39,6 +41,7 @@ async def submit(
     tasks: TaskOptions = _TASKS,
     files: FileOptions = _FILES,
     places: PlaceOptions = _PLACES,
+    programs: SoftwareOptions = _SOFTWARE,
     then: ThenOptions = _THEN,
     common: Common = PLAIN,
 ) -> int:
@@ -66,7 +69,8 @@ async def submit(
         file = job_file.read(options.file) if options.file else again.job
         swept = await until_end.enter_async_context(sweep.opened(sweeping, again.rows))
         may_ask = not (then.dry_run or common.json)
-        job, found, warnings = await _composed(command, (options, tasks, files, places), file, swept, may_ask=may_ask)
+        chosen, parts = software.read(programs, file), (options, tasks, files, places)
+        job, found, warnings = await _composed(command, parts, file, swept, chosen, may_ask=may_ask)
         if file is not None:
             merging.check_all_given(job, file, swept.names_in(job))
         await shared_folder.check(client, job)
@@ -75,6 +79,7 @@ async def submit(
             seen = swept.shown_in(await client.preview(job), job)
             common.show(seen, lambda: receipt.preview(seen, job))
             return 0
+        await chosen.upload(client)
         submitted = await _sent(client, job, swept, found)
     if then.wait:
         return await follow(submitted.id, common, submitted.warnings)
@@ -87,6 +92,7 @@ async def _composed(
     options: tuple[JobOptions, TaskOptions, FileOptions, PlaceOptions],
     file: JobFile | None,
     swept: SweepParameters,
+    chosen: ChosenSoftware,
     *,
     may_ask: bool,
 ) -> tuple[JobSpec, InputFiles, list[str]]:
@@ -95,7 +101,8 @@ async def _composed(
     Those that the user takes as inputs, asked on a terminal, are inputs.
     """
     files = options[2]
-    found, document = await inputs.read(files, file), assemble.document(command, options, file)
+    found = await inputs.read(files, file)
+    document = chosen.named_in(assemble.document(command, options, file))
     job = assemble.specification(found.named_in(document), swept.parameters, file)
     missing = missing_inputs.find(job)
     if more := missing_inputs.chosen(missing, takes_all=files.takes_all, may_ask=may_ask):

@@ -19,6 +19,7 @@ from loopline_shared.rest.bodies import Explanation, FileFlow, Reason
 
 _MOST_LEADERS = 5
 _MOST_TRANSFERS = 3
+_MOST_PREPARING = 3
 _MOST_TRANSFERS_SHOWN = 100
 
 
@@ -49,7 +50,9 @@ def explain_task(scheduler: Scheduler, task_id: TaskId) -> Explanation | None:
     if not is_fresh and (task is None or not task.is_open):
         return None
     if task is not None and task.state is TaskState.RUNNING:
-        return _explain(task_id, "running", [_alive(state, task_id, job, task), *_coming(state, job, task.number)])
+        workers = {a.worker for a in state.attempts.values() if a.task_id == task_id and a.state in LIVE}
+        reasons = [_alive(state, task_id, job, task), *_preparing(state, job, workers)]
+        return _explain(task_id, "running", [*reasons, *_coming(state, job, task.number)])
     if is_fresh and state.index.is_held(job):
         return _explain(task_id, "queued", [_held(state, job)])
     again = (
@@ -83,6 +86,7 @@ def _reasons(state: State, job: Job) -> list[Reason]:
         workers = {a.worker for a in state.attempts.values() if a.job == job.id and a.state in LIVE}
         detail = f"{_tasks(job.running)} of {job.task_count} running on {counted(len(workers), 'worker')}"
         reasons.append(Reason(code="running", count=job.running, detail=detail))
+        reasons += _preparing(state, job, workers)
         reasons += _coming(state, job)
     plan = state.plans.get(job.id)
     if plan is not None:
@@ -102,6 +106,18 @@ def _reasons(state: State, job: Job) -> list[Reason]:
         failed = f", {job.failed} of them failed" if job.failed else ""
         reasons.append(Reason(code="done", count=done, detail=f"{_tasks(done)} done{failed}"))
     return reasons
+
+
+def _preparing(state: State, job: Job, workers: set[str]) -> list[Reason]:
+    """Return what workers do first for tasks that are there: they provide the job's software."""
+    said = []
+    for worker in sorted(workers):
+        load = state.workers[worker].load
+        said += [f"{worker} {words}" for of, words in (load.preparing if load else ()) if of == job.id]
+    if not said:
+        return []
+    more = f"; and {len(said) - _MOST_PREPARING} more" if len(said) > _MOST_PREPARING else ""
+    return [Reason(code="preparing", count=len(said), detail="; ".join(said[:_MOST_PREPARING]) + more)]
 
 
 def _blocked(state: State, job: Job) -> Reason | None:

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 
 from loopline_master.core.entities import Job, Worker
 from loopline_shared.model import Facts
+from loopline_shared.protocol.software import PACKAGES, words_for
 from loopline_shared.spec import Requirements
 
-RequirementClass = tuple[str | None, int, frozenset[str], int, bool, str | None, str, int]
+RequirementClass = tuple[str | None, int, frozenset[str], int, bool, str | None, str, str, int]
 
 
 def requirement_class_of(requires: Requirements, nodes: int = 1) -> RequirementClass:
@@ -31,6 +32,7 @@ def requirement_class_of(requires: Requirements, nodes: int = 1) -> RequirementC
         requires.network,
         requires.python,
         requires.folder,
+        requires.software.ability if requires.software else "",
         nodes,
     )
 
@@ -50,14 +52,15 @@ def meets(facts: Facts, key: RequirementClass, most_bytes: int | None = None) ->
 
     ``most_bytes`` is taken for its memory if it is given.
     """
-    os, memory_bytes, labels, slots, network, python, folder, nodes = key
+    os, memory_bytes, labels, slots, network, python, folder, software, nodes = key
     return (
         (os is None or facts.os == os)
         and (facts.memory_bytes if most_bytes is None else most_bytes) >= memory_bytes
         and (not labels or labels <= set(facts.labels))
         and facts.slots >= slots
         and (facts.network or not network)
-        and (python is None or facts.functions == python)
+        and (python is None or facts.functions == python or f"{PACKAGES}{python}" in facts.software)
+        and (not software or software in facts.software)
         and (not folder or any(folder == one or folder.startswith(f"{one}/") for one in facts.folders))
         and (facts.gangs or nodes == 1)
     )
@@ -206,5 +209,7 @@ def _parts(requires: Requirements) -> list[tuple[str, Requirements]]:
         parts.append((f"functions of Python {requires.python}", Requirements(python=requires.python)))
     if requires.folder:
         parts.append((f"the folder {requires.folder} to share", Requirements(folder=requires.folder)))
+    if requires.software:
+        parts.append((words_for(requires.software.ability), Requirements(software=requires.software)))
     words = f"{requires.slots} slot{'' if requires.slots == 1 else 's'}"
     return [*parts, (words, Requirements(slots=requires.slots))]

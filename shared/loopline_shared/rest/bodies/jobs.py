@@ -56,8 +56,8 @@ class PlanView(Body):
     slots: int  # on each of them
     limit_s: float  # for which its place is kept
     limit_is_given: bool  # by its user; otherwise it is predicted, with a margin
-    told_at: Time  # the first plan ...
-    first_start_at: Time | None  # ... and its start
+    told_at: Time  # when the first plan was told
+    first_start_at: Time | None  # the start of the first plan
     changed_at: Time | None = None  # when it last moved
     moves: int = 0  # forward
     broken: int = 0  # promises that were not kept

@@ -22,8 +22,8 @@ class NetworkNodeView(Body):
     parent: str | None  # null: the root
     is_switch: bool
     known_by: KnownBy | None  # null: the root, which has no link
-    up: float  # capacity towards the parent ...
-    down: float  # ... and from it
+    up: float  # capacity towards the parent
+    down: float  # capacity from the parent
     flowing_up: float
     flowing_down: float
 

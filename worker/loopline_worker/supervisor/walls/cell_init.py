@@ -47,7 +47,7 @@ def main(connection: int) -> None:
 def probe(room: str) -> None:
     """Raise OSError unless a cell can be had here; ``room``: any folder that is seen."""
     namespaces.become_first()
-    namespaces.enter(room, "", 2**20, [], has_network=True)
+    namespaces.enter(room, "", 2**20, [], has_network=True, root="")
 
 
 class CellInit:

@@ -29,11 +29,12 @@ _READ_ONLY, _NO_SETUID, _NO_DEVICES, _REMOUNT, _BIND, _RECURSIVE, _PRIVATE = (
 _GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 0x1
 _SHARED = "/tmp"  # noqa: S108 - the task's own
 _MEMORY = "/dev/shm"  # noqa: S108 - the same
+_NETWORK_FILES = ("/etc/hosts", "/etc/resolv.conf")
 _POINTS_BYTES = 2**16
 """Room for the folders that others are mounted on."""
 _libc = ctypes.CDLL(None, use_errno=True)
 
-Places = tuple[str, str, int, list[str], bool]
+Places = tuple[str, str, int, list[str], bool, str]
 """What is a task's own: arguments of ``enter``."""
 
 
@@ -51,12 +52,13 @@ def become_first() -> None:
     drop_capabilities()
 
 
-def enter(room: str, temporary: str, memory_bytes: int, kept: list[str], has_network: bool) -> None:
+def enter(room: str, temporary: str, memory_bytes: int, kept: list[str], has_network: bool, root: str) -> None:
     """Give the calling thread fresh files and shared memory. Raises OSError.
 
     ``room``: the folder that it may write to, of all in the folder around. ``temporary``: the folder that it has as
     /tmp; empty: one in memory. ``memory_bytes``: most that such a one takes; 0: half of all memory. ``kept``: what
-    else is seen below /tmp. ``has_network``: that of the computer, or a loopback of its own.
+    else is seen below /tmp. ``has_network``: that of the computer, or a loopback of its own. ``root``: the folder
+    that it has as /; empty: the cell's own.
     """
     _check(_libc.unshare(_FILES | _IPC | (0 if has_network else _NETWORK)), "namespaces")
     around = os.path.dirname(room)  # noqa: PTH120
@@ -82,6 +84,21 @@ def enter(room: str, temporary: str, memory_bytes: int, kept: list[str], has_net
             os.close(file)
     if not has_network:
         _raise_loopback()
+    if root:
+        _change_root(root, around)
+
+
+def _change_root(root: str, around: str) -> None:
+    """Have the thread see the files of ``root`` as all there are, beside what was mounted for it.
+
+    The folder has points to mount that on; the mounts of the cell make it read-only.
+    """
+    for path in ("/proc", "/dev", _SHARED, around, *_NETWORK_FILES):
+        inner = f"{root}{path}"
+        if os.path.exists(path) and os.path.exists(inner) and not os.path.samefile(path, inner):  # noqa: PTH110, PTH121
+            _mount(path, inner, "", _BIND | _RECURSIVE)
+    os.chroot(root)
+    os.chdir("/")
 
 
 def _mount_memory(folder: str, size_bytes: int) -> None:

@@ -1,0 +1,60 @@
+"""Ranges of attempts: many attempts of one job in few numbers, as a Report names those that wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, NamedTuple
+
+from pydantic import AfterValidator, Field
+
+from loopline_shared.model import MAX_ID, AttemptId
+
+MAX_ATTEMPTS = 100_000
+"""Maximum number of attempts that a message's ranges stand for."""
+_Number = Annotated[int, Field(ge=0, le=MAX_ID)]
+
+
+class AttemptRange(NamedTuple):
+    """The ``number``-th attempts at tasks ``first`` to ``last`` of a job."""
+
+    job: _Number
+    first: _Number
+    last: _Number
+    number: _Number
+
+
+def _bounded(ranges: tuple[AttemptRange, ...]) -> tuple[AttemptRange, ...]:
+    if any(one.first > one.last for one in ranges):
+        raise ValueError("a range of attempts ends before it begins")
+    if sum(one.last - one.first + 1 for one in ranges) > MAX_ATTEMPTS:
+        raise ValueError(f"more than {MAX_ATTEMPTS:,} attempts")
+    return ranges
+
+
+AttemptRanges = Annotated[tuple[AttemptRange, ...], AfterValidator(_bounded)]
+
+
+def ranges_of(attempts: Iterable[AttemptId]) -> tuple[AttemptRange, ...]:
+    """Return the attempts as the fewest ranges that keep their order."""
+    firsts, lasts, follower = list[AttemptId](), list[AttemptId](), None
+    for attempt in attempts:
+        if attempt == follower:
+            lasts[-1] = attempt
+        else:
+            firsts.append(attempt)
+            lasts.append(attempt)
+        follower = (attempt.job, attempt.task + 1, attempt.number)
+    return tuple(
+        AttemptRange(one.job, one.task, last.task, one.number) for one, last in zip(firsts, lasts, strict=True)
+    )
+
+
+def attempts_of(ranges: Iterable[AttemptRange]) -> list[tuple[int, int, int]]:
+    """Return the attempts as plain tuples, which equal their ids: they are cheaper, and built again and again."""
+    attempts: list[tuple[int, int, int]] = []
+    for job, first, last, number in ranges:
+        if first == last:
+            attempts.append((job, first, number))
+        else:
+            attempts += [(job, task, number) for task in range(first, last + 1)]
+    return attempts

@@ -1,0 +1,146 @@
+"""Environments on a worker: builds that heed the owner, room on the disk, images that would leave their folder."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from loopline_worker.environments import image_tool
+from loopline_worker.environments.build import Build
+from loopline_worker.environments.build_error import BuildError
+from loopline_worker.environments.environment import Environment
+from loopline_worker.environments.store import EnvironmentStore
+from loopline_worker.files.cache import Cache
+
+
+class Maker:
+    """A maker that does nothing, and notes what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def measure(self) -> float:
+        return 0.0
+
+    def kill(self) -> None:
+        self.told.append("kill")
+
+    def freeze(self) -> None:
+        self.told.append("freeze")
+
+    def thaw(self) -> None:
+        self.told.append("thaw")
+
+
+async def build_of(folder: Path, maker: Maker, limit_bytes: int = 10**9) -> Build:
+    build = Build("builds", folder, limit_bytes, maker)
+    build.start(lambda: asyncio.sleep(3600, Environment(folder, 1)))
+    return build
+
+
+async def test_a_build_is_frozen_while_all_who_wait_for_it_are_and_given_up_with_the_last(tmp_path: Path) -> None:
+    maker = Maker()
+    build = await build_of(tmp_path, maker)
+    waiting = [asyncio.create_task(build.wait(who, job)) for who, job in (("a", 1), ("b", 2))]
+    await asyncio.sleep(0)
+    assert build.jobs == {1, 2}
+    build.freeze("a", True)
+    assert maker.told == []
+    build.freeze("b", True)
+    build.freeze("a", False)
+    assert maker.told == ["freeze", "thaw"]
+    waiting[0].cancel()
+    await asyncio.wait(waiting[:1])
+    assert build.jobs == {2}
+    waiting[1].cancel()
+    await build.gone()
+    assert maker.told[-1] == "kill"
+
+
+async def test_a_build_that_outgrows_the_limit_is_ended_as_that(tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(b"x" * 100_000)
+    ended = asyncio.Event()
+    maker = Maker()
+    maker.kill = ended.set  # type: ignore[method-assign]
+
+    async def make() -> Environment:
+        await ended.wait()
+        raise BuildError("killed")
+
+    build = Build("builds", tmp_path, 50_000, maker)
+    build.start(make)
+    with pytest.raises(BuildError, match="larger than 50,000 bytes"):
+        await build.wait("a", 1)
+
+
+def stored(folder: Path, *names: str) -> EnvironmentStore:
+    for name in names:
+        (folder / "environments" / name).mkdir(parents=True)
+        Environment(folder / "environments" / name, 400).write()
+    cache = Cache(folder / "cache", 1000, None)  # type: ignore[arg-type]
+    store = EnvironmentStore(folder / "environments", 1000, cache)
+    store.open()
+    return store
+
+
+def test_environments_keep_to_the_caches_limit_and_one_in_use_stays(tmp_path: Path) -> None:
+    store = stored(tmp_path, "a", "b")
+    store.in_use = lambda: {"a"}
+    folder = tmp_path / "environments" / "c"
+    folder.mkdir()
+    (folder.parent / "broken").mkdir()
+    store.add(Environment(folder, 400))
+    assert store.find("a")
+    assert not store.find("b")
+    assert not (tmp_path / "environments" / "b").exists()
+    assert not stored(tmp_path).find("broken")
+    assert not (folder.parent / "broken").exists()
+
+
+def archive(folder: Path, *members: tarfile.TarInfo) -> Path:
+    path = folder / "image.tar"
+    with tarfile.open(path, "w") as tar:
+        for member in members:
+            tar.addfile(member, io.BytesIO(b"x" * member.size))
+    return path
+
+
+def entry(name: str, kind: bytes = tarfile.REGTYPE, link: str = "", mode: int = 0o644) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname, member.mode = kind, link, mode
+    return member
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        [entry("../outside")],
+        [entry("way", tarfile.SYMTYPE, "/"), entry("way/tmp/outside")],
+        [entry("inner", tarfile.LNKTYPE, "../secret")],
+    ],
+    ids=["path", "through a link", "hard link"],
+)
+def test_an_image_with_files_outside_itself_is_refused(tmp_path: Path, members: list[tarfile.TarInfo]) -> None:
+    (tmp_path / "secret").write_text("s")
+    with pytest.raises(BuildError, match="outside itself"):
+        image_tool._extract(archive(tmp_path, *members), tmp_path / "root")
+
+
+def test_an_image_loses_devices_and_set_user_bits_and_leaves_the_way_to_the_task_free(tmp_path: Path) -> None:
+    members = [entry("etc", tarfile.DIRTYPE, mode=0o755), entry("su", mode=0o4755), entry("null", tarfile.CHRTYPE)]
+    members += [
+        entry("home", tarfile.DIRTYPE, mode=0o555),
+        entry("home/own"),
+        entry("bin", tarfile.SYMTYPE, "usr"),
+    ]
+    image_tool._extract(archive(tmp_path, *members), tmp_path / "root")
+    assert (tmp_path / "root" / "su").stat().st_mode & 0o7777 == 0o755
+    assert not (tmp_path / "root" / "null").exists()
+    image_tool._add_points(tmp_path / "root", Path("/home/me/scratch"))
+    assert (tmp_path / "root" / "home" / "me" / "scratch").is_dir()
+    assert (tmp_path / "root" / "home" / "own").is_file()
+    assert (tmp_path / "root" / "etc" / "resolv.conf").is_file()
