@@ -93,7 +93,7 @@ def _words(sample: FlowSample) -> dict[str, object]:
 
 
 def _read(file: Path) -> list[FlowSample]:
-    """Return the samples of a file; none if there is no such file, or it is not one of samples."""
+    """Return the samples of a file; an empty list if it cannot be read."""
     try:
         return [_sample(words["at"], words["flows"]) for words in json.loads(file.read_text())]
     except FileNotFoundError:
