@@ -59,6 +59,7 @@ class Grid:
         """``release``: the one that starts daemons from now on; it may be set anew, as an upgrade does."""
         self.folder = folder
         self.release = release
+        self.sandbox = "off"  # most tests look at files that tasks write beside their folders; "auto": the default
         self.data_dir = folder / "master"
         self.port = _free_port()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -121,7 +122,7 @@ class Grid:
 
     async def _spawn(self, log: str, module: str, *arguments: str, more: dict[str, str] | None = None) -> Process:
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("LOOPLINE", "XDG"))}
-        environment |= {"HOME": str(self.folder), "LOOPLINE_SANDBOX": "off"} | (more or {})
+        environment |= {"HOME": str(self.folder), "LOOPLINE_SANDBOX": self.sandbox} | (more or {})
         file = self.folder / f"{log}.log"
         if self.release is THIS_RELEASE:
             return Daemon(module, arguments, environment, self.folder, file)

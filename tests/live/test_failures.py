@@ -13,6 +13,11 @@ from tests.live.grid import Grid
 SCRIPT = 'echo "working on {i}"; [ {i} -gt 3 ] || { echo "no data for {i}" >&2; exit 3; }'
 
 
+@pytest.fixture(autouse=True)
+def sandbox_by_default(grid: Grid) -> None:
+    grid.sandbox = "auto"
+
+
 async def failing(grid: Grid, count: int = 6, **more: object) -> int:
     spec = {"command": ["sh", "-c", SCRIPT], "parameters": {"i": {"range": [1, count]}}, "max_attempts": 1}
     return (await grid.client().submit(JobSpec.model_validate(spec | more))).id

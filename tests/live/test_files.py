@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from loopline.transfer import files
 from loopline_shared.model import JobState, TaskId
 from tests.live.grid import Grid
@@ -22,6 +24,11 @@ sort -r data/table.csv | sed "s/$/ $1/" > out/$1/table.csv
 echo noise > data/noise
 """
 TASKS = 60
+
+
+@pytest.fixture(autouse=True)
+def sandbox_by_default(grid: Grid) -> None:
+    grid.sandbox = "auto"
 
 
 async def loopline(grid: Grid, *words: str, folder: Path) -> Any:
