@@ -63,11 +63,11 @@ def test_units_contain_what_protects_the_owner() -> None:
     assert r"""--label "it's \"100%%\" $$HOME" --data-dir "a b" """.strip() in unit
 
 
-def test_the_agent_has_a_small_share_of_a_busy_computer() -> None:
-    """In an idle group it would freeze tasks seconds late; only their own group is idle (test_control_groups.py)."""
+def test_the_agent_has_a_normal_weight() -> None:
+    """With a small one it would freeze tasks late; only their own group is idle (test_control_groups.py)."""
     plan = plans.for_user(COMMAND, Path("config"), "ann")
     slice_, unit = (plan.files[Path("config/systemd/user") / name].decode() for name in (plans.SLICE, plans.UNIT))
-    assert [line for line in slice_.splitlines() if line.startswith("CPUWeight")] == ["CPUWeight=10"]  # of 100
+    assert [line for line in slice_.splitlines() if line.startswith("CPUWeight")] == ["CPUWeight=100"]
     assert "CPUQuota" not in slice_ + unit, "tasks may have all that is left over"
 
 

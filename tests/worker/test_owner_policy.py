@@ -158,4 +158,4 @@ def test_a_hot_computer_runs_nothing() -> None:
 def test_tasks_make_way_for_what_others_were_seen_to_want() -> None:
     assert asked(replace(AWAY, wanted_cores=3.0)).slots == 1
     assert asked(replace(AWAY, wanted_cores=4.0)).slots == 0
-    assert asked(replace(AWAY, wanted_cores=4.0), policy=Policy.ALWAYS).slots == 4
+    assert asked(replace(HERE, wanted_cores=4.0), policy=Policy.ALWAYS).slots == 4

@@ -23,7 +23,7 @@ from loopline_worker.core.events import Event, OwnerObserved
 from loopline_worker.core.instructions import RecordPreemption
 from loopline_worker.core.machine import Machine
 from loopline_worker.core.owner_policy import Decision, OwnerPreferences, Policy, Signs
-from loopline_worker.host.computer import Computer
+from loopline_worker.host.computer import Computer, is_contained
 from loopline_worker.host.contention import Contention
 from loopline_worker.host.load import Battery, Meter, hottest
 from loopline_worker.link.link import LinkQuality
@@ -76,7 +76,8 @@ class OwnerMonitor:
         self._stirred = self._idle_detector.stirred if self._idle_detector else asyncio.Event()
         self._input = InputClock()
         self._signs = Signs(computer.cores, computer.cores)
-        self._contention = Contention(computer.cores) if self.preferences.yields_cores else None
+        watches = self.preferences.yields_cores and not is_contained()  # a container has no owner's programs in it
+        self._contention = Contention(computer.cores) if watches else None
         self._runs = asyncio.Event()  # something does
         self._rests = False  # there is no next look before something happens: a task that begins does
 
