@@ -6,7 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopline.cli import values
+from loopline.cli.errors import Exit
 from loopline_shared.spec import JobSpec
+from tests.cli.conftest import Run
 
 EXPECTATION = r"expected|has a step|is empty|has more than"
 WHOLE = st.integers(-(2**40), 2**40)
@@ -144,3 +146,9 @@ def test_who_is_to_be_told() -> None:
     for wrong in ("", "mail", "command:", "ftp://example.org"):
         with pytest.raises(ValueError, match="expected a URL"):
             values.notification(wrong)
+
+
+def test_a_word_in_place_of_a_number_is_told_in_plain_words(run: Run, nobodys_computer: None) -> None:
+    ran = run("submit", "--slots", "x", "--dry-run", "--", "true")
+    assert ran.code == Exit.USAGE
+    assert "Invalid value for --slots: expected a whole number, got 'x'" in ran.err

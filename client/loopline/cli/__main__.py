@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import sys
 from collections.abc import Sequence
 
@@ -16,6 +17,9 @@ from cyclopts import CycloptsError, UnknownOptionError
 from loopline.cli import app
 from loopline.cli.errors import Exit, report, usage
 from loopline_shared.errors import LooplineError
+
+_CONVERTED = re.compile(r'unable to convert "(.*)" into (int|float)\.')
+_NUMBERS = {"int": "a whole number", "float": "a number"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,7 +49,12 @@ def run(words: list[str]) -> int:
     try:
         return app.build(chosen)(words, print_error=False, exit_on_error=False) or Exit.OK
     except CycloptsError as error:
-        raise usage(str(error), _hint(error)) from None
+        raise usage(_CONVERTED.sub(_in_words, str(error)), _hint(error)) from None
+
+
+def _in_words(found: re.Match[str]) -> str:
+    """Return what a number was expected to be, in place of the name of its type."""
+    return f"expected {_NUMBERS[found[2]]}, got {found[1]!r}"
 
 
 def _hint(error: CycloptsError) -> str:

@@ -1,7 +1,7 @@
 """Inputs of a what-if run: the event log as lines of JSON, and a job from a file.
 
 ``loopline replay DATABASE --events`` writes the log, a batch on each line. A job is written as ``POST /api/v1/jobs``
-takes it: JSON, TOML or, if a reader for it is installed, YAML.
+takes it, as JSON; the command line reads the other languages.
 """
 
 from __future__ import annotations
