@@ -1,4 +1,4 @@
-"""Names in the code: those of the two cores are in the glossary or ordinary, and no name has a word given up."""
+"""Names: those of the cores and of the protocol are in the glossary or ordinary; no name has a word given up."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ import json
 import re
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 
-from tests.house.sources import ROOT, Source, is_migration, refuse, sources
+import pytest
+
+from tests.house.sources import ROOT, Source, is_migration, refuse, sources, tracked
 
 GLOSSARY = ROOT / "docs" / "design" / "glossary.md"
-CORES = ("master/loopline_master/core/", "worker/loopline_worker/core/")
-"""The two machines, whose names a newcomer must learn before any other."""
-NAMED_BY_VERBS = {"events.py", "effects.py", "instructions.py"}
-"""Files of events, which are named in the past tense, and of instructions, which are imperatives."""
+CORES = ("master/loopline_master/core/", "worker/loopline_worker/core/", "shared/loopline_shared/protocol/")
+"""The two machines and what they say to one another: the names that a newcomer must learn before any other."""
+ROOMS = ("master/loopline_master", "master/loopline_master/core", "worker/loopline_worker")
+"""Where each folder and file must be explained: elsewhere a name says enough to whoever has found the room."""
+NAMED_BY_VERBS = {"events.py", "effects.py", "instructions.py", "worker_link.py", "client_link.py"}
+"""Files of events, named in the past tense, of instructions, which are imperatives, and of messages: both."""
 POLICIES = "master/loopline_master/core/policies/"
 """A policy is called as in docs/policies.md."""
 ORDINARY = {
@@ -21,7 +26,7 @@ ORDINARY = {
     *("forecast", "history", "hours", "invariant", "inventory", "learning", "lifecycle", "lognormal", "note"),
     *("measure", "outbox", "placer", "queue", "ranking", "record", "request"),
     *("scheduler", "session", "settings", "sign", "snapshot", "state", "transition", "trust"),
-    *("unknown", "vote"),
+    *("unknown", "vote", "chunk", "fetching", "file", "measured", "message", "place", "protocol", "range"),
 }
 """Words that mean in a name what they mean in any program."""
 
@@ -135,6 +140,17 @@ def test_the_noun_of_a_name_in_the_cores_is_in_the_glossary_or_ordinary() -> Non
     words = glossary() | ORDINARY
     faults = [place for place, noun in nouns() if not forms(noun) & words]
     refuse(faults, "Use a word of docs/design/glossary.md; or add it there, or to ORDINARY.")
+
+
+@pytest.mark.parametrize("inside", ROOMS)
+def test_the_architecture_page_says_what_each_room_is_for(inside: str) -> None:
+    page = (ROOT / "docs" / "design" / "architecture.md").read_text("utf-8")
+    rooms = {Path(path).relative_to(inside).parts[0] for path in tracked() if Path(path).is_relative_to(inside)}
+    named = {
+        room if room.endswith(".py") else f"{room}/" for room in rooms if not room.startswith(("__", "py.typed"))
+    }
+    missing = [room for room in named if not re.search(rf"(?<![\w/]){re.escape(room)}", page)]
+    refuse(missing, f"Give each room of {inside} a line on docs/design/architecture.md.")
 
 
 def test_no_given_up_word_is_ordinary_or_in_the_glossary() -> None:

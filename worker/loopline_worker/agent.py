@@ -231,7 +231,7 @@ class Agent:
         inventory = parts.machine.inventory()
         held = [parts.runner.held(attempt) for attempt in inventory.holding]
         load = parts.monitor.load(parts.link_quality)
-        if preparing := parts.environments.preparing:
+        if held and (preparing := parts.environments.preparing):
             load = replace(load, preparing=preparing)
         texts = [parts.journal.text(result) for result in inventory.results]
         members = members_reported(parts.machine.attempts) if parts.machine.attempts.members else ()

@@ -29,12 +29,15 @@ def fits(state: State, job: Job, worker: Worker) -> bool:
     return free is not None and -free[0] >= job.slots and index.requirements.fits(job, worker)
 
 
-def may_start(state: State, job: Job, task: int, worker: Worker) -> bool:
-    """True if the task may be started or replicated on this worker now. The hold is checked apart."""
+def may_start(state: State, job: Job, task: int, worker: Worker, *, is_fresh: bool) -> bool:
+    """True if the task may be started or replicated on this worker now. The hold is checked apart.
+
+    ``is_fresh``: it was never started.
+    """
     index = state.index
     if not job.is_live or job.paused or job.nodes > 1 or not fits(state, job, worker):
         return False
-    if task not in state.fresh[job.id]:
+    if not is_fresh:
         if task not in index.ready_sets[job.id].to_retry and task not in index.to_replicate(job):
             return False
         if index.on_worker(job.task_id(task), worker.name):
@@ -73,8 +76,10 @@ class Prefetch:
 
         A worker for which nothing was accepted is not offered again; after a few of these, no other is.
         """
-        full, by_shortest_task, passed_over = self._slots.full, self._index.by_shortest_task.order, 0
-        workers, speeds, limit_s = self._state.workers, self._slots.speeds, self._state.ahead_s
+        by_shortest_task, limit_s = self._index.by_shortest_task.order, self._state.ahead_s
+        if not by_shortest_task or by_shortest_task[0][0] > limit_s * self._index.octaves.bound:
+            return  # as most often: the shortest task would be too long for the fastest worker
+        full, passed_over, workers, speeds = self._slots.full, 0, self._state.workers, self._slots.speeds
         most_ms = milliseconds(limit_s)
         is_over = False
         while not is_over and by_shortest_task:

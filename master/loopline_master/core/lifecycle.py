@@ -87,15 +87,14 @@ def _count_result(state: State, job: Job, task: Task, attempt: Attempt) -> list[
         is_slow = _learn(state, job, attempt)
     if job.quorum is None:
         measure.account(job, task, attempt, SUCCESS)
-    state.put(attempt)
     if not is_decided:
-        state.put(job, task)
+        state.put(attempt, job, task)
         reconsider_task(state, task)
         return []
     blamed = trust.judge_success(state, attempt, task, is_slow=is_slow)
     if task.votes:
         blamed += trust.judge_votes(state, task)
-    end_task(state, job, task, SUCCEEDED)
+    end_task(state, job, task, SUCCEEDED, winner=attempt)
     return blamed
 
 
@@ -285,13 +284,21 @@ def _learn_of_program(state: State, program: Program, job: Job, attempt: Attempt
     return is_slow
 
 
-def end_task(state: State, job: Job, task: Task, end: TaskState, reason: str = "") -> None:
-    """End a task: its other live attempts are cancelled, and its lost ones are given up."""
+def end_task(
+    state: State, job: Job, task: Task, end: TaskState, reason: str = "", *, winner: Attempt | None = None
+) -> None:
+    """End a task: its other live attempts are cancelled, and its lost ones are given up.
+
+    ``winner``: the attempt that brought the result, yet to be put.
+    """
     _set_task(job, task, end)
     task.finished_at = state.grid.now
     if task.votes:
         trust.settle_votes(state, job, task)
-    state.put(job, task)
+    if winner is None:
+        state.put(job, task)
+    else:
+        state.put(winner, job, task)
     others = state.index.attempts.of_task.get(task.id)
     if not others:
         return

@@ -62,11 +62,11 @@ class Placer:
 
     def accept(self, placement: Placement) -> bool:
         """Carry out a proposal if it may be; True if it led to an attempt."""
-        state = self._state
-        job, worker = state.jobs.get(placement.job), state.workers.get(placement.worker)
+        state, name = self._state, placement.worker
+        job, worker = state.jobs.get(placement.job), state.workers.get(name)
         if job is None or worker is None:
             return False
-        if worker.name in state.index.slots.idle.keys:
+        if name in state.index.slots.idle.keys:
             return self._start(job, placement.task, worker)
         return self._send_ahead(job, placement.task, worker)
 
@@ -131,19 +131,18 @@ class Placer:
     def _start(self, job: Job, task: int, worker: Worker) -> bool:
         """Start the task on a free worker, if it may. Held, or bound to delay a gang, it spends its job's turn."""
         state = self._state
-        if not eligibility.may_start(state, job, task, worker):
-            return False
         is_fresh = task in state.fresh[job.id]
-        is_held = is_fresh and state.index.is_held(job)
+        if not eligibility.may_start(state, job, task, worker, is_fresh=is_fresh):
+            return False
         job.cursor, state.grid.pointer = task, job.arrival
-        is_held = is_held or (bool(state.plans) and not self._planning.may_go_first(job, task, worker))
-        if is_held:
+        is_held = is_fresh and state.index.is_held(job)
+        if is_held or (state.plans and not self._planning.may_go_first(job, task, worker)):
             state.put(job)
-        else:
-            if not is_fresh:
-                lifecycle.retract_task(state, job.task_id(task), f"worker {worker.name} could begin it at once")
-            lifecycle.start_attempt(state, job, task, worker)
-        return not is_held
+            return False
+        if not is_fresh:
+            lifecycle.retract_task(state, job.task_id(task), f"worker {worker.name} could begin it at once")
+        lifecycle.start_attempt(state, job, task, worker)
+        return True
 
     def _send_ahead(self, job: Job, task: int, worker: Worker) -> bool:
         """Have the task wait at a busy worker for a slot, if it may."""

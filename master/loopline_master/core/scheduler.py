@@ -57,32 +57,33 @@ class Scheduler:
 
         The effects name the scheduler's own entities: read them before the next step.
         """
-        self.state.grid.now = max(now, self.state.grid.now)
+        state = self.state
+        state.grid.now = max(now, state.grid.now)
         self._outbox = worker_sessions.Outbox()
-        replies = self.state.effects.replies
+        replies = state.effects.replies
         for event in events:
-            if isinstance(event, WorkerReported) and not self.state.is_due:
+            if isinstance(event, WorkerReported) and not state.is_due:
                 replies.append(self._report(event))
             else:
                 self._flush()
                 replies.append(self._apply(event))
         self._flush()
-        if (due_at := _due_at(self.state)) is not None and due_at <= self.state.now:
+        if (due_at := _due_at(state)) is not None and due_at <= state.now:
             for let_time_do_its_part in _TIME_DOES:
-                let_time_do_its_part(self.state)
-                self.state.flush()
+                let_time_do_its_part(state)
+                state.flush()
             self._complete()
-        has_no_gangs = not (self.state.index.parallel or self.state.plans or self.planning.book)
+        has_no_gangs = not (state.index.parallel or state.plans or self.planning.book)
         if not has_no_gangs:
             self._plan()
         for _ in self._placer.place(self._policy):
-            self.state.flush()
+            state.flush()
         if not has_no_gangs:
             self.planning.finish_step()
-        if self.state.transfers.is_due:
-            carrying.ask(self.state)
-        self.state.effects.assigns = self._outbox.seal(self.state)
-        return self.state.gather()
+        if state.transfers.is_due:
+            carrying.ask(state)
+        state.effects.assigns = self._outbox.seal(state)
+        return state.gather()
 
     def set_policy(self, settings: SchedulerSettings) -> None:
         """Decide by these settings, and the policy that they name, from now on."""

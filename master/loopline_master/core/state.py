@@ -264,16 +264,27 @@ class State:
             del self.programs[oldest]
 
     def _index_workers(self) -> None:
-        """Index the changed workers: whole if their signature has changed, else their slots only, as for most."""
-        signatures = self._signatures
+        """Index the changed workers: whole if their signature has changed, else their slots only, as for most.
+
+        Of most others nothing but the lease has changed, which ends the signature.
+        """
+        signatures, octaves = self._signatures, self.index.octaves
+        learnt = octaves.learnt
         for name, worker in self._changed_workers.items():
             signature = (
-                worker.session, worker.offered, worker.lease_until, worker.draining, worker.quarantined_until,
-                worker.facts,
+                worker.session, worker.offered, worker.draining, worker.quarantined_until, worker.facts,
+                worker.lease_until,
             )  # fmt: skip
-            if signatures.get(name) != signature:
+            known = signatures.get(name)
+            if known != signature:
                 signatures[name] = signature
-                self._index_whole(worker)
+                if known is not None and known[:-1] == signature[:-1]:
+                    self.index.place_worker(worker)
+                else:
+                    octaves.place(worker)
+                    self._index_whole(worker)
+            if learnt.get(name) != worker.work_s:
+                octaves.place(worker)
         self._busied |= self._changed_workers
         self._changed_workers.clear()
 

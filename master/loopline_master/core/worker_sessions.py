@@ -17,7 +17,6 @@ nothing.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Set
 from itertools import islice, takewhile
 
@@ -318,9 +317,9 @@ class Outbox:
 
     def __init__(self) -> None:
         self._concerned: dict[str, None] = {}
-        self._runs: defaultdict[str, list[Run]] = defaultdict(list)
-        self._cancels: defaultdict[str, list[AttemptId]] = defaultdict(list)
-        self._words: defaultdict[str, list[Word]] = defaultdict(list)  # to members of gangs
+        self._runs: dict[str, list[Run]] = {}
+        self._cancels: dict[str, list[AttemptId]] = {}
+        self._words: dict[str, list[Word]] = {}  # to members of gangs
         self._lengths: dict[str, tuple[int, int]] = {}  # of so many of these runs: characters
 
     def answer(self, worker: str) -> None:
@@ -329,7 +328,7 @@ class Outbox:
 
     def cancel_stranger(self, worker: str, attempt: AttemptId) -> None:
         """Cancel an attempt that the worker holds although it is over, or was never given to it."""
-        self._cancels[worker].append(attempt)
+        self._cancels.setdefault(worker, []).append(attempt)
 
     def seal(self, state: State) -> dict[str, Assign]:
         """Return the numbered frames, and note on each attempt which frame carries its command.
@@ -346,6 +345,8 @@ class Outbox:
     def _command(self, state: State, attempt: Attempt, worker: Worker) -> None:
         name = worker.name
         if attempt.state in _TO_RUN:
+            if name not in self._runs:
+                self._runs[name] = []
             runs = self._runs[name]
             if len(runs) >= MAX_LONG_RUNS_PER_ASSIGN and not self._has_space(name, runs):
                 return
@@ -354,9 +355,9 @@ class Outbox:
             if job.nodes > 1:
                 run.gang = launch.place_of(state, attempt, job.nodes)
         elif attempt.state in _TO_CANCEL:
-            self._cancels[name].append(attempt.id)
+            self._cancels.setdefault(name, []).append(attempt.id)
         elif word := words.word_for(state, attempt, worker):
-            self._words[name].append(word)
+            self._words.setdefault(name, []).append(word)
         else:
             return
         attempt.sent = worker.assigned + 1
@@ -373,7 +374,9 @@ class Outbox:
         worker.assigned += 1
         state.effects.workers[worker.name] = worker
         name, probation = worker.name, _notice(worker)
-        runs, cancels, spoken = tuple(self._runs[name]), tuple(self._cancels[name]), tuple(self._words[name])
+        runs = tuple(self._runs[name]) if name in self._runs else ()
+        cancels = tuple(self._cancels[name]) if name in self._cancels else ()
+        spoken = tuple(self._words[name]) if name in self._words else ()
         assign = Assign(worker.assigned, worker.reported, runs, cancels, probation=probation, words=spoken)
         if state.carriers:
             assign.peers = carrying.orders(state, name)

@@ -296,7 +296,7 @@ class WorkerSession:
             tuple(holding),
             tuple(results),
             load,
-            waiting=ranges_of(waiting),
+            waiting=ranges_of(waiting) if waiting else (),
             members=tuple(members),
             peers=peers,
         )

@@ -112,7 +112,8 @@ class Runner:
             self._attempt_files.files_of(run, Path(job.folder)) if self._attempt_files and has_files else None
         )
         gate = StartGate(partial(self._stands_ready, run.attempt)) if run.gang else None
-        provision = self._environments.provision(run) if self._environments else None
+        needs_software = run.software is not None or run.function is not None
+        provision = self._environments.provision(run) if self._environments and needs_software else None
         if provision and not provision.apply(job):
             job.makes_folder = False  # it waits for its software, and its folder is made meanwhile
         return Attempt(

@@ -63,7 +63,8 @@ def undo_assumed_loss(job: Job, attempt: Attempt) -> None:
 def account(job: Job, task: Task, attempt: Attempt, outcome: Outcome) -> None:
     """Count the CPU time of an attempt that has ended, by its outcome and the present state of its task."""
     ms = ms_of(attempt.cpu_s)
-    _charge(job, attempt, ms)
+    if attempt.replica:
+        _charge(job, attempt, ms)
     if attempt.accepted:
         job.useful_cpu_ms += ms
         job.won_cpu_ms += ms if attempt.replica and is_extra(attempt) else 0

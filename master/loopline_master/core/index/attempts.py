@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import frexp, ldexp
 from typing import Any
 
 from loopline_master.core.entities import LIVE, OCCUPYING, SEATED, Attempt, Job, Task, Worker
@@ -231,6 +232,32 @@ def _stands(task: Task, job: Job, attempts: Attempts) -> int:
     if quorum is not None and task.agreeing + alive - frozen < quorum:
         return _IN_MEMORY | _REPLICABLE | _STALLED | _UNDER_REPLICATED
     return _IN_MEMORY | _REPLICABLE | _STALLED if 0 < alive == frozen else _IN_MEMORY | _REPLICABLE
+
+
+@dataclass(slots=True)
+class SpeedOctaves:
+    """Workers counted by the octave of their speed: a bound of all speeds, which stays as most are learnt anew."""
+
+    of_worker: dict[str, int] = field(default_factory=dict)
+    counts: dict[int, int] = field(default_factory=dict)
+    learnt: dict[str, float] = field(default_factory=dict)  # work_s of each, which changes when a speed is learnt
+
+    def place(self, worker: Worker) -> None:
+        """Enter a worker's speed, if it has joined with other facts or something was learnt of it."""
+        self.learnt[worker.name] = worker.work_s
+        _, octave = frexp(measure.speed_of(worker))
+        old = self.of_worker.get(worker.name)
+        if octave == old:
+            return
+        if old is not None:
+            _count(self.counts, old, -1)
+        _count(self.counts, octave, 1)
+        self.of_worker[worker.name] = octave
+
+    @property
+    def bound(self) -> float:
+        """A speed above that of every worker, by a factor of two at most."""
+        return ldexp(1.0, max(self.counts, default=0))
 
 
 @dataclass(slots=True, eq=False)

@@ -16,7 +16,7 @@ from sortedcontainers import SortedDict, SortedSet
 from loopline_master.core.entities import Attempt, Job, Task, Worker
 from loopline_master.core.estimates import measure
 from loopline_master.core.gangs.gang import Gang
-from loopline_master.core.index.attempts import Attempts, ReadySet, Slots
+from loopline_master.core.index.attempts import Attempts, ReadySet, Slots, SpeedOctaves
 from loopline_master.core.index.gang_index import GangIndex
 from loopline_master.core.index.job_order import Dependents, HoldIndex, VirtualTime
 from loopline_master.core.index.requirements import RequirementClass, RequirementIndex
@@ -52,6 +52,7 @@ class Index:
     attempts: Attempts = field(default_factory=Attempts)
     voters: dict[TaskId, frozenset[str]] = field(default_factory=dict)  # by open task: who has brought a result
     slots: Slots = field(init=False)
+    octaves: SpeedOctaves = field(default_factory=SpeedOctaves)
     leases: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)  # (until, worker)
     starving: Ranking[int, tuple[float, int]] = field(default_factory=Ranking)  # (since, job), not yet stalled
     quarantines: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)  # (until, worker)
@@ -91,6 +92,7 @@ class Index:
             index.gangs.place(gang.id, gang)
         for worker in by_name.values():
             index.place_worker(worker)
+            index.octaves.place(worker)
             index.slots.place(worker)
         for task in tasks:
             index.ready_sets[task.job].place(task, by_id[task.job], index.attempts)

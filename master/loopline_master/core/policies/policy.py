@@ -9,13 +9,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from loopline_master.core import eligibility
 from loopline_master.core.eligibility import Prefetch
 from loopline_master.core.entities import Grid, Job, Task, Worker
-from loopline_master.core.index.index import Index
-from loopline_master.core.index.requirements import RequirementClass
+from loopline_master.core.index.attempts import Attempts, ReadySet, Slots
+from loopline_master.core.index.requirements import RequirementClass, RequirementIndex
 from loopline_master.core.index.sorted_collections import IntervalSet
 from loopline_master.core.state import PolicyIndex, State
 from loopline_master.core.transfers.data_delay import DataDelays
@@ -24,6 +24,57 @@ from loopline_shared.model import MAX_ID, TaskId
 Thing = TypeVar("Thing")
 _LOOK_AT = 64
 """So many tasks that have failed on a worker are passed over for one that has not."""
+
+
+class PolicyIndexes(Protocol):
+    """Indexes of the scheduler that policies may read; all others are its own affair."""
+
+    @property
+    def live(self) -> Mapping[int, Job]:
+        """Live jobs by arrival, in this order."""
+
+    @property
+    def ready(self) -> Mapping[RequirementClass, IntervalSet]:
+        """Arrivals of jobs with a task to start."""
+
+    @property
+    def open(self) -> Mapping[RequirementClass, IntervalSet]:
+        """Arrivals of jobs with a task to start or to replicate."""
+
+    @property
+    def ready_sets(self) -> Mapping[int, ReadySet]:
+        """By job: its started tasks that may get another attempt."""
+
+    @property
+    def attempts(self) -> Attempts:
+        """Attempts by task and by worker."""
+
+    @property
+    def slots(self) -> Slots:
+        """Free slots and backlogs of workers."""
+
+    @property
+    def room(self) -> Slots:
+        """Earlier name of ``slots``, kept for one release."""
+
+    @property
+    def requirements(self) -> RequirementIndex:
+        """Which workers can run which jobs."""
+
+    def is_held(self, job: Job) -> bool:
+        """True if the job's last never-started task is held, or its delivery."""
+
+    def may_replicate(self, job: Job) -> bool:
+        """True if the job's budget for replicas is not spent."""
+
+    def to_replicate(self, job: Job) -> IntervalSet:
+        """Return the job's tasks that may get one more replica."""
+
+    def needs_replica(self, job: Job) -> IntervalSet:
+        """Return those that should get one: all their attempts are frozen, or a quorum needs another result."""
+
+    def on_worker(self, task: TaskId, worker: str) -> bool:
+        """True if an attempt of the task is on this worker, or has voted there."""
 
 
 class View:
@@ -40,8 +91,8 @@ class View:
         """All jobs in memory by number, some of them over; ``index.live`` has the live ones by arrival."""
         self.tasks: Mapping[TaskId, Task] = state.tasks
         """All tasks in memory: those that were started and are not over."""
-        self.index: Index = state.index
-        """The scheduler's indexes, for what the questions below leave open and for a policy's own index."""
+        self.index: PolicyIndexes = state.index
+        """Indexes, for what the questions below leave open and for a policy's own index."""
         self.data = DataDelays(state)
         """Where large files are, and how long they would take to another worker."""
         self.prefetch = Prefetch(state)
@@ -116,7 +167,7 @@ class View:
     def accepts(self, job: Job, task: int, worker: Worker) -> bool:
         """True if the scheduler would accept this placement now, to start at once or to wait at a busy worker."""
         if self.is_free(worker):
-            return eligibility.may_start(self._state, job, task, worker)
+            return eligibility.may_start(self._state, job, task, worker, is_fresh=task in self.fresh(job))
         return self.prefetch.may_wait(job, task, worker)
 
     def should_go_elsewhere(self, job: Job, task: int, worker: Worker) -> bool:
@@ -143,7 +194,7 @@ class View:
             number = numbers.first_after(number)
         return number
 
-    def _members(self, family: dict[RequirementClass, IntervalSet], worker: Worker) -> list[IntervalSet]:
+    def _members(self, family: Mapping[RequirementClass, IntervalSet], worker: Worker) -> list[IntervalSet]:
         """Return the family's jobs by requirement class, of the classes that the worker could serve now."""
         members = []
         for key in self.index.requirements.served_in(self._slots.free_slots(worker) or 1, worker.name):
