@@ -239,6 +239,7 @@ class Facts:
     address: Annotated[str, Field(max_length=255, pattern=NO_NUL)] = ""  # at which other members reach it
     sandbox: Annotated[str, Field(max_length=20, pattern=NO_NUL)] = ""  # around tasks; empty: of an earlier release
     link: HostLink | None = None  # its network card; None: unknown
+    gang_network: bool = False  # members of gangs that request the network reach one another
     software: tuple[Name, ...] = ()  # that it can provide for tasks (protocol/software.py)
     machine: Annotated[str, Field(max_length=64, pattern=NO_NUL)] = ""
     """Told from a copy of it by this; the same until the computer is started again. Empty: of an earlier release."""

@@ -7,15 +7,19 @@ import sys
 from pathlib import Path
 
 import psutil
+import pytest
 
 from loopline.client import AsyncClient
 from loopline.transfer.downloads import outputs_of
 from loopline_shared.model import AttemptState, JobState, TaskId
 from loopline_shared.rest.bodies import AttemptView
-from loopline_shared.spec import JobSpec
+from loopline_shared.spec import JobSpec, Requirements
+from loopline_worker.launch import sandbox
+from loopline_worker.supervisor.walls import connect_filter
 from tests.live.grid import Grid, wait_for
 from tests.live.test_owner import OWNER
 from tests.worker.presence.witnesses import move_mouse, x_server
+from tests.worker.test_connect_filter import own_address
 
 MEET = """
 import os, socket, time
@@ -78,6 +82,46 @@ async def test_members_meet_and_their_outputs_are_had_by_rank(grid: Grid) -> Non
     attempts = await grid.attempts(job)
     assert [(one.rank, one.accepted) for one in attempts] == [(0, True), (1, True), (2, True)]
     assert len({one.worker for one in attempts}) == 3
+
+
+TALK_TO_OTHERS = """
+import os, socket
+rank = int(os.environ["LOOPLINE_RANK"])
+def connects(address):
+    with socket.socket() as it:
+        it.settimeout(5)
+        it.connect(address)
+def sends():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as it:
+        it.sendto(b"x", ("192.0.2.1", 9))
+for act in (lambda: connects(("192.0.2.1", 9)), sends):
+    try:
+        act()
+        print("reached somebody else")
+    except OSError as error:
+        assert isinstance(error, PermissionError), error
+"""
+
+
+async def test_members_that_ask_for_the_network_have_it_between_them_alone(grid: Grid) -> None:
+    """A worker with ``sandbox_network = gangs`` gives it to nobody else; one with ``none`` is named as refusing."""
+    if sandbox.obstacle() or not connect_filter.is_possible():
+        pytest.skip("no bubblewrap here, or no notifications of seccomp")
+    walls = {"LOOPLINE_SANDBOX": "bubblewrap", "LOOPLINE_ADDRESS": own_address()}
+    await with_workers(grid, "ant", "bee", settings={**walls, "LOOPLINE_SANDBOX_NETWORK": "gangs"})
+    await with_workers(grid, "cat", settings={**walls, "LOOPLINE_SANDBOX_NETWORK": "none"})
+    asks, client = Requirements(network=True), grid.client()
+    talks = JobSpec(command=[sys.executable, "-c", TALK_TO_OTHERS + MEET], nodes=2, requires=asks)
+    job = (await client.submit(talks)).id
+    assert (await grid.ended(job)).state is JobState.SUCCEEDED, [await text(client, job, rank) for rank in (0, 1)]
+    assert await text(client, job, 0) == "met 1\n"
+    assert {one.worker for one in await grid.attempts(job)} == {"ant", "bee"}
+    alone = (await client.submit(JobSpec(command=["true"], requires=asks))).id
+    assert "it needs the network" in (await client.explain(alone)).sentence
+    larger = (await client.submit(talks.model_copy(update={"nodes": 3}))).id
+    assert "refusing tasks the network: cat" in (await client.explain(larger)).sentence
+    for waiting in (alone, larger):
+        await client.cancel(waiting)
 
 
 async def test_a_member_that_is_killed_ends_all_and_uses_one_attempt(grid: Grid) -> None:

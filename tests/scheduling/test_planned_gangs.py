@@ -4,11 +4,13 @@ restart.
 
 from __future__ import annotations
 
+import re
 from copy import copy
 
 import pytest
 
 from loopline_master.core.events import JobCancelled, WorkerDrained
+from loopline_master.core.explain.explain_job import explain_job
 from loopline_master.core.gangs.gang import GangPhase
 from loopline_master.core.planning.plan import Plan, PlanKind
 from loopline_shared.model import AttemptId, Order, TaskId
@@ -194,6 +196,22 @@ def test_a_held_gang_keeps_no_slot_from_the_job_that_it_waits_for() -> None:
     assert not begun(made, gang)
     end(made, first)
     assert begun(made, gang)
+
+
+def test_a_held_gang_behind_tasks_that_have_not_begun_has_an_estimate() -> None:
+    made = grid("ant", "bee", slots=1)
+    known = made.submit(2, size=20)
+    for number in (1, 2):
+        made.end(AttemptId(known, number, 1), wall_s=10.0, cpu_s=10.0)
+    made.submit(4, size=400)
+    gang = made.submit(nodes=2, size=2000, timeout_s=2000)
+    reports(made)
+    assert TaskId(gang, 1) not in made.store.plans, "whatever it kept, the tasks before it could need"
+    explanation = explain_job(made.scheduler, gang)
+    assert explanation is not None
+    [said] = [reason.detail for reason in explanation.reasons if reason.code == "outlook"]
+    likely, late = (float(word) for word in re.findall(r"in (\d+) s", said))
+    assert 150 <= likely < late, "four tasks of 100 s on two slots"
 
 
 @pytest.mark.parametrize("limit_s", [7, 33, 40, 63, 100, 170])

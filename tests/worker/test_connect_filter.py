@@ -74,10 +74,10 @@ def owners(tmp_path: Path) -> Iterator[list[str]]:
             server.bind(name)
             server.listen()
         ports = [str(server.getsockname()[1]) for server in (here, everywhere)]
-        yield [*ports, _own_address(), str(tmp_path / "file"), str(os.getpid())]
+        yield [*ports, own_address(), str(tmp_path / "file"), str(os.getpid())]
 
 
-def _own_address() -> str:
+def own_address() -> str:
     """An address of this computer that is not on its loopback."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as it:
         try:

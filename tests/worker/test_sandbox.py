@@ -340,15 +340,17 @@ def test_what_narrows_the_network_is_not_given_up_silently(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    ("access", "wants", "is_member", "has"),
-    [("all", False, False, True), ("requested", False, True, False), ("requested", True, False, True),
-     ("gangs", True, False, False), ("gangs", False, True, True), ("none", True, True, False)],
+    ("access", "wants", "hosts", "has"),
+    [("all", False, [], True), ("requested", False, ["a"], False), ("requested", True, [], True),
+     ("gangs", True, [], False), ("gangs", False, ["a"], False), ("gangs", True, ["a"], True),
+     ("none", True, ["a"], False)],
 )  # fmt: skip
-def test_who_has_the_network(access: str, wants: bool, is_member: bool, has: bool, tmp_path: Path) -> None:
-    walls = Sandbox(Visible(), NetworkAccess(access), Bubblewrap("bwrap", Visible()))
-    places = walls.walls(Job(["true"], str(tmp_path), {}, network=wants, is_member=is_member)).places
-    assert places
-    assert places[4] is has
+def test_who_has_the_network(access: str, wants: bool, hosts: list[str], has: bool, tmp_path: Path) -> None:
+    made = Sandbox(Visible(), NetworkAccess(access), Bubblewrap("bwrap", Visible()))
+    walls = made.walls(Job(["true"], str(tmp_path), {}, network=wants, hosts=hosts))
+    assert walls.places
+    assert walls.places[4] is has
+    assert walls.reaches == (hosts if access == "gangs" else None)
 
 
 async def test_shared_memory_is_its_own_and_bounded(tmp_path: Path) -> None:

@@ -161,6 +161,7 @@ def _facts(
         speed_measured_at=found.measured_at,
         folders=settings.shared_folders,
         gangs=True,
+        gang_network=sandbox is None or sandbox.grants_gangs,
         sandbox=sandbox.kind if sandbox else "none",
         address=settings.address or address,
         link=host_link(address, master),

@@ -164,7 +164,8 @@ class WorkerSettings(Settings):
         NetworkAccess | None,
         BeforeValidator(_choice(NetworkAccess.REQUESTED, NetworkAccess.NONE)),
         Field(
-            description="tasks with network: all, requested, gangs or none; default: all, none if `sandbox` is set"
+            description="tasks with network: all; requested: of jobs that ask for it; gangs: members of gangs that "
+            "ask, between them alone; none. Default: all, and none if `sandbox` is set"
         ),
     ] = None
     sandbox_shows: Annotated[

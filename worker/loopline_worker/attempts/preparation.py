@@ -45,7 +45,7 @@ class Preparation:
             {**self._environment.inherited, **run.environment, **own},
             self._limits(run.memory_bytes, run.slots),
             network=run.network,
-            is_member=run.gang is not None,
+            hosts=run.gang.hosts if run.gang is not None else (),
             opens_loopback=run.gang is not None and any(map(_is_loopback, run.gang.hosts)),
             call=_call_of(run, own),
             room=room,

@@ -70,7 +70,7 @@ class Job:
     environment: dict[str, str] = field(repr=False)
     limits: Limits = field(default_factory=Limits)
     network: bool = True  # it asks for the network, which a sandbox may grant to those alone
-    is_member: bool = False  # of a gang
+    hosts: Sequence[str] = ()  # of a gang: the computers of its members
     opens_loopback: bool = False  # the gang's other members are there
     call: Call | None = None  # in place of the command
     room: str = ""  # the folder around its own, which the task may write to as well

@@ -21,7 +21,7 @@ from loopline_worker.launch.bubblewrap import Bubblewrap
 from loopline_worker.launch.interface import Job
 from loopline_worker.launch.visible_paths import Visible, copy_etc, visible
 from loopline_worker.settings import NetworkAccess, SandboxChoice
-from loopline_worker.supervisor.walls import landlock
+from loopline_worker.supervisor.walls import connect_filter, landlock
 from loopline_worker.supervisor.walls.namespaces import Places
 
 log = logging.getLogger(__name__)
@@ -44,6 +44,7 @@ class Walls(NamedTuple):
     walls: list[str] | None = None
     places: Places | None = None
     paths: dict[str, bool] | None = None
+    reaches: list[str] | None = None
 
 
 class Sandbox:
@@ -61,16 +62,23 @@ class Sandbox:
         """True if tasks of a job that asks for the network have it."""
         return self._network in (NetworkAccess.ALL, NetworkAccess.REQUESTED)
 
+    @property
+    def grants_gangs(self) -> bool:
+        """True if members of a gang that asks for the network reach one another."""
+        return self._network is not NetworkAccess.NONE
+
     def walls(self, job: Job) -> Walls:
         """Return what is done to the order of this task."""
         if self._wrapper:
-            return Walls(*self._wrapper.cell(job), self._wrapper.places(job, self._has_network(job)))
+            reaches = list(job.hosts) if self._network is NetworkAccess.GANGS else None
+            places = self._wrapper.places(job, self._has_network(job))
+            return Walls(*self._wrapper.cell(job), places, reaches=reaches)
         return Walls(paths=self._paths(job))
 
     def _has_network(self, job: Job) -> bool:
-        if self._network is NetworkAccess.REQUESTED:
-            return job.network
-        return self._network is NetworkAccess.ALL or (self._network is NetworkAccess.GANGS and job.is_member)
+        if self._network is NetworkAccess.GANGS:
+            return job.network and bool(job.hosts)
+        return self._network is NetworkAccess.ALL or (self._network is NetworkAccess.REQUESTED and job.network)
 
     def _paths(self, job: Job) -> dict[str, bool]:
         shared = self._sees.shared(job.shared_folder)
@@ -129,6 +137,11 @@ def _find(
     reasons: list[str] = []
     if choice is not SandboxChoice.LANDLOCK:
         wrapper, reason = _bubblewrap(sees, etc)
+        if network is NetworkAccess.GANGS and not connect_filter.is_possible():
+            wrapper, reason = (
+                None,
+                "sandbox_network = gangs needs seccomp's notifications, which this computer refuses",
+            )
         if wrapper:
             access = NetworkAccess.ALL if choice is SandboxChoice.AUTO else NetworkAccess.NONE
             return Sandbox(sees, network or access, wrapper), ""

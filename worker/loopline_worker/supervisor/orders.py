@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _FIELDS = (  # in the order of the parameters of ``TaskOrder``
     "command", "folder", "environment", "makes_folder", "memory_bytes", "processes",
-    "file_bytes", "user_threads", "paths", "opens_loopback", "cell", "walls", "places",
+    "file_bytes", "user_threads", "paths", "opens_loopback", "cell", "walls", "places", "reaches",
 )  # fmt: skip
 _values = attrgetter(*_FIELDS)
 _SIZE_BYTES = 4
@@ -65,6 +65,7 @@ class TaskOrder:
         cell: int = 0,
         walls: list[str] | None = None,
         places: Places | None = None,
+        reaches: list[str] | None = None,
     ) -> None:
         self.command = command
         self.folder = folder
@@ -79,6 +80,7 @@ class TaskOrder:
         self.cell = cell  # the number of the sandbox that it runs in (``walls/cell.py``); 0: in none
         self.walls = walls  # the program that makes that, with its options; None: the supervisor has had them before
         self.places = places  # what is its own in there
+        self.reaches = reaches  # all computers that it may connect to; None: no such limit
 
     def to_tuple(self) -> tuple[Any, ...]:
         """Return the fields in their order, for ``marshal``, which takes built-in types only."""

@@ -139,7 +139,7 @@ class Supervisor:
         except OSError as error:
             _close(given)
             return {"trouble": f"cannot run a task here: {error}"}
-        self._filter.is_open = order.opens_loopback
+        self._filter.is_open, self._filter.reaches = order.opens_loopback, order.reaches
         self._filter.folders = [path for path, writes in order.paths.items() if writes] if order.paths else None
         try:
             self._runner.start(order, *files)

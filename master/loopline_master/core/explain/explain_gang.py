@@ -43,7 +43,8 @@ def what_it_does(state: State, gang: Gang) -> Reason:
 def refusals(state: State, job: Job) -> str:
     """Return which workers can have no member of the job, as far as that is their own doing; perhaps empty."""
     facts = {worker.name: worker.facts for worker in state.workers.values() if worker.is_available}
-    network = [name for name, one in facts.items() if job.spec.requires.network and not one.network]
+    asks = job.spec.requires.network
+    network = [name for name, one in facts.items() if asks and not (one.network or one.gang_network)]
     old = [name for name, one in facts.items() if not one.gangs]
     said = [f"refusing tasks the network: {_names(network)}"] if network else []
     said += [f"of a release without gangs: {_names(old)}"] if old else []

@@ -10,7 +10,7 @@ from loopline_master.core.entities import LIVE, Job, Task
 from loopline_master.core.explain import explain_gang
 from loopline_master.core.explain.explain_transfers import explain_transfers, files_coming
 from loopline_master.core.index.requirements import meets, needs, requirement_class_of
-from loopline_master.core.planning.explain_plan import explain_plan
+from loopline_master.core.planning.explain_plan import explain_start
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.state import State
 from loopline_master.core.transfers.data_delay import known_files
@@ -89,8 +89,7 @@ def _reasons(state: State, job: Job) -> list[Reason]:
         reasons += _preparing(state, job, workers)
         reasons += _coming(state, job)
     plan = state.plans.get(job.id)
-    if plan is not None:
-        reasons.append(explain_plan(plan, state.now))
+    reasons += explain_start(state, job)
     if unstarted and blocked is None and (plan is None or plan.start is None):
         reasons.append(_for_slot(state, job, unstarted))
     if asked:

@@ -58,7 +58,7 @@ def meets(facts: Facts, key: RequirementClass, most_bytes: int | None = None) ->
         and (facts.memory_bytes if most_bytes is None else most_bytes) >= memory_bytes
         and (not labels or labels <= set(facts.labels))
         and facts.slots >= slots
-        and (facts.network or not network)
+        and (facts.network or not network or (facts.gang_network and nodes > 1))
         and (python is None or facts.functions == python or f"{PACKAGES}{python}" in facts.software)
         and (not software or software in facts.software)
         and (not folder or any(folder == one or folder.startswith(f"{one}/") for one in facts.folders))

@@ -2,10 +2,39 @@
 
 from __future__ import annotations
 
+from loopline_master.core.entities import Job
+from loopline_master.core.estimates import eta
+from loopline_master.core.planning.grid_horizons import order_of
 from loopline_master.core.planning.plan import Plan
+from loopline_master.core.state import State
 from loopline_shared.rest.bodies import Reason
 
 _SHOWN = 4
+
+
+def explain_start(state: State, job: Job) -> list[Reason]:
+    """Return when a job's gang is to start, if it has one that waits: by its plan, or by what is ahead of it."""
+    plan = state.plans.get(job.id)
+    if plan is not None:
+        return [explain_plan(plan, state.now)]
+    if job.nodes == 1 or job.is_computed or not state.index.is_held(job):
+        return []
+    return [_outlook(state, job)]
+
+
+def _outlook(state: State, job: Job) -> Reason:
+    """Return when the jobs ahead of a held gang that has no plan are over, by their forecasts."""
+    detail = "no workers are planned for it before all tasks of the jobs ahead of it have begun"
+    arrivals, forecasts = state.index.hold.predecessors(job.arrival, job.weight), eta.outlook(state)
+    found = [forecasts.get(state.index.live[arrival].id) for arrival in arrivals]
+    unknown = [one for one in found if not isinstance(one, eta.Forecast)]
+    if unknown:
+        why = f": {unknown[0].reason}" if unknown[0] else ""
+        return Reason(code="outlook", count=1, detail=f"{detail}; when that will be is unknown{why}")
+    p90, half, _ = order_of(state, job, state.plans)
+    likely, late = _when(half, state.now), _when(p90, state.now)
+    detail += f"; those are expected to be over {likely} as likely as not, {late} nine times of ten"
+    return Reason(code="outlook", count=1, detail=detail)
 
 
 def explain_plan(plan: Plan, now: float) -> Reason:

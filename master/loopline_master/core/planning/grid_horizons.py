@@ -7,6 +7,7 @@ therefore those that were made as an attempt was dispatched (``expected_s``), wi
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from loopline_master.core.entities import SEATED, Attempt, Job, Worker
 from loopline_master.core.estimates import eta, measure
@@ -19,8 +20,7 @@ from loopline_master.core.planning.horizon import (
     end_by_limit,
     rounded,
 )
-from loopline_master.core.planning.plan import steps_of
-from loopline_master.core.planning.plan_book import PlanBook
+from loopline_master.core.planning.plan import Plan, steps_of
 from loopline_master.core.planning.pool import MOST_SLOTS
 from loopline_master.core.state import State
 from loopline_shared.model import Facts
@@ -95,13 +95,13 @@ def _end_by_limit(attempt: Attempt, job: Job, lasts_s: float) -> int:
     return end_by_limit(began, lasts_s) if job.nodes == 1 else int(began) + steps_of(lasts_s)
 
 
-def order_of(state: State, job: Job, book: PlanBook) -> tuple[float, float, bool]:
+def order_of(state: State, job: Job, plans: Mapping[int, Plan]) -> tuple[float, float, bool]:
     """Return when the jobs that a held job may not pass are over: p90, p50, and True if by their limits.
 
     Jobs ahead of it that are planned or run by limits end by these; of the others the forecast is asked.
     """
     arrivals = state.index.hold.predecessors(job.arrival, job.weight)
-    ends = [_end_of(state, state.index.live[arrival], book) for arrival in arrivals]
+    ends = [_end_of(state, state.index.live[arrival], plans) for arrival in arrivals]
     known = [end for end in ends if end is not None]
     p90, half = max((end for end, _, _ in known), default=0.0), max((half for _, half, _ in known), default=0.0)
     if len(known) == len(ends):
@@ -119,13 +119,13 @@ def order_of(state: State, job: Job, book: PlanBook) -> tuple[float, float, bool
     return min(p90, farthest), min(half, farthest), False
 
 
-def is_foreseeable(state: State, job: Job, book: PlanBook) -> bool:
+def is_foreseeable(state: State, job: Job, plans: Mapping[int, Plan]) -> bool:
     """True if the ends of all jobs that a held job may not pass follow from what runs and is planned."""
     arrivals = state.index.hold.predecessors(job.arrival, job.weight)
-    return all(_end_of(state, state.index.live[arrival], book) is not None for arrival in arrivals)
+    return all(_end_of(state, state.index.live[arrival], plans) is not None for arrival in arrivals)
 
 
-def _end_of(state: State, job: Job, book: PlanBook) -> tuple[float, float, bool] | None:
+def _end_of(state: State, job: Job, plans: Mapping[int, Plan]) -> tuple[float, float, bool] | None:
     """Return the end of a job by plan and limits, its median, and whether limits alone say so; None if none do."""
     ready, busy = state.index.ready_sets[job.id], []
     for number in ready.kept:
@@ -133,7 +133,7 @@ def _end_of(state: State, job: Job, book: PlanBook) -> tuple[float, float, bool]
         busy += [busy_of(state, attempt) for attempt in attempts.values() if attempt.state in SEATED]
     left = len(state.fresh[job.id]) + len(ready.to_retry)
     ends = [(float(one.end), float(one.half), one.is_limited) for one in busy]
-    plan = book.plans.get(job.id)
+    plan = plans.get(job.id)
     if left > 1 or (left and (plan is None or plan.start is None)) or not (left or ends):
         return None
     if left and plan is not None and plan.start is not None:

@@ -183,7 +183,7 @@ class Planning:
             number = state.index.ready_sets[job.id].to_retry.first_after(0) or state.fresh[job.id].first_after(0)
             assert number is not None  # otherwise it would not be there
             is_new = job.id not in book.plans and job.id not in state.plans
-            if is_new and state.index.is_held(job) and not is_foreseeable(state, job, book):
+            if is_new and state.index.is_held(job) and not is_foreseeable(state, job, book.plans):
                 continue  # whatever it kept, the jobs that it waits for could need
             found[job.id] = self._gang(book, job, number, (job.tag if by_tag else 0.0, arrival))
         return found
@@ -207,7 +207,7 @@ class Planning:
             if plan is not None and plan.behind == behind and plan.earliest > state.now:
                 earliest, half, is_bounded = plan.earliest, plan.earliest_p50, plan.is_bounded
             else:
-                earliest, half, is_bounded = order_of(state, job, book)
+                earliest, half, is_bounded = order_of(state, job, book.plans)
                 if earliest <= state.now:
                     earliest = state.now + _RESPITE_S
         return WaitingGang(

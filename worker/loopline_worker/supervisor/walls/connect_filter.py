@@ -3,7 +3,8 @@
 The supervisor's first thread installs it and its tasks inherit it: each connect(2) of theirs waits for an answer of
 a second thread, which has no filter. That thread reads the address, decides (``connect_rules``), and connects the
 socket itself, so that the task cannot put another address in between. What would connect by other calls is refused.
-Datagrams stay free: names are looked up at 127.0.0.53 on many computers.
+Datagrams stay free: names are looked up at 127.0.0.53 on many computers. A task that reaches certain computers alone
+has none: it may make no socket that could send without connecting.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ from fcntl import ioctl
 from loopline_worker.supervisor import processes
 from loopline_worker.supervisor.walls import connect_rules
 
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 _ALLOW, _ASK = 0x7FFF0000, 0x7FC00000
 _REFUSE = 0x00050000
 _FAST_OPEN = 0x20000000
 """Flag of sendto(2) and the like: connects first."""
 _CALLS = {
-    "x86_64": (0xC000003E, 42, 44, 46, 307, (248, 249, 250), (102, 362), 317),
-    "aarch64": (0xC00000B7, 203, 206, 211, 269, (217, 218, 219), (283,), 277),
+    "x86_64": (0xC000003E, 41, 42, 44, 46, 307, (248, 249, 250), (102, 362), 317),
+    "aarch64": (0xC00000B7, 198, 203, 206, 211, 269, (217, 218, 219), (283,), 277),
 }
-"""By machine: its number; connect, sendto, sendmsg, sendmmsg; the three of keyrings, which are the owner's; what its
-32-bit programs connect by; and seccomp itself."""
+"""By machine: its number; socket, connect, sendto, sendmsg, sendmmsg; the three of keyrings, which are the owner's;
+what its 32-bit programs connect by; and seccomp itself."""
 _IO_URING_SETUP = 425
 _PIDFD_OPEN, _PIDFD_GETFD = 434, 438
 _NEW_LISTENER, _NO_SLOWER, _UNINTERRUPTED = 1 << 3, 1 << 2, 1 << 5
@@ -47,6 +48,7 @@ class ConnectFilter:
 
     def __init__(self) -> None:
         self.is_open = False
+        self.reaches: list[str] | None = None  # computers that this task may connect to; None: all
         self.folders: list[str] | None = None  # in which a task under Landlock reaches sockets; None: in all
         self._listener = -1
         self._under_way = 0
@@ -72,7 +74,10 @@ class ConnectFilter:
                 if error.errno in (errno.ENOENT, errno.EINTR):  # its task was killed meanwhile
                     continue
                 return
-            number, pid, _, _, _, _, file, address, length = struct.unpack_from("=QIIiIQQQQ", request)
+            number, pid, _, call, _, _, file, address, length = struct.unpack_from("=QIIiIQQQQ", request)
+            if call == _CALLS[os.uname().machine][1]:
+                self._reply(number, errno.EACCES if self.reaches is not None else 0, goes_on=self.reaches is None)
+                continue
             if self._under_way >= _MOST_AT_ONCE:
                 self._reply(number, errno.EAGAIN)
                 continue
@@ -85,9 +90,10 @@ class ConnectFilter:
         finally:
             self._under_way -= 1
 
-    def _reply(self, number: int, failure: int) -> None:
+    def _reply(self, number: int, failure: int, *, goes_on: bool = False) -> None:
+        """Answer a call: it has failed so, was made here, or ``goes_on`` as if it had not been asked for."""
         with suppress(OSError):  # the task has been killed
-            ioctl(self._listener, _ANSWER, struct.pack("=QqiI", number, 0, -failure, 0))
+            ioctl(self._listener, _ANSWER, struct.pack("=QqiI", number, 0, -failure, goes_on))
 
     def _connect(self, number: int, pid: int, file: int, at: int, length: int) -> int:
         """Connect the task's socket if it may be. Return 0, or the number of the error."""
@@ -101,6 +107,8 @@ class ConnectFilter:
             ioctl(self._listener, _IS_VALID, struct.pack("=Q", number))  # that was the process which asks
             with socket.socket(fileno=os.dup(opened[1])) as theirs:
                 wish = connect_rules.Wish(process, theirs.type, address)
+            if self.reaches is not None:
+                connect_rules.check_reach(wish, self.reaches)
             if not self.is_open:
                 address = connect_rules.allowed(wish, self.folders, opened)
             return 0 if _libc.connect(opened[1], address, len(address)) == 0 else ctypes.get_errno()
@@ -153,7 +161,7 @@ def _install() -> int:
 
 def _program(machine: str) -> list[tuple[int, int, int, int]]:
     """Return the filter: tests of a call's machine, number and flags, with how many lines to skip if (not) so."""
-    own, connect, sendto, sendmsg, sendmmsg, keyrings, foreign, _ = _CALLS[machine]
+    own, make, connect, sendto, sendmsg, sendmmsg, keyrings, foreign, _ = _CALLS[machine]
 
     def refuse(number: int, reason: int) -> list[tuple[int, int, int, int]]:
         return [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, _REFUSE | reason)]
@@ -173,6 +181,7 @@ def _program(machine: str) -> list[tuple[int, int, int, int]]:
         (_LOAD, 0, 0, 0),
         *[(_AT_LEAST, 0, 1, 0x40000000), (_RETURN, 0, 0, _REFUSE | errno.ENOSYS)],  # x32
         *[(_EQUAL, 0, 1, connect), (_RETURN, 0, 0, _ASK)],
+        *_ask_for_datagrams(make),
         *refuse(_IO_URING_SETUP, errno.ENOSYS),
         *[line for number in keyrings for line in refuse(number, errno.EPERM)],
         *refuse_fast_open(sendto, 3),
@@ -180,6 +189,15 @@ def _program(machine: str) -> list[tuple[int, int, int, int]]:
         *refuse_fast_open(sendmmsg, 3),
         (_RETURN, 0, 0, _ALLOW),
     ]
+
+
+def _ask_for_datagrams(make: int) -> list[tuple[int, int, int, int]]:
+    """Return the part of the filter that asks before a socket of the network is made which is no stream."""
+    family, kind = (_LOAD, 0, 0, 16), (_LOAD, 0, 0, 24)
+    is_of_network = [(_EQUAL, 1, 0, socket.AF_INET), (_EQUAL, 0, 3, socket.AF_INET6)]
+    is_stream = [(_AND, 0, 0, 0xF), (_EQUAL, 0, 1, socket.SOCK_STREAM)]
+    ends = [(_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _ASK)]
+    return [(_EQUAL, 0, 8, make), family, *is_of_network, kind, *is_stream, *ends]
 
 
 def _leader_of(thread: int) -> int:

@@ -1,7 +1,8 @@
 """The rules of the connect filter: which addresses a task may connect to.
 
 All but the computer's loopback and the sockets of others: those without a file, and under Landlock those outside its
-folders. On the loopback a task reaches what it serves itself, and in a network of its own all.
+folders. On the loopback a task reaches what it serves itself, and in a network of its own all. A member of a gang may
+have the network of its members alone.
 """
 
 from __future__ import annotations
@@ -54,11 +55,29 @@ def allowed(wish: Wish, folders: list[str] | None, opened: list[int]) -> bytes:
     return address
 
 
+def check_reach(wish: Wish, hosts: list[str]) -> None:
+    """Raise RefusedError unless the address is one of these computers', or this one's loopback."""
+    family = struct.unpack_from("=H", wish.address)[0] if len(wish.address) >= 2 else socket.AF_UNSPEC
+    if family not in (socket.AF_INET, socket.AF_INET6) or _is_loopback(wish.address):
+        return
+    if not any(_plain(_ip(wish.address)) in _addresses(host) for host in hosts):
+        raise RefusedError(errno.EACCES)
+
+
+def _addresses(host: str) -> set[bytes]:
+    """Return the addresses of a computer, given by one or by its name. Raises OSError."""
+    found = socket.getaddrinfo(host.encode(), None, type=socket.SOCK_STREAM)  # text would load the codec of names
+    return {_plain(socket.inet_pton(family, str(at[0]).partition("%")[0])) for family, *_, at in found}
+
+
+def _plain(ip: bytes) -> bytes:
+    """Return the IPv4 address that an IPv6 address stands for, if it does."""
+    return ip[12:] if len(ip) == 16 and ip[:12] == bytes(10) + b"\xff\xff" else ip
+
+
 def _is_loopback(address: bytes) -> bool:
     """True for an address that leads to this computer's loopback; that of nobody leads there as well."""
-    ip = _ip(address)
-    if len(ip) == 16 and ip[:12] == bytes(10) + b"\xff\xff":
-        ip = ip[12:]
+    ip = _plain(_ip(address))
     return (ip[:1] == b"\x7f" or not any(ip)) if len(ip) == 4 else ip in (bytes(15) + b"\x01", bytes(16))
 
 
