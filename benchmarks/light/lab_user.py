@@ -1,6 +1,6 @@
-"""A user in a lab: uploads a file, and has one task with it on every worker: ``python -m benchmarks.light.lab_user``.
+"""A user in a lab: uploads files, and has a task with one of them on every worker.
 
-Prints the time of day when the file is with the master and the tasks are submitted.
+Prints the time of day when the files are with the master and the tasks are submitted.
 """
 
 from __future__ import annotations
@@ -20,23 +20,25 @@ while [ ! -e $0/over ]; do sleep 0.2; done
 """
 
 
-async def main(url: str, token: str, file: Path, stamps: Path, workers: int) -> None:
-    """Submit, once as many workers are there."""
+async def main(url: str, token: str, stamps: Path, workers: int, names: list[Path]) -> None:
+    """Submit a job for each file, once as many workers are there."""
     async with AsyncClient(url, token) as client:
-        sha256 = await files.upload(client, file)
+        uploaded = [await files.upload(client, name) for name in names]
         while len([worker async for worker in client.workers() if worker.connected and worker.load]) < workers:  # noqa: ASYNC110 - another process decides
             await asyncio.sleep(0.2)
         begin = time.time()
-        await client.submit(
-            JobSpec(
-                command=["sh", "-c", _SCRIPT, str(stamps), "{i}"],
-                parameters={"i": Range(range=[1, workers])},
-                inputs={"large.bin": f"sha256:{sha256}"},
-                max_replicas=1,
+        for place, sha256 in enumerate(uploaded):
+            first, last = (workers * n // len(uploaded) for n in (place, place + 1))
+            await client.submit(
+                JobSpec(
+                    command=["sh", "-c", _SCRIPT, str(stamps), "{i}"],
+                    parameters={"i": Range(range=[first + 1, last])},
+                    inputs={"large.bin": f"sha256:{sha256}"},
+                    max_replicas=1,
+                )
             )
-        )
         print(begin, flush=True)
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), Path(sys.argv[4]), int(sys.argv[5])))
+    asyncio.run(main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), int(sys.argv[4]), [*map(Path, sys.argv[5:])]))

@@ -6,7 +6,8 @@ left the master and crossed the cable. From the master alone; between workers as
 `loopline network measure` finds it, and as written down. With ``--faults``, also while a worker in the middle or the
 master is killed halfway, and while the cable is halved: how long until the next plan is told as well. With
 ``--others``, libtorrent, udpcast and rsync, without Loopline. With ``--mixed``, neighbours in name are at different
-switches. The network is made of namespaces (benchmarks/harness/lab.py), which needs root.
+switches. With ``--files 4``, as many jobs at once, each with a file of its own for its share of the workers: then the
+time is the makespan. The network is made of namespaces (benchmarks/harness/lab.py), which needs root.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ class LabGrid:
         if self._case.knows == "written":
             (self.folder / "network.toml").write_text(self.lab.network_toml())
             serve += ["--network-file", str(self.folder / "network.toml")]
-        serve += ["--peers", "on" if self._case.peers else "off"]
+        serve += ["--peers", "on" if self._case.peers else "off", "--order", "none"]  # tasks wait for the last one
         master = self.master = self._start(self.lab.master, "loopline_master", *serve)
         tokens = self.folder / "master" / "tokens"
         try:
@@ -142,11 +143,11 @@ class LabGrid:
             ]
         return next((round(at - since, 2) for at in plans if at > since), None)
 
-    def submit(self, file: Path) -> float:
-        """Submit a task for each worker; return when."""
+    def submit(self, files: list[Path]) -> float:
+        """Submit a job for each file, with a task for each worker together; return when."""
         token = (self.folder / "master" / "tokens" / "admin").read_text().strip()
         url = f"http://{self.lab.address(self.lab.master)}:{PORT}"
-        words = ["benchmarks.light.lab_user", url, token, file, self.stamps, self.lab.workers]
+        words = ["benchmarks.light.lab_user", url, token, self.stamps, self.lab.workers, *files]
         command = [*inside(self.lab.master), sys.executable, "-m", *map(str, words)]
         return float(subprocess.check_output(command, cwd=ROOT, env=self._environment(), timeout=WITHIN_S))
 
@@ -193,12 +194,12 @@ class LabGrid:
         return kept | {"HOME": str(self.folder), "LOOPLINE_CONFIG": os.devnull}
 
 
-def measure(case: Case, lab: Lab, mib: int, keep: Path | None) -> Measured:
-    """Run a grid once."""
+def measure(case: Case, lab: Lab, mib: int, keep: Path | None, count: int = 1) -> Measured:
+    """Run a grid once, with so many files."""
     folder = Path(tempfile.mkdtemp(prefix="lab"))
     try:
-        file = folder / "large.bin"
-        sha256, size_bytes = make(file, mib), mib * 2**20
+        files = [folder / f"large-{number}.bin" for number in range(count)]
+        made, size_bytes = {make(file, mib) for file in files}, mib * 2**20
         grid = LabGrid(lab, folder, case)
         expected = lab.workers - (case.fault == "worker killed")
         begin = fault_at = 0.0
@@ -206,13 +207,13 @@ def measure(case: Case, lab: Lab, mib: int, keep: Path | None) -> Measured:
             if case.knows == "measured":
                 grid.measure_network()
             carried = lab.sent_bytes()
-            begin = grid.submit(file)
+            begin = grid.submit(files)
             while len(grid.arrivals()) < expected and time.time() < begin + WITHIN_S:
                 time.sleep(0.05)
                 if case.fault and not fault_at and grid.has_half(grid.victim, size_bytes):
                     fault_at = time.time()
                     grid.befall(case.fault)
-            sent = {name: (count - carried[name]) / size_bytes for name, count in lab.sent_bytes().items()}
+            sent = {name: (at - carried[name]) / size_bytes / count for name, at in lab.sent_bytes().items()}
             arrived = grid.arrivals()
         replanned_s = grid.replanned_s(fault_at) if fault_at and case.fault != "master killed" else None
     finally:
@@ -220,8 +221,8 @@ def measure(case: Case, lab: Lab, mib: int, keep: Path | None) -> Measured:
             for log in folder.glob("*.log"):
                 shutil.copy(log, keep / f"{case.name.replace(' ', '-')}-{log.name.removeprefix(lab.prefix)}")
         shutil.rmtree(folder, ignore_errors=True)
-    right = sum(found == sha256 for _, found in arrived)
-    found = _measured(case.name, lab, size_bytes, [at - begin for at, _ in arrived], sent, (right, expected))
+    right = sum(sha256 in made for _, sha256 in arrived)
+    found = _measured(case.name, lab, count * size_bytes, [at - begin for at, _ in arrived], sent, (right, expected))
     return replace(found, replanned_s=replanned_s)
 
 
@@ -258,6 +259,7 @@ def main() -> None:
     asking = tables.parser(__doc__)
     asking.add_argument("--workers", type=int, default=8)
     asking.add_argument("--mib", type=int, default=16)
+    asking.add_argument("--files", type=int, default=1, help="jobs at once, each with a file of its own")
     asking.add_argument("--edge", type=float, default=100.0, help="Mbit/s of each host's link")
     asking.add_argument("--between", type=float, default=25.0, help="Mbit/s between the switches")
     asking.add_argument("--faults", action="store_true", help="also with a worker, master killed; the cable halved")
@@ -285,8 +287,8 @@ def main() -> None:
     for case in cases:
         tables.progress(case.name)
         lab = Lab(options.workers, options.edge, options.between, options.mixed)
-        found.append(measure(case, lab, options.mib, options.logs))
-    for name in WAYS if options.others else ():
+        found.append(measure(case, lab, options.mib, options.logs, options.files))
+    for name in WAYS if options.others and options.files == 1 else ():
         tables.progress(name)
         try:
             found.append(
@@ -302,7 +304,7 @@ def main() -> None:
     ]  # fmt: skip
     apart = ", neighbours apart" if options.mixed else ""
     title = (
-        f"{options.mib} MiB to {options.workers} workers, {options.edge:g} Mbit/s at the edge, "
+        f"{options.files} x {options.mib} MiB to {options.workers} workers, {options.edge:g} Mbit/s at the edge, "
         f"{options.between:g} between the switches{apart}; copies of the file\n\n"
     )
     tables.answer([asdict(one) for one in found], title + tables.table(head, rows), options.json)

@@ -138,5 +138,21 @@ def test_flows_make_a_sample_once_the_same_ones_have_run_for_a_while() -> None:
     (kept,) = {tuple(sample.rates.items()): None for sample in samples._samples[-3:]}
     assert dict(kept) == {("a", "b"): 6.0, ("b", "c"): 6.0}
     assert len(samples._samples) == 3
-    samples.observe(4000.0, [one, other])
-    assert [sample.at for sample in samples._samples] == [4000.0]
+    samples.observe(700_000.0, [one, other])
+    assert [sample.at for sample in samples._samples] == [700_000.0]
+
+
+async def test_what_was_measured_outlives_the_master(tmp_path: Path) -> None:
+    switches = dict.fromkeys(("a", "b", "c", "d", "master"), "s")
+    file, samples = tmp_path / "measured-network.json", FlowSamples(tmp_path / "measured-network.json")
+    for one, other in ((one, other) for one in "abcd" for other in "abcd" if one != other):
+        samples.add(FlowSample(1.0, {(one, other): 10e6}, frozenset([(one, other)])))
+    await samples.learn(switches)
+    assert samples.measured.hosts["a"] == 10e6
+    again = FlowSamples(file)
+    assert again.is_news(switches)
+    await again.learn(switches)
+    assert again.measured == samples.measured
+    assert not again.is_news(switches)
+    file.write_text('[{"at": 1}]')
+    assert not FlowSamples(file).is_news(switches), "half a file is none"

@@ -38,7 +38,7 @@ class LiveNetwork:
         self._workers = scheduler.state.workers
         self._exchange = exchange
         self._file = _read(settings)
-        self._samples = FlowSamples()
+        self._samples = FlowSamples(settings.data_dir / "measured-network.json")
         self._slow = SlowLinks()
         self._changed = asyncio.Event()
         self._is_shown = False
@@ -60,9 +60,10 @@ class LiveNetwork:
             await self._changed.wait()
             self._changed.clear()
             flows = self._exchange.flows()
-            if self._samples.observe(time.time(), flows) or self._is_shown:
+            assumed = assumed_switches(self._links())
+            if self._samples.observe(time.time(), flows) or self._is_shown or self._samples.is_news(assumed):
                 self._is_shown = False
-                await self._samples.learn(assumed_switches(self._links()))
+                await self._samples.learn(assumed)
             self._find_slow_links(flows)
             self._tell()
             if flows:
