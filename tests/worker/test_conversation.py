@@ -52,7 +52,7 @@ class ConversationListener:
         self.heard: list[Assign] = []
 
     async def ready(self) -> None: ...
-    def new_session(self) -> WorkerSession:
+    def new_session(self, version: int) -> WorkerSession:
         return WorkerSession("w1", "boot", FACTS)
 
     def assigned(self, assign: Assign, frame: bytes) -> None:
@@ -84,7 +84,7 @@ async def listener() -> ConversationListener:
 
 @pytest.fixture
 async def conversation(socket: Socket, listener: ConversationListener) -> AsyncIterator[Conversation]:
-    conversation = Conversation(socket, listener, "http://master")  # type: ignore[arg-type]
+    conversation = Conversation(socket, listener, "http://master", worker_link.PROTOCOL_VERSION)  # type: ignore[arg-type]
     await conversation.open()
     conversation.begin()
     socket.answers(1, 1)
