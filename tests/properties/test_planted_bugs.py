@@ -162,7 +162,7 @@ def test_it_is_caught_where_time_passes(plant: Callable[[Patch], None], monkeypa
         (a_broken_promise_is_told_to_nobody, "nothing says why"),
     ],
 )
-def test_it_is_caught_where_a_task_is_in_the_way(plant: Callable[[Patch], None], said: str, monkeypatch: Patch) -> None:
+def test_it_is_caught_where_tasks_meet_gangs(plant: Callable[[Patch], None], said: str, monkeypatch: Patch) -> None:
     _have_tasks_and_gangs_meet()
     plant(monkeypatch)
     with pytest.raises(AssertionError, match=said):

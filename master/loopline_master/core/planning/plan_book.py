@@ -77,8 +77,8 @@ class PlanBook:
         if old == horizon and name in self._horizons:
             return
         self._horizons[name] = horizon
-        for end in {end for one in horizon.busy for end in (one.half, one.end)}:
-            heappush(self._ends, (end, name))
+        for over in {over for one in horizon.busy for over in (one.half, one.end)}:
+            heappush(self._ends, (over, name))
         bit = self._pool.enter(name, switch)
         changes = list(differences(old.steps(), horizon.steps(), self._tick))
         lifted = [] if self._has_room(bit, changes) else sorted(self._on.get(name, ()))
