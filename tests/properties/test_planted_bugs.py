@@ -18,7 +18,7 @@ from loopline_master.core.index.job_order import Dependents, HoldIndex
 from loopline_master.core.planning.live import Planning
 from loopline_master.core.planning.plan_book import PlanBook
 from loopline_master.core.state import State
-from loopline_shared.model import AttemptState, Result
+from loopline_shared.model import AttemptState, Order, Result
 from loopline_simulator.full import grid_world
 from tests.properties.test_promises import PromisesMachine
 from tests.properties.test_world import WorldMachine
@@ -142,7 +142,7 @@ SLOW_TO_SHOW_IN_CHAINS_AND_QUORUMS = [
 ]
 BUGS_OF_GANGS = [a_gang_begins_before_all_are_ready, a_gang_runs_on_without_a_lost_member]
 BUGS_OF_PROMISES = [
-    tasks_go_before_promises_whatever_their_limits,
+    pytest.param(tasks_go_before_promises_whatever_their_limits, marks=pytest.mark.long),  # told as a story below
     a_broken_promise_is_told_to_nobody,
     pytest.param(what_is_left_of_a_pass_is_forgotten_by_a_restart, marks=pytest.mark.long),
 ]
@@ -153,6 +153,33 @@ def test_it_is_caught_where_time_passes(plant: Callable[[Patch], None], monkeypa
     plant(monkeypatch)
     with pytest.raises(AssertionError):
         run_state_machine_as_test(PromisesMachine, settings=settings(HUNT, stateful_step_count=25))
+
+
+@pytest.mark.parametrize(
+    ("plant", "said"),
+    [
+        (tasks_go_before_promises_whatever_their_limits, "nothing has come amiss, and yet"),
+        (a_broken_promise_is_told_to_nobody, "nothing says why"),
+    ],
+)
+def test_it_is_caught_where_tasks_meet_gangs(plant: Callable[[Patch], None], said: str, monkeypatch: Patch) -> None:
+    _have_tasks_and_gangs_meet()
+    plant(monkeypatch)
+    with pytest.raises(AssertionError, match=said):
+        _have_tasks_and_gangs_meet()
+
+
+def _have_tasks_and_gangs_meet() -> None:
+    """Submit gangs, and then tasks that would find slots sooner, but not be over before the gangs start."""
+    story = PromisesMachine()
+    story.build("round-robin", Order.NONE, slots=[1, 1, 2], times="thrifty-blend", ahead=0.0, disturbed=False)
+    story.submit(nodes=1, limit=10, lasts=5, count=3, crash="")
+    story.time_passes(1)
+    story.submit(nodes=3, limit=10, lasts=5, count=1, crash="")
+    story.submit(nodes=2, limit=10, lasts=5, count=3, crash="")
+    story.submit(nodes=1, limit=60, lasts=40, count=3, crash="")
+    story.time_passes(30)
+    story.teardown()
 
 
 @pytest.mark.parametrize("plant", [*BUGS, *SLOW_TO_SHOW, *SLOW_TO_SHOW_IN_CHAINS_AND_QUORUMS, *BUGS_OF_GANGS])

@@ -147,6 +147,22 @@ class PromisesMachine(RuleBasedStateMachine):
             self.world.settle()
 
 
+def test_a_lease_that_ended_while_the_master_was_away_breaks_no_promise() -> None:
+    story = PromisesMachine()
+    story.build("round-robin", Order.NONE, slots=[1, 1, 1], times="naive", ahead=0.0, disturbed=True)
+    story.submit(nodes=1, limit=300, lasts=290, count=1, crash="")
+    story.submit(nodes=3, limit=10, lasts=5, count=1, crash="")
+    world = story.world
+    assert [plan.is_promise for plan in world.store.plans.values()] == [True]
+    for name in NAMES:
+        world.cut(name, noticed=True)
+    world.master_steps()
+    world.links.clear()
+    world.now += 100  # five leases
+    world.start_master()
+    assert not world.store.broken
+
+
 TestPromises = PromisesMachine.TestCase
 TestPromises.settings = settings(
     max_examples=tried(10, 1500), stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)

@@ -42,6 +42,7 @@ class Planning:
         self._waiting: dict[int, WaitingGang] = {}
         self._backlog_s = 0.0  # slot-seconds of these, by their limits
         self._silent: set[str] = set()  # workers whose leases decide
+        self._rows_of = state.grid.now  # time of the rows with which the scheduler was started
 
     @property
     def wake_at(self) -> float | None:
@@ -55,10 +56,15 @@ class Planning:
         return None if start == math.inf else start
 
     def open(self) -> None:
-        """Make the book of the rows, if a gang waits: before what happens next, as it was in the step before."""
-        state = self._state
+        """Make the book of the rows, if a gang waits: before what happens next, as it was in the step before.
+
+        Also at the time of that step: a lease that ended while the master was away loses no worker.
+        """
+        state, grid = self._state, self._state.grid
         if self.book is None and (state.index.parallel or state.plans):
+            now, grid.now = grid.now, self._rows_of
             self.book = self._made()
+            grid.now = now
 
     def revise(self) -> None:
         """Bring the plans up to date with what the step has taken in so far."""

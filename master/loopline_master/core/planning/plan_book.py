@@ -55,7 +55,7 @@ class PlanBook:
         self._displaced: dict[int, str] = {}  # jobs whose slots are gone, and why
         self._judged: set[int] = set()  # jobs of which the kind may have changed
         self._reach = 0  # the farthest time of the profile so far
-        self._ends: list[tuple[int, str]] = []  # a heap: when what runs on a worker should be over
+        self._ends: list[tuple[int, str]] = []  # a heap: medians and ends of what runs on a worker
 
     def begin(self, now: float) -> None:
         """Begin a revision: what follows until ``revise`` is of this time."""
@@ -77,8 +77,8 @@ class PlanBook:
         if old == horizon and name in self._horizons:
             return
         self._horizons[name] = horizon
-        for one in horizon.busy:
-            heappush(self._ends, (one.end, name))
+        for over in {over for one in horizon.busy for over in (one.half, one.end)}:
+            heappush(self._ends, (over, name))
         bit = self._pool.enter(name, switch)
         changes = list(differences(old.steps(), horizon.steps(), self._tick))
         lifted = [] if self._has_room(bit, changes) else sorted(self._on.get(name, ()))
