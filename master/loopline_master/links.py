@@ -92,7 +92,7 @@ class WorkerLinks:
     async def probe(self, worker: str, source: FileSource | None, seconds: float) -> FlowMeasured | None:
         """Have a worker receive from another one, to measure what is between them; None if it is not connected.
 
-        Without a source, its probe under way ends, and there is no answer.
+        Without a source it receives from the master. For no time its probe under way ends, and there is no answer.
         """
         link = self._open.get(worker)
         return await link.probe(source, seconds) if link else None
@@ -246,10 +246,10 @@ class WorkerLink:
         return await answer
 
     async def probe(self, source: FileSource | None, seconds: float) -> FlowMeasured | None:
-        """Have the worker measure; None if the connection ends first. Without a source there is no answer."""
+        """Have the worker measure; None if the connection ends first, or it is to end what it measures."""
         number = next(self._numbers)
         self._put(MeasureFlow(number, source, seconds))
-        if source is None:
+        if not seconds:
             return None
         answer: asyncio.Future[FlowMeasured | None] = asyncio.get_running_loop().create_future()
         self._probes[number] = answer

@@ -152,12 +152,17 @@ async def test_an_idle_grid_is_measured_when_asked_and_not_while_a_task_runs(pee
     gate.open()
     await peers.ended(job)
 
-    async def is_measured() -> NetworkView | None:
+    async def is_begun() -> bool:
         with suppress(LooplineError):  # neither port may be open yet
             await client.measure_network()
+            return True
+        return False
+
+    async def is_measured() -> NetworkView | None:
         view = await client.network()
         return view if view.measurement.outcome == "measured" else None
 
+    await wait_for("the measuring to begin", is_begun)
     view = await wait_for("the network to be measured", is_measured)
-    assert view.measurement.probes == 1
+    assert view.measurement.probes == 2  # from the one to the other, and from the master
     assert {node.parent for node in view.nodes if not node.is_switch} == {"127.0.0.0/8"}

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from loopline_master.core.transfers.assumed_network import assumed_network
+from loopline_master.core.transfers.assumed_network import MASTER, assumed_network
 from loopline_master.core.transfers.filling import fill
 from loopline_master.core.transfers.measured_network import (
     FlowSample,
@@ -72,12 +72,10 @@ def test_no_choice_of_switches_explains_more_than_what_the_search_finds(seed: in
     assert cost(samples, searched) <= min(cost(samples, choice) for choice in all_switches(names)) + 1e-9
 
 
-def lab(hosts: int, edge: float, between: float) -> tuple[Network, list[str]]:
+def lab(hosts: int, edge: float, between: float, more: dict[str, str] | None = None) -> tuple[Network, list[str]]:
     names = [f"h{number:02}" for number in range(hosts)]
-    return network(
-        {name: ("A" if number < hosts // 2 else "B", edge) for number, name in enumerate(names)},
-        {"A": between, "B": between},
-    ), names
+    at_switch = {name: "A" if number < hosts // 2 else "B" for number, name in enumerate(names)} | (more or {})
+    return network({name: (at, edge) for name, at in at_switch.items()}, {"A": between, "B": between}), names
 
 
 def shown_by(found: Network, sets: Sequence[Sequence[Pair]]) -> MeasuredNetwork:
@@ -138,8 +136,9 @@ def test_a_link_that_carries_less_than_before_is_known_to_do_so_for_a_while() ->
 
 
 @pytest.mark.parametrize(("edge", "between"), [(100.0, 25.0), (100.0, 100.0), (100.0, 250.0)])
-def test_probes_of_an_idle_grid_find_the_two_sides_of_a_narrow_cable(edge: float, between: float) -> None:
-    found, names = lab(12, edge, between)
+@pytest.mark.parametrize("side", ["A", "B"])
+def test_probes_of_an_idle_grid_find_the_two_sides_of_a_narrow_cable(edge: float, between: float, side: str) -> None:
+    found, names = lab(12, edge, between, more={MASTER: side})
     names = [name for pair in zip(names, names[6:], strict=False) for name in pair]  # as addresses may lie
     done: dict[tuple[Pair, ...], dict[Pair, float]] = {}
     noise = random.Random(2)
@@ -148,9 +147,12 @@ def test_probes_of_an_idle_grid_find_the_two_sides_of_a_narrow_cable(edge: float
         done[pairs] = rates(found, pairs, noise)
     assert len(done) <= 2 * len(names)
     samples = [FlowSample(float(at), found, frozenset(found)) for at, found in enumerate(done.values())]
-    measured = measured_network(samples, dict.fromkeys(names, "lab"))
-    ordered = sorted(names)
-    assert groups(measured.switch_of) == {frozenset(ordered[:6]), frozenset(ordered[6:])}
+    measured = measured_network(samples, dict.fromkeys([*names, MASTER], "lab"))
+    ordered, switch_of = sorted(names), dict(measured.switch_of)
+    if between < edge:
+        assert switch_of[MASTER] == switch_of[names["AB".index(side)]]
+    del switch_of[MASTER]
+    assert groups(switch_of) == {frozenset(ordered[:6]), frozenset(ordered[6:])}
     assert measured.switches["lab"] == pytest.approx(between, rel=0.1)
 
 
@@ -158,8 +160,8 @@ def test_probes_that_fail_end_the_measuring_all_the_same() -> None:
     done: dict[tuple[Pair, ...], dict[Pair, float]] = {}
     while pairs := next_probes(["a", "b", "c", "d"], done):
         done[pairs] = {}
-    assert len(done) == 6
-    assert next_probes(["a", "b"], {(("a", "b"),): {}}) == ()
+    assert len(done) == 7
+    assert next_probes(["a", "b"], {(("a", "b"),): {}, ((MASTER, "a"),): {}}) == ()
     assert next_probes([], {}) == next_probes(["a"], {}) == ()
 
 

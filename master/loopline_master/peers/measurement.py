@@ -1,4 +1,4 @@
-"""Measuring an idle grid when an operator asks for it: probes between workers, one set of flows after the other.
+"""Measuring an idle grid when an operator asks for it: probes between its computers, one set of flows after the other.
 
 Nothing is probed while anything runs, or while the owner of any connected PC is there. As soon as that changes, the
 probes under way are called off; workers end them by themselves, too, when they get a task or their owner comes.
@@ -12,6 +12,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from loopline_master.core.scheduler import Scheduler
+from loopline_master.core.transfers.assumed_network import MASTER
 from loopline_master.core.transfers.measured_network import FlowSample, Pair
 from loopline_master.core.transfers.probe_order import Together, next_probes
 from loopline_master.peers.exchange import Exchange
@@ -27,7 +28,7 @@ _ANSWER_WITHIN_S = 10.0
 _LOOK_EVERY_S = 0.1
 
 SendProbe = Callable[[str, FileSource | None, float], Awaitable[FlowMeasured | None]]
-"""Has a worker receive from a source for some seconds; without one, ends that."""
+"""Has a worker receive from a source, or without one from the master, for some seconds; for none, ends that."""
 
 
 class Measurement:
@@ -89,8 +90,11 @@ class Measurement:
         return {pair: probed.rate_bytes_s for pair, probed in answers.items() if probed and probed.rate_bytes_s}
 
     async def _ask(self, pair: Pair) -> FlowMeasured | None:
-        source = self._exchange.probe_source(*pair)
-        return await self._send(pair[1], source, _PROBE_S) if source else None
+        source, receiver = pair
+        if source == MASTER:
+            return await self._send(receiver, None, _PROBE_S)
+        told = self._exchange.probe_source(source, receiver)
+        return await self._send(receiver, told, _PROBE_S) if told else None
 
     def _obstacle(self) -> str:
         """Return why nothing may be probed now; empty if it may."""

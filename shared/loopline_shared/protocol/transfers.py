@@ -93,7 +93,8 @@ class PeerOrders:
 class MeasureFlow:
     """Master to worker, of an idle grid that is being measured: receive from this worker for so long, and forget it.
 
-    Only workers that take part in carrying are asked. Without a source, the probe under way is to end.
+    Only workers that take part in carrying are asked. Without a source, from the master; for no time, the probe under
+    way is to end.
     """
 
     number: Annotated[int, Field(ge=0, le=MAX_ID)]  # of the question, on this link

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from http.client import HTTPConnection, HTTPResponse
 from urllib.parse import urlsplit
 
@@ -39,13 +40,16 @@ class MasterFiles:
 
     def open_at(self, sha256: str, layout: PieceLayout) -> Callable[[int], MasterUpstream]:
         """Return what connects to the master as the source of all pieces from a number on."""
+        return partial(self._open, f"files/{sha256}", layout)
 
-        def open_(first: int) -> MasterUpstream:
-            path = urlsplit(self._http.address(f"files/{sha256}")).path
-            with network():
-                return MasterUpstream(self._connection(), path, self._http.headers(), layout, first)
+    def open_probe(self, layout: PieceLayout) -> MasterUpstream:
+        """Connect to the master as the source of a probe, whose content is of no use."""
+        return self._open("network/probe", layout, 0)
 
-        return open_
+    def _open(self, path: str, layout: PieceLayout, first: int) -> MasterUpstream:
+        path = urlsplit(self._http.address(path)).path
+        with network():
+            return MasterUpstream(self._connection(), path, self._http.headers(), layout, first)
 
     def _ask(self, connection: HTTPConnection, method: str, path: str) -> HTTPResponse:
         address = urlsplit(self._http.address(path)).path

@@ -24,6 +24,7 @@ from loopline_shared.model import Result
 from loopline_shared.protocol.transfers import (
     PROBE_FILE,
     FaultKind,
+    FileSource,
     FlowMeasured,
     Grant,
     MeasureFlow,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from loopline_worker.peers.handshake import Opening
     from loopline_worker.peers.peer_server import PeerServer
     from loopline_worker.peers.piece_fetch import OpenMaster, PieceFetch
+    from loopline_worker.peers.upstreams import Upstream
 
 log = logging.getLogger(__name__)
 
@@ -215,9 +217,9 @@ class Peering:
     # Measuring an idle grid.
 
     async def probe(self, probe: MeasureFlow) -> FlowMeasured:
-        """Receive from another worker for a while, and return the rate; any probe before ends."""
+        """Receive from another worker or the master for a while, and return the rate; any probe before ends."""
         self._probes += 1
-        if probe.source is None or self._terms is None:
+        if not probe.seconds or self._terms is None:
             return FlowMeasured(probe.number, None, "the probe was called off")
         from loopline_worker.peers import probing
 
@@ -226,10 +228,20 @@ class Peering:
             self._threads,
             probing.run,
             probe,
-            self._name,
+            partial(self._connect_to_probe, probe.source),
             self._receives,
             lambda: self.may_probe() and mine == self._probes,
         )
+
+    def _connect_to_probe(self, source: FileSource | None) -> Upstream:
+        """Connect to the source of a probe, a worker or the master."""
+        from loopline_worker.peers.master_files import MasterFiles
+        from loopline_worker.peers.probing import PROBE_LAYOUT
+        from loopline_worker.peers.upstreams import PeerUpstream
+
+        if source:
+            return PeerUpstream.connect(source, PROBE_FILE, self._name, 0)
+        return MasterFiles(self._http).open_probe(PROBE_LAYOUT)
 
     def may_probe(self) -> bool:
         """True as long as neither tasks nor the owner want this computer."""
@@ -270,12 +282,12 @@ class Peering:
     def _find_probe_file(self) -> GrowingFile | None:
         """Return a file of holes, which takes no space; it is gone with the agent."""
         from loopline_worker.peers.growing_file import GrowingFile
-        from loopline_worker.peers.probing import PROBE_BYTES
+        from loopline_worker.peers.probing import PROBE_LAYOUT
 
         if self._probe_file is None:
             self._probe_file = tempfile.NamedTemporaryFile(dir=self._settings.data_dir, prefix="probe-")  # noqa: SIM115
-            self._probe_file.truncate(PROBE_BYTES)
-        file = GrowingFile(Path(self._probe_file.name), PROBE_BYTES)
+            self._probe_file.truncate(PROBE_LAYOUT.size_bytes)
+        file = GrowingFile(Path(self._probe_file.name), PROBE_LAYOUT.size_bytes)
         file.grow_to(file.layout.count)
         return file
 

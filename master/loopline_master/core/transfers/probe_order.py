@@ -2,13 +2,15 @@
 
 1. From one host to each other, alone. Hosts that are not reached as fast as the fastest may be behind a link that is
    narrower than their own, or have slow ones: from the first of them to each of the others of them, and so on.
-2. All hosts in pairs, together, in three ways: links that several flows share are narrower than they seem alone.
+2. From the master to those that were first, which says at whose switch it is.
+3. All hosts in pairs, together, in three ways: links that several flows share are narrower than they seem alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from loopline_master.core.transfers.assumed_network import MASTER
 from loopline_master.core.transfers.measured_network import NEAR, Pair
 
 Together = tuple[Pair, ...]
@@ -21,17 +23,17 @@ def next_probes(hosts: Sequence[str], done: Mapping[Together, Mapping[Pair, floa
 
     ``done`` has rates in bytes per second; a flow that could not run is left out there.
     """
-    rest = list(hosts)
-    for _ in range(_MOST_PIVOTS):
-        if len(rest) < 2:
-            break
+    rest, pivots = list(hosts), list[str]()
+    while len(rest) > 1 and len(pivots) < _MOST_PIVOTS:
+        pivots.append(rest[0])
         pairs = [(rest[0], other) for other in rest[1:]]
         if missing := next((pair for pair in pairs if (pair,) not in done), None):
             return (missing,)
         rates = {other: done[pair,].get(pair, 0.0) for pair in pairs for other in pair[1:]}
         fastest = max(rates.values())
         rest = [other for other, rate in rates.items() if 0 < rate < NEAR * fastest]
-    return next((pairs for pairs in _crowds(hosts) if pairs not in done), ())
+    from_master = [((MASTER, pivot),) for pivot in (*pivots, *rest[:1]) if pivots]
+    return next((pairs for pairs in (*from_master, *_crowds(hosts)) if pairs not in done), ())
 
 
 def _crowds(hosts: Sequence[str]) -> list[Together]:

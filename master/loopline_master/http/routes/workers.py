@@ -19,9 +19,13 @@ from loopline_master.peers.live_network import LiveNetwork
 from loopline_master.peers.measurement import Measurement
 from loopline_master.settings import Limits
 from loopline_master.store import Store
+from loopline_shared.errors import LooplineError
 from loopline_shared.rest.bodies import Explanation, MeasurementView, NetworkView, Page, WorkerView
 
 routes = Routes("workers")
+
+_ZEROS = bytes(2**22)
+"""A probe is sent in ranges of this length at most."""
 
 
 @routes("GET /workers", READERS)
@@ -73,8 +77,21 @@ async def get_network(network: LiveNetwork, measurement: Measurement) -> Network
 
 @routes("POST /network/measure", ADMINS, status=202, declines=(409,))
 async def measure_network(measurement: Measurement) -> MeasurementView:
-    """Measure an idle grid by probes between workers. It stops as soon as a task starts or an owner is back."""
+    """Measure an idle grid by probes between its computers. It stops as soon as a task starts or an owner is back."""
     return measurement.start()
+
+
+@routes("GET /network/probe", WORKERS, is_documented=False)
+async def get_probe(request: web.Request) -> web.Response:
+    """Return a range of zeros, for a worker that measures its way from the master."""
+    try:
+        span = request.http_range
+        asked = range(span.start or 0, span.stop or 0)
+    except ValueError:
+        asked = range(0)
+    if not 0 < len(asked) <= len(_ZEROS):
+        raise LooplineError("range", f"a probe has a range of 1 to {len(_ZEROS)} bytes", "ask for less", 416)
+    return web.Response(status=206, body=_ZEROS[: len(asked)], content_type="application/octet-stream")
 
 
 @routes("GET /link", WORKERS, is_documented=False)
