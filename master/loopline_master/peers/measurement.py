@@ -1,4 +1,4 @@
-"""Measuring an idle grid when an operator asks for it: probes between its computers, one set of flows after the other.
+"""Measuring an idle grid when an operator asks for it: probes within it, one set of flows after the other.
 
 Nothing is probed while anything runs, or while the owner of any connected PC is there. As soon as that changes, the
 probes under way are called off; workers end them by themselves, too, when they get a task or their owner comes.
