@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import ssl
 import time
 from collections.abc import AsyncIterator, Container
 from contextlib import asynccontextmanager
@@ -17,6 +18,7 @@ from loopline_shared import __version__
 from loopline_shared.errors import LooplineError
 from loopline_shared.rest.address import API_PREFIX
 from loopline_shared.rest.bodies import Problem
+from loopline_shared.rest.trust import encrypted, fetch_ca, trusting
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
@@ -71,9 +73,13 @@ class Backoff:
 class Http:
     """Requests to one master's REST API."""
 
-    def __init__(self, url: str, token: str | None, patience_s: float, fingerprint: str = "") -> None:
-        self.url = url
-        self._certificate = aiohttp.Fingerprint(bytes.fromhex(fingerprint)) if fingerprint else True
+    def __init__(
+        self, url: str, token: str | None, patience_s: float, *, ca: str = "", fingerprint: str = ""
+    ) -> None:
+        """``fingerprint``: of the key of the CA, to fetch it. Raises LooplineError if the certificate is none."""
+        self.url = encrypted(url) if ca or fingerprint else url
+        self._pin = "" if ca else fingerprint
+        self._tls = _trusting(ca) if ca else True
         self._headers = {"User-Agent": f"loopline/{__version__}"}
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
@@ -112,17 +118,15 @@ class Http:
 
         Raises UnavailableError, or the master's own error unless its status is in ``allow``.
         """
-        session = self._session = self._session or aiohttp.ClientSession(headers=self._headers, timeout=_TIMEOUT)
+        session = await self._ready()
         try:
-            address, options = f"{self.url}{API_PREFIX}{path}", {"ssl": self._certificate, **options}
+            address, options = f"{self.url}{API_PREFIX}{path}", {"ssl": self._tls, **options}
             async with session.request(method, address, **options) as response:
                 if response.status >= 400 and response.status not in allow:
                     raise _refusal(self.url, response.status, await response.read())
                 yield response
-        except aiohttp.ServerFingerprintMismatch as error:
-            message = f"{self.url} shows another certificate than expected"
-            hint = "somebody may be in between: ask whoever runs the master for a new line"
-            raise LooplineError("wrong_master", message, hint) from error
+        except aiohttp.ClientConnectorCertificateError as error:
+            raise self._wrong_master(error) from error
         except _AWAY as error:
             was_sent = not isinstance(error, aiohttp.ClientConnectorError)
             raise UnavailableError(_unreachable(self.url, error), may_have_acted=was_sent) from error
@@ -130,11 +134,11 @@ class Http:
     @asynccontextmanager
     async def socket(self, path: str) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
         """Open a WebSocket for the block. Raises UnavailableError, or the master's own error."""
-        session = self._session = self._session or aiohttp.ClientSession(headers=self._headers, timeout=_TIMEOUT)
+        session = await self._ready()
         try:
             async with session.ws_connect(
                 f"{self.url}{API_PREFIX}{path}",
-                ssl=self._certificate,
+                ssl=self._tls,
                 heartbeat=_STILL_HERE_EVERY_S,
                 max_msg_size=_LONGEST_MESSAGE_BYTES,
             ) as socket:
@@ -143,8 +147,39 @@ class Http:
             async with self.open("GET", path):  # its answer has the reason
                 pass
             raise _refusal(self.url, 502, b"") from None
+        except aiohttp.ClientConnectorCertificateError as error:
+            raise self._wrong_master(error) from error
         except _AWAY as error:
             raise UnavailableError(_unreachable(self.url, error), may_have_acted=True) from error
+
+    async def _ready(self) -> aiohttp.ClientSession:
+        """Return the session. Raises LooplineError if the master does not show the CA that was named."""
+        if self._pin:
+            try:
+                self._tls = _trusting(await asyncio.to_thread(fetch_ca, self.url, self._pin))
+            except LooplineError as error:
+                if error.code == "unreachable":
+                    raise UnavailableError(error, may_have_acted=False) from None
+                raise
+            self._pin = ""
+        self._session = self._session or aiohttp.ClientSession(headers=self._headers, timeout=_TIMEOUT)
+        return self._session
+
+    def _wrong_master(self, error: aiohttp.ClientConnectorCertificateError) -> LooplineError:
+        message = f"{self.url} shows another certificate than expected: {error.certificate_error}"
+        hint = (
+            "`loopline login LINE` with a line of `loopline token create`; for another name of the same master, its "
+        )
+        hint += "operator adds it with --tls-names"
+        return LooplineError("wrong_master", message, hint)
+
+
+def _trusting(ca: str) -> ssl.SSLContext:
+    try:
+        return trusting(ca)
+    except (OSError, ValueError) as error:
+        hint = "`loopline login LINE` again, or correct ca_file"
+        raise LooplineError("certificates", f"the CA of the master cannot be read: {error}", hint) from None
 
 
 def parse(answer: type[Model], body: bytes) -> Model:

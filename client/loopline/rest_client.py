@@ -12,6 +12,7 @@ from loopline.settings import ClientSettings
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import JobState, Stream, TaskId, TaskState
 from loopline_shared.rest.access import (
+    EncryptionView,
     JoinRequest,
     JoinTokenCreated,
     JoinTokenView,
@@ -57,11 +58,22 @@ class RestClient:
     """
 
     def __init__(
-        self, master: str | None = None, token: str | None = None, *, patience_s: float = 30.0, fingerprint: str = ""
+        self,
+        master: str | None = None,
+        token: str | None = None,
+        *,
+        patience_s: float = 30.0,
+        ca: str = "",
+        fingerprint: str = "",
     ) -> None:
-        """Raises LooplineError if the settings are wrong. ``fingerprint``: SHA-256 of the certificate to trust."""
+        """Raises LooplineError if the settings are wrong.
+
+        ``ca``: the certificate (PEM) to trust the master by; ``fingerprint``: the SHA-256 of its key, by which it is
+        fetched. Without both, the settings say.
+        """
         settings = ClientSettings.load(master=master, token=token)
-        self.http = Http(settings.master, settings.find_token(), patience_s, fingerprint)
+        trusted = ca or ("" if fingerprint else settings.find_ca())
+        self.http = Http(settings.master, settings.find_token(), patience_s, ca=trusted, fingerprint=fingerprint)
 
     @property
     def master(self) -> str:
@@ -278,6 +290,14 @@ class RestClient:
     async def revoke_token(self, token: str) -> TokenView:
         """Revoke a token."""
         return await self.http.ask(TokenView, "POST", f"/tokens/{quote(token, safe='')}/revoke")
+
+    async def encryption(self) -> EncryptionView:
+        """Return how the master is encrypted."""
+        return await self._get(EncryptionView, "/tls")
+
+    async def enable_encryption(self, plain_for_s: float) -> EncryptionView:
+        """Have the master speak TLS, and for so long plain HTTP too."""
+        return await self.http.ask(EncryptionView, "POST", "/tls/enable", json={"plain_for_s": plain_for_s})
 
     async def create_join_token(self, uses: int, expires_s: float) -> JoinTokenCreated:
         """Create a join token for so many computers."""

@@ -5,9 +5,12 @@ loopline.toml.
 from __future__ import annotations
 
 import ipaddress
+import json
 import os
+import secrets
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 from urllib.parse import urlsplit
 
 import platformdirs
@@ -35,23 +38,102 @@ class ClientSettings(Settings):
     master: Annotated[str, AfterValidator(_address), Field(description="the master's address")] = DEFAULT_URL
     token: Annotated[SecretStr | None, Field(description="the access token")] = None
     token_file: Annotated[Path | None, Field(description="a file with the token")] = None
+    ca_file: Annotated[
+        Path | None,
+        Field(description="a file with the CA to trust the master by; default: as logged in, or beside the token"),
+    ] = None
     data_dir: Annotated[Path | None, Field(description="a master's data folder on this computer")] = None
 
+    @classmethod
+    def load(cls, **flags: Any) -> Self:
+        """Load the settings; where no master is named, it is the one of ``loopline login``."""
+        settings = super().load(**flags)
+        if "master" not in settings.model_fields_set and (login := Login.read()):
+            return settings.model_copy(update={"master": login.master})
+        return settings
+
     def find_token(self) -> str | None:
-        """Return the token that was given, else the admin token that a master of the same user left."""
+        """Return the token that was given, else that of ``loopline login``, else the admin token that a master of
+        the same user left.
+        """
         if self.token:
             return self.token.get_secret_value().strip() or None
-        if self.token_file:
-            return _read(self.token_file)
-        if not is_here(self.master):
-            return None  # this computer's secret must not be sent to another
-        return next((token for file in self._admin_tokens() if (token := _read_if_there(file))), None)
+        if login := self._login():
+            return login.token
+        file = self._token_file()
+        return (_read(file) if file == self.token_file else _read_if_there(file)) if file else None
+
+    def find_ca(self) -> str:
+        """Return the certificate (PEM) to trust the master by; empty for the authorities of this computer."""
+        if self.ca_file:
+            return _read(self.ca_file)
+        if login := self._login():
+            return login.ca
+        file = self._token_file()
+        return (_read_if_there(file.with_name("ca.pem")) if file else None) or ""
+
+    def _login(self) -> Login | None:
+        """Return the login at this master, unless another token file was named."""
+        login = None if self.token_file else Login.read()
+        return login if login and _place(login.master) == _place(self.master) else None
+
+    def _token_file(self) -> Path | None:
+        """Return the file of the token: this computer's own must not be sent to another."""
+        if self.token_file or not is_here(self.master):
+            return self.token_file
+        return next((file for file in self._admin_tokens() if _read_if_there(file)), None)
 
     def _admin_tokens(self) -> list[Path]:
         folders = [self.data_dir, self.data_dir / "master"] if self.data_dir else [_home() / "master"]
         if (local := local_folder(urlsplit(self.master).port or DEFAULT_PORT)) and _is_kept(local):
             folders.insert(0, local / "master")
         return [folder / "tokens" / "admin" for folder in folders]
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """A login as it is kept: the master, this user's token, and the CA that its line pinned."""
+
+    master: str
+    token: str
+    ca: str = ""
+
+    @classmethod
+    def read(cls) -> Login | None:
+        """Return the login; None if there is none. Raises LooplineError if the file cannot be read."""
+        file = login_file()
+        try:
+            return cls(**json.loads(file.read_text("utf-8")))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, TypeError) as error:
+            hint = "`loopline login LINE` again, or `loopline logout`"
+            raise LooplineError("login", f"cannot read {file}: {error}", hint, 401) from None
+
+    def write(self) -> Path:
+        """Write the file, readable by this user only. Raises LooplineError if it cannot be written."""
+        file = login_file()
+        part = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
+        try:
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with os.fdopen(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as stream:
+                stream.write(json.dumps(asdict(self), indent=2) + "\n")
+            part.replace(file)
+        except OSError as error:
+            part.unlink(missing_ok=True)
+            raise LooplineError("login", f"cannot write {file}: {error.strerror}") from None
+        return file
+
+
+def login_file() -> Path:
+    """Return the file of the login, beside loopline.toml of this user."""
+    return platformdirs.user_config_path("loopline", appauthor=False) / "login.json"
+
+
+def _place(url: str) -> tuple[str, int]:
+    """Return host and port: a login holds by http and https alike, and is only ever used by https."""
+    parts = urlsplit(url)
+    return parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
 
 
 def local_folder(port: int) -> Path:

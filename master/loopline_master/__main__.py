@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from loopline_master.app import Master, serving
+from loopline_master.certificates.encryption import Encryption
 from loopline_master.settings import SCHEDULING, MasterSettings
 from loopline_shared import __version__
 from loopline_shared.errors import LooplineError
@@ -65,9 +66,9 @@ def _on_signals(act: Callable[[], object]) -> None:
 
 
 def _greeting(settings: MasterSettings, master: Master) -> str:
-    reachable = (
-        master.url if settings.is_private else f"http://{socket.gethostname()}:{master.url.rpartition(':')[2]}"
-    )
+    scheme, _, place = master.url.partition("://")
+    port = place.rpartition(":")[2]
+    reachable = master.url if settings.is_private else f"{scheme}://{socket.gethostname()}:{port}"
     join = f"loopline worker --master {reachable}"
     if settings.tokens:
         join += f" --token-file {shlex.quote(str(settings.data_dir.absolute() / 'tokens' / 'worker'))}"
@@ -81,6 +82,11 @@ def _greeting(settings: MasterSettings, master: Master) -> str:
     ]
     if settings.tokens and not settings.is_private:
         lines.append("            on another computer: what `loopline token join` prints")
+    if pin := master.parts[Encryption].pin:
+        lines += [
+            f"  TLS       by its own CA; SHA-256 of its key: {pin}",
+            f"            a browser trusts it once it has imported {reachable}/ca.pem",
+        ]
     return "\n".join(lines)
 
 

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import logging
 import os
+import time
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -14,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from loopline_master.assembly import assemble
+from loopline_master.certificates.encryption import Encryption, prepare_folder
 from loopline_master.engine import Engine
 from loopline_master.files.retention import Retention
 from loopline_master.forecaster import Forecaster
 from loopline_master.http.auth import Auth
 from loopline_master.http.operations import Parts
-from loopline_master.http.token_files import write_first_tokens
+from loopline_master.http.token_files import write_ca, write_first_tokens
 from loopline_master.http.web_app import listening, web_app
 from loopline_master.links import WorkerLinks
 from loopline_master.metrics import Metrics
@@ -46,10 +48,13 @@ class Master:
 async def serving(settings: MasterSettings) -> AsyncIterator[Master]:
     """Run a master on its port. Raises LooplineError if it cannot start. It stops in order, within a bounded time."""
     _make_data_folder(settings.data_dir)
+    prepare_folder(settings.data_dir)
     async with open_store(settings.database, keep_samples_s=settings.keep_samples_days * 86400.0) as store:
         parts = await assemble(settings, store)
+        _tell_of_encryption(parts[Encryption])
         engine = parts[Engine]
         await write_first_tokens(parts[Auth], settings)
+        write_ca(parts[Encryption], settings)
         working = asyncio.create_task(engine.run(parts[WorkerLinks]))
         try:
             with _in_background(parts):
@@ -69,6 +74,7 @@ def _in_background(parts: Parts) -> Iterator[None]:
         "ETAs are no longer compared with what came true": parts[Forecaster].watch(parts[Engine].changes),
         "files that no job needs are no longer removed": parts[Retention].run(),
         "notifications are no longer sent": parts[Notifier].run(),
+        "certificates are no longer renewed": parts[Encryption].keep_fresh(),
         "what transfers show of the network is no longer learnt": parts[LiveNetwork].run(),
     }
     tasks = []
@@ -80,6 +86,17 @@ def _in_background(parts: Parts) -> Iterator[None]:
     finally:
         for task in tasks:
             task.cancel()
+
+
+def _tell_of_encryption(encryption: Encryption) -> None:
+    if encryption.is_missing:
+        log.warning(
+            "tokens, tasks and files travel in plain HTTP, as in 0.1: `loopline tls enable` encrypts them; workers "
+            "and users have two weeks to follow"
+        )
+    elif encryption.is_on and encryption.is_plain_answered:
+        until = time.strftime("%Y-%m-%d %H:%M", time.localtime(encryption.plain_until))
+        log.warning("plain HTTP is answered until %s: `loopline tls show` names workers that still use it", until)
 
 
 def _log_failure(consequence: str, ended: asyncio.Task[None]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from functools import partial
 
+from loopline_master.certificates.encryption import Encryption
 from loopline_master.change_feed import Subscriptions
 from loopline_master.core.events import MasterStarted
 from loopline_master.core.scheduler import Scheduler
@@ -62,7 +63,7 @@ async def assemble(settings: MasterSettings, store: Store) -> Parts:
     solver.post = engine.post
     engine.post(MasterStarted(settings.scheduler))
     await engine.turn()
-    parts = Parts(settings, settings.limits, store)
+    parts = Parts(settings, settings.limits, store, Encryption(settings))
     parts.add(scheduler, metrics, sampler, clock, engine, engine.changes, solver)
     _add_files(parts)
     _add_submissions(parts)
@@ -113,7 +114,12 @@ def _add_streams(parts: Parts) -> None:
 
     exchange = Exchange(parts[MasterSettings], peer_key(parts[MasterSettings]), parts[Metrics])
     network = LiveNetwork(parts[MasterSettings], engine, parts[Scheduler], exchange)
-    links = WorkerLinks(engine, parts[MasterSettings], complete, partial(with_files, blobs), exchange)
+    encryption = parts[Encryption]
+    check = partial(with_files, blobs)
+    links = WorkerLinks(
+        engine, parts[MasterSettings], complete, check=check, exchange=exchange, ca=lambda: encryption.ca
+    )
+    encryption.on_plain_ended = lambda: links.close_plain("connect by TLS from now on")
     measurement = Measurement(network, exchange, parts[Scheduler], links.probe)
     subscriptions, streams = Subscriptions(), OpenStreams(parts[Limits].max_listeners)
     engine.changes.add_listener(subscriptions)

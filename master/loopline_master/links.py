@@ -58,13 +58,20 @@ class WorkerLinks:
     """The open link of each worker. The engine sends through it and never waits for it."""
 
     def __init__(
-        self, engine: Engine, settings: MasterSettings, complete: Complete, check: Check, exchange: Exchange
+        self,
+        engine: Engine,
+        settings: MasterSettings,
+        complete: Complete,
+        check: Check,
+        exchange: Exchange,
+        ca: Callable[[], str] = str,
     ) -> None:
         self._engine = engine
         self._exchange = exchange
         self._complete = complete
         self._check = check
         self._welcome = Welcome(settings.scheduler.report_every_s, settings.scheduler.lease_s)
+        self._ca = ca
         self._max_frames = settings.limits.max_frames
         self._sessions = count(1)
         self._open: dict[str, WorkerLink] = {}
@@ -103,6 +110,15 @@ class WorkerLinks:
         if link is not None and link.session == session:
             link.close("another link of this worker took over, or its lease ended")
 
+    def plain(self) -> list[str]:
+        """Return the workers whose links are not encrypted here."""
+        return sorted(name for name, link in self._open.items() if not link.is_encrypted)
+
+    def close_plain(self, reason: str) -> None:
+        """Close the links that are not encrypted here; their workers connect anew."""
+        for name in self.plain():
+            self._open[name].close(reason)
+
     def close_all(self) -> None:
         """Close all links: the master is stopping."""
         for link in self._open.values():
@@ -133,7 +149,7 @@ class WorkerLinks:
             link.close(refused.message)
             return
         self._open[hello.worker] = link
-        link.send(replace(self._welcome, peers=self._exchange.terms(hello)))
+        link.send(replace(self._welcome, peers=self._exchange.terms(hello), ca=self._ca()))
         log.info("worker %s joined from %s", hello.worker, link.remote)
         try:
             async for report in link.reports():
@@ -200,6 +216,7 @@ class WorkerLink:
         self.session = session
         self._complete = complete
         self.remote = request.remote
+        self.is_encrypted = request.secure
         self._transport = request.transport
         self._socket = socket
         self._protocol = MasterSession()

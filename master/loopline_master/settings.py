@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import fields
+from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeAlias, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias, get_type_hints
 
 import platformdirs
-from pydantic import BaseModel, ConfigDict, Field, create_model, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, field_validator, model_validator
 
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.scheduler_settings import IN_LIMITS, Amount, Period, SchedulerSettings
@@ -18,6 +19,7 @@ from loopline_shared.rest.address import DEFAULT_PORT
 from loopline_shared.settings_source import Settings, meant
 
 _MIB = 2**20
+TlsName = Annotated[str, Field(pattern=r"^[A-Za-z0-9.:_*-]{1,253}$")]
 _TYPES = get_type_hints(SchedulerSettings, include_extras=True)
 _LIMITS = frozenset(name for name, type_ in _TYPES.items() if IN_LIMITS in type_.__metadata__)
 SCHEDULING = frozenset(_TYPES) - _LIMITS
@@ -32,6 +34,10 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def _split(value: object) -> object:
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
 def _data_dir() -> Path:
@@ -108,6 +114,24 @@ class MasterSettings(_SettingsBase):
     tokens: Annotated[
         bool, Field(description="ask for tokens; without them whoever can connect is an admin (on loopback only)")
     ] = True
+    tls: Annotated[
+        Literal["on", "off"] | None,
+        Field(description="encryption; by default on beyond loopback, unless the data folder was made before 0.2"),
+    ] = None
+    tls_cert: Annotated[
+        Path | None, Field(description="file of the master's certificate and its chain, in place of its own CA's")
+    ] = None
+    tls_key: Annotated[Path | None, Field(description="file of that certificate's key")] = None
+    tls_names: Annotated[
+        tuple[TlsName, ...],
+        BeforeValidator(_split),
+        Field(max_length=50, description="more names and addresses by which it is reached, for its certificate"),
+    ] = ()
+    proxy: Annotated[
+        tuple[IPv4Address | IPv6Address, ...],
+        BeforeValidator(_split),
+        Field(max_length=50, description="addresses of proxies that encrypt before it; others cannot connect then"),
+    ] = ()
     peer_file_bytes: Annotated[int, Field(ge=2**20, description="the smallest file that may go between workers")] = (
         16 * _MIB
     )
@@ -148,6 +172,12 @@ class MasterSettings(_SettingsBase):
                 f"a master without tokens would obey everybody who can reach {settings.host}",
                 "keep tokens on, or listen on 127.0.0.1 only",
             )
+        if settings.tls == "off" and not (settings.is_private or settings.proxy):
+            raise LooplineError(
+                "not_encrypted",
+                f"without TLS, tokens and files could be read on the way to {settings.host}",
+                "leave --tls off out, or name the proxy that encrypts before this master with --proxy ADDRESS",
+            )
         return settings
 
     @field_validator("policy", check_fields=False)
@@ -156,6 +186,12 @@ class MasterSettings(_SettingsBase):
         if name not in REGISTRY:
             raise ValueError(f"there is no such policy: {meant(name, REGISTRY)}")
         return name
+
+    @model_validator(mode="after")
+    def _a_key_has_a_certificate(self) -> Self:
+        if self.tls_key and not self.tls_cert:
+            raise ValueError("tls_key is the key of tls_cert: give both")
+        return self
 
     @model_validator(mode="after")
     def _reports_come_within_leases(self) -> Self:

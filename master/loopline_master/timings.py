@@ -36,6 +36,11 @@ COMMAND_WITHIN_S = 60.0  # for one command, which keeps a place from other notif
 FIRST_PRUNE_AFTER_S = 300.0  # after the start, if prune_every_s is not shorter: workers return and bring files first
 RETAINED_FOR_S = 0.1  # a file retained so recently is not touched again, hence not removed; far below file_grace_s
 
+# Certificates.
+LOOK_AT_CERTIFICATES_EVERY_S = 5.0  # the operator's files, and whether plain HTTP has ended
+RENEW_LOOK_EVERY_S = 3600.0  # whether the own certificate will end soon: it is renewed a month before
+PEEK_WITHIN_S = 10.0  # the first byte of a connection must come
+
 # Supervision.
 LAG_EVERY_S = 5.0  # the lag of the event loop is measured
 READY_WITHIN_S = 5.0  # the database must answer /readyz

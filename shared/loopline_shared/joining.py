@@ -21,15 +21,15 @@ import platformdirs
 from loopline_shared.errors import LooplineError
 
 _LINE = re.compile(
-    r"(?P<master>https?://[^\s#]+)#(?P<secret>lj_[0-9a-f]+_[A-Za-z0-9_-]+)"  # the master's address and the secret
-    r"(?:\.(?P<print>[0-9a-f]{64}))?"  # SHA-256 of the master's certificate
+    r"(?P<master>https?://[^\s#]+)#(?P<secret>l[jl]_[0-9a-f]+_[A-Za-z0-9_-]+)"  # the master's address and the secret
+    r"(?:\.(?P<print>[0-9a-f]{64}))?"  # SHA-256 of the key of the master's CA
 )
 _PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
-class JoinLine:
-    """``http://lab-pc:7461#lj_1f2e3d4c_...``, then a dot and the SHA-256 of the master's certificate, if any."""
+class Line:
+    """``https://lab-pc:7461#SECRET``, then a dot and the pin: the SHA-256 of the key of the master's CA, if any."""
 
     master: str
     secret: str
@@ -38,14 +38,31 @@ class JoinLine:
     def __str__(self) -> str:
         return f"{self.master}#{self.secret}" + (f".{self.fingerprint}" if self.fingerprint else "")
 
+
+class JoinLine(Line):
+    """A line with which a computer becomes a worker; its secret is a join token."""
+
     @classmethod
     def parse(cls, text: str) -> JoinLine:
         """Read a line. Raises ValueError if it is malformed."""
-        found = _LINE.fullmatch(text.strip().removeprefix("loopline join ").strip())
-        master = normal_address(found["master"]) if found else ""
-        if not found or not master:
-            raise ValueError("expected the line that `loopline token join` printed, as in http://lab-pc:7461#lj_...")
-        return cls(master, found["secret"], found["print"] or "")
+        return cls(*_parts(text, "join", "lj_", "loopline token join"))
+
+
+class LoginLine(Line):
+    """A line with which a user's tools find and trust a master; its secret is the user's token."""
+
+    @classmethod
+    def parse(cls, text: str) -> LoginLine:
+        """Read a line. Raises ValueError if it is malformed."""
+        return cls(*_parts(text, "login", "ll_", "loopline token create"))
+
+
+def _parts(text: str, command: str, kind: str, source: str) -> tuple[str, str, str]:
+    found = _LINE.fullmatch(text.strip().removeprefix(f"loopline {command} ").strip())
+    master = normal_address(found["master"]) if found else ""
+    if not found or not master or not found["secret"].startswith(kind):
+        raise ValueError(f"expected the line that `{source}` printed, as in https://lab-pc:7461#{kind}...")
+    return master, found["secret"], found["print"] or ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +73,7 @@ class Membership:
     name: str
     token: str
     fingerprint: str = ""
+    ca: str = ""  # certificate (PEM) with the key that the fingerprint names
 
     @classmethod
     def read(cls, file: Path | None = None) -> Membership | None:

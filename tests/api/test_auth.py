@@ -29,6 +29,7 @@ EXAMPLES = {
 OPEN = {
     "/api/v1/join",
     "/api/v1/session",
+    "/ca.pem",
     "/healthz",
     "/readyz",
     "/openapi.json",

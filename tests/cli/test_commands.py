@@ -15,7 +15,7 @@ from loopline.cli.app import COMMANDS
 from loopline.cli.errors import EXIT_CODES, Exit
 from loopline.client import AsyncClient
 from loopline_shared.model import JobState, Order, TaskState
-from loopline_shared.rest.access import JoinTokenCreated, JoinTokenView, TokenCreated, TokenView
+from loopline_shared.rest.access import EncryptionView, JoinTokenCreated, JoinTokenView, TokenCreated, TokenView
 from loopline_shared.rest.bodies import (
     Counts,
     Explanation,
@@ -35,8 +35,10 @@ from tests.cli.views import job, program, result, task, worker
 
 PASSED_ON = {"master", "worker", "doctor", "owner", "simulate"}  # to other programs, --help included
 SPEAKS_FOR_ITSELF = PASSED_ON | {"replay", "token", "demo", "local", "run", "join", "leave", "service", "completion"}
+SPEAKS_FOR_ITSELF |= {"login", "logout"}  # tests/live/test_encryption.py
 TOKEN = TokenView(id="t1", name="ann", role="user", created_at=1.0)
 JOIN_TOKEN = JoinTokenView(id="a1", uses=1, used=0, created_at=1.0, expires_at=2.0)
+ENCRYPTION = EncryptionView(is_on=True, pin="ab" * 32, names=("lab-pc",), expires_at=9.0, plain_workers=("w1",))
 _LINE = HistoryLine(
     subject="ann",
     name="",
@@ -85,6 +87,8 @@ def answers(fake: FakeMaster) -> None:
     for what in ("drain", "undrain"):
         fake.on(f"POST /workers/pc-1/{what}", ok(worker()))
     fake.on("GET /tokens", page(TOKEN))
+    fake.on("GET /tls", ok(ENCRYPTION))
+    fake.on("POST /tls/enable", ok(ENCRYPTION))
     fake.on("POST /tokens", ok(TokenCreated(**TOKEN.model_dump(), secret="ll_t1_x"), 201))
     fake.on("POST /tokens/t1/revoke", ok(TOKEN))
     fake.on("GET /join-tokens", page(JOIN_TOKEN))
@@ -120,6 +124,8 @@ LINES = [
     ("token join --json", "line"),
     ("token joins --json", None),
     ("token revoke t1 --json", "id"),
+    ("tls show --json", "pin"),
+    ("tls enable --plain-for 7d --json", "pin"),
     ("passing --json", "passings"),
     ("network --json", "nodes"),
     ("prune --json", "files"),
@@ -321,7 +327,7 @@ def test_the_audit_in_one_line(fake: FakeMaster, run: Run) -> None:
     assert run("passing").out == "3 completions checked, 0 order violations, 1 exempt (paused)\n"
 
 
-@pytest.mark.parametrize("name", sorted(COMMANDS.keys() - PASSED_ON - {"replay", "token", "service"}))
+@pytest.mark.parametrize("name", sorted(COMMANDS.keys() - PASSED_ON - {"replay", "token", "tls", "service"}))
 def test_help_of_every_command(run: Run, name: str) -> None:
     ran = run(name, "--help")
     assert ran.code == 0

@@ -100,14 +100,6 @@ def test_a_failed_try_leaves_what_was_joined_before_as_it_was(run: Run, fake: Fa
     assert [file.name for file in (tmp_path / "config" / "loopline").iterdir()] == ["membership.json"]
 
 
-def test_joining_again_takes_the_masters_new_certificate(run: Run, fake: FakeMaster, tmp_path: Path) -> None:
-    before = Membership(fake.url, "pc-1", "ll_12345678_x", "ab" * 32)
-    before.write(tmp_path / "config" / "loopline" / "membership.json")
-    fake.on("POST /join", ok(IN, 201))
-    assert run("join", f"{fake.url}#lj_b2_x.{'cd' * 32}").code == Exit.OK
-    assert member(tmp_path) == Membership(fake.url, "pc-1", "ll_12345678_x", "cd" * 32)
-
-
 def test_joining_again_after_its_token_was_revoked_makes_another(run: Run, fake: FakeMaster, tmp_path: Path) -> None:
     before = Membership(fake.url, "pc-1", "ll_12345678_x")
     before.write(tmp_path / "config" / "loopline" / "membership.json")

@@ -12,10 +12,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
-from urllib.request import ProxyHandler, Request, build_opener
+from urllib.request import HTTPSHandler, OpenerDirector, ProxyHandler, Request, build_opener
 from uuid import uuid4
 
 import pytest
+
+from loopline_shared.rest.trust import trusting
 
 pytestmark = pytest.mark.timeout(1800)  # the first build downloads the base and every dependency
 
@@ -23,8 +25,6 @@ ROOT = Path(__file__).parents[2]
 WORKERS = 4
 TASKS = 8
 WHO_AND_WHERE = "import os, socket, time; time.sleep(1); print(os.getuid(), socket.gethostname())"
-
-direct = build_opener(ProxyHandler({}))  # the master is on this machine, whatever proxy is set
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,16 @@ class Grid:
     def token(self) -> str:
         return self.must("exec", "-T", "master", "cat", "/data/tokens/admin").strip()
 
+    @cached_property
+    def direct(self) -> OpenerDirector:
+        """What opens addresses on this machine, whatever proxy is set, and knows the master by its CA."""
+        ca = self.must("exec", "-T", "master", "cat", "/data/tokens/ca.pem")
+        return build_opener(ProxyHandler({}), HTTPSHandler(context=trusting(ca)))
+
     def fetch(self, path: str, body: object = None) -> str:
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
         data = None if body is None else json.dumps(body).encode()
-        with direct.open(Request(f"http://127.0.0.1:{self.port}{path}", data, headers), timeout=10) as answer:
+        with self.direct.open(Request(f"https://127.0.0.1:{self.port}{path}", data, headers), timeout=10) as answer:
             content: bytes = answer.read()
         return content.decode()
 
@@ -120,7 +126,7 @@ def test_a_worker_reads_its_own_token_and_nothing_of_the_master(grid: Grid) -> N
     mine = grid.inside("worker", "cat", "/join/worker")
     assert mine.returncode == 0
     assert mine.stdout.strip() != grid.token
-    assert grid.inside("worker", "ls", "/join").stdout.split() == ["worker"]
+    assert grid.inside("worker", "ls", "/join").stdout.split() == ["ca.pem", "worker"]
     assert grid.inside("worker", "ls", "/data/tokens").returncode != 0
     assert grid.inside("worker", "touch", "/join/mine").returncode != 0
 

@@ -146,7 +146,9 @@ class Grid:
 
     def client(self, patience_s: float = 30.0) -> AsyncClient:
         token = self.data_dir / "tokens" / "admin"
-        client = AsyncClient(self.url, token.read_text().strip() if token.exists() else "none", patience_s=patience_s)
+        secret = token.read_text().strip() if token.exists() else "none"
+        ca = token.with_name("ca.pem")
+        client = AsyncClient(self.url, secret, patience_s=patience_s, ca=ca.read_text() if ca.exists() else "")
         self._clients.append(client)
         return client
 

@@ -1,7 +1,6 @@
 """The worker's end of the link against a server of another make."""
 
 import asyncio
-import hashlib
 import shutil
 import socket
 import ssl
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from loopline_worker.link import tls
+from loopline_shared.rest.trust import trusting
 from loopline_worker.link.websocket import LostError, RejectedError, WebSocket
 
 Talk = Callable[[web.WebSocketResponse], Awaitable[None]]
@@ -156,21 +155,20 @@ async def test_what_the_listener_raises_ends_it_and_is_raised(server: Server) ->
 
 
 @pytest.mark.skipif(not shutil.which("openssl"), reason="no openssl to make a certificate with")
-async def test_only_the_certificate_that_was_named_is_believed(server: Server, tmp_path: Path) -> None:
+async def test_only_the_authority_that_was_named_is_believed(server: Server, tmp_path: Path) -> None:
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=lab-pc"]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1"]
     subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     await server.start(context)
-    sha256 = hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate.read_text())).digest()
-    socket = await server.connect(context=tls.pinned(sha256))
+    trust = trusting(certificate.read_text())
+    socket = await server.connect(context=trust)
     frames = frames_of(socket)
     socket.send(b"hello")
     assert await asyncio.wait_for(frames.get(), 10) == b"hello"
     await socket.close(1)
-    with pytest.raises(ssl.SSLCertVerificationError, match="not the one that the join line named"):
-        await server.connect(context=tls.pinned(bytes(32)))
     with pytest.raises(ssl.SSLCertVerificationError):
-        await server.connect(context=tls.usual())
+        await server.connect(context=ssl.create_default_context())
     assert server.headers == ["Bearer x"], "the token went to nobody else"

@@ -13,7 +13,16 @@ _LEFT_OUT = frozenset({"token"})  # a secret on a command line can be read by ev
 _NAMES = {"labels": "label", "sandbox_shows": "sandbox-show", "shared_folders": "shared-folder"}
 """Flags that may be given several times are named for one value."""
 _GROUPS = {
-    "the master and this worker": ("master", "token_file", "name", "slots", "labels", "data_dir", "python"),
+    "the master and this worker": (
+        "master",
+        "token_file",
+        "ca_file",
+        "name",
+        "slots",
+        "labels",
+        "data_dir",
+        "python",
+    ),
     "the owner of this computer": (
         *("policy", "dedicated", "idle_s", "grace_s", "leave_cores", "leave_memory_bytes", "heed_load", "on_battery"),
         *("hours", "not_while", "owner_page", "owner_port"),

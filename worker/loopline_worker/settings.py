@@ -88,6 +88,10 @@ class WorkerSettings(Settings):
     master: Annotated[str, AfterValidator(_address), Field(description="the master's address")] = DEFAULT_URL
     token: Annotated[SecretStr | None, Field(description="a worker's join token")] = None
     token_file: Annotated[Path | None, Field(description="a file with that token, read whenever it is needed")] = None
+    ca_file: Annotated[
+        Path | None,
+        Field(description="a file with the CA to trust the master by; default: as joined, or beside the token"),
+    ] = None
     name: Annotated[Name | None, Field(description="this worker's name; generated once and kept in data_dir")] = None
     address: Annotated[
         str | None,
@@ -199,13 +203,17 @@ class WorkerSettings(Settings):
         files = [file for file in (self.token_file, config_file()) if file]
         return [self.data_dir, membership_file().parent, _OWN_MASTER, *named, *files]
 
+    def find_token_file(self) -> Path:
+        """Return the file that has the token of a worker that did not join."""
+        return self.token_file or _TOKEN_OF_OWN_MASTER
+
     def find_token(self) -> str | None:
         """Return the join token, or None. Raises LooplineError if a named file cannot be read."""
         if self.token:
             return self.token.get_secret_value().strip()
         if not self.token_file and (member := Membership.read()) and self.belongs_to(member):
             return member.token
-        file = self.token_file or _TOKEN_OF_OWN_MASTER
+        file = self.find_token_file()
         try:
             return file.read_text("utf-8").strip()
         except OSError as error:

@@ -64,12 +64,15 @@ class Common:
             stderr().print(f"\n{what_goes_on}: {again}", soft_wrap=True)
             raise
 
-    def show(self, document: Document, picture: Callable[[], RenderableType]) -> None:
-        """Print the answer of a command: the document for programs, its picture for people."""
+    def show(self, document: Document, picture: Callable[[], RenderableType], *, whole: bool = False) -> None:
+        """Print the answer of a command: the document for programs, its picture for people.
+
+        ``whole``: its lines are to be copied, and are not broken, however long.
+        """
         if self.json:
             print(json_format.dumps(_plain(document), indent=2))
         else:
-            stdout().print(picture())
+            stdout().print(picture(), soft_wrap=whole)
 
 
 PLAIN = Common()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import secrets
@@ -32,6 +33,7 @@ from loopline_shared.joining import (
     token_id,
 )
 from loopline_shared.rest.access import JoinRequest
+from loopline_shared.rest.trust import fetch_ca
 
 _PATIENCE_S = 10.0
 _ASK_WITHIN_S = 60.0
@@ -77,7 +79,8 @@ async def join(
         raise usage("the line has the address and the token already", "leave --master and --token out")
     line = line or _read_line()
     walls = _sandbox(no_sandbox)
-    member = _prepared(line, name)
+    ca = await asyncio.to_thread(fetch_ca, line.master, line.fingerprint) if line.fingerprint else ""
+    member = replace(_prepared(line, name), ca=ca)
     try:
         await _ask(line, member)
     except LooplineError as error:
@@ -125,7 +128,7 @@ async def _revoke(member: Membership) -> None:
     """Have the master revoke the token, unless it is invalid already. Raises LooplineError if that cannot be had."""
     try:
         async with AsyncClient(
-            member.master, member.token, patience_s=_PATIENCE_S, fingerprint=member.fingerprint
+            member.master, member.token, patience_s=_PATIENCE_S, ca=member.ca, fingerprint=member.fingerprint
         ) as client:
             await client.leave()
     except LooplineError as error:
@@ -141,7 +144,7 @@ async def _ask(line: JoinLine, member: Membership) -> None:
     wish = JoinRequest(
         secret=line.secret, worker=member.name, token=token_id(member.token), hash=hash_of(member.token)
     )
-    async with AsyncClient(line.master, patience_s=_PATIENCE_S, fingerprint=line.fingerprint) as client:
+    async with AsyncClient(line.master, patience_s=_PATIENCE_S, ca=member.ca) as client:
         await client.join(wish)
 
 

@@ -12,7 +12,7 @@ from loopline.cli.render import human, tables
 from loopline.cli.values import duration
 from loopline.settings import is_here
 from loopline_shared.errors import LooplineError
-from loopline_shared.joining import JoinLine
+from loopline_shared.joining import JoinLine, LoginLine
 from loopline_shared.rest.access import JoinTokenCreated, Role, TokenCreated
 from loopline_shared.rest.times import SECONDS
 
@@ -20,8 +20,8 @@ token = App(name="token", default_parameter=Parameter(negative=(), show_default=
 
 
 @token.command
-async def create(name: str, /, *, role: Role = "user", common: Common = PLAIN) -> None:
-    """Create a token and show its secret, once.
+async def create(name: str, /, *, role: Role = "user", address: str | None = None, common: Common = PLAIN) -> None:
+    """Create a token and show its secret, once, with the line by which its user logs in.
 
     Parameters
     ----------
@@ -29,10 +29,16 @@ async def create(name: str, /, *, role: Role = "user", common: Common = PLAIN) -
         Name of the user or worker that will use it.
     role
         Rights of the token: everything (admin), submitting jobs (user), reading (reader), or joining as a worker.
+    address
+        Address at which its user reaches the master, if it is not yours.
     """
     async with common.client() as client:
         created = await client.create_token(name, role)
-    common.show(created, lambda: _secret(created))
+    line = LoginLine(address.rstrip("/") if address else created.address, created.secret, created.fingerprint)
+    document = created.model_dump(mode="json", context=SECONDS)
+    if role != "worker" and line.master:
+        document["line"] = f"loopline login {line}"
+    common.show(document, lambda: _secret(created, document.get("line", "")), whole=True)
 
 
 @token.command(name="list")
@@ -89,7 +95,7 @@ async def join(
         created = await client.create_join_token(uses, expires)
     line = JoinLine(address.rstrip("/") if address else created.address, created.secret, created.fingerprint)
     document = {**created.model_dump(mode="json", context=SECONDS), "line": f"loopline join {line}"}
-    common.show(document, lambda: _line(line, created))
+    common.show(document, lambda: _line(line, created), whole=True)
 
 
 @token.command
@@ -110,5 +116,8 @@ def _line(line: JoinLine, created: JoinTokenCreated) -> Text:
     return text
 
 
-def _secret(created: TokenCreated) -> Text:
-    return Text.assemble((created.secret, "bold"), "\nkeep it: it is not shown again", f" (token {created.id})")
+def _secret(created: TokenCreated, line: str) -> Text:
+    text = Text.assemble((created.secret, "bold"), "\nkeep it: it is not shown again", f" (token {created.id})")
+    if line:
+        text.append("\nor, with the master's address, on its user's computer:\n").append(line, "bold")
+    return text

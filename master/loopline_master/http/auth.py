@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from loopline_master.http.sessions import COOKIE, Sessions, check_own_page, foreign_page, is_own_page
+from loopline_master.http.sessions import Sessions, check_own_page, foreign_page, is_own_page, session_cookie
 from loopline_master.settings import is_loopback
 from loopline_master.store.token_store import TOKEN_REFUSED, TokenStore
 from loopline_shared.errors import LooplineError
@@ -128,13 +128,13 @@ class Auth:
             raise LooplineError("not_joined", message, "an admin revokes it: loopline token revoke", status=409)
         return await self.revoke(own.id) or own
 
-    async def create_join_token(self, request: JoinTokenRequest, address: str) -> JoinTokenCreated:
+    async def create_join_token(self, request: JoinTokenRequest) -> JoinTokenCreated:
         """Make a token with which computers join. Its secret is only in this answer."""
         id_, now = token_hex(4), time.time()
         secret = f"{_JOIN_PREFIX}{id_}_{token_urlsafe(32)}"
         view = JoinTokenView(id=id_, uses=request.uses, used=0, created_at=now, expires_at=now + request.expires_s)
         await self._tokens.add_join_token(view, _hash(secret))
-        return JoinTokenCreated(**view.model_dump(), secret=secret, address=address)
+        return JoinTokenCreated(**view.model_dump(), secret=secret, address="")
 
     async def join(self, wish: JoinRequest, address: str) -> TokenView:
         """Accept a computer with the token that it generated; again if it repeats the request because an answer was
@@ -164,8 +164,8 @@ class Auth:
         return known[key]
 
     async def _caller(self, request: web.Request) -> Caller:
-        if COOKIE in request.cookies and "Authorization" not in request.headers:
-            return await self._session_caller(request, request.cookies[COOKIE])
+        if (cookie := session_cookie(request)) and "Authorization" not in request.headers:
+            return await self._session_caller(request, cookie)
         scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not secret:
             raise LooplineError("no_token", "this needs a token", _HINT, status=401)
@@ -202,7 +202,7 @@ def _local_caller(request: web.Request) -> Caller:
 
     A web page of another origin, open in a browser on this computer, is refused.
     """
-    here = f"http://{request.host}"
+    here = f"{request.scheme}://{request.host}"
     is_ours = is_loopback(_host_of(here)) and request.headers.get("Origin", here) == here
     if not is_ours:
         raise LooplineError("foreign_page", "this master is for programs on its own computer", status=403)

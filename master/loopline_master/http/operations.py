@@ -26,6 +26,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from loopline_master.http.answers import JSON, json_answer, times_for
 from loopline_master.http.auth import Access, Auth, Caller
+from loopline_master.settings import is_loopback
 from loopline_shared.errors import LooplineError
 from loopline_shared.plain_words import plain
 from loopline_shared.rest.address import API_PREFIX
@@ -47,6 +48,7 @@ _HEADERS: Mapping[int, Mapping[str, str]] = {
     429: {"Retry-After": "5"},
     503: {"Retry-After": "5"},
 }
+_HSTS = "max-age=31536000"
 Serve = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -319,8 +321,10 @@ def _answer(
     return web.Response(status=status, text=problem.model_dump_json(), content_type=PROBLEM_JSON, headers=headers)
 
 
-async def harden(_request: web.Request, response: web.StreamResponse) -> None:
+async def harden(request: web.Request, response: web.StreamResponse) -> None:
     """Forbid browsers to guess an answer's type, to run what a user wrote, and to cache unless the answer says so."""
     response.headers.setdefault("X-Content-Type-Options", "nosniff")
     response.headers.setdefault("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; sandbox")
     response.headers.setdefault("Cache-Control", "no-store")
+    if request.secure and not is_loopback(request.url.host or ""):  # there, other programs serve other ports
+        response.headers.setdefault("Strict-Transport-Security", _HSTS)

@@ -16,6 +16,8 @@ from aiohttp import web
 from loopline_shared.errors import LooplineError
 
 COOKIE = "loopline_session"
+_ENCRYPTED_COOKIE = f"__Host-{COOKIE}"
+"""Over TLS: browsers take this name from this very host by https alone, and no neighbour can set it."""
 LASTS_S = 7 * 86400
 _SAFE = ("GET", "HEAD")
 _HINT = "use the page that this master serves; a proxy before it must pass the Host header on"
@@ -47,13 +49,22 @@ class Sessions:
 def keep_in_browser(request: web.Request, response: web.Response, cookie: str) -> None:
     """Set the session's cookie: hidden from scripts, and sent only by requests of our own site."""
     response.set_cookie(
-        COOKIE, cookie, max_age=LASTS_S, path="/", httponly=True, samesite="Strict", secure=_is_https(request)
+        _name(request), cookie, max_age=LASTS_S, path="/", httponly=True, samesite="Strict", secure=_is_https(request)
     )
 
 
 def forget_in_browser(request: web.Request, response: web.Response) -> None:
     """Delete the cookie."""
-    response.del_cookie(COOKIE, path="/", httponly=True, samesite="Strict", secure=_is_https(request))
+    for name in (COOKIE, _ENCRYPTED_COOKIE):
+        if name in request.cookies or name == _name(request):
+            secure = name == _ENCRYPTED_COOKIE or _is_https(request)
+            response.del_cookie(name, path="/", httponly=True, samesite="Strict", secure=secure)
+
+
+def session_cookie(request: web.Request) -> str | None:
+    """Return the session cookie that came with the request; over TLS only the one that no neighbour can set."""
+    names = (_ENCRYPTED_COOKIE,) if request.secure else (_ENCRYPTED_COOKIE, COOKIE)
+    return next((request.cookies[name] for name in names if name in request.cookies), None)
 
 
 def check_own_page(request: web.Request) -> None:
@@ -71,6 +82,10 @@ def is_own_page(request: web.Request) -> bool:
 def foreign_page() -> LooplineError:
     """Return the error for requests of other sites' pages."""
     return LooplineError("foreign_page", "another site's page asked for this", _HINT, status=403)
+
+
+def _name(request: web.Request) -> str:
+    return _ENCRYPTED_COOKIE if _is_https(request) else COOKIE
 
 
 def _is_https(request: web.Request) -> bool:

@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from secrets import token_bytes
 
+from loopline_master.certificates.encryption import Encryption
 from loopline_master.files.private_files import read_private, write_private
 from loopline_master.http.auth import Auth
 from loopline_master.settings import MasterSettings
@@ -39,6 +40,17 @@ async def write_first_tokens(auth: Auth, settings: MasterSettings) -> None:
     also = [settings.worker_token_file] if settings.worker_token_file else []
     await _leave_token(auth, "admin", [folder / "admin"])
     await _leave_token(auth, "worker", [folder / "worker", *also])
+
+
+def write_ca(encryption: Encryption, settings: MasterSettings) -> None:
+    """Leave the CA's certificate beside the tokens, for those who use them; remove it where there is none."""
+    files = [_token_folder(settings) / "ca.pem"]
+    files += [settings.worker_token_file.with_name("ca.pem")] if settings.worker_token_file else []
+    for file in files:
+        if not encryption.ca:
+            file.unlink(missing_ok=True)
+        elif read_private(file) != encryption.ca.strip():
+            write_private(file, encryption.ca)
 
 
 def _token_folder(settings: MasterSettings) -> Path:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import errno
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from aiohttp import web
 
+from loopline_master.certificates.encryption import Encryption
 from loopline_master.dashboard.manual_pages import add_manual
 from loopline_master.dashboard.pages import add_page
 from loopline_master.http.api_docs import ApiDocument
+from loopline_master.http.listener import accepting, no_longer_plain
 from loopline_master.http.live.open_streams import OpenStreams
 from loopline_master.http.openapi import document
 from loopline_master.http.operations import PARTS, Parts, harden, problems
@@ -31,7 +33,9 @@ def api_document() -> ApiDocument:
 
 def web_app(parts: Parts) -> web.Application:
     """Return the application, which serves its handlers the parts that their signatures name."""
-    app = web.Application(middlewares=[problems], client_max_size=parts[MasterSettings].limits.max_body_bytes)
+    app = web.Application(
+        middlewares=[problems, no_longer_plain], client_max_size=parts[MasterSettings].limits.max_body_bytes
+    )
     app[PARTS] = parts
     app.on_response_prepare.append(harden)
     app.on_shutdown.append(_disconnect)
@@ -52,12 +56,15 @@ async def listening(settings: MasterSettings, app: web.Application) -> AsyncIter
     runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=STOP_WITHIN_S)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, settings.host, settings.port)
-        try:
-            await site.start()
-        except OSError as error:
-            raise _cannot_listen(settings, error) from error
-        yield f"http://{f'[{settings.host}]' if ':' in settings.host else settings.host}:{site.port}"
+        encryption = app[PARTS][Encryption]
+        assert runner.server is not None
+        async with AsyncExitStack() as stack:
+            try:
+                port = await stack.enter_async_context(accepting(settings, encryption, runner.server))
+            except OSError as error:
+                raise _cannot_listen(settings, error) from error
+            host = f"[{settings.host}]" if ":" in settings.host else settings.host
+            yield f"{'https' if encryption.is_on else 'http'}://{host}:{port}"
     finally:
         await runner.cleanup()
 

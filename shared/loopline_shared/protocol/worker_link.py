@@ -58,6 +58,7 @@ MAX_LONG_RUNS_PER_ASSIGN = 50  # each of at most MAX_RUN_CHARACTERS, a character
 MAX_RESULTS_PER_REPORT = 500
 MAX_OUTPUT_FILES_PER_REPORT = 20_000  # each with a path of at most MAX_PATH_CHARACTERS, of at most 4 bytes
 MAX_WROTE_BYTES = 64 * 1024
+MAX_CERTIFICATE_CHARACTERS = 16_384
 MAX_MEMBERS = 65_536  # each has a slot at least
 MAX_READS = 100  # unanswered at once, on one link
 OwnInputs = Annotated[dict[RelativePath, InputFile], Field(max_length=MAX_OWN_INPUTS)]
@@ -83,6 +84,8 @@ class Welcome:
     lease_s: Seconds
     _: KW_ONLY
     peers: Annotated[PeerTerms | None, Field(exclude_if=not_)] = None  # None: files come from the master alone
+    ca: Annotated[str, Field(max_length=MAX_CERTIFICATE_CHARACTERS, exclude_if=not_)] = ""
+    """Certificate (PEM) by which the master is trusted from now on; empty: it has none of its own."""
     kind: Literal["welcome"] = "welcome"
 
 

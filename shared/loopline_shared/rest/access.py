@@ -31,6 +31,8 @@ class TokenView(Body):
 
 class TokenCreated(TokenView):
     secret: str  # shown this once
+    address: str = ""  # where others reach this master, as far as it can tell
+    fingerprint: str = ""  # SHA-256 of its CA's key, if it has one
 
 
 class JoinTokenRequest(Body):
@@ -52,7 +54,7 @@ class JoinTokenView(Body):
 class JoinTokenCreated(JoinTokenView):
     secret: str  # shown this once
     address: str  # where other computers reach this master, as far as it can tell
-    fingerprint: str = ""  # SHA-256 of its certificate, if it has one
+    fingerprint: str = ""  # SHA-256 of its CA's key, if it has one
 
 
 class JoinRequest(Body):
@@ -64,6 +66,23 @@ class JoinRequest(Body):
     worker: Name
     token: Annotated[str, Field(pattern=r"^[0-9a-f]{8}$", description="the new token's id")]
     hash: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", description="the new token's SHA-256")]
+
+
+class EncryptionRequest(Body):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    plain_for_s: Annotated[
+        float, Field(ge=0, le=366 * 86400, description="for how long plain HTTP is answered, too")
+    ] = 14 * 86400.0
+
+
+class EncryptionView(Body):
+    is_on: bool  # the port speaks TLS
+    pin: str = ""  # SHA-256 of the CA's key; empty where the operator gave the certificate
+    names: tuple[str, ...] = ()  # host names and addresses that its certificate has
+    expires_at: Time | None = None  # of the certificate, which is renewed before
+    plain_until: Time | None = None  # null: plain HTTP is not answered
+    plain_workers: tuple[str, ...] = ()  # connected in plain HTTP, or by a proxy
 
 
 class Whoami(Body):

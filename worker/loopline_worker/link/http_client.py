@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from typing import TYPE_CHECKING, Self
 
 from loopline_shared.errors import LooplineError
-from loopline_shared.joining import Membership
 from loopline_shared.rest.address import API_PREFIX
+from loopline_worker.link.master_trust import MasterTrust
 from loopline_worker.settings import WorkerSettings
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ class HttpClient:
 
     def __init__(self, settings: WorkerSettings) -> None:
         self._settings = settings
+        self._trust = MasterTrust(settings)
         self._http: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
@@ -39,8 +41,7 @@ class HttpClient:
         if self._http is None:
             import aiohttp
 
-            pin = self._fingerprint()
-            connector = aiohttp.TCPConnector(limit=_CONNECTIONS, ssl=aiohttp.Fingerprint(pin) if pin else True)
+            connector = aiohttp.TCPConnector(limit=_CONNECTIONS, ssl=self.tls() or True)
             self._http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None), connector=connector)
         return self._http
 
@@ -51,24 +52,23 @@ class HttpClient:
         return aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_WITHIN_S, sock_read=silence_s)
 
     def tls(self) -> SSLContext | None:
-        """Return the TLS context of the link; None for plain HTTP."""
-        if not self.master.startswith("https:"):
-            return None
-        from loopline_worker.link import tls
+        """Return the TLS context of connections; None for plain HTTP."""
+        return self._trust.context()
 
-        pin = self._fingerprint()
-        return tls.pinned(pin) if pin else tls.usual()
-
-    def _fingerprint(self) -> bytes:
-        """Return the SHA-256 of the only certificate to accept, if the join line named one; else empty."""
-        member = Membership.read()
-        is_named = member and member.fingerprint and self._settings.belongs_to(member)
-        return bytes.fromhex(member.fingerprint) if member and is_named else b""
+    async def learn(self, ca: str) -> bool:
+        """Trust the master by this CA from now on. True if it is to be connected to anew."""
+        if not ca or not await asyncio.to_thread(self._trust.learn, ca):
+            return False
+        self.tls()
+        http, self._http = self._http, None
+        if http:
+            await http.close()
+        return True
 
     @property
     def master(self) -> str:
         """Return the address of the master."""
-        return self._settings.master
+        return self._trust.master
 
     def address(self, path: str) -> str:
         """Return the URL of a path below the master's REST prefix."""

@@ -130,7 +130,10 @@ class Link:
         async with self._open() as socket:
             conversation = Conversation(socket, self._listener, self._http_client.master, self._version)
             async with asyncio.timeout(_OPEN_WITHIN_S):
-                self._lease_s = await conversation.open()
+                welcome = await conversation.open()
+            self._lease_s = welcome.lease_s
+            if await self._http_client.learn(welcome.ca):
+                raise LostError("connecting by TLS from now on")
             log.info("connected to %s", self._http_client.master)
             await self._listener.ready()
             self._backoff.reset()
@@ -147,11 +150,8 @@ class Link:
     async def _open(self) -> AsyncIterator[WebSocket]:
         try:
             async with asyncio.timeout(_OPEN_WITHIN_S):
-                address, headers, tls = (
-                    self._http_client.address("link"),
-                    self._http_client.headers(),
-                    self._http_client.tls(),
-                )
+                tls = self._http_client.tls()
+                address, headers = self._http_client.address("link"), self._http_client.headers()
                 socket = await WebSocket.connect(address, headers, MAX_FRAME_BYTES, tls)
         except RejectedError as error:
             raise self._http_client.refusal(error.status) or LostError(self._not_a_master(error)) from None
@@ -225,11 +225,11 @@ class Conversation:
         socket.on_frame = self._hear
         socket.on_writable = self._go_on
 
-    async def open(self) -> float:
-        """Say Hello and return the master's lease in seconds. Raises LooplineError if the master refuses."""
+    async def open(self) -> Welcome:
+        """Say Hello and return the master's Welcome. Raises LooplineError if the master refuses."""
         self._socket.send(self._session.hello())
         await self._socket.until(self._welcome)
-        return self._welcome.result().lease_s
+        return self._welcome.result()
 
     def begin(self) -> None:
         """Send the first Report, and from now on enough of them for the master to know that we are alive."""

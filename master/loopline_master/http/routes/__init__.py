@@ -27,6 +27,7 @@ SUBJECTS = (
     "routes.session",
     "routes.tokens",
     "routes.joining",
+    "trusted_by",
     "routes.system",
     "api_docs",
 )

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from typing import Annotated
 
 from aiohttp import web
 from pydantic import Field
 
+from loopline_master.certificates.encryption import Encryption
 from loopline_master.http.auth import ADMINS, OPEN, WORKERS, Auth
 from loopline_master.http.lookups import found
 from loopline_master.http.operations import Routes
 from loopline_master.http.parameters import Cursor, Limit
-from loopline_master.settings import Limits, MasterSettings, is_loopback
+from loopline_master.http.trusted_by import reached_at
+from loopline_master.settings import Limits, MasterSettings
 from loopline_master.store import Store
 from loopline_shared.rest.access import JoinRequest, JoinTokenCreated, JoinTokenRequest, JoinTokenView, TokenView
 from loopline_shared.rest.bodies import Page
@@ -33,10 +34,11 @@ async def list_join_tokens(
 
 @routes("POST /join-tokens", ADMINS, status=201)
 async def create_join_token(
-    auth: Auth, settings: MasterSettings, request: web.Request, body: JoinTokenRequest
+    auth: Auth, settings: MasterSettings, encryption: Encryption, request: web.Request, body: JoinTokenRequest
 ) -> JoinTokenCreated:
     """Make a token with which a number of computers can join. Its secret is in this answer only."""
-    return await auth.create_join_token(body, _address(request, settings.is_private))
+    made = await auth.create_join_token(body)
+    return made.model_copy(update=reached_at(request, settings, encryption))
 
 
 @routes("POST /join-tokens/{token}/revoke", ADMINS)
@@ -55,10 +57,3 @@ async def join(auth: Auth, request: web.Request, body: JoinRequest) -> TokenView
 async def leave(auth: Auth, request: web.Request) -> TokenView:
     """Revoke the token of the computer that asks; it got it by joining."""
     return await auth.leave(request)
-
-
-def _address(request: web.Request, is_private: bool) -> str:
-    """Return the address of this request, or the host's name if the request came over the loopback interface."""
-    if is_private or not is_loopback(request.url.host or ""):
-        return str(request.url.origin())
-    return str(request.url.origin().with_host(socket.gethostname()))

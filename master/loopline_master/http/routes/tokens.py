@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from aiohttp import web
 from pydantic import Field
 
+from loopline_master.certificates.encryption import Encryption
 from loopline_master.http.auth import ADMINS, ALL, Auth, Caller
 from loopline_master.http.lookups import found
 from loopline_master.http.operations import Routes
 from loopline_master.http.parameters import Cursor, Limit
-from loopline_master.settings import Limits
+from loopline_master.http.trusted_by import reached_at
+from loopline_master.settings import Limits, MasterSettings
 from loopline_master.store import Store
 from loopline_shared import __version__
 from loopline_shared.rest.access import TokenCreated, TokenRequest, TokenView, Whoami
@@ -30,9 +33,12 @@ async def list_tokens(
 
 
 @routes("POST /tokens", ADMINS, status=201)
-async def create_token(auth: Auth, body: TokenRequest) -> TokenCreated:
+async def create_token(
+    auth: Auth, settings: MasterSettings, encryption: Encryption, request: web.Request, body: TokenRequest
+) -> TokenCreated:
     """Make a token. Its secret is in this answer only."""
-    return await auth.create(body.name, body.role)
+    made = await auth.create(body.name, body.role)
+    return made.model_copy(update=reached_at(request, settings, encryption))
 
 
 @routes("POST /tokens/{token}/revoke", ADMINS)

@@ -1,0 +1,194 @@
+"""The encryption of the master's port: by which certificate, and whether plain HTTP is answered beside it.
+
+A data folder of this release has a folder `certificates`, and its master speaks TLS beyond loopback. One of an
+earlier release has none: its master goes on in plain HTTP until `loopline tls enable`, and then answers both on one
+port for a while, so that workers can learn of the CA over their link and users log in again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from loopline_master.certificates.own_names import own_names
+from loopline_master.files.private_files import read_private, write_private
+from loopline_master.settings import MasterSettings
+from loopline_master.timings import LOOK_AT_CERTIFICATES_EVERY_S, RENEW_LOOK_EVERY_S
+from loopline_shared.errors import LooplineError
+from loopline_shared.rest.trust import pin_of
+
+if TYPE_CHECKING:
+    from loopline_master.certificates.authority import Authority
+
+log = logging.getLogger(__name__)
+
+
+def prepare_folder(data_dir: Path) -> None:
+    """Make the folder of certificates in a new data folder: one that has neither database nor tokens."""
+    if not any((data_dir / name).exists() for name in ("loopline.db", "tokens")):
+        (data_dir / "certificates").mkdir(mode=0o700, exist_ok=True)
+
+
+class Encryption:
+    """The TLS of the master's port. Certificates are read and renewed while it serves."""
+
+    def __init__(self, settings: MasterSettings) -> None:
+        """Raises LooplineError if the certificate cannot be read or made."""
+        self._settings = settings
+        self._folder = settings.data_dir / "certificates"
+        self._until_file = self._folder / "plain-until"
+        self._authority: Authority | None = None
+        self._context: ssl.SSLContext | None = None
+        self._loaded: object = None  # what stands in the context
+        self._renewed_at = -RENEW_LOOK_EVERY_S
+        self.plain_until = _number(read_private(self._until_file))
+        self.on_plain_ended: Callable[[], None] = lambda: None
+        if self._is_wanted():
+            self._begin()
+
+    @property
+    def is_on(self) -> bool:
+        """True if the port speaks TLS."""
+        return self._context is not None
+
+    @property
+    def context(self) -> ssl.SSLContext | None:
+        """The context of new connections; None in plain HTTP."""
+        return self._context
+
+    @property
+    def is_plain_answered(self) -> bool:
+        """True while requests in plain HTTP are served."""
+        return not self.is_on or time.time() < self.plain_until
+
+    @property
+    def is_missing(self) -> bool:
+        """True if others connect, in plain HTTP, without a proxy that encrypts before."""
+        settings = self._settings
+        return not (self.is_on or settings.is_private or settings.tls == "off")
+
+    @property
+    def authority(self) -> Authority | None:
+        """The CA; None where nothing is encrypted."""
+        return self._authority
+
+    @property
+    def ca(self) -> str:
+        """The certificate to trust this master by, in PEM; empty where the operator gave the master's own, or in
+        plain HTTP.
+        """
+        return self._authority.certificate if self._authority and not self._settings.tls_cert else ""
+
+    @property
+    def pin(self) -> str:
+        """The SHA-256 of the CA's key, for lines; empty where there is none to pin."""
+        return pin_of(self.ca) if self.ca else ""
+
+    @property
+    def names(self) -> list[str]:
+        """The names that the master's certificate has."""
+        return own_names(self._settings.host, self._settings.tls_names)
+
+    @property
+    def expires_at(self) -> float | None:
+        """When the certificate that is served ends, to be renewed before."""
+        if not self.is_on:
+            return None
+        from loopline_master.certificates.authority import ends_at
+
+        return ends_at(self._files()[0].read_text("ascii"))
+
+    def enable(self, plain_for_s: float) -> None:
+        """Speak TLS from now on, and plain HTTP for so long beside it. Raises LooplineError if that cannot be."""
+        if self._settings.tls == "off":
+            hint = "start the master without --tls off"
+            raise LooplineError("tls_off", "this master was started with --tls off", hint, status=409)
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        self.plain_until = time.time() + plain_for_s
+        write_private(self._until_file, f"{self.plain_until:.0f}")
+        self._begin()
+
+    async def keep_fresh(self) -> None:
+        """Renew the certificate before it ends, read the operator's again when it changes, and end plain HTTP."""
+        was_plain = self.is_plain_answered
+        while True:
+            await asyncio.sleep(LOOK_AT_CERTIFICATES_EVERY_S)
+            if self.is_on:
+                with suppress(OSError):
+                    await asyncio.to_thread(self._refresh)
+                if was_plain and not self.is_plain_answered:
+                    log.info("plain HTTP is no longer answered")
+                    self.on_plain_ended()
+                was_plain = self.is_plain_answered
+
+    def _is_wanted(self) -> bool:
+        settings = self._settings
+        if settings.tls or settings.tls_cert:
+            return settings.tls != "off"
+        return self._until_file.exists() or (self._folder.is_dir() and not settings.is_private)
+
+    def _begin(self) -> None:
+        from loopline_master.certificates.authority import Authority  # not where nothing is encrypted: it is large
+
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        self._authority = self._authority or Authority(self._folder)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.load_verify_locations(cadata=self._authority.certificate)
+        context.verify_mode = ssl.CERT_OPTIONAL  # workers show theirs
+        try:
+            self._refresh(context)
+        except OSError as error:
+            message = f"cannot read the certificate or its key: {error.strerror or error}"
+            raise LooplineError("certificates", message, "correct --tls-cert and --tls-key") from None
+        self._context = context
+
+    def _refresh(self, context: ssl.SSLContext | None = None) -> None:
+        """Load the certificate into the context if it is another one; OSError if it cannot be read."""
+        context = context or self._context
+        self._renew()
+        files = self._files()
+        state = [(file.stat().st_mtime_ns, file.stat().st_ino) for file in files]
+        if context and (state != self._loaded or context is not self._context):
+            try:
+                ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*files)  # a failure would spoil the other
+                context.load_cert_chain(*files)
+            except OSError:  # also where one of two files has been replaced so far
+                log.warning("the certificate in %s is not the one of the key in %s", *files)
+                raise
+            self._loaded = state
+
+    def _renew(self) -> None:
+        """Make another certificate if ours will end, or names another computer."""
+        is_soon = time.monotonic() - self._renewed_at < RENEW_LOOK_EVERY_S
+        if self._settings.tls_cert or self._authority is None or is_soon:
+            return
+        self._renewed_at = time.monotonic()
+        from loopline_master.certificates.authority import is_for
+
+        certificate, key = self._files()
+        names = self.names
+        if not is_for(read_private(certificate), names):
+            made, secret = self._authority.serve_as(names)
+            write_private(key, secret)
+            write_private(certificate, made)
+            log.info("a certificate was made for %s", ", ".join(names))
+
+    def _files(self) -> tuple[Path, Path]:
+        settings = self._settings
+        if settings.tls_cert:
+            return settings.tls_cert, settings.tls_key or settings.tls_cert
+        return self._folder / "server.pem", self._folder / "server.key"
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0

@@ -1,0 +1,176 @@
+"""The master's port: TLS, plain HTTP, or both, told apart by the first byte that a client sends.
+
+Where plain HTTP is no longer answered, a browser is sent to https, and whoever sends a token is told not to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from ipaddress import ip_address
+
+from aiohttp import web
+
+from loopline_master.certificates.encryption import Encryption
+from loopline_master.http.operations import PARTS
+from loopline_master.settings import MasterSettings
+from loopline_master.timings import PEEK_WITHIN_S
+from loopline_shared.rest.bodies import Problem
+
+log = logging.getLogger(__name__)
+
+_HANDSHAKE = b"\x16"  # what a TLS client begins with, and no HTTP client
+_BACKLOG = 1024
+_TOO_MANY_FILES_PAUSE_S = 0.5
+_MOST_UNDECIDED = 500
+"""Connections that have not sent a byte yet; further ones wait in the system's queue."""
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Protocols = Callable[[], asyncio.Protocol]
+
+
+class Listener:
+    """Accepts connections and hands each to the protocol for it."""
+
+    def __init__(
+        self, settings: MasterSettings, encryption: Encryption, *, app: Protocols, refusal: Protocols
+    ) -> None:
+        self._proxies = {*settings.proxy}
+        self._encryption = encryption
+        self._app, self._refusal = app, refusal
+        self._undecided = asyncio.Semaphore(_MOST_UNDECIDED)
+        self._beginning: set[asyncio.Task[None]] = set()
+
+    async def accept(self, listening: socket.socket) -> None:
+        """Accept connections until it is cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._undecided.acquire()
+            try:
+                connection, place = await loop.sock_accept(listening)
+            except OSError as error:  # no file left: some will be closed
+                self._undecided.release()
+                log.warning("cannot accept a connection: %s", error)
+                await asyncio.sleep(_TOO_MANY_FILES_PAUSE_S)
+                continue
+            task = asyncio.create_task(self._begin(connection, str(place[0])))
+            self._beginning.add(task)
+            task.add_done_callback(self._has_begun)
+
+    def close(self) -> None:
+        """Drop the connections that have not begun."""
+        for task in self._beginning:
+            task.cancel()
+
+    def _has_begun(self, task: asyncio.Task[None]) -> None:
+        self._beginning.discard(task)
+        self._undecided.release()
+
+    async def _begin(self, connection: socket.socket, address: str) -> None:
+        """Hand a connection over, or close it."""
+        try:
+            connection.setblocking(False)
+            if self._proxies and not self._is_proxy(address):
+                raise ConnectionRefusedError
+            await self._hand_over(connection)
+        except (OSError, TimeoutError):
+            connection.close()
+        except BaseException:
+            connection.close()
+            raise
+
+    async def _hand_over(self, connection: socket.socket) -> None:
+        loop, encryption = asyncio.get_running_loop(), self._encryption
+        is_encrypted = encryption.is_on and await _first_byte(connection) == _HANDSHAKE
+        protocol = self._app if is_encrypted or encryption.is_plain_answered else self._refusal
+        context = encryption.context if is_encrypted else None
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        await loop.connect_accepted_socket(protocol, connection, ssl=context)
+
+    def _is_proxy(self, address: str) -> bool:
+        found = ip_address(address.partition("%")[0])
+        mapped = getattr(found, "ipv4_mapped", None)
+        return found.is_loopback or (mapped or found) in self._proxies
+
+
+async def _first_byte(connection: socket.socket) -> bytes:
+    """Return the first byte without taking it. Raises TimeoutError if it does not come."""
+    loop, arrived = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(connection, arrived.set)
+    try:
+        async with asyncio.timeout(PEEK_WITHIN_S):
+            await arrived.wait()
+    finally:
+        loop.remove_reader(connection)
+    return connection.recv(1, socket.MSG_PEEK)
+
+
+@asynccontextmanager
+async def accepting(settings: MasterSettings, encryption: Encryption, app: Protocols) -> AsyncIterator[int]:
+    """Accept connections for the block; yields the port. OSError if the port cannot be opened."""
+    refusing = web.ServerRunner(web.Server(_refuse))
+    await refusing.setup()
+    assert refusing.server is not None
+    listener = Listener(settings, encryption, app=app, refusal=refusing.server)
+    sockets = await _open(settings.host, settings.port)
+    work = [asyncio.create_task(listener.accept(each)) for each in sockets]
+    try:
+        yield int(sockets[0].getsockname()[1])
+    finally:
+        for task in work:
+            task.cancel()
+        await asyncio.wait(work)
+        listener.close()
+        for each in sockets:
+            each.close()
+        await refusing.cleanup()
+
+
+async def _open(host: str, port: int) -> list[socket.socket]:
+    """Return a listening socket for each address of the host."""
+    loop, opened = asyncio.get_running_loop(), list[socket.socket]()
+    try:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, kind, protocol, _, place in dict.fromkeys(found):
+            each = socket.socket(family, kind, protocol)
+            opened.append(each)
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                with suppress(OSError):
+                    each.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            port = port or (opened[0].getsockname()[1] if len(opened) > 1 else 0)
+            each.setblocking(False)
+            each.bind((place[0], port, *place[2:]))
+            each.listen(_BACKLOG)
+    except OSError:
+        for each in opened:
+            each.close()
+        raise
+    return opened
+
+
+@web.middleware
+async def no_longer_plain(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refuse plain HTTP on a connection from before it ended."""
+    encryption = request.config_dict[PARTS][Encryption]
+    if request.secure or encryption.is_plain_answered:
+        return await handler(request)
+    return await _refuse(request)
+
+
+async def _refuse(request: web.BaseRequest) -> web.StreamResponse:
+    """Answer plain HTTP where only TLS is spoken. Health is told to all."""
+    if request.path == "/healthz":
+        return web.json_response({"status": "ok"})
+    there = f"https://{request.host}{request.raw_path}"
+    if request.method in ("GET", "HEAD") and not request.headers.keys() & {"Authorization", "Upgrade"}:
+        return web.Response(status=308, headers={"Location": there})
+    detail = f"this master speaks TLS only: {there[:200]}"
+    hint = "use the line that `loopline token create` or `loopline token join` prints"
+    problem = Problem(title="Upgrade Required", status=426, detail=detail, code="tls_required", hint=hint, errors=[])
+    headers = {"Upgrade": "TLS/1.3", "Connection": "close"}
+    return web.Response(
+        status=426, text=problem.model_dump_json(), content_type="application/problem+json", headers=headers
+    )

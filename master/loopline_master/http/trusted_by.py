@@ -1,0 +1,78 @@
+"""Trust in this master: what lines for others say of it, what browsers import, and turning encryption on."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+from aiohttp import web
+
+from loopline_master.certificates.encryption import Encryption
+from loopline_master.http.auth import ADMINS, OPEN, READERS
+from loopline_master.http.operations import Routes
+from loopline_master.http.token_files import write_ca
+from loopline_master.links import WorkerLinks
+from loopline_master.settings import MasterSettings, is_loopback
+from loopline_shared.errors import LooplineError
+from loopline_shared.rest.access import EncryptionRequest, EncryptionView
+from loopline_shared.rest.address import API_PREFIX
+from loopline_shared.rest.trust import CA_PATH, encrypted
+
+routes = Routes("access", prefix="")
+PEM = "application/x-pem-file"
+
+
+@routes(f"GET {CA_PATH}", OPEN, media_type=PEM, declines=(404,))
+async def get_ca(encryption: Encryption) -> web.Response:
+    """Return the certificate of this grid's CA, for browsers to trust; lines carry the SHA-256 of its key."""
+    if not encryption.ca:
+        message = "this master has no CA of its own"
+        raise LooplineError("no_ca", message, "it speaks plain HTTP, or has its operator's certificate", status=404)
+    return web.Response(body=encryption.ca.encode(), content_type=PEM)
+
+
+@routes(f"GET {API_PREFIX}/tls", READERS)
+async def get_encryption(encryption: Encryption, links: WorkerLinks) -> EncryptionView:
+    """Return how this master's port is encrypted, and which workers still come in plain HTTP."""
+    return _view(encryption, links)
+
+
+@routes(f"POST {API_PREFIX}/tls/enable", ADMINS, declines=(409,))
+async def enable_encryption(
+    encryption: Encryption, settings: MasterSettings, links: WorkerLinks, body: EncryptionRequest
+) -> EncryptionView:
+    """Speak TLS from now on, and for a while plain HTTP too, on the same port.
+
+    Workers connect anew at once, and learn of the CA over their link; users log in with a new line before that time
+    ends.
+    """
+    await asyncio.to_thread(encryption.enable, body.plain_for_s)
+    write_ca(encryption, settings)
+    links.close_plain("connect by TLS from now on")
+    return _view(encryption, links)
+
+
+def _view(encryption: Encryption, links: WorkerLinks) -> EncryptionView:
+    if not encryption.is_on:
+        return EncryptionView(is_on=False, plain_workers=tuple(links.plain()))
+    until = encryption.plain_until if encryption.is_plain_answered else None
+    return EncryptionView(
+        is_on=True,
+        pin=encryption.pin,
+        names=tuple(encryption.names),
+        expires_at=encryption.expires_at,
+        plain_until=until,
+        plain_workers=tuple(links.plain()),
+    )
+
+
+def reached_at(request: web.Request, settings: MasterSettings, encryption: Encryption) -> dict[str, str]:
+    """Return the address of this request and the pin; the host's name if it came over the loopback interface."""
+    origin = request.url.origin()
+    if not settings.is_private and is_loopback(request.url.host or ""):
+        origin = origin.with_host(socket.gethostname())
+    address = str(origin)
+    return {
+        "address": encrypted(address) if encryption.is_on else address,
+        "fingerprint": encryption.pin,
+    }

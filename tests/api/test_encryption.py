@@ -1,0 +1,176 @@
+"""What is said on the master's port: TLS, plain HTTP, or both, and by which certificate."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from loopline_master.certificates import encryption
+from loopline_master.certificates.authority import Authority, is_for
+from loopline_master.certificates.encryption import Encryption, prepare_folder
+from loopline_master.settings import MasterSettings
+from loopline_shared.errors import LooplineError
+from loopline_shared.rest.trust import fetch_ca, pin_of, trusting
+from tests.api.bench import Bench, running_master
+
+
+@asynccontextmanager
+async def encrypted_master(folder: Path, **settings: object) -> AsyncIterator[tuple[Bench, ssl.SSLContext]]:
+    async with running_master(folder, tls="on", **settings) as master:
+        ca = master.parts[Encryption].ca
+        yield master, trusting(ca) if ca else ssl.create_default_context()
+
+
+def _settings(folder: Path, **settings: object) -> MasterSettings:
+    return MasterSettings(data_dir=folder, port=0, **settings)  # type: ignore[arg-type]
+
+
+async def test_only_tls_of_the_newest_version_is_spoken(tmp_path: Path) -> None:
+    async with encrypted_master(tmp_path) as (master, trust):
+        assert master.url.startswith("https://")
+        answer = await master.ask("GET", "/whoami", ssl=trust)
+        assert answer.status == 200
+        assert (
+            "Strict-Transport-Security" not in answer.headers
+        )  # on loopback it would hold for other programs' ports
+        by_name = await master.ask("GET", "/whoami", ssl=trust, headers={"Host": "lab-pc:7461"})
+        assert by_name.headers["Strict-Transport-Security"] == "max-age=31536000"
+        trust.minimum_version = trust.maximum_version = ssl.TLSVersion.TLSv1_2
+        async with aiohttp.ClientSession() as another:
+            with pytest.raises(aiohttp.ClientConnectorError):
+                await another.get(master.url, ssl=trust)
+
+
+async def test_plain_http_is_sent_to_https_and_a_token_is_told_not_to_come(tmp_path: Path) -> None:
+    async with encrypted_master(tmp_path) as (master, _):
+        plain = f"http://127.0.0.1:{master.port}"
+        async with master.http.get(f"{plain}/jobs?x=1", allow_redirects=False) as answer:
+            assert (answer.status, answer.headers["Location"]) == (308, f"{master.url}/jobs?x=1")
+        async with master.http.get(f"{plain}/api/v1/whoami", headers=master.headers("admin")) as answer:
+            assert (answer.status, (await answer.json(content_type=None))["code"]) == (426, "tls_required")
+        async with master.http.get(f"{plain}/healthz") as answer:
+            assert answer.status == 200
+
+
+async def test_both_are_answered_for_a_while(tmp_path: Path) -> None:
+    async with running_master(tmp_path) as master:
+        assert (await master.ask("GET", "//ca.pem", None)).status == 404
+        view = (await master.ask("POST", "/tls/enable", json={"plain_for_s": 3600.0})).body
+        assert view["is_on"]
+        assert view["plain_until"]
+        trust = trusting((await master.ask("GET", "//ca.pem", None)).content.decode())
+        assert (await master.get("/whoami"))["name"] == "the-admin"
+        address = f"https://127.0.0.1:{master.port}/api/v1/whoami"
+        async with master.http.get(address, headers=master.headers("user"), ssl=trust) as answer:
+            assert answer.status == 200
+        async with master.http.ws_connect(master.address("/link"), headers=master.headers("worker")):
+            await master.ask("POST", "/tls/enable", json={"plain_for_s": 0.0})
+        assert (await master.ask("GET", "/whoami")).status == 426
+
+
+async def test_a_ca_is_told_by_the_key_in_a_line(tmp_path: Path) -> None:
+    async with encrypted_master(tmp_path) as (master, _):
+        ca = master.parts[Encryption].ca
+        assert await asyncio.to_thread(fetch_ca, master.url, pin_of(ca)) == ca
+        with pytest.raises(LooplineError, match="another certificate"):
+            await asyncio.to_thread(fetch_ca, master.url, "0" * 64)
+        made = (await master.ask("POST", "/join-tokens", json={}, ssl=trusting(ca))).body
+        assert made["fingerprint"] == pin_of(ca)
+
+
+async def test_a_browser_keeps_a_cookie_that_no_neighbour_can_set(tmp_path: Path) -> None:
+    async with encrypted_master(tmp_path) as (master, trust):
+        own_page = {"Origin": master.url}
+        signed_in = await master.ask(
+            "POST", "/session", None, json={"token": master.tokens["user"]}, headers=own_page, ssl=trust
+        )
+        name, _, rest = signed_in.headers["Set-Cookie"].partition("=")
+        assert name == "__Host-loopline_session"
+        assert {"Secure", "HttpOnly", "Path=/", "SameSite=Strict"} <= set(rest.split("; "))
+        cookie = rest.partition(";")[0]
+        for sent, whose in ((name, "the-user"), ("loopline_session", None)):
+            found = await master.get("/session", None, headers={"Cookie": f"{sent}={cookie}"}, ssl=trust)
+            assert (found and found["name"]) == whose
+
+
+async def test_the_operators_own_certificate_is_read_again_when_it_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encryption, "LOOK_AT_CERTIFICATES_EVERY_S", 0.02)
+    (tmp_path / "ca").mkdir()
+    authority = Authority(tmp_path / "ca")
+    certificate, key = tmp_path / "own.pem", tmp_path / "own.key"
+
+    def issue(*names: str) -> None:
+        made = authority.serve_as(names)
+        certificate.write_text(made[0])
+        key.write_text(made[1])
+
+    issue("lab-pc")
+    async with encrypted_master(tmp_path / "master", tls_cert=certificate, tls_key=key) as (master, _):
+        assert master.parts[Encryption].pin == ""  # nothing to pin: others trust whoever signed it
+        issue("127.0.0.1")
+        trust = trusting(authority.certificate)
+        async with asyncio.timeout(30):
+            while True:
+                try:
+                    assert (await master.ask("GET", "/whoami", ssl=trust)).status == 200
+                except aiohttp.ClientConnectorCertificateError:
+                    continue
+                break
+
+
+def test_a_certificate_is_renewed_when_it_ends_or_names_another_computer(tmp_path: Path) -> None:
+    settings = _settings(tmp_path, tls="on")
+    names = Encryption(settings).names
+    file = tmp_path / "certificates" / "server.pem"
+    first = file.read_text()
+    assert is_for(first, names)
+    Encryption(settings)
+    assert file.read_text() == first
+    Encryption(_settings(tmp_path, tls="on", tls_names=("grid.lab.example",)))
+    assert is_for(file.read_text(), [*names, "grid.lab.example"])
+
+
+@pytest.mark.parametrize(
+    ("is_new", "host", "is_on"), [(True, "0.0.0.0", True), (True, "127.0.0.1", False), (False, "0.0.0.0", False)]
+)
+def test_who_is_encrypted_by_default(tmp_path: Path, is_new: bool, host: str, is_on: bool) -> None:
+    if not is_new:
+        (tmp_path / "loopline.db").touch()
+    prepare_folder(tmp_path)
+    found = Encryption(_settings(tmp_path, host=host))
+    assert (found.is_on, found.is_missing) == (is_on, not is_new)
+
+
+@pytest.mark.parametrize("proxy", [None, "192.0.2.1"])
+def test_encryption_is_left_out_behind_a_proxy_alone(tmp_path: Path, proxy: str | None) -> None:
+    if proxy is None:
+        with pytest.raises(LooplineError, match="could be read on the way"):
+            MasterSettings.load(host="0.0.0.0", tls="off", data_dir=tmp_path)
+    else:
+        assert MasterSettings.load(host="0.0.0.0", tls="off", proxy=proxy, data_dir=tmp_path).proxy
+
+
+async def test_a_connection_that_says_nothing_holds_up_nobody(tmp_path: Path) -> None:
+    async with encrypted_master(tmp_path) as (master, trust):
+        silent = [socket.create_connection(("127.0.0.1", master.port)) for _ in range(20)]
+        try:
+            assert (await master.ask("GET", "/whoami", ssl=trust)).status == 200
+        finally:
+            for each in silent:
+                each.close()
+
+
+async def test_the_key_of_the_ca_is_for_its_user_alone(tmp_path: Path) -> None:
+    async with encrypted_master(tmp_path):
+        for name in ("ca.key", "server.key"):
+            assert os.stat(tmp_path / "certificates" / name).st_mode & 0o077 == 0  # noqa: PTH116

@@ -1,0 +1,85 @@
+"""A grid that is encrypted: with one line a computer or a user knows its master, and nobody else's."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from loopline_shared.joining import JoinLine, LoginLine
+from loopline_shared.rest.trust import pin_of
+from loopline_shared.spec import JobSpec
+from tests.live.conftest import running
+from tests.live.grid import Grid, wait_for
+
+CALL = "import loopline\nwith loopline.Executor() as pool: print(sum(pool.map(abs, range(-3, 0))))"
+CODE = 3 * 2**20  # bytes that no Report carries
+
+
+def _environment(grid: Grid) -> dict[str, str]:
+    bare = {k: v for k, v in os.environ.items() if not k.startswith(("LOOPLINE", "XDG"))}
+    return bare | {"HOME": str(grid.folder / "home"), "LOOPLINE_SANDBOX": "off"}
+
+
+async def _run(grid: Grid, *arguments: str) -> tuple[int, str]:
+    running = await asyncio.create_subprocess_exec(
+        sys.executable, *arguments, cwd=grid.folder, env=_environment(grid),
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    out, _ = await running.communicate()
+    assert running.returncode is not None
+    return running.returncode, out.decode()
+
+
+async def test_a_worker_and_a_user_know_their_master_by_a_line(tmp_path: Path) -> None:
+    async with running(tmp_path, "--tls", "on") as grid:
+        (tmp_path / "home").mkdir()
+        made = await grid.client().create_join_token(uses=1, expires_s=60)
+        assert made.address.startswith("https://")
+        assert made.fingerprint == pin_of((grid.data_dir / "certificates" / "ca.pem").read_text())
+        line = str(JoinLine(made.address, made.secret, made.fingerprint))
+        assert (await _run(grid, "-m", "loopline", "join", line, "--name", "pc-1", "--no-sandbox"))[0] == 0
+        home = {"HOME": str(tmp_path / "home")}
+        grid.workers["pc-1"] = await grid._spawn("pc-1", "loopline_worker", "--policy", "always", more=home)
+        await grid.connected("pc-1")
+
+        spec = JobSpec(command=["sh", "-c", f"head -c {CODE} /dev/zero | tee big"], outputs=["big"])
+        job = (await grid.client().submit(spec)).id
+        assert (await grid.ended(job)).state == "succeeded"  # files went up, over TLS too
+
+        token = await grid.client().create_token("ann", "user")
+        wrong = LoginLine(token.address, token.secret, "0" * 64)
+        code, said = await _run(grid, "-m", "loopline", "login", str(wrong))
+        assert "another certificate than expected" in said
+        assert code != 0
+        right = str(LoginLine(token.address, token.secret, token.fingerprint))
+        code, said = await _run(grid, "-m", "loopline", "login", right)
+        assert (code, "you are ann" in said) == (0, True), said
+        code, said = await _run(grid, "-c", CALL)
+        assert said.strip() == "6", said
+
+
+async def test_a_data_folder_of_before_is_encrypted_while_its_workers_follow(tmp_path: Path) -> None:
+    async with running(tmp_path) as grid:
+        elsewhere = tmp_path / "token"  # as on another computer: no CA lies beside it
+        shutil.copy(grid.data_dir / "tokens" / "worker", elsewhere)
+        await grid.start_worker("w1", "--token-file", str(elsewhere))
+        await grid.connected("w1")
+        shutil.rmtree(grid.data_dir / "certificates")  # as 0.1 left it
+        view = await grid.client().enable_encryption(3600)
+        assert view.plain_until is not None
+
+        async def has_followed() -> bool:
+            view = await grid.client().encryption()
+            return not view.plain_workers and "trusted by the CA" in grid.log("w1")
+
+        await wait_for("the worker to come by TLS", has_followed)
+        await grid.connected("w1")
+        assert (await grid.ended(await grid.submit("true"))).state == "succeeded"
+        await grid.kill_master()
+        await grid.start_master()  # and the setting outlives a restart
+        assert (await grid.client().encryption()).is_on
+        assert (await grid.ended(await grid.submit("true"))).state == "succeeded"
+        assert (await grid.client().encryption()).plain_workers == ()
