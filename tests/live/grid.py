@@ -6,7 +6,6 @@ import asyncio
 import os
 import re
 import signal
-import socket
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import TypeVar
 import psutil
 
 from loopline.client import AsyncClient
+from loopline.local.reserved_port import reserved
 from loopline_master.store import replay
 from loopline_shared.errors import LooplineError
 from loopline_shared.rest.bodies import AttemptView, JobDetail
@@ -61,7 +61,8 @@ class Grid:
         self.release = release
         self.sandbox = "off"  # most tests look at files that tasks write beside their folders; "auto": the default
         self.data_dir = folder / "master"
-        self.port = _free_port()
+        self._reserved = reserved()  # for a master that is killed and started again, too
+        self.port = self._reserved.number
         self.url = f"http://127.0.0.1:{self.port}"
         self.master: Process | None = None
         self.workers: dict[str, Process] = {}
@@ -119,6 +120,7 @@ class Grid:
                 process.send_signal(signal.SIGCONT)
                 process.terminate()
                 await asyncio.wait_for(process.wait(), 20)
+        self._reserved.release()
 
     async def _spawn(self, log: str, module: str, *arguments: str, more: dict[str, str] | None = None) -> Process:
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("LOOPLINE", "XDG"))}
@@ -239,10 +241,3 @@ class Gate:
 
     def open(self) -> None:
         self.file.touch()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

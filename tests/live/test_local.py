@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,9 @@ import psutil
 import pytest
 
 import loopline
+from loopline.local.local_grid import new_grid
+from loopline.local.reserved_port import reserved
+from loopline_shared.errors import LooplineError
 from loopline_shared.spec import JobSpec
 from tests.live.grid import wait_for
 
@@ -86,6 +90,19 @@ async def test_a_grid_of_one_command_ends_with_it(end: str, tmp_path: Path, monk
         if end == "caretaker killed":  # nobody is left to remove the folder
             shutil.rmtree(tmp_path / ".local/share/loopline/local", ignore_errors=True)
         await nothing_is_left(everything, tmp_path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems keep no port for a daemon that is to come")
+def test_a_port_is_kept_for_the_daemon_that_is_to_listen_there_and_given_to_nobody_else() -> None:
+    mine = reserved()
+    assert reserved(mine.number).number == mine.number, "a grid that has ended holds up none that is started anew"
+    with socket.socket() as other, pytest.raises(OSError, match="in use"):
+        other.bind(("127.0.0.1", mine.number))
+    with socket.create_server(("127.0.0.1", mine.number)):
+        assert reserved(mine.number).number != mine.number
+        with pytest.raises(LooplineError, match=f"port {mine.number} of this computer cannot be used"):
+            new_grid(mine.number)
+    mine.release()
 
 
 @pytest.mark.long

@@ -6,19 +6,19 @@ import asyncio
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from loopline.client import AsyncClient
 from loopline.local import caretaker
+from loopline.local.reserved_port import ReservedPort, reserved
 from loopline.programs import program
 from loopline.settings import local_folder
 from loopline_shared.errors import LooplineError
@@ -34,7 +34,7 @@ class LocalGrid:
     """The daemons of a grid on this computer. ``folder``: of their data and logs."""
 
     folder: Path
-    port: int
+    port: ReservedPort
     removes_folder: bool = True
     pids: dict[str, int] = field(default_factory=dict)
     """Process of each daemon by its name."""
@@ -46,7 +46,7 @@ class LocalGrid:
     @property
     def url(self) -> str:
         """Address of the master."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://127.0.0.1:{self.port.number}"
 
     @property
     def admin_token(self) -> Path:
@@ -67,7 +67,7 @@ class LocalGrid:
         ``slots``: of each worker; None: as many as it has cores.
         """
         await self._run(
-            "master", program("loopline_master", "master", "--host", "127.0.0.1", "--port", str(self.port))
+            "master", program("loopline_master", "master", "--host", "127.0.0.1", "--port", str(self.port.number))
         )
         await self._until(self._answers)
         token = str(self.admin_token.with_name("worker"))
@@ -100,12 +100,13 @@ class LocalGrid:
         if self._caretaker is None:
             if self.removes_folder:
                 shutil.rmtree(self.folder, ignore_errors=True)
-            return
-        assert self._caretaker.stdin
-        self._caretaker.stdin.close()
-        await self._caretaker.wait()
-        if self._reading:
-            self._reading.cancel()
+        else:
+            assert self._caretaker.stdin
+            self._caretaker.stdin.close()
+            await self._caretaker.wait()
+            if self._reading:
+                self._reading.cancel()
+        self.port.release()
 
     def failure(self, name: str) -> LooplineError:
         """Return the error of a daemon that ended, or did not come up, with the last lines of its log."""
@@ -154,7 +155,7 @@ class LocalGrid:
             async with self.client(patience_s=0) as client:
                 return bool(await client.whoami())
         except LooplineError as error:
-            if error.code != "unreachable":
+            if error.code not in ("unreachable", "wrong_token"):  # the latter of another master, which has the port
                 raise
             return False
 
@@ -171,7 +172,7 @@ class LocalGrid:
 async def running(workers: Sequence[str], slots: int | None) -> AsyncIterator[LocalGrid]:
     """Run a grid in a temporary folder for the block."""
     async with started(
-        LocalGrid(Path(tempfile.mkdtemp(prefix="loopline-demo-")), _free_port()), workers, slots
+        LocalGrid(Path(tempfile.mkdtemp(prefix="loopline-demo-")), reserved()), workers, slots
     ) as grid:
         yield grid
 
@@ -190,25 +191,19 @@ def new_grid(port: int | None = None, data_dir: Path | None = None, *, any_port:
     """Return a grid that is not started, at the usual port if that is free, else or with ``any_port`` at any.
 
     Its folder is where clients on this computer look for its token, and goes with it; ``data_dir`` is kept instead.
+    Raises LooplineError if the port that is asked for is taken.
     """
-    port = port or (DEFAULT_PORT if not any_port and _is_free(DEFAULT_PORT) else _free_port())
-    folder = data_dir or local_folder(port)
+    place = _asked_for(port) if port else reserved(*([] if any_port else [DEFAULT_PORT]))
+    folder = data_dir or local_folder(place.number)
     if data_dir is None:  # a grid that was there lost its caretaker and its power at once
         shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return LocalGrid(folder.absolute(), port, removes_folder=data_dir is None)
+    return LocalGrid(folder.absolute(), place, removes_folder=data_dir is None)
 
 
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe, suppress(OSError):
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind(("127.0.0.1", port))
-        return True
-    return False
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+def _asked_for(port: int) -> ReservedPort:
+    try:
+        return ReservedPort(port)
+    except OSError as error:
+        message = f"port {port} of this computer cannot be used: {error.strerror}"
+        raise LooplineError("port_taken", message, "give another --port, or none") from None

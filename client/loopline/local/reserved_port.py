@@ -1,0 +1,40 @@
+"""A port of this computer that is kept for a daemon which is about to listen there, or to do so again."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from contextlib import suppress
+
+
+class ReservedPort:
+    """A port that nobody else is given meanwhile. Raises OSError if it is taken.
+
+    A socket is bound to it that does not listen. On Linux that keeps the port from whoever looks for a free one,
+    while a server, which sets SO_REUSEADDR, may listen there. Other systems would refuse the server, too: there the
+    port was only free when it was looked for.
+    """
+
+    def __init__(self, number: int = 0) -> None:
+        self._socket = socket.socket()
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            self._socket.bind(("127.0.0.1", number))
+        except OSError:
+            self._socket.close()
+            raise
+        self.number: int = self._socket.getsockname()[1]
+        if sys.platform != "linux":
+            self._socket.close()
+
+    def release(self) -> None:
+        """Let others have the port, once its daemon has ended."""
+        self._socket.close()
+
+
+def reserved(*wanted: int) -> ReservedPort:
+    """Reserve the first of these ports that is free, or else any."""
+    for number in wanted:
+        with suppress(OSError):
+            return ReservedPort(number)
+    return ReservedPort()
