@@ -138,31 +138,37 @@ class Encryption:
 
         self._folder.mkdir(mode=0o700, exist_ok=True)
         self._authority = self._authority or Authority(self._folder)
+        try:
+            self._refresh()
+        except OSError as error:
+            message = f"cannot read the certificate or its key: {error.strerror or error}"
+            raise LooplineError("certificates", message, "correct --tls-cert and --tls-key") from None
+
+    def _refresh(self) -> None:
+        """Serve new connections by the certificate that is there now; OSError if it cannot be read.
+
+        The context is replaced, never changed: handshakes go on meanwhile, and need a certificate and its own key.
+        """
+        self._renew()
+        files = self._files()
+        state = [(file.stat().st_mtime_ns, file.stat().st_ino) for file in files]
+        if state == self._loaded:
+            return
+        try:
+            self._context = self._new_context(files)
+        except OSError:  # also where one of two files has been replaced so far
+            log.warning("the certificate in %s is not the one of the key in %s", *files)
+            raise
+        self._loaded = state
+
+    def _new_context(self, files: tuple[Path, Path]) -> ssl.SSLContext:
+        assert self._authority is not None
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.load_verify_locations(cadata=self._authority.certificate)
         context.verify_mode = ssl.CERT_OPTIONAL  # workers show theirs
-        try:
-            self._refresh(context)
-        except OSError as error:
-            message = f"cannot read the certificate or its key: {error.strerror or error}"
-            raise LooplineError("certificates", message, "correct --tls-cert and --tls-key") from None
-        self._context = context
-
-    def _refresh(self, context: ssl.SSLContext | None = None) -> None:
-        """Load the certificate into the context if it is another one; OSError if it cannot be read."""
-        context = context or self._context
-        self._renew()
-        files = self._files()
-        state = [(file.stat().st_mtime_ns, file.stat().st_ino) for file in files]
-        if context and (state != self._loaded or context is not self._context):
-            try:
-                ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*files)  # a failure would spoil the other
-                context.load_cert_chain(*files)
-            except OSError:  # also where one of two files has been replaced so far
-                log.warning("the certificate in %s is not the one of the key in %s", *files)
-                raise
-            self._loaded = state
+        context.load_cert_chain(*files)
+        return context
 
     def _renew(self) -> None:
         """Make another certificate if ours will end, or names another computer."""
