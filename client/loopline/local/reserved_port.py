@@ -11,25 +11,31 @@ class ReservedPort:
     """A port that nobody else is given meanwhile. Raises OSError if it is taken.
 
     A socket is bound to it that does not listen. On Linux that keeps the port from whoever looks for a free one,
-    while a server, which sets SO_REUSEADDR, may listen there. Other systems would refuse the server, too: there the
-    port was only free when it was looked for.
+    while a server, which sets SO_REUSEADDR, may listen there; a name of the port, which goes with this process, keeps
+    it from others who reserve it. Other systems would refuse the server, too: there the port was only free when it
+    was looked for.
     """
 
     def __init__(self, number: int = 0) -> None:
-        self._socket = socket.socket()
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        place = socket.socket()
+        self._held = [place]
         try:
-            self._socket.bind(("127.0.0.1", number))
+            place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            place.bind(("127.0.0.1", number))
+            self.number: int = place.getsockname()[1]
+            if sys.platform == "linux":
+                self._held.append(socket.socket(socket.AF_UNIX))
+                self._held[-1].bind(f"\0loopline-port-{self.number}")
         except OSError:
-            self._socket.close()
+            self.release()
             raise
-        self.number: int = self._socket.getsockname()[1]
         if sys.platform != "linux":
-            self._socket.close()
+            self.release()
 
     def release(self) -> None:
         """Let others have the port, once its daemon has ended."""
-        self._socket.close()
+        for held in self._held:
+            held.close()
 
 
 def reserved(*wanted: int) -> ReservedPort:
