@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-again test-long test-mutants lint format test-compose test-snakemake bench bench-peers constraints web manual dist clean check-python
+.PHONY: demo test test-long test-mutants lint format test-compose test-snakemake bench bench-peers constraints web manual dist clean check-python
 
 demo: .venv/demo
 	@$(BIN)/loopline demo
@@ -12,13 +12,6 @@ demo: .venv/demo
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
 test: .venv/installed
 	$(PYTEST) -n $$(($$(getconf _NPROCESSORS_ONLN) * 2)) --dist worksteal
-
-# The tests that failed last, if they are a few, each alone: on two cores a live test may starve beside others. They are
-# named, pass or fail, for each of them is a fault to be found.
-MOST_AGAIN ?= 3
-test-again: .venv/installed
-	@failed=$$($(BIN)/python -m tests.failed_last) && echo "FAILED BESIDE OTHERS, AND NOW TRIED ALONE:" && echo "$$failed" && \
-		[ "$$(echo "$$failed" | wc -l)" -le $(MOST_AGAIN) ] && echo "$$failed" | xargs -d '\n' $(PYTEST) -p no:xdist
 
 # What takes longer: more chance (by a seed of the day, printed; SEED=N tries a day again) and the tests marked `long`.
 SEED ?= $(shell date +%Y%m%d)

@@ -60,6 +60,16 @@ async def test_a_worker_and_a_user_know_their_master_by_a_line(tmp_path: Path) -
         code, said = await _run(grid, "-c", CALL)
         assert said.strip() == "6", said
 
+        await grid.kill_master()
+        shutil.rmtree(grid.data_dir / "certificates")  # lost, and so it makes another CA
+        await grid.start_master("--tls", "on")
+        made = await grid.client().create_join_token(uses=1, expires_s=60)
+        assert made.fingerprint != token.fingerprint
+        line = str(JoinLine(made.address, made.secret, made.fingerprint))
+        assert (await _run(grid, "-m", "loopline", "join", line, "--no-sandbox"))[0] == 0
+        await grid.connected("pc-1")  # which believes the CA of the new line, under the name that it has
+        assert (await grid.ended(await grid.submit("true"))).state == "succeeded"
+
 
 async def test_a_data_folder_of_before_is_encrypted_while_its_workers_follow(tmp_path: Path) -> None:
     async with running(tmp_path) as grid:

@@ -1,7 +1,7 @@
 """The certificate authority (CA) of one grid: a key in the data folder, and the certificates that it signs.
 
-The CA lives for twenty years, which outlives the grid. Certificates of the master and of workers live for weeks and
-are renewed by themselves: what has been stolen is of no use for long.
+The CA lives for twenty years, which outlives the grid. The master's certificate lives for weeks and is renewed by
+itself: what has been stolen is of no use for long.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -22,7 +22,6 @@ from loopline_shared.errors import LooplineError
 
 _CA_DAYS = 20 * 366
 _SERVER_DAYS = 90
-_WORKER_DAYS = 30
 _CLOCKS_DIFFER = datetime.timedelta(hours=24)
 """A certificate is valid from before it was made: clocks of desktops are wrong."""
 Issued = tuple[str, str]
@@ -55,22 +54,6 @@ class Authority:
         signed = self._sign(key.public_key(), [_name(name) for name in names], uses, _SERVER_DAYS)
         return signed + self.certificate, _key_text(key)
 
-    def admit(self, request: str, worker: str) -> str:
-        """Return a certificate for the worker of this name, whose key has signed the request (PEM).
-
-        It is shown to the master, and to other workers. Raises LooplineError if the request is none.
-        """
-        try:
-            asked = x509.load_pem_x509_csr(request.encode())
-            key = asked.public_key()
-            if not asked.is_signature_valid or not isinstance(key, ec.EllipticCurvePublicKey):
-                raise ValueError("its key has not signed it")
-        except (ValueError, InvalidSignature, UnsupportedAlgorithm) as error:
-            message = f"this is no request for a certificate: {error}"
-            raise LooplineError("certificate_request", message, status=422) from None
-        uses = [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]
-        return self._sign(key, [x509.UniformResourceIdentifier(worker_uri(worker))], uses, _WORKER_DAYS)
-
     def _sign(
         self,
         key: ec.EllipticCurvePublicKey,
@@ -97,11 +80,6 @@ def is_for(certificate: str, names: Sequence[str]) -> bool:
     life = read.not_valid_after_utc - read.not_valid_before_utc
     is_fresh = read.not_valid_after_utc - _now() > life / 3
     return is_fresh and set(found) == {_name(name) for name in names}
-
-
-def worker_uri(worker: str) -> str:
-    """Return the name that a worker's certificate has."""
-    return f"loopline://worker/{worker}"
 
 
 def ends_at(certificate: str) -> float:

@@ -155,20 +155,11 @@ class Encryption:
         if state == self._loaded:
             return
         try:
-            self._context = self._new_context(files)
+            self._context = _context_of(files)
         except OSError:  # also where one of two files has been replaced so far
             log.warning("the certificate in %s is not the one of the key in %s", *files)
             raise
         self._loaded = state
-
-    def _new_context(self, files: tuple[Path, Path]) -> ssl.SSLContext:
-        assert self._authority is not None
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_3
-        context.load_verify_locations(cadata=self._authority.certificate)
-        context.verify_mode = ssl.CERT_OPTIONAL  # workers show theirs
-        context.load_cert_chain(*files)
-        return context
 
     def _renew(self) -> None:
         """Make another certificate if ours will end, or names another computer."""
@@ -191,6 +182,13 @@ class Encryption:
         if settings.tls_cert:
             return settings.tls_cert, settings.tls_key or settings.tls_cert
         return self._folder / "server.pem", self._folder / "server.key"
+
+
+def _context_of(files: tuple[Path, Path]) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.load_cert_chain(*files)
+    return context
 
 
 def _number(text: str) -> float:
