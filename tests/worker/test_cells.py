@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from loopline_shared.model import Outcome
@@ -131,8 +133,9 @@ async def test_a_task_whose_cell_is_killed_has_ended_and_the_next_has_another(ce
 async def test_a_cell_that_dies_between_tasks_is_replaced(cells: Bench) -> None:
     await cells.result(run_of("true"))
     first = first_of(cells)
+    process = psutil.Process(first)
     os.kill(first, signal.SIGKILL)
-    await until(lambda: not Path(f"/proc/{first}/cwd").exists())
+    await asyncio.to_thread(process.wait, 60)  # not before then are all its files closed, as the supervisor sees it
     assert (await cells.result(run_of("true", task=2))).outcome is Outcome.SUCCEEDED
 
 
