@@ -74,7 +74,7 @@ def a_report(policy: str) -> float:
         said = Report(sent[0], sent[0], tuple(map(Held, begun)), results, Load(1, 1.0), waiting=ranges_of(waiting))
         return WorkerReported(name, 1, said)
 
-    step(MasterStarted(SchedulerSettings(policy, ahead_s=1.0, max_ahead=4)))
+    step(MasterStarted(SchedulerSettings(policy, prefetch_s=1.0, max_prefetch=4)))
     step(JobSubmitted("user", spec(TASKS, TASKS * 0.5)))
     step(*(WorkerJoined(name, 1, "boot", facts()) for name in held))
     step(*(report(name, ends=False) for name in held))

@@ -143,7 +143,7 @@ class Swarm:
 class Loopline(Swarm):
     def begin(self) -> None:
         self.scheduler = Scheduler()
-        self.step([MasterStarted(SchedulerSettings(self.case.policy, lease_s=1e6, ahead_s=1.0))])
+        self.step([MasterStarted(SchedulerSettings(self.case.policy, lease_s=1e6, prefetch_s=1.0))])
         self.step([JobSubmitted("user", self.case.spec) for _ in range(self.case.jobs)])
         self.step([WorkerJoined(name, 1, "boot", self.facts[n % 2]) for n, name in enumerate(self.holding)])
         self.step([self.report(name) for name in self.holding])

@@ -20,6 +20,7 @@ from loopline_master.certificates.encryption import Encryption
 from loopline_master.settings import SCHEDULING, MasterSettings
 from loopline_shared import __version__
 from loopline_shared.errors import LooplineError
+from loopline_shared.settings_source import old_names
 
 _DESCRIPTION = "Run the master of a Loopline grid: it takes jobs over REST and has workers run them."
 _EPILOG = """Every option can also be set as LOOPLINE_<NAME> in the environment, or in the [master] table of
@@ -103,6 +104,8 @@ def _parser() -> argparse.ArgumentParser:
         if name not in ("tokens", "limits"):
             flag, group = f"--{name.replace('_', '-')}", scheduling if name in SCHEDULING else parser
             group.add_argument(flag, help=field.description, metavar=name.rpartition("_")[2].upper())
+    for old in old_names(MasterSettings):
+        parser.add_argument(f"--{old.replace('_', '-')}", help=argparse.SUPPRESS)
     parser.add_argument("--no-tokens", dest="tokens", action="store_false", default=None, help="on loopback only")
     return parser
 

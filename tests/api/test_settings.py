@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from loopline_master.core.events import BATCH, Batch, MasterStarted
 from loopline_master.core.scheduler_settings import SchedulerSettings
 from loopline_master.settings import MasterSettings
 from loopline_shared.errors import LooplineError
@@ -35,6 +36,24 @@ def test_limits_come_from_all_places_together(file: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("LOOPLINE_LIMITS__MAX_TASKS", "7")
     limits = MasterSettings.load().limits
     assert (limits.max_jobs, limits.max_tasks, limits.max_workers) == (5, 7, 10_000)
+
+
+def test_names_of_the_release_before_are_read_and_told(
+    file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    file.write_text("[master]\nprobation_s = 5\nahead_s = 6\n")
+    monkeypatch.setenv("LOOPLINE_AHEAD_S", "7")
+    told = MasterSettings.load(max_ahead=8).scheduler
+    assert (told.quarantine_s, told.prefetch_s, told.max_prefetch) == (5, 7, 8)
+    assert "the setting probation_s is called quarantine_s since 0.2" in caplog.messages
+    assert "the setting LOOPLINE_AHEAD_S is called LOOPLINE_PREFETCH_S since 0.2" in caplog.messages
+
+
+def test_a_log_of_the_release_before_has_the_settings_that_it_was_written_with() -> None:
+    written = BATCH.dump_json(Batch(1.0, [MasterStarted(SchedulerSettings(quarantine_s=0.0, max_prefetch=9))]))
+    before = written.replace(b"quarantine_s", b"probation_s").replace(b"max_prefetch", b"max_ahead")
+    assert before != written
+    assert BATCH.validate_json(before) == BATCH.validate_json(written)
 
 
 def test_the_scheduler_is_told_all_that_bears_on_it() -> None:

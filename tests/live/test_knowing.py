@@ -1,4 +1,4 @@
-"""What the grid learns, live: a broken worker goes on probation and comes back, over a restart."""
+"""What the grid learns, live: a broken worker goes into quarantine and comes back, over a restart."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ async def seen(grid: Grid, name: str) -> WorkerView:
     return next(worker for worker in [worker async for worker in grid.client().workers()] if worker.name == name)
 
 
-async def test_a_broken_worker_goes_on_probation_and_comes_back(tmp_path: Path) -> None:
+async def test_a_broken_worker_goes_into_quarantine_and_comes_back(tmp_path: Path) -> None:
     grid = Grid(tmp_path)
     try:
-        flags = ("--policy", "turnaround", "--probation-s", "1", "--max-attempts", "4")
+        flags = ("--policy", "turnaround", "--quarantine-s", "1", "--max-attempts", "4")
         await grid.start_master("--lease-s", "2", "--report-every-s", "0.5", *flags)
         await grid.start_worker("good", slots=2)
         mended = grid.gate("mended")
@@ -32,9 +32,9 @@ async def test_a_broken_worker_goes_on_probation_and_comes_back(tmp_path: Path) 
             assert job.state is JobState.SUCCEEDED, "one broken worker does not use up a task's attempts"
             assert job.size_source is SizeSource.PREDICTED
             bad = await seen(grid, "bad")
-            return bad.probation is not None or bad.on_trial
+            return bad.quarantine is not None or bad.half_open
 
-        await wait_for("the bad worker to be put on probation", is_barred)
+        await wait_for("the bad worker to be put into quarantine", is_barred)
         mended.open()
         await grid.kill_master()
         await grid.start_master()
@@ -43,7 +43,7 @@ async def test_a_broken_worker_goes_on_probation_and_comes_back(tmp_path: Path) 
             """On trial at first, and as good as any other after a success. Of many at once not all count."""
             await grid.ended(await grid.submit(script, tasks=12, name="x", max_replicas=1))
             bad, (program,) = await seen(grid, "bad"), [one async for one in grid.client().programs()]
-            return bad.probation is None and not bad.on_trial and bad.standing > 0 and "bad" in program.workers
+            return bad.quarantine is None and not bad.half_open and bad.health > 0 and "bad" in program.workers
 
         await wait_for("the bad worker to be trusted again", is_back)
         (program,) = [program async for program in grid.client().programs()]

@@ -83,8 +83,8 @@ class PromisesMachine(RuleBasedStateMachine):
     )
     def build(self, policy: str, order: Order, slots: list[int], times: str, ahead: float, disturbed: bool) -> None:
         chosen = SchedulerSettings(
-            policy, order, lease_s=20.0, max_jobs=16, ahead_s=ahead, max_ahead=4, probation_s=20.0, plan_times=times,
-            max_replicas=None, gang_prepare_s=20.0, gang_grace_s=10.0,
+            policy, order, lease_s=20.0, max_jobs=16, prefetch_s=ahead, max_prefetch=4, quarantine_s=20.0,
+            plan_times=times, max_replicas=None, gang_prepare_s=20.0, gang_grace_s=10.0,
         )  # fmt: skip
         machines = [Machine(name, facts(count, ()), room=0) for name, count in zip(NAMES, slots, strict=True)]
         self.world, self.may_disturb = PunctualWorld(chosen, machines), disturbed

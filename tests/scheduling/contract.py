@@ -76,9 +76,11 @@ class Watched(Grid):
 
     def _may_wait(self, attempt: Attempt, queue: list[Attempt]) -> None:
         assert not attempt.replica, f"{attempt.id} is a replica, and waits"
-        assert len(queue) <= self.settings.max_ahead, f"{attempt.id}: too many wait on {attempt.worker}"
+        assert len(queue) <= self.settings.max_prefetch, f"{attempt.id}: too many wait on {attempt.worker}"
         work_s = sum(a.expected_s for a in queue) / self.store.workers[attempt.worker].offered
-        most_s = policy_named(self.settings.policy).prefetch_s or self.settings.ahead_s  # a policy may have its own
+        most_s = (
+            policy_named(self.settings.policy).prefetch_s or self.settings.prefetch_s
+        )  # a policy may have its own
         assert work_s <= most_s + 0.01, f"{attempt.id}: too much waits on {attempt.worker}"
 
     def _may_complete(self, job: Job) -> None:
@@ -175,7 +177,7 @@ def whatever_happens_rules_and_order_are_kept(policy: str) -> None:
     live()
 
 
-QUEUES = {"ahead_s": 2.5, "max_ahead": 3}
+QUEUES = {"prefetch_s": 2.5, "max_prefetch": 3}
 
 
 def rules_and_order_are_kept_where_tasks_wait_at_workers(policy: str) -> None:

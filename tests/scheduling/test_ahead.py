@@ -18,7 +18,7 @@ ONE_S = 1.0  # a slot of a worker that nobody has measured does one reference CP
 
 
 def grid(policy: str = "first-come", **more: Any) -> Grid:
-    return Grid(**{"policy": policy, "ahead_s": 2.0, "max_replicas": 1, **more})
+    return Grid(**{"policy": policy, "prefetch_s": 2.0, "max_replicas": 1, **more})
 
 
 def states(effects: Effects) -> dict[str, AttemptState]:
@@ -75,7 +75,7 @@ def test_those_of_unknown_size_wait_once_others_of_their_job_have_finished() -> 
 
 
 def test_no_more_than_the_bound_wait_however_short() -> None:
-    queueing = grid(max_ahead=3)
+    queueing = grid(max_prefetch=3)
     queueing.workers("a")
     queueing.submit(10, 0.01)
     assert len(queueing.waiting("a")) == 3
@@ -83,22 +83,22 @@ def test_no_more_than_the_bound_wait_however_short() -> None:
 
 def test_of_moments_so_many_wait_that_no_round_trip_is_waited_for() -> None:
     """And they come in one frame."""
-    queueing = grid(ahead_s=1.0)
+    queueing = grid(prefetch_s=1.0)
     queueing.workers("a", slots=2)
     queueing.submit(1000, 1.0)
     assert len(queueing.last.assigns["a"].run) == 258
-    assert len(queueing.waiting("a")) == queueing.settings.max_ahead == 256
+    assert len(queueing.waiting("a")) == queueing.settings.max_prefetch == 256
 
 
 def test_of_longer_ones_few_wait_however_much_a_policy_sends_ahead() -> None:
-    queueing = grid("turnaround", ahead_s=1.0)
+    queueing = grid("turnaround", prefetch_s=1.0)
     queueing.workers("a")
     queueing.submit(1000, 10_000.0)
     assert len(queueing.waiting("a")) == 32
 
 
 def test_a_frame_is_bounded_by_what_its_runs_hold() -> None:
-    queueing = grid(ahead_s=1.0)
+    queueing = grid(prefetch_s=1.0)
     queueing.workers("a")
     queueing.submit_spec(spec(1000, 1.0).model_copy(update={"command": ["work", "x" * 150_000]}))
     frames = [queueing.last.assigns["a"]]
@@ -110,7 +110,7 @@ def test_a_frame_is_bounded_by_what_its_runs_hold() -> None:
 
 
 def test_off_means_that_nothing_waits() -> None:
-    queueing = grid(ahead_s=0.0)
+    queueing = grid(prefetch_s=0.0)
     queueing.workers("a")
     queueing.submit(10, 0.1)
     assert len(queueing.running("a")) == 1

@@ -113,7 +113,7 @@ def test_a_plan_ends_with_its_job() -> None:
 
 
 def test_a_gang_that_needs_every_worker_gets_one_in_quarantine_too() -> None:
-    made = grid(probation_s=1e5)
+    made = grid(quarantine_s=1e5)
     made.scheduler.state.workers["cat"].quarantined_until = 1e9
     made.scheduler.state.workers["cat"].quarantines = 1
     made.scheduler.state.put(made.scheduler.state.workers["cat"])

@@ -64,7 +64,7 @@ def test_the_networks_delay_counts() -> None:
 
 
 def test_it_waits_for_a_fast_worker_rather_than_taking_a_slow_one() -> None:
-    grid = grid_of("turnaround", {"fast": 8.0}, ahead_s=1.0)
+    grid = grid_of("turnaround", {"fast": 8.0}, prefetch_s=1.0)
     grid.submit(1, 80.0)  # 10 s there
     grid.join("slow", facts())
     short, long = grid.submit(1, 4.0), grid.submit(1, 40.0)
@@ -74,7 +74,7 @@ def test_it_waits_for_a_fast_worker_rather_than_taking_a_slow_one() -> None:
 
 
 def test_one_that_is_late_is_taken_to_last_as_long_again() -> None:
-    grid = grid_of("turnaround", {"late": 1.0, "slow": 0.25}, ahead_s=1.0)
+    grid = grid_of("turnaround", {"late": 1.0, "slow": 0.25}, prefetch_s=1.0)
     first = grid.submit(1, 10.0)
     assert place_of(grid, first) == ["late"]
     grid.now += 40.0
@@ -146,7 +146,7 @@ TABLE = [
 
 def worker_of(row: Term) -> Grid:
     """Return a grid of this worker alone, as the row says."""
-    grid = grid_of("turnaround", {row.name: row.speed}, ahead_s=1.0)
+    grid = grid_of("turnaround", {row.name: row.speed}, prefetch_s=1.0)
     owner_leaves(grid, row.name, row.left)
     if row.began_s is not None:
         grid.submit(1, 60.0 * row.speed * row.left)
@@ -224,7 +224,7 @@ def test_shortest_queue_takes_the_one_with_the_fewest_in_hand_a_slot() -> None:
     grid.join("narrow", facts(1))
     grid.join("wide", facts(4))
     assert place_of(grid, grid.submit(1, 9.0)) in (["narrow"], ["wide"])
-    grid = Grid(policy="shortest-queue", lease_s=1e6, ahead_s=1000.0)
+    grid = Grid(policy="shortest-queue", lease_s=1e6, prefetch_s=1000.0)
     grid.join("narrow", facts(1))
     grid.join("wide", facts(4))
     grid.submit(10, 10.0)

@@ -152,7 +152,7 @@ def test_the_simulator_asks_again_too(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_prefetching_follows_from_the_same_method(monkeypatch: pytest.MonkeyPatch) -> None:
     for policy in (FirstFound, Counting):
-        grid = grid_of(policy, monkeypatch, ahead_s=2.0)
+        grid = grid_of(policy, monkeypatch, prefetch_s=2.0)
         grid.workers("a")
         grid.submit(10, 10.0)
         assert (len(grid.running("a")), len(grid.waiting("a"))) == (3, 2)
@@ -161,7 +161,7 @@ def test_prefetching_follows_from_the_same_method(monkeypatch: pytest.MonkeyPatc
 def test_only_what_may_wait_is_accepted_of_what_a_policy_proposes(monkeypatch: pytest.MonkeyPatch) -> None:
     for policy in (FirstFound, Counting):
         for size in (None, 30.0):
-            grid = grid_of(policy, monkeypatch, ahead_s=2.0)
+            grid = grid_of(policy, monkeypatch, prefetch_s=2.0)
             grid.workers("a")
             grid.submit(10, size)
             assert not grid.waiting("a")
@@ -169,7 +169,7 @@ def test_only_what_may_wait_is_accepted_of_what_a_policy_proposes(monkeypatch: p
 
 def test_a_policy_may_do_without(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FirstFound, "prefetches", False)
-    grid = grid_of(FirstFound, monkeypatch, ahead_s=2.0)
+    grid = grid_of(FirstFound, monkeypatch, prefetch_s=2.0)
     grid.workers("a")
     grid.submit(10, 10.0)
     assert not grid.waiting("a")

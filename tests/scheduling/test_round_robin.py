@@ -20,7 +20,7 @@ class Both:
     """The scheduler and the oracle side by side."""
 
     def __init__(self, limit: int | None, workers: list[str]) -> None:
-        self.grid = Grid(policy="round-robin", max_replicas=limit, max_attempts=1000, lease_s=1e9, probation_s=0.0)
+        self.grid = Grid(policy="round-robin", max_replicas=limit, max_attempts=1000, lease_s=1e9, quarantine_s=0.0)
         self.oracle = Figure1(limit)
         self.idle: list[str] = []
         self.dying: list[AttemptId] = []  # losers, in the order in which they will be confirmed killed

@@ -363,7 +363,7 @@ def test_every_transition_of_the_tables_happens_and_no_other(monkeypatch: pytest
     seen: set[Edge] = set()
     for story in STORIES:
         with monkeypatch.context() as patch:
-            grid = Witness(patch, lease_s=30.0, order=Order.DELIVER, ahead_s=AHEAD_S.get(story, 0.0))
+            grid = Witness(patch, lease_s=30.0, order=Order.DELIVER, prefetch_s=AHEAD_S.get(story, 0.0))
             grid.join("a", facts(1))
             story(grid)
             seen |= grid.seen

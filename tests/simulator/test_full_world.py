@@ -43,7 +43,7 @@ def test_all_is_well_in_the_end(policy: str) -> None:
     met: Counter[str] = Counter()
     for seed in SEEDS:
         times = {"lease_s": (5.0, 30.0)[seed % 2], "report_every_s": 4.0, "stall_after_s": 20.0}
-        settings = SchedulerSettings(policy, **times, ahead_s=(0.0, 60.0)[seed // 2 % 2])
+        settings = SchedulerSettings(policy, **times, prefetch_s=(0.0, 60.0)[seed // 2 % 2])
         world = live_through(seed, settings, ROUGH)  # checks each step, and the end: rows, machines, replay
         met.update(_counts(world, seed))
         store = world.world.store
@@ -176,8 +176,8 @@ def test_a_machine_that_is_cut_off_is_given_up_and_adopted_again() -> None:
 def _live_through_many() -> None:
     for seed in range(40):
         policy = ("round-robin", "first-come")[seed % 2]
-        ahead_s = (0.0, 60.0)[seed // 2 % 2]
-        settings = SchedulerSettings(policy, lease_s=20.0, max_replicas=(2, 1)[seed % 2], ahead_s=ahead_s)
+        prefetch_s = (0.0, 60.0)[seed // 2 % 2]
+        settings = SchedulerSettings(policy, lease_s=20.0, max_replicas=(2, 1)[seed % 2], prefetch_s=prefetch_s)
         live_through(seed, settings, replace(ROUGH, until_s=1_500.0))
 
 

@@ -52,7 +52,7 @@ def test_all_comes_to_its_end_wherever_it_waits(policy: str) -> None:
         for n in (1, 2)
     ]
     hosts = [Host(f"pc-{n}", own, Steady(own.speed)) for n, own in enumerate(facts)]
-    settings = SchedulerSettings(policy, lease_s=1e9, ahead_s=2.0, max_ahead=5)
+    settings = SchedulerSettings(policy, lease_s=1e9, prefetch_s=2.0, max_prefetch=5)
     world = Watched(settings, hosts, arrivals(), watch)
     world.run()
     assert world.waited, "something did wait"

@@ -89,7 +89,7 @@ def test_the_same_decisions_on_steady_machines_end_alike(policy):
 @pytest.mark.parametrize("policy", sorted(REGISTRY))
 def test_what_waited_at_a_worker_was_not_at_work_there(policy):
     """Tasks of a second that are sent ahead: most of the time from sending to result they spend in the queue."""
-    chosen = replace(settings(policy), ahead_s=10.0)
+    chosen = replace(settings(policy), prefetch_s=10.0)
     log, truth = recorded(steady_hosts(), chosen=chosen, jobs=short_jobs())
     recording, tally = what_if(log)
     ran = [span for span in recording.spans if span.worker == "h0" and span.took_s]  # not those taken back
@@ -168,7 +168,7 @@ def test_a_grid_with_delays_and_queues_is_told_as_it_was(policy):
     """Real sessions and workers, frames that take their time, and short tasks that wait at unlike machines."""
     apart, means = [], []
     for seed in range(2):
-        chosen = SchedulerSettings(policy=policy, lease_s=30.0, ahead_s=1.0)
+        chosen = SchedulerSettings(policy=policy, lease_s=30.0, prefetch_s=1.0)
         jobs = [replace(arrival, at=1.0 + arrival.at * 0.6) for arrival in short_jobs(jobs=4, tasks=20)]
         conditions = Conditions(delay_s=0.002, jitter_s=0.003)
         world = TimedWorld(seed, chosen, steady_hosts()[:4], jobs, conditions=conditions, check_every=1000)

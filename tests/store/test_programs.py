@@ -116,4 +116,4 @@ async def test_a_worker_says_what_is_known_of_it(store: Store) -> None:
     assert ant is not None
     assert 90.0 < ant.queue_s <= 97.0
     assert ant.speed == 300.0 / 50.0
-    assert ant.probation == QuarantineView(until=9e9, reason="task 1.1 failed there")
+    assert ant.quarantine == QuarantineView(until=9e9, reason="task 1.1 failed there")

@@ -283,7 +283,7 @@ def test_one_that_cannot_be_reached_is_planned_on_where_it_can_dial() -> None:
 
 
 def test_a_liar_is_quarantined_and_serves_nobody_until_it_is_back() -> None:
-    room = CarryingRoom(probation_s=20.0, lease_s=100.0)
+    room = CarryingRoom(quarantine_s=20.0, lease_s=100.0)
     room.tell("liar", has=[A])
     room.tell("bee", wants=[A])
     stale = room.plan()

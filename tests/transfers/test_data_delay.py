@@ -120,7 +120,7 @@ def test_turnaround_sends_a_task_where_its_data_is(holder: str) -> None:
 
 
 def test_turnaround_takes_the_data_to_the_task_when_that_is_sooner() -> None:
-    room = CarryingRoom(policy="turnaround", order=Order.NONE, ahead_s=100.0, max_ahead=4)
+    room = CarryingRoom(policy="turnaround", order=Order.NONE, prefetch_s=100.0, max_prefetch=4)
     room.step(NetworkChanged(LINKS))
     for name in ("ant", "bee"):
         room.tell(name, has=[A] if name == "ant" else [])

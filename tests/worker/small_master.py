@@ -24,7 +24,7 @@ class SmallMaster:
     status: int = 0  # instead of a connection
     location: str = ""  # with that status
     blob_status: int = 201
-    probation: Quarantine | None = None  # what it says of the worker's standing
+    probation: Quarantine | None = None  # what it says of the worker's health
     tokens: list[str | None] = field(default_factory=list)
     hellos: list[Hello] = field(default_factory=list)
     reports: list[Report] = field(default_factory=list)

@@ -122,7 +122,7 @@ async def test_the_owner_is_told_that_the_grid_gives_this_computer_nothing(
 ) -> None:
     master.probation = Quarantine(time.time() + 600, "task 1.2 failed there, and then succeeded on <bee>")
     await master.say()
-    await until(lambda: agent.agent._probation)
+    await until(lambda: agent.agent._quarantine)
     page = (await ask("GET", address(agent)))[1]
     until_when = time.strftime("%H:%M", time.localtime(master.probation.until))
     said = f"The grid gives this computer nothing new until {until_when}: task 1.2 failed there"
@@ -130,7 +130,7 @@ async def test_the_owner_is_told_that_the_grid_gives_this_computer_nothing(
     assert said in (await owner(agent.folder))[1]
     master.probation = None
     await master.say()
-    await until(lambda: agent.agent._probation is None)
+    await until(lambda: agent.agent._quarantine is None)
     assert "nothing new" not in (await ask("GET", address(agent)))[1]
 
 

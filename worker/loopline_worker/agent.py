@@ -77,7 +77,7 @@ class Agent:
         self.parts.peering.on_news = self.parts.environments.on_news = self._link.speak
         self.parts.peering.is_wanted = lambda: not self.parts.machine.is_idle or self.parts.machine.is_in_use
         self._page: OwnerServer | None = None
-        self._probation: Quarantine | None = None  # of the last Assign
+        self._quarantine: Quarantine | None = None  # of the last Assign
         self._is_ready = asyncio.Event()
         self._stopped = asyncio.Event()
         self._heard = asyncio.Event()
@@ -218,7 +218,7 @@ class Agent:
     def assigned(self, assign: Assign, frame: bytes) -> None:
         """Take in an Assign at once: the next Report says that it was seen."""
         self.parts.link_quality.answered(assign.seen, assign.held_s, time.monotonic())
-        self._probation = assign.probation
+        self._quarantine = assign.probation
         if self.parts.peering.is_on:
             self.parts.peering.assigned(assign)
         self._events.append(Assigned(assign, frame))
@@ -315,7 +315,7 @@ class Agent:
                 parts.monitor,
                 parts.runner,
                 most_slots=parts.facts.slots,
-                probation=lambda: self._probation,
+                quarantine=lambda: self._quarantine,
                 peers=parts.peering.words,
                 sandbox=f"{words[0].upper()}{words[1:]}.",
                 contribution=parts.attempt_log.contribution,

@@ -72,8 +72,8 @@ async def undrain(worker: str, /, *, common: Common = PLAIN) -> None:
 
 
 def _document(worker: WorkerView) -> dict[str, Any]:
-    """Return a worker as JSON, with its health also under the name that tables use."""
-    return {**worker.model_dump(mode="json", context=SECONDS), "health": worker.standing}
+    """Return a worker as JSON."""
+    return worker.model_dump(mode="json", context=SECONDS)
 
 
 def _show(worker: WorkerView, common: Common) -> None:

@@ -4,7 +4,7 @@ The scheduler checks every proposal of a policy by these rules, and policies ask
 
 Prefetching has short tasks wait at a worker whose slots are all busy, so that they need no round trip to begin.
 Only tasks to start are prefetched, never replicas; each needs one slot, so that the first that falls free will do.
-A worker takes as much expected work as ``ahead_s`` allows for each of its slots.
+A worker takes as much expected work as ``prefetch_s`` allows for each of its slots.
 """
 
 from __future__ import annotations
@@ -69,14 +69,14 @@ class Prefetch:
     @property
     def limit_s(self) -> float:
         """Expected work that may wait at a worker for each of its slots; 0 if nothing may."""
-        return self._state.ahead_s
+        return self._state.prefetch_s
 
     def workers_with_room(self) -> Iterator[Worker]:
         """Return busy workers with room, least backlog first, while some job has a task that may be short enough.
 
         A worker for which nothing was accepted is not offered again; after a few of these, no other is.
         """
-        by_shortest_task, limit_s = self._index.by_shortest_task.order, self._state.ahead_s
+        by_shortest_task, limit_s = self._index.by_shortest_task.order, self._state.prefetch_s
         if not by_shortest_task or by_shortest_task[0][0] > limit_s * self._index.octaves.bound:
             return  # as most often: the shortest task would be too long for the fastest worker
         full, passed_over, workers, speeds = self._slots.full, 0, self._state.workers, self._slots.speeds
@@ -100,7 +100,7 @@ class Prefetch:
 
     def room_s(self, worker: Worker) -> float:
         """Longest time that a task prefetched by this worker may be expected to take; 0 if none may be."""
-        name, limit_s = worker.name, self._state.ahead_s
+        name, limit_s = worker.name, self._state.prefetch_s
         left_s = limit_s * worker.offered - self._attempts.queues.work_ms.get(name, 0) / 1e3
         if left_s <= 0 or not self._has_place(name) or not self._slots.is_full(worker):
             return 0.0
@@ -121,7 +121,7 @@ class Prefetch:
 
     def is_too_long(self, job: Job, worker: Worker) -> bool:
         """True if no task of the job may wait there: all are alike, and known to take too long."""
-        return job.sweep.is_uniform and self.expected_s(job, 1, worker) > self._state.ahead_s
+        return job.sweep.is_uniform and self.expected_s(job, 1, worker) > self._state.prefetch_s
 
     def expected_s(self, job: Job, task: int, worker: Worker) -> float:
         """Expected run time of the task on this worker."""
@@ -143,7 +143,7 @@ class Prefetch:
         not, whatever the policy: each Report repeats their number.
         """
         waiting, settings = len(self._attempts.queues.of_worker.get(name, ())), self._state.settings
-        if waiting < _MANY or waiting >= settings.max_ahead:
-            return waiting < settings.max_ahead
+        if waiting < _MANY or waiting >= settings.max_prefetch:
+            return waiting < settings.max_prefetch
         waiting_s = self._attempts.queues.work_ms.get(name, 0) / 1e3 / max(1, self._state.workers[name].offered)
-        return waiting_s <= settings.ahead_s
+        return waiting_s <= settings.prefetch_s

@@ -54,7 +54,7 @@ class Placer:
         yield from self._start_on_free(policy.plan(self._view))
         if attempts.queues.of_worker and idle.order:
             yield from self._relieve(unless_ready=False)
-        if policy.prefetches and self._state.ahead_s > 0:
+        if policy.prefetches and self._state.prefetch_s > 0:
             yield from self._prefetch(policy.prefetch(self._view))
         if self.wake_at is None and not (attempts.used or attempts.queues.of_worker):
             self._keep_going()

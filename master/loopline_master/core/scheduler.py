@@ -89,7 +89,7 @@ class Scheduler:
         """Decide by these settings, and the policy that they name, from now on."""
         policy = policy_named(settings.policy)
         self.state.settings = settings
-        self.state.ahead_s = (policy.prefetch_s or settings.ahead_s) if settings.ahead_s else 0.0
+        self.state.prefetch_s = (policy.prefetch_s or settings.prefetch_s) if settings.prefetch_s else 0.0
         self._policy = policy(self._view)
         self.state.set_policy_index(self._policy.index)
 

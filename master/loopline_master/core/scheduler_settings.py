@@ -7,9 +7,9 @@ limits, and then used.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field
 
 from loopline_master.core.planning.scan_algorithms import algorithm
 from loopline_shared.errors import LooplineError
@@ -32,6 +32,11 @@ def _an_algorithm(name: str) -> str:
     except LooplineError as error:
         raise ValueError(f"{error.message}; {error.hint}") from error
     return name
+
+
+def _formerly(name: str, old: str) -> Any:
+    """Return the mark of a setting that had another name in the release before, in settings files and logs."""
+    return Field(validation_alias=AliasChoices(name, old))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +64,15 @@ class SchedulerSettings:
     max_tasks: Annotated[Amount, Field(description="tasks of one job"), IN_LIMITS] = 1_000_000
     max_workers: Annotated[Amount, Field(description="workers that this master knows"), IN_LIMITS] = 10_000
     max_programs: Annotated[Amount, Field(description="programs whose past runs are remembered"), IN_LIMITS] = 10_000
-    probation_s: Annotated[
+    quarantine_s: Annotated[
         float,
         Field(ge=0, le=1e6, description="quarantine of a worker on which tasks fail: it gets no new tasks; 0: none"),
+        _formerly("quarantine_s", "probation_s"),
     ] = 60.0
-    max_probation_s: Annotated[
-        Period, Field(description="the longest quarantine; each one lasts twice as long as the one before")
+    max_quarantine_s: Annotated[
+        Period,
+        Field(description="the longest quarantine; each one lasts twice as long as the one before"),
+        _formerly("max_quarantine_s", "max_probation_s"),
     ] = 3600.0
     gang_prepare_s: Annotated[
         Period, Field(description="a gang of which not all members are ready by then stands down, and is tried again")
@@ -84,10 +92,13 @@ class SchedulerSettings:
         bool,
         Field(description="large files may go between workers, on a port that each opens; not encrypted so far"),
     ] = False
-    ahead_s: Annotated[
+    prefetch_s: Annotated[
         float,
         Field(ge=0, le=3600, description="expected work that is prefetched, for each slot of a worker; 0: none"),
+        _formerly("prefetch_s", "ahead_s"),
     ] = 0.0  # as an older log means it; the master's own default is 1
-    max_ahead: Annotated[int, Field(ge=0, le=1000, description="the most tasks that are prefetched to a worker")] = (
-        256
-    )
+    max_prefetch: Annotated[
+        int,
+        Field(ge=0, le=1000, description="the most tasks that are prefetched to a worker"),
+        _formerly("max_prefetch", "max_ahead"),
+    ] = 256

@@ -77,7 +77,7 @@ class State:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.settings = SchedulerSettings()
-        self.ahead_s = 0.0  # expected work that may wait at a worker, for each of its slots
+        self.prefetch_s = 0.0  # expected work that may wait at a worker, for each of its slots
         self.grid: Grid = snapshot.grid
         self.workers: dict[str, Worker] = {worker.name: worker for worker in snapshot.workers}
         self.jobs: dict[int, Job] = {job.id: job for job in snapshot.jobs}

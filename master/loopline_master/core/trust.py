@@ -192,7 +192,7 @@ def _raise(state: State, worker: Worker) -> None:
 
 def _blame(state: State, worker: Worker, reason: str, weight: float) -> list[Worker]:
     """Count a fault. Return the worker if that has put it into quarantine."""
-    if worker.quarantined_until is not None or not state.settings.probation_s:
+    if worker.quarantined_until is not None or not state.settings.quarantine_s:
         return []
     worker.health -= weight
     state.put(worker)
@@ -203,10 +203,10 @@ def _blame(state: State, worker: Worker, reason: str, weight: float) -> list[Wor
 
 def quarantine(state: State, worker: Worker, reason: str) -> list[Worker]:
     """Put a worker into quarantine, whatever its health. Return it; nobody if it is in one, or there are none."""
-    if worker.quarantined_until is not None or not state.settings.probation_s:
+    if worker.quarantined_until is not None or not state.settings.quarantine_s:
         return []
-    length_s = state.settings.probation_s * 2.0 ** min(worker.quarantines, _MOST_DOUBLINGS)
-    worker.quarantined_until = state.now + min(length_s, state.settings.max_probation_s)
+    length_s = state.settings.quarantine_s * 2.0 ** min(worker.quarantines, _MOST_DOUBLINGS)
+    worker.quarantined_until = state.now + min(length_s, state.settings.max_quarantine_s)
     worker.quarantine_reason, worker.quarantines = reason[:500], worker.quarantines + 1
     worker.health, worker.half_open = 0.0, False
     state.put(worker)

@@ -253,7 +253,7 @@ def _waits_after_all(state: State, attempt: Attempt) -> None:
     """
     _become(attempt, AttemptState.PREFETCHED)
     state.put(attempt)
-    if attempt.expected_s > state.ahead_s or attempt.slots > 1:
+    if attempt.expected_s > state.prefetch_s or attempt.slots > 1:
         lifecycle.retract_attempt(state, attempt, "its slot was no longer free when it came")
 
 
@@ -373,11 +373,11 @@ class Outbox:
     def _assign(self, state: State, worker: Worker) -> Assign:
         worker.assigned += 1
         state.effects.workers[worker.name] = worker
-        name, probation = worker.name, _notice(worker)
+        name, quarantine = worker.name, _notice(worker)
         runs = tuple(self._runs[name]) if name in self._runs else ()
         cancels = tuple(self._cancels[name]) if name in self._cancels else ()
         spoken = tuple(self._words[name]) if name in self._words else ()
-        assign = Assign(worker.assigned, worker.reported, runs, cancels, probation=probation, words=spoken)
+        assign = Assign(worker.assigned, worker.reported, runs, cancels, probation=quarantine, words=spoken)
         if state.carriers:
             assign.peers = carrying.orders(state, name)
         return assign

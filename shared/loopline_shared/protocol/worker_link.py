@@ -159,7 +159,9 @@ class Assign:
     cancel: tuple[AttemptId, ...] = ()
     _: KW_ONLY
     held_s: Seconds | None = None  # from the arrival of Report ``seen`` until now; None: it was answered before
-    probation: Quarantine | None = None  # quarantine, shown to the PC's owner; None: it is healthy
+    probation: Quarantine | None = (
+        None  # the quarantine, by its name of link version 1, shown to the PC's owner; None: it is healthy
+    )
     words: Annotated[tuple[Word, ...], Field(max_length=MAX_MEMBERS)] = ()  # to members of gangs
     peers: Annotated[PeerOrders | None, Field(exclude_if=not_)] = None  # files to take from workers; None: none
     kind: Literal["assign"] = "assign"

@@ -66,7 +66,7 @@ def run(case: DynamicCase) -> DynamicAnswer:
     hosts, recorder = case.machines.hosts(case.seed), _EndRecorder()
     runs = case.programs.arrivals(case.seed, case.machines.capacity)
     delays_s = {host.name: case.machines.delay_s(case.seed, host.name) for host in hosts}
-    rules = dataclasses.replace(settings(case.policy, case.order), max_replicas=1, ahead_s=1.0)
+    rules = dataclasses.replace(settings(case.policy, case.order), max_replicas=1, prefetch_s=1.0)
     world = DynamicWorld(
         rules, hosts, delays_s, runs=runs, sizes=case.sizes, information=case.information, observe=recorder
     )

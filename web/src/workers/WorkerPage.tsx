@@ -83,8 +83,8 @@ function WorkerFacts({ worker }: { worker: WorkerView }) {
             `delivered ${keptWord(worker.last_hour)} of the work promised, ${plural(worker.last_hour.tasks, "task")}`,
         ],
         ["Network", load && networkOf(load)],
-        ["Quarantined", worker.probation && `until ${moment(worker.probation.until)}: ${worker.probation.reason}`],
-        ["Half-open", worker.on_trial && "back from quarantine, with one attempt at a time"],
+        ["Quarantined", worker.quarantine && `until ${moment(worker.quarantine.until)}: ${worker.quarantine.reason}`],
+        ["Half-open", worker.half_open && "back from quarantine, with one attempt at a time"],
         [
           "Mismatches",
           !!worker.mismatches && `${plural(worker.mismatches, "result")} contradicted by another worker`,

@@ -45,7 +45,7 @@ export const keptWord = (hour: LastHour | null | undefined): string =>
 /** The state of a worker in one word. */
 export function stateOf(worker: WorkerView): string {
   if (!worker.connected) return "away";
-  if (worker.probation) return "quarantined";
+  if (worker.quarantine) return "quarantined";
   if (worker.draining) return "draining";
   return worker.load?.in_use ? "in use" : "connected";
 }

@@ -89,7 +89,7 @@ class OwnerControls:
         runner: Runner,
         *,
         most_slots: int,
-        probation: Callable[[], Quarantine | None] = lambda: None,
+        quarantine: Callable[[], Quarantine | None] = lambda: None,
         peers: Callable[[], str] = str,
         sandbox: str = "",
         contribution: Contribution | None = None,
@@ -99,7 +99,7 @@ class OwnerControls:
         self._most_slots = most_slots
         self._monitor = monitor
         self._runner = runner
-        self._probation = probation
+        self._quarantine = quarantine
         self._peers = peers
         self._sandbox = sandbox
         self._contribution = contribution
@@ -128,7 +128,7 @@ class OwnerControls:
             yield_p50_s=figures.p50_s,
             yield_p99_s=figures.p99_s,
             preferences=in_words(self._settings, monitor.preferences),
-            notice=_notice(self._probation()),
+            notice=_notice(self._quarantine()),
             peers=self._peers(),
             sandbox=self._sandbox,
             contributed=_ordered(self._contribution.users if self._contribution else {}),
@@ -150,8 +150,8 @@ def _ordered(users: dict[str, Contributed]) -> dict[str, Contributed]:
     return dict(sorted(users.items(), key=lambda user: -user[1].core_s))
 
 
-def _notice(probation: Quarantine | None) -> str:
-    if probation is None or probation.until <= time.time():
+def _notice(quarantine: Quarantine | None) -> str:
+    if quarantine is None or quarantine.until <= time.time():
         return ""
-    until = time.strftime("%H:%M", time.localtime(probation.until))
-    return f"The grid gives this computer nothing new until {until}: {probation.reason}."
+    until = time.strftime("%H:%M", time.localtime(quarantine.until))
+    return f"The grid gives this computer nothing new until {until}: {quarantine.reason}."

@@ -33,7 +33,7 @@ def workers(items: Sequence[WorkerView]) -> RenderableType:
             f"{load.spare_cpu:.1f} of {worker.facts.cpus}" if load else "-",
             human.duration(worker.queue_s), _delay(load.delay_s if load else None),
             _throughput(load.throughput_bytes_s if load else None), human.ago(worker.reported_at, now),
-            _last_hour(worker.last_hour), _standing(worker, now),
+            _last_hour(worker.last_hour), _health(worker, now),
         )  # fmt: skip
     return made
 
@@ -82,10 +82,10 @@ def _last_hour(did: LastHour | None) -> str:
     return f"{share:.0f} % of {human.duration(did.promised)}, {human.plural(did.tasks, 'task')}"
 
 
-def _standing(worker: WorkerView, now: float) -> str:
-    if worker.probation is not None:
-        return f"quarantined for {human.duration(worker.probation.until - now)}: {worker.probation.reason}"
-    return f"{worker.standing:+.1f}" + (", on trial" if worker.on_trial else "")
+def _health(worker: WorkerView, now: float) -> str:
+    if worker.quarantine is not None:
+        return f"quarantined for {human.duration(worker.quarantine.until - now)}: {worker.quarantine.reason}"
+    return f"{worker.health:+.1f}" + (", half-open" if worker.half_open else "")
 
 
 def _places(workers: dict[str, int]) -> str:

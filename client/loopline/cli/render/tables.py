@@ -325,11 +325,11 @@ def worker_state(worker: WorkerView) -> Text:
         return Text("away", "red")
     if worker.twin:
         return Text(f"two computers: {worker.twin} has its identity too", "bold red")
-    if worker.probation is not None:
+    if worker.quarantine is not None:
         return Text("quarantined", "bold red")
     if worker.draining:
         return Text("draining", "yellow")
-    return Text("on trial", "yellow") if worker.on_trial else Text("connected", "green")
+    return Text("half-open", "yellow") if worker.half_open else Text("connected", "green")
 
 
 def tokens(items: Sequence[TokenView]) -> RenderableType:

@@ -19,7 +19,7 @@ scheduler starts one task itself, unless it was asked to wait.
 **Prefetching.** Short tasks are sent to wait at workers whose slots are all busy, so that they need no round trip to
 begin. The same method says which: ``next_task`` is asked for the busy worker too, ``cost`` for busy candidates beside
 free ones. The scheduler accepts only what may wait: a task to start, of one slot, known to be short, within
-``ahead_s`` of work for each slot (``loopline_master.core.eligibility``).
+``prefetch_s`` of work for each slot (``loopline_master.core.eligibility``).
 
 **Requirement class and worker class.** Jobs with equal requirements are one ``RequirementClass``: it is matched
 against workers once, not job by job. Workers with equal facts and about the same speed are one ``WorkerClass``. A

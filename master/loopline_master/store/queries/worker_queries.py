@@ -93,6 +93,7 @@ def _view(
         "lease_until",
         "mismatches",
     )
+    quarantine = None if until is None else QuarantineView(until=until, reason=worker.quarantine_reason)
     return WorkerView(
         **{name: getattr(worker, name) for name in fields},
         connected=worker.session is not None,
@@ -101,10 +102,13 @@ def _view(
         running=[_id(attempt) for attempt in in_hand if attempt.state not in UNSEATED],
         waiting=[_id(attempt) for attempt in in_hand if attempt.state in UNSEATED],
         speed=speed,
+        health=worker.health,
+        quarantine=quarantine,
+        half_open=worker.half_open,
         standing=worker.health,
+        probation=quarantine,
         on_trial=worker.half_open,
         queue_s=sum(_left_s(attempt, now) for attempt in in_hand),
-        probation=None if until is None else QuarantineView(until=until, reason=worker.quarantine_reason),
         last_hour=_against_promise(did, speed * worker.offered * _HOUR_S) if last_hour else None,
     )
 

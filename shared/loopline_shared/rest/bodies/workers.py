@@ -55,9 +55,12 @@ class WorkerView(Body):
     lease_until: Time
     speed: float = 1.0  # reference CPU-seconds a second and slot, as its finished tasks have shown
     queue_s: float = 0.0  # sum of the expected remaining times of all that it holds
-    standing: float = 0.0  # health: falls with failures on this worker only; at -3 it is quarantined
-    probation: QuarantineView | None = None  # quarantine: it gets only tasks that no other worker can run
-    on_trial: bool = False  # half-open after a quarantine: one attempt at a time
+    health: float = 0.0  # falls with failures on this worker only; at -3 it is quarantined
+    quarantine: QuarantineView | None = None  # while it gets only tasks that no other worker can run
+    half_open: bool = False  # after a quarantine: one attempt at a time
+    standing: float = 0.0  # old name of health, until 0.3
+    probation: QuarantineView | None = None  # old name of quarantine, until 0.3
+    on_trial: bool = False  # old name of half_open, until 0.3
     last_hour: LastHour | None = None  # where asked for
     twin: str = ""  # address of another computer that has its identity and was refused; empty: none lately
 

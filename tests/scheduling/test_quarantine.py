@@ -95,7 +95,7 @@ def test_it_comes_back_by_itself_with_one_attempt_at_a_time() -> None:
 
 
 def test_each_time_it_lasts_twice_as_long_up_to_a_limit_and_many_successes_shorten_it() -> None:
-    grid = grid_of("a", "b", max_probation_s=200.0)
+    grid = grid_of("a", "b", max_quarantine_s=200.0)
     lasted = []
     for _ in range(4):
         fail_often(grid, "a", "b")
@@ -182,14 +182,14 @@ def test_a_program_that_has_changed_blames_nobody() -> None:
 
 
 def test_quarantine_can_be_switched_off() -> None:
-    grid = grid_of("a", "b", probation_s=0.0)
+    grid = grid_of("a", "b", quarantine_s=0.0)
     for _ in range(6):
         goes_wrong(grid, "a", "b")
     assert health_of(grid, "a")[1] is False
 
 
 def test_what_waits_there_is_taken_back() -> None:
-    grid = grid_of("a", "b", ahead_s=1000.0)
+    grid = grid_of("a", "b", prefetch_s=1000.0)
     grid.submit(6)
     waiting = [a for a in grid.scheduler.state.attempts.values() if a.worker == "a" and a.is_queued]
     assert waiting

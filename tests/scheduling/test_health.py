@@ -1,4 +1,4 @@
-"""What standing, queues and quorums do to one another: nobody who could work stands idle, nobody waits for ever."""
+"""What health, queues and quorums do to one another: nobody who could work stands idle, nobody waits for ever."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ def test_fair_gives_a_worker_other_work_than_what_failed_on_it() -> None:
     assert grid.running("a")
 
 
-@pytest.mark.parametrize("ahead_s", [0.0, 3600.0])
-def test_what_waits_ahead_is_not_taken_for_running(ahead_s: float) -> None:
-    grid = Grid(policy="turnaround", ahead_s=ahead_s)
+@pytest.mark.parametrize("prefetch_s", [0.0, 3600.0])
+def test_what_waits_ahead_is_not_taken_for_running(prefetch_s: float) -> None:
+    grid = Grid(policy="turnaround", prefetch_s=prefetch_s)
     grid.workers("a")
     for _ in range(5):
         grid.submit(1, 10.0, max_replicas=1)
