@@ -56,10 +56,13 @@ constraints: .venv/installed
 		--no-annotate --generate-hashes --universal --python-version 3.11 --no-header --quiet \
 		--output-file constraints-demo.txt
 
+web/node_modules/.package-lock.json: web/package-lock.json
+	cd web && npm ci --silent && touch node_modules/.package-lock.json
+
 # The master's page, into master/loopline_master/dashboard/assets. Needs Node 20.19 or newer, which nothing else here does.
-web: .venv/installed
+web: .venv/installed web/node_modules/.package-lock.json
 	$(BIN)/python -c "$$PRINT_OPENAPI" > web/openapi.json
-	cd web && npm ci --silent && npm run --silent types && npm run --silent check
+	cd web && npm run --silent types && npm run --silent check
 	cd web && npm run --silent test && npm run --silent build
 
 define PRINT_OPENAPI

@@ -42,10 +42,11 @@ from loopline_shared.protocol import worker_link
 from loopline_shared.rest.bodies import Explanation, Reason
 from loopline_shared.spec import JobSpec, Range, Requirements
 from loopline_simulator.full import grid_world
+from tests.campaign import LONG
 from tests.properties.world import Machine, World
 
 ROOT = Path(__file__).parent.parent
-SEEDS = ("0", "1", "4242")
+SEEDS = ("0", "4242")
 IMPURE: list[tuple[Any, str]] = [
     *((time, name) for name in ("time", "monotonic", "perf_counter", "time_ns", "monotonic_ns", "sleep")),
     *((random, name) for name in ("random", "randint", "choice", "shuffle", "sample", "uniform", "getrandbits")),
@@ -203,7 +204,7 @@ def test_no_pure_module_holds_what_is_impure() -> None:
 
 
 def test_two_processes_with_different_hash_seeds_decide_alike() -> None:
-    environments = [{**os.environ, "PYTHONHASHSEED": seed} for seed in SEEDS[:2]]
+    environments = [{**os.environ, "PYTHONHASHSEED": seed} for seed in SEEDS]
     command = [sys.executable, "-m", "tests.test_purity"]
     processes = [
         subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
@@ -218,6 +219,6 @@ def test_two_processes_with_different_hash_seeds_decide_alike() -> None:
 
 
 if __name__ == "__main__":
-    for each in sorted(REGISTRY):
+    for each in sorted(REGISTRY) if LONG else ("fair", "round-robin", "turnaround"):
         for line in a_life(each):
             sys.stdout.write(hashlib.sha256(line.encode()).hexdigest() + "\n")

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.timeout(600)  # each is thousands of cases
 lazy = schemathesis.pytest.from_fixture("schema")  # cases take seconds to make: not where tests are collected
 
 as_described = settings(
-    max_examples=tried(4, 200),
+    max_examples=tried(2, 200),
     derandomize=True,
     deadline=None,
     suppress_health_check=list(HealthCheck),

@@ -6,7 +6,7 @@ import ast
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -35,11 +35,16 @@ class Source:
     def at(self, node: ast.AST, fault: str) -> str:
         return f"{self.path}:{getattr(node, 'lineno', 1)}: {fault}"
 
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """The nodes of the tree, for many rules look at each."""
+        return list(ast.walk(self.tree))
+
     def classes(self) -> Iterator[ast.ClassDef]:
-        return (node for node in ast.walk(self.tree) if isinstance(node, ast.ClassDef))
+        return (node for node in self.nodes if isinstance(node, ast.ClassDef))
 
     def functions(self) -> Iterator[Function]:
-        return (node for node in ast.walk(self.tree) if isinstance(node, Function))
+        return (node for node in self.nodes if isinstance(node, Function))
 
 
 @cache
@@ -61,6 +66,7 @@ def sources(*packages: str) -> tuple[Source, ...]:
     return tuple(_read(Path(path)) for path in paths)
 
 
+@cache
 def _read(path: Path) -> Source:
     text = (ROOT / path).read_text("utf-8")
     module = ".".join(path.with_suffix("").parts[1:]).removesuffix(".__init__")

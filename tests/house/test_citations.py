@@ -58,6 +58,8 @@ def test_files_that_docstrings_and_comments_name_are_there() -> None:
 
 @cache
 def _comments(path: Path, text: str) -> list[tuple[str, str]]:
+    if not FILE.search(text):
+        return []
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
     return [(f"{path}:{token.start[0]}", token.string) for token in tokens if token.type == tokenize.COMMENT]
 
@@ -88,9 +90,16 @@ def test_files_that_any_other_page_names_from_the_root_are_there(page: str) -> N
 
 def _is_file(page: str, name: str) -> bool:
     beside = posixpath.normpath(posixpath.join(posixpath.dirname(page), name))
-    return beside in tracked() or any(path == name or path.endswith(f"/{name}") for path in tracked())
+    return beside in tracked() or _has_end(name)
 
 
+@cache
+def _has_end(name: str) -> bool:
+    """True if a path is this or ends with it."""
+    return any(path == name or path.endswith(f"/{name}") for path in tracked())
+
+
+@cache
 def _is_folder(name: str) -> bool:
     return any(path.startswith(name) for path in tracked())
 

@@ -20,7 +20,7 @@ MOST_DENIALS, MOST_WORDS = 1, 25
 
 
 def docstrings(source: Source) -> Iterator[tuple[ast.AST, str]]:
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             text = ast.get_docstring(node)
             if text:

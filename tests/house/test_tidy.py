@@ -133,15 +133,15 @@ def _nameable(node: ast.ClassDef) -> float:
 def _makings(source: Source, ours: set[str]) -> Iterator[tuple[str, ast.Call]]:
     """Yield the calls of our classes, by name: of those defined in this file or imported from our packages."""
     here = {node.name for node in source.classes()} | set(_imported_from_us(source))
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
-            words = ast.unparse(node.func).split(".")
-            if words[0] in here and words[-1] in ours:
-                yield words[-1], node
+            last = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
+            if last in ours and ast.unparse(node.func).partition(".")[0] in here:
+                yield last, node
 
 
 def _imported_from_us(source: Source) -> Iterator[str]:
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in PACKAGES:
             yield from (alias.asname or alias.name for alias in node.names)
 

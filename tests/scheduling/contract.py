@@ -166,7 +166,7 @@ def grid_of(policy: str, kind: type[Watched] = Watched, **more: Any) -> Watched:
 
 
 def whatever_happens_rules_and_order_are_kept(policy: str) -> None:
-    @settings(PATIENT, max_examples=tried(6, 400))
+    @settings(PATIENT, max_examples=tried(4, 400))
     @given(lives)
     def live(life: Life) -> None:
         grid = grid_of(policy)
@@ -181,7 +181,7 @@ QUEUES = {"prefetch_s": 2.5, "max_prefetch": 3}
 
 
 def rules_and_order_are_kept_where_tasks_wait_at_workers(policy: str) -> None:
-    @settings(PATIENT, max_examples=tried(6, 400))
+    @settings(PATIENT, max_examples=tried(4, 400))
     @given(lives)
     def live(life: Life) -> None:
         grid = grid_of(policy, **QUEUES)
@@ -206,7 +206,7 @@ class Twin(Watched):
 
 
 def decisions_are_a_function_of_rows(policy: str) -> None:
-    @settings(PATIENT, max_examples=tried(6, 400))
+    @settings(PATIENT, max_examples=tried(4, 400))
     @given(lives, st.sampled_from([{}, QUEUES]))
     def live(life: Life, queues: dict[str, float]) -> None:
         grid = grid_of(policy, Twin, **queues)

@@ -69,10 +69,16 @@ def json_of_a_process(hash_seed: str, *words: str) -> str:
 def test_a_seed_gives_the_same_bytes_on_any_number_of_processes_and_under_any_hash_seed(words: list[str]) -> None:
     alone = json_of_a_process("0", *words, "--processes", "1")
     assert json_of_a_process("4711", *words, "--processes", "2") == alone
-    second = json_of_a_process("1", *" ".join(words).replace("--seeds 2", "--seeds 1 --first-seed 2").split())
     first_run, *_ = runs = json.loads(alone)["runs"]
-    assert json.loads(second)["runs"] == [run for run in runs if run["seed"] == 2] != []
     assert any({**run, "seed": 1} != first_run for run in runs if run["seed"] == 2)
+
+
+def test_a_run_depends_on_its_own_seed_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    found = []
+    for seeds in ("--seeds 2", "--seeds 1 --first-seed 2"):
+        assert main([*" ".join(SMALL).replace("--seeds 2", seeds).split(), "--processes", "1"]) == 0
+        found.append([run for run in json.loads(capsys.readouterr().out)["runs"] if run["seed"] == 2])
+    assert found[0] == found[1] != []
 
 
 @pytest.fixture(scope="module")
