@@ -78,6 +78,7 @@ class WorldMachine(RuleBasedStateMachine):
         rooms=st.lists(st.sampled_from([0, 0, 2]), min_size=3, max_size=3),
         patience=st.sampled_from([(120.0, 20.0), (2.0, 0.0), (10.0, 2.0)]),
         peers=st.booleans(),
+        shares=st.booleans(),
     )
     def build(
         self,
@@ -94,6 +95,7 @@ class WorldMachine(RuleBasedStateMachine):
         rooms: list[int],
         patience: tuple[float, float],
         peers: bool,
+        shares: bool,
     ) -> None:
         chosen = SchedulerSettings(
             policy,
@@ -110,17 +112,24 @@ class WorldMachine(RuleBasedStateMachine):
             gang_prepare_s=patience[0],
             gang_grace_s=patience[1],
             peers=peers,
+            shares=shares,
+            share_half_life_s=20.0,
         )
         labels = [("fast",), (), ("fast", "none-has-it")]
         kinds = zip(NAMES, slots, labels, speeds, rooms, strict=True)
         machines = [Machine(name, facts(count, own, speed), room=room) for name, count, own, speed, room in kinds]
         self.world = World(chosen, machines)
 
-    @rule(spec=specs, crash=crashes, after=st.one_of(st.just([]), st.lists(st.integers(0, 5), max_size=2)))
-    def submit(self, spec: JobSpec, crash: str, after: list[int]) -> None:
+    @rule(
+        spec=specs,
+        crash=crashes,
+        after=st.one_of(st.just([]), st.lists(st.integers(0, 5), max_size=2)),
+        user=st.sampled_from(["ann", "ann", "bob"]),
+    )
+    def submit(self, spec: JobSpec, crash: str, after: list[int], user: str) -> None:
         jobs = sorted(self.world.store.jobs)[-6:]
         chosen = [jobs[which % len(jobs)] for which in after] if jobs else []
-        self.world.submit(spec.model_copy(update={"after": chosen}))
+        self.world.submit(spec.model_copy(update={"after": chosen}), owner=user)
         self.world.master_steps(crash)
 
     @rule(name=names)

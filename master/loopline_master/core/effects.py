@@ -8,6 +8,7 @@ from loopline_master.core.entities import Attempt, Exemption, Grid, Job, Program
 from loopline_master.core.gangs.gang import Gang
 from loopline_master.core.planning.plan import BrokenPromise, Plan
 from loopline_master.core.runs import ProgramKey
+from loopline_master.core.shares.user import User
 from loopline_master.core.transfers.carrier import Carrier, NumberedRequest
 from loopline_shared.model import AttemptId, Result, TaskId
 from loopline_shared.protocol.worker_link import Assign
@@ -47,6 +48,7 @@ class Effects:
     tasks: dict[TaskId, Task] = field(default_factory=dict)
     attempts: dict[AttemptId, Attempt] = field(default_factory=dict)
     workers: dict[str, Worker] = field(default_factory=dict)
+    users: dict[str, User] = field(default_factory=dict)
     programs: dict[ProgramKey, Program] = field(default_factory=dict)
     gangs: dict[TaskId, Gang] = field(default_factory=dict)
     disbanded: list[TaskId] = field(default_factory=list)  # gangs; another may have come in the place of one since

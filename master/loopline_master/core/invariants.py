@@ -13,8 +13,10 @@ from itertools import takewhile
 
 from loopline_master.core.entities import LIVE, UNRELEASED, Attempt, Job, Task, Worker
 from loopline_master.core.gangs.gang import Gang, GangPhase
+from loopline_master.core.index.attempts import is_at_work
 from loopline_master.core.policies import policy_named
 from loopline_master.core.policies.policy import View
+from loopline_master.core.shares.accounts import in_hand_ms
 from loopline_master.core.state import State
 from loopline_master.core.transfers.carrier import Carrier
 from loopline_master.core.trust import BOTTOM, TOP
@@ -38,6 +40,7 @@ def check(state: State) -> None:
         check_gang(state, gang)
     for carrier in state.carriers.values():
         check_carrier(state, carrier)
+    check_accounts(state)
     _replicas_are_bounded(state)
     _nobody_is_overloaded(state)
     live = list(state.index.live.values())
@@ -55,6 +58,20 @@ def _index_is_a_function_of_entities(state: State) -> None:
             continue  # any predecessor will do
         now, rebuilt = getattr(state.index, field.name), getattr(fresh_index, field.name)
         assert now == rebuilt, f"index {field.name} is {now}, rebuilt from entities it is {rebuilt}"
+
+
+def check_accounts(state: State) -> None:
+    """Raises AssertionError if a user is not charged for exactly what they hold."""
+    accounts, roles = state.accounts, state.index.attempts.roles
+    at_work, in_hand = Counter[str](), Counter[str]()
+    for attempt in state.attempts.values() if accounts.are_kept else ():
+        owner, role = state.jobs[attempt.job].owner, roles.get(attempt.id, 0)
+        at_work[owner] += is_at_work(role) * attempt.slots
+        in_hand[owner] += in_hand_ms(attempt, role)
+    for user in accounts.users.values():
+        held = accounts.in_hand_ms.get(user.name, 0)
+        assert user.at_work == at_work[user.name], f"{user} has {at_work[user.name]} slots at work"
+        assert held == in_hand[user.name], f"{user.name} has {in_hand[user.name]} ms in hand, {held} are counted"
 
 
 def check_counts(state: State, job: Job, tasks: Sequence[Task]) -> None:

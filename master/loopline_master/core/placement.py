@@ -17,6 +17,7 @@ from loopline_master.core.estimates import measure
 from loopline_master.core.planning.live import Planning
 from loopline_master.core.policies.first_come import FirstCome
 from loopline_master.core.policies.policy import Later, Placement, Policy, Proposal, View
+from loopline_master.core.shares.turns import in_turn
 from loopline_master.core.state import State
 from loopline_master.core.transfers.data_delay import data_delay
 
@@ -51,11 +52,11 @@ class Placer:
         self.wake_at, attempts, idle = None, self._state.index.attempts, self._state.index.slots.idle
         if attempts.queues.of_worker and idle.order:
             yield from self._relieve(unless_ready=True)
-        yield from self._start_on_free(policy.plan(self._view))
+        yield from self._start_on_free(in_turn(self._state, self._view, policy.plan))
         if attempts.queues.of_worker and idle.order:
             yield from self._relieve(unless_ready=False)
         if policy.prefetches and self._state.prefetch_s > 0:
-            yield from self._prefetch(policy.prefetch(self._view))
+            yield from self._prefetch(in_turn(self._state, self._view, policy.prefetch))
         if self.wake_at is None and not (attempts.used or attempts.queues.of_worker):
             self._keep_going()
             yield
@@ -134,7 +135,7 @@ class Placer:
         is_fresh = task in state.fresh[job.id]
         if not eligibility.may_start(state, job, task, worker, is_fresh=is_fresh):
             return False
-        job.cursor, state.grid.pointer = task, job.arrival
+        self._spend_turn(job, task)
         is_held = is_fresh and state.index.is_held(job)
         if is_held or (state.plans and not self._planning.may_go_first(job, task, worker)):
             state.put(job)
@@ -150,9 +151,16 @@ class Placer:
             return False
         if self._state.plans and self._planning.is_planned_on(worker.name):
             return False
-        job.cursor, self._state.grid.pointer = task, job.arrival
+        self._spend_turn(job, task)
         lifecycle.start_attempt(self._state, job, task, worker, ahead=True)
         return True
+
+    def _spend_turn(self, job: Job, task: int) -> None:
+        state = self._state
+        job.cursor, state.grid.pointer = task, job.arrival
+        if state.accounts.are_kept and (user := state.accounts.users[job.owner]).pointer != job.arrival:
+            user.pointer = job.arrival
+            state.put(user)
 
 
 def _could_start(state: State, worker: Worker) -> bool:

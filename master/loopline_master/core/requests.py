@@ -19,6 +19,7 @@ from loopline_master.core.gangs import phases
 from loopline_master.core.index.requirements import meets, requirement_class_of, unmet
 from loopline_master.core.index.sorted_collections import IntervalSet
 from loopline_master.core.runs import key_of
+from loopline_master.core.shares.user import User
 from loopline_master.core.state import State
 from loopline_shared.model import JobState, Prediction, SizeSource, TaskState
 from loopline_shared.spec import JobSpec
@@ -239,6 +240,9 @@ def _left_to_wait_for(
 def _enter(state: State, job: Job, waits_for: tuple[int, ...], started: IntervalSet | None = None) -> None:
     """Let a new or retried job enter the grid as the last to come, or wait for its dependencies."""
     job.waiting_for = waits_for
+    if job.owner not in state.accounts.users:
+        state.put(User(job.owner, usage_at=state.now))
+        state.open_accounts()
     if waits_for:
         _become(job, JobState.WAITING)
         job.arrival = UNRELEASED

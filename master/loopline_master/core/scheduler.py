@@ -92,6 +92,7 @@ class Scheduler:
         self.state.prefetch_s = (policy.prefetch_s or settings.prefetch_s) if settings.prefetch_s else 0.0
         self._policy = policy(self._view)
         self.state.set_policy_index(self._policy.index)
+        self.state.open_accounts()
 
     @property
     def wake_at(self) -> float | None:

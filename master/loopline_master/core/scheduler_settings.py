@@ -88,6 +88,13 @@ class SchedulerSettings:
         AfterValidator(_an_algorithm),
         Field(description="the times tried for a gang's start: naive, current, bold, blend and others (rack.md)"),
     ] = "thrifty-blend"
+    shares: Annotated[
+        bool,
+        Field(description="decide between users by what each has used of their share, before the policy decides"),
+    ] = False  # as an older log means it; the master's own default is true
+    share_half_life_s: Annotated[
+        Period, Field(description="half of what a user has used is forgotten after so long")
+    ] = 86400.0
     peers: Annotated[
         bool,
         Field(description="large files may go between workers, on a port that each opens; not encrypted so far"),

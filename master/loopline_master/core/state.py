@@ -37,6 +37,8 @@ from loopline_master.core.index.requirements import meets
 from loopline_master.core.index.sorted_collections import IntervalSet
 from loopline_master.core.planning.plan import Plan
 from loopline_master.core.runs import ProgramKey
+from loopline_master.core.shares.accounts import MOST_AHEAD_S, Accounts
+from loopline_master.core.shares.user import User
 from loopline_master.core.transfers.carrier import Carrier, TransferState
 from loopline_shared.model import AttemptId, TaskId
 
@@ -56,6 +58,7 @@ class Snapshot:
     gangs: list[Gang] = field(default_factory=list)
     plans: list[Plan] = field(default_factory=list)  # of gangs that wait
     carriers: list[Carrier] = field(default_factory=list)
+    users: list[User] = field(default_factory=list)
 
 
 class PolicyIndex(Protocol):
@@ -87,6 +90,7 @@ class State:
         self.gangs: dict[TaskId, Gang] = {gang.id: gang for gang in snapshot.gangs}
         self.plans: dict[int, Plan] = {plan.job: plan for plan in snapshot.plans}  # by job: of its next gang
         self.carriers: dict[str, Carrier] = {carrier.name: carrier for carrier in snapshot.carriers}
+        self.accounts = Accounts({user.name: user for user in snapshot.users})
         self.transfers = TransferState()
         self.fresh: dict[int, IntervalSet] = {  # by job: the tasks never started
             job.id: _complement(IntervalSet(snapshot.started.get(job.id, ())), job.task_count)
@@ -96,7 +100,7 @@ class State:
         self.effects = Effects(self.grid)
         self.policy_index: PolicyIndex | None = None  # of the policy in force, if it needs one
         self.policy_job_index: JobIndex | None = None  # ... the same, where jobs matter to it
-        self.memos: dict[str, object] = {}  # what policies computed from who is there (View.memo)
+        self.memos: dict[object, object] = {}  # what policies computed from who is there (View.memo)
         self.is_due = False  # a job's last task is over: flush before anything else is taken in
         self._changed_workers: dict[str, Worker] = {}  # put, but not yet indexed anew ...
         self._busied: dict[str, Worker] = {}  # ... or only what they hold has
@@ -113,6 +117,7 @@ class State:
             Gang: self._note_gang,
             Plan: self._note_plan,
             Carrier: self._note_carrier,
+            User: self._note_user,
         }
 
     def rebuilt_index(self) -> Index:
@@ -133,6 +138,16 @@ class State:
         """Use the index of the policy that comes into force; None if it has none."""
         self.policy_index, self.policy_job_index = index, index if isinstance(index, JobIndex) else None
 
+    def open_accounts(self) -> None:
+        """Keep account of users from now on, if there are several and the settings say so; otherwise of none."""
+        accounts, roles = self.accounts, self.index.attempts.roles
+        accounts.half_life_s = self.settings.share_half_life_s
+        accounts.are_kept = self.settings.shares and len(accounts.users) > 1
+        under_way = ((self.jobs[one.job].owner, one, roles.get(one.id, 0)) for one in self.attempts.values())
+        self.put(*accounts.open(under_way, self.now))
+        if accounts.are_kept:
+            self.prefetch_s = min(self.prefetch_s, MOST_AHEAD_S)
+
     @property
     def now(self) -> float:
         return self.grid.now
@@ -141,7 +156,7 @@ class State:
         self.grid.sequence += 1
         return self.grid.sequence
 
-    def put(self, *entities: Job | Task | Attempt | Worker | Program | Gang | Plan | Carrier) -> None:
+    def put(self, *entities: Job | Task | Attempt | Worker | Program | Gang | Plan | Carrier | User) -> None:
         """Note entities that are new or have changed: their rows for the store, and that they are indexed anew."""
         notes = self._notes
         for entity in entities:
@@ -224,8 +239,13 @@ class State:
             self.attempts[number] = attempt
         else:
             self.attempts.pop(number, None)
+        before = self.index.attempts.roles.get(number, 0)
         if self.index.attempts.place(attempt):
             self._changed_tasks[attempt.task_id] = self.tasks[attempt.task_id]
+            if self.accounts.are_kept:
+                after, owner = self.index.attempts.roles.get(number, 0), self.jobs[attempt.job].owner
+                if user := self.accounts.charge(owner, attempt, before, after, self.now):
+                    self.put(user)
         self._busied[name] = self.workers[name]
 
     def _note_gang(self, gang: Gang) -> None:
@@ -243,6 +263,9 @@ class State:
 
     def _note_carrier(self, carrier: Carrier) -> None:
         self.carriers[carrier.name] = self.effects.carriers[carrier.name] = carrier
+
+    def _note_user(self, user: User) -> None:
+        self.accounts.users[user.name] = self.effects.users[user.name] = user
 
     def _note_program(self, program: Program) -> None:
         key = program.key

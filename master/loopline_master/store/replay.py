@@ -40,12 +40,13 @@ from loopline_master.store.tables import (
     programs,
     specs,
     tasks,
+    users,
     workers,
 )
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import AttemptState
 
-_COMPARED = (grid, jobs, specs, tasks, attempts, workers, programs, gangs, plans, carriers, exemptions)
+_COMPARED = (grid, jobs, specs, tasks, attempts, workers, programs, gangs, plans, carriers, users, exemptions)
 _STREAM = {"yield_per": 1000}  # rows at a time in memory
 Key = tuple[Any, ...]
 

@@ -20,6 +20,7 @@ from loopline_master.store.rows import (
     PLANS,
     PROGRAMS,
     TASKS,
+    USERS,
     WORKERS,
     Entity,
     Mapper,
@@ -53,6 +54,7 @@ def snapshot(connection: Connection) -> Snapshot:
         gangs=_all(connection, GANGS),
         plans=_all(connection, PLANS, plans.c.started_at.is_(None), plans.c.withdrawn_at.is_(None)),
         carriers=_all(connection, CARRIERS),
+        users=_all(connection, USERS),
     )
 
 

@@ -20,6 +20,7 @@ from loopline_master.core.entities import Attempt, Exemption, Grid, Job, Program
 from loopline_master.core.gangs.gang import Gang
 from loopline_master.core.planning.plan import BROKEN, Plan
 from loopline_master.core.runs import ProgramKey
+from loopline_master.core.shares.user import User
 from loopline_master.core.transfers.carrier import Carrier
 from loopline_master.core.transitions import END
 from loopline_master.store import tables
@@ -169,6 +170,7 @@ PROGRAMS = Mapper(Program, tables.programs)
 GANGS = Mapper(Gang, tables.gangs)
 PLANS = Mapper(Plan, tables.plans)
 CARRIERS = Mapper(Carrier, tables.carriers)
+USERS = Mapper(User, tables.users)
 EXEMPTIONS = Mapper(Exemption, tables.exemptions)
 _FIXED = ("worker", "slots", "replica", "dispatched_at", "expected_s")
 """Columns of an attempt that never change."""
@@ -204,6 +206,7 @@ def changed(effects: Effects) -> list[tuple[Mapper[Any], list[Any]]]:
         (PROGRAMS, list(effects.programs.values())),
         (GANGS, list(effects.gangs.values())),
         (CARRIERS, list(effects.carriers.values())),
+        (USERS, list(effects.users.values())),
         (EXEMPTIONS, effects.exemptions),
     ]
     return [(mapper, entities) for mapper, entities in changes if entities]

@@ -39,6 +39,7 @@ from sqlalchemy.types import TypeEngine
 from loopline_master.core.entities import Attempt, Exemption, Grid, Job, Program, Task, Worker
 from loopline_master.core.gangs.gang import Gang
 from loopline_master.core.planning.plan import Plan
+from loopline_master.core.shares.user import User
 from loopline_master.core.transfers.carrier import Carrier
 from loopline_shared.rest.access import Role
 from loopline_shared.spec import JobSpec
@@ -198,6 +199,8 @@ plans = Table(
 )
 
 workers = Table("workers", metadata, *_columns(Worker, key=["name"]))
+
+users = Table("users", metadata, *_columns(User, key=["name"]))  # who have submitted jobs
 
 carriers = Table("carriers", metadata, *_columns(Carrier, key=["name"]))  # workers, as far as they carry files
 

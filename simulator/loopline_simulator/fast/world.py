@@ -36,6 +36,7 @@ class Arrival:
     at: float
     spec: JobSpec
     scale: float = 1.0  # true work of its tasks over what the spec declares
+    owner: str = "user"
 
 
 @dataclass(slots=True)
@@ -78,7 +79,7 @@ class FastWorld:
         self._begin(settings)
         for arrival in arrivals:
             self._to_come += 1
-            self.kernel.at(arrival.at, partial(self._submit, arrival.spec, arrival.scale))
+            self.kernel.at(arrival.at, partial(self._submit, arrival))
 
     def run(self) -> None:
         self.kernel.run()
@@ -90,11 +91,11 @@ class FastWorld:
         )
         self._step([self._report(host) for host in self._hosts.values()])
 
-    def _submit(self, spec: JobSpec, scale: float = 1.0) -> None:
+    def _submit(self, arrival: Arrival) -> None:
         self._to_come -= 1
-        if scale != 1.0:
-            self._scales[self.scheduler.state.grid.next_job] = scale
-        self._step([JobSubmitted("user", spec)])
+        if arrival.scale != 1.0:
+            self._scales[self.scheduler.state.grid.next_job] = arrival.scale
+        self._step([JobSubmitted(arrival.owner, arrival.spec)])
 
     def _step(self, events: list[Event]) -> Effects:
         return self._carry_out(self.scheduler.step(events, self.kernel.now))

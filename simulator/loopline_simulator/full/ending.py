@@ -19,6 +19,7 @@ def check_restart_changes_nothing(now: State, again: State) -> None:
     assert now.grid == again.grid
     for part in ("jobs", "tasks", "attempts", "workers", "programs", "gangs", "carriers", "fresh"):
         assert_same(part, getattr(now, part), getattr(again, part))
+    assert_same("users", now.accounts.users, again.accounts.users)
     assert now.index.ready == again.index.ready
     assert now.index.blockers.keys() == again.index.blockers.keys()
 
@@ -100,7 +101,7 @@ def check_replay(store: MemoryStore) -> None:
     """Check that the log alone leads to the same rows."""
     again = store.replayed()
     assert again.grid == store.grid
-    for part in ("jobs", "tasks", "attempts", "workers", "programs", "gangs", "carriers", "exemptions"):
+    for part in ("jobs", "tasks", "attempts", "workers", "programs", "gangs", "carriers", "users", "exemptions"):
         assert_same(part, getattr(store, part), getattr(again, part))
 
 

@@ -233,8 +233,8 @@ class GridWorld:
 
     # --- users, operators and time --------------------------------------------------------------------------
 
-    def submit(self, spec: JobSpec, key: str | None = None) -> None:
-        self.inbox.append(JobSubmitted("user", spec, key, ended=self._ended(spec.after)))
+    def submit(self, spec: JobSpec, key: str | None = None, owner: str = "user") -> None:
+        self.inbox.append(JobSubmitted(owner, spec, key, ended=self._ended(spec.after)))
 
     def repeat_submission(self, job: Job) -> None:
         """Answer a repeated submission, which the master had accepted but not yet answered."""

@@ -13,6 +13,7 @@ from loopline_master.core.index.sorted_collections import IntervalSet
 from loopline_master.core.planning.plan import BrokenPromise, Plan
 from loopline_master.core.runs import ProgramKey
 from loopline_master.core.scheduler import Scheduler
+from loopline_master.core.shares.user import User
 from loopline_master.core.state import Snapshot
 from loopline_master.core.transfers.carrier import Carrier
 from loopline_master.core.transitions import END
@@ -30,6 +31,7 @@ class MemoryStore:
         self.gangs: dict[TaskId, Gang] = {}
         self.plans: dict[TaskId, Plan] = {}
         self.carriers: dict[str, Carrier] = {}
+        self.users: dict[str, User] = {}
         self.broken: list[BrokenPromise] = []
         self.exemptions: dict[tuple[int, int], Exemption] = {}
         self.log: list[bytes] = []
@@ -54,6 +56,7 @@ class MemoryStore:
         self.gangs |= {key: copy(gang) for key, gang in effects.gangs.items()}
         self.plans |= {key: copy(plan) for key, plan in effects.plans.items()}
         self.carriers |= {key: copy(carrier) for key, carrier in effects.carriers.items()}
+        self.users |= {key: copy(user) for key, user in effects.users.items()}
         self.broken += effects.broken
         self.programs |= {key: copy(program) for key, program in effects.programs.items()}
         self.exemptions |= {(e.job, e.predecessor): e for e in effects.exemptions}
@@ -82,6 +85,7 @@ class MemoryStore:
             gangs=[copy(gang) for gang in self.gangs.values()],
             plans=[copy(plan) for plan in self.plans.values() if not plan.is_over],
             carriers=[copy(carrier) for carrier in self.carriers.values()],
+            users=[copy(user) for user in self.users.values()],
         )
 
     def retry_material(self, job_id: int) -> tuple[Job, list[Task], list[tuple[int, int]]]:

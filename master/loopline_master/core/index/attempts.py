@@ -38,6 +38,16 @@ _RARELY = _TO_RETRY | _STALLED | _UNDER_REPLICATED
 _RUNNING, _QUEUED = TaskState.RUNNING, TaskState.QUEUED
 
 
+def is_at_work(role: int) -> bool:
+    """True if an attempt of this role is in a slot and not frozen: its user is charged for it."""
+    return bool(role & _SEATED) and not role & _FROZEN
+
+
+def is_prefetched(role: int) -> bool:
+    """True if an attempt of this role waits at its worker for a slot."""
+    return bool(role & _AHEAD)
+
+
 @dataclass(slots=True)
 class PrefetchQueues:
     """Queues of prefetched attempts by worker.

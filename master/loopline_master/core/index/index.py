@@ -32,6 +32,7 @@ _HOLD = Order.HOLD
 
 @dataclass(slots=True)
 class Index:
+    turn: str | None = None  # the user whose turn it is, while a policy is asked for theirs alone
     live: SortedDict[int, Job] = field(default_factory=SortedDict)  # by arrival
     in_grid: dict[int, tuple[int, bool]] = field(default_factory=dict)  # live job: arrival, whether it is exempt
     ready_sets: dict[int, ReadySet] = field(default_factory=dict)  # by job

@@ -8,7 +8,7 @@ jobs that no other worker could run.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from loopline_master.core.entities import Job, Worker
@@ -16,13 +16,14 @@ from loopline_shared.model import Facts
 from loopline_shared.protocol.software import PACKAGES, words_for
 from loopline_shared.spec import Requirements
 
-RequirementClass = tuple[str | None, int, frozenset[str], int, bool, str | None, str, str, int]
+RequirementClass = tuple[str | None, int, frozenset[str], int, bool, str | None, str, str, int, str]
 
 
-def requirement_class_of(requires: Requirements, nodes: int = 1) -> RequirementClass:
-    """Return the requirement class; it is equal for requirements that the same workers meet.
+def requirement_class_of(requires: Requirements, nodes: int = 1, owner: str = "") -> RequirementClass:
+    """Return the requirement class; it is equal for requirements of one user that the same workers meet.
 
-    Jobs on several ``nodes`` have classes of their own, by their number: each needs so many workers at once.
+    Jobs on several ``nodes`` have classes of their own, by their number: each needs so many workers at once. Users
+    have classes of their own, for it is decided between users first whose turn it is.
     """
     return (
         requires.os,
@@ -34,6 +35,7 @@ def requirement_class_of(requires: Requirements, nodes: int = 1) -> RequirementC
         requires.folder,
         requires.software.ability if requires.software else "",
         nodes,
+        owner,
     )
 
 
@@ -44,7 +46,7 @@ def slots_of(key: RequirementClass) -> int:
 
 def nodes_of(key: RequirementClass) -> int:
     """Return the number of workers that one task of the class needs at once."""
-    return key[-1]
+    return key[8]
 
 
 def meets(facts: Facts, key: RequirementClass, most_bytes: int | None = None) -> bool:
@@ -52,7 +54,7 @@ def meets(facts: Facts, key: RequirementClass, most_bytes: int | None = None) ->
 
     ``most_bytes`` is taken for its memory if it is given.
     """
-    os, memory_bytes, labels, slots, network, python, folder, software, nodes = key
+    os, memory_bytes, labels, slots, network, python, folder, software, nodes, _ = key
     return (
         (os is None or facts.os == os)
         and (facts.memory_bytes if most_bytes is None else most_bytes) >= memory_bytes
@@ -79,29 +81,43 @@ class RequirementIndex:
     facts: dict[str, Facts] = field(default_factory=dict)  # of these, as they were entered
     keys: dict[int, RequirementClass] = field(default_factory=dict)  # by job
     quorums: dict[RequirementClass, Counter[int]] = field(default_factory=dict)  # of how many jobs
+    of_owner: dict[str, dict[RequirementClass, None]] = field(default_factory=dict)  # a set, in the order of coming
     widest: int = 0  # slots, of all these requirements
     _served: dict[str, list[RequirementClass]] = field(default_factory=dict, compare=False)  # worked out so far
 
-    def served_by(self, worker: str) -> list[RequirementClass]:
-        """Return the requirement classes that this worker serves."""
+    def served_by(self, worker: str, owner: str | None = None) -> list[RequirementClass]:
+        """Return the requirement classes that this worker serves: of all users, or of one."""
+        if owner is not None:
+            return [key for key in self.of_owner.get(owner, ()) if worker in self.workers[key]]
         found = self._served.get(worker)
         if found is None:
             found = self._served[worker] = [key for key, names in self.workers.items() if worker in names]
         return found
 
-    def served_in(self, slots: int, worker: str) -> list[RequirementClass]:
-        """Return the requirement classes of at most ``slots`` slots that this worker serves."""
-        served = self.served_by(worker)
+    def served_in(self, slots: int, worker: str, owner: str | None = None) -> list[RequirementClass]:
+        """Return the classes of at most ``slots`` slots that this worker serves, of one user if it is given."""
+        served = self.served_by(worker, owner)
         return served if self.widest <= slots else [key for key in served if slots_of(key) <= slots]
+
+    def wanted(self, family: Mapping[RequirementClass, object], owner: str | None) -> Collection[RequirementClass]:
+        """Return the classes in a family: all, or those of one user."""
+        if owner is None:
+            return family.keys()
+        return [key for key in self.of_owner.get(owner, ()) if key in family]
+
+    def owners_in(self, family: Container[RequirementClass]) -> list[str]:
+        """Return the users, by name, who have a class in the family."""
+        return sorted(owner for owner, keys in self.of_owner.items() if any(key in family for key in keys))
 
     def key_of(self, job: Job) -> RequirementClass:
         """Return the job's requirement class, computed once for as long as the job is in the grid."""
-        return self.keys.get(job.id) or requirement_class_of(job.spec.requires, job.nodes)
+        return self.keys.get(job.id) or requirement_class_of(job.spec.requires, job.nodes, job.owner)
 
     def add_job(self, job: Job) -> None:
-        key = self.keys[job.id] = requirement_class_of(job.spec.requires, job.nodes)
+        key = self.keys[job.id] = requirement_class_of(job.spec.requires, job.nodes, job.owner)
         if key not in self.jobs:
             self.jobs[key] = set()
+            self.of_owner.setdefault(job.owner, {})[key] = None
             self.widest = max(self.widest, slots_of(key))
             self.able[key] = {w.name for w in self.available.values() if meets(w.facts, key)}
             self.trusted[key] = {n for n in self.able[key] if self.reliable.get(n, 0) >= slots_of(key)}
@@ -125,6 +141,9 @@ class RequirementIndex:
         else:
             self._served.clear()
             del self.jobs[key], self.able[key], self.trusted[key], self.workers[key]
+            del self.of_owner[job.owner][key]
+            if not self.of_owner[job.owner]:
+                del self.of_owner[job.owner]
             self.widest = max(map(slots_of, self.jobs), default=0)
 
     def place_worker(self, worker: Worker) -> list[RequirementClass]:

@@ -229,11 +229,13 @@ class FairIndex:
 
     def keys_met(self, worker: Worker) -> Sequence[RequirementClass]:
         """Return the requirement classes that the worker serves now; those of one slot if it is busy."""
-        return self.view.index.requirements.served_in(self.view.index.slots.free_slots(worker) or 1, worker.name)
+        index = self.view.index
+        return index.requirements.served_in(index.slots.free_slots(worker) or 1, worker.name, index.turn)
 
     def keys(self) -> set[RequirementClass]:
         """Return the requirement classes of all jobs for which anything could be done."""
-        return self.ready.keys() | self.tails.keys()
+        wanted, turn = self.view.index.requirements.wanted, self.view.index.turn
+        return {*wanted(self.ready, turn), *wanted(self.tails, turn)}
 
     def in_turn(self, keys: Sequence[RequirementClass], *families: Families, most: int) -> Iterator[Job]:
         """Return jobs of these classes in the order of fair sharing: at most so many of each family."""

@@ -34,6 +34,10 @@ class PolicyIndexes(Protocol):
         """Live jobs by arrival, in this order."""
 
     @property
+    def turn(self) -> str | None:
+        """The user to whose jobs alone the View answers now. None: to those of all."""
+
+    @property
     def ready(self) -> Mapping[RequirementClass, IntervalSet]:
         """Arrivals of jobs with a task to start."""
 
@@ -197,7 +201,8 @@ class View:
     def _members(self, family: Mapping[RequirementClass, IntervalSet], worker: Worker) -> list[IntervalSet]:
         """Return the family's jobs by requirement class, of the classes that the worker could serve now."""
         members = []
-        for key in self.index.requirements.served_in(self._slots.free_slots(worker) or 1, worker.name):
+        slots = self._slots.free_slots(worker) or 1
+        for key in self.index.requirements.served_in(slots, worker.name, self.index.turn):
             found = family.get(key)
             if found is not None:
                 members.append(found)
@@ -215,10 +220,10 @@ class View:
 
 def memo(view: View, name: str, compute: Callable[[], Thing]) -> Thing:
     """Return a result computed from available workers and live jobs, kept until one of them comes or goes."""
-    memos = view._state.memos
-    if name not in memos:
-        memos[name] = compute()
-    return memos[name]  # type: ignore[return-value]
+    memos, key = view._state.memos, (name, view.index.turn)
+    if key not in memos:
+        memos[key] = compute()
+    return memos[key]  # type: ignore[return-value]
 
 
 def first_of(members: list[IntervalSet]) -> Callable[[int], int | None]:
@@ -329,12 +334,12 @@ class WorkerFirst(Policy):
         offered again.
         """
         idle, requirements, passed_over = view.index.slots.idle, view.index.requirements, None
-        wanted = view.index.open if self.replicates else view.index.ready
+        family = view.index.open if self.replicates else view.index.ready
         while (entry := idle.next_after(passed_over)) is not None:
             changes = idle.changes
-            if not wanted.keys().isdisjoint(requirements.served_by(entry[-1])):
+            if not family.keys().isdisjoint(requirements.served_by(entry[-1], view.index.turn)):
                 yield view.workers[entry[-1]]
-            elif not any(requirements.workers[key] for key in wanted):
+            elif not any(requirements.workers[key] for key in requirements.wanted(family, view.index.turn)):
                 return  # nobody could run any of it
             if changes == idle.changes:
                 passed_over = entry

@@ -29,11 +29,11 @@ class SpacePartition(WorkerFirst):
 def _partition(view: View) -> dict[str, Job]:
     """Return the job that each worker serves."""
     types: dict[object, list[Worker]] = defaultdict(list)
-    requirements = view.index.requirements
+    requirements, turn = view.index.requirements, view.index.turn
     for name in sorted(requirements.available):
         worker = requirements.available[name]
-        types[worker.facts.model, frozenset(requirements.served_by(name))].append(worker)
-    jobs = [job for job in view.index.live.values() if not job.paused]
+        types[worker.facts.model, frozenset(requirements.served_by(name, turn))].append(worker)
+    jobs = [job for job in view.index.live.values() if not job.paused and turn in (None, job.owner)]
     owners = {}
     for workers in types.values():
         runnable = [job for job in jobs if requirements.fits(job, workers[0])]

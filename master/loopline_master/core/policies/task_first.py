@@ -97,8 +97,8 @@ class TaskFirst(Policy):
 
 def _next_job(view: View, after: int, in_vain: dict[RequirementClass, int]) -> Job | None:
     """Return the first job after that arrival with a task to start, of a class that is still worth asking."""
-    ready = view.index.ready
-    arrival = first_of([ready[key] for key in ready if in_vain.get(key, 0) < _MOST_IN_VAIN])(after)
+    ready, wanted = view.index.ready, view.index.requirements.wanted(view.index.ready, view.index.turn)
+    arrival = first_of([ready[key] for key in wanted if in_vain.get(key, 0) < _MOST_IN_VAIN])(after)
     return None if arrival is None else view.index.live[arrival]
 
 

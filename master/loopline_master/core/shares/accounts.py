@@ -1,0 +1,64 @@
+"""Accounts of users: who is charged for which slots, and since when."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from loopline_master.core.entities import Attempt
+from loopline_master.core.index.attempts import is_at_work, is_prefetched, milliseconds
+from loopline_master.core.shares.user import User
+
+_A_SLOT_MS = 60_000
+"""A slot that is held now counts as so much use: slots that fall free together go to several users."""
+
+MOST_AHEAD_S = 60.0
+"""Where there are several users no more work is prefetched for a slot: it would stand before whoever comes."""
+
+
+@dataclass(slots=True)
+class Accounts:
+    """All users by name. Accounts are kept while there are several and the settings say so."""
+
+    users: dict[str, User]
+    are_kept: bool = False
+    half_life_s: float = 1.0
+    in_hand_ms: dict[str, int] = field(default_factory=dict)  # by user: what their attempts under way count as
+
+    def open(self, attempts: Iterable[tuple[str, Attempt, int]], now: float) -> list[User]:
+        """Charge users for attempts (user, attempt, role), and for no others. Return those whose account changes."""
+        at_work, self.in_hand_ms = Counter[str](), {}
+        for owner, attempt, role in attempts if self.are_kept else ():
+            at_work[owner] += is_at_work(role) * attempt.slots
+            self.in_hand_ms[owner] = self.in_hand_ms.get(owner, 0) + in_hand_ms(attempt, role)
+        changed = [user for user in self.users.values() if user.at_work != at_work[user.name]]
+        for user in changed:
+            user.charge(at_work[user.name] - user.at_work, now, self.half_life_s)
+        return changed
+
+    def charge(self, owner: str, attempt: Attempt, before: int, after: int, now: float) -> User | None:
+        """Note that an attempt has another role. Return its user, if they are charged anew from now on."""
+        more_ms = in_hand_ms(attempt, after) - in_hand_ms(attempt, before)
+        self.in_hand_ms[owner] = self.in_hand_ms.get(owner, 0) + more_ms
+        change = (is_at_work(after) - is_at_work(before)) * attempt.slots
+        if not change:
+            return None
+        user = self.users[owner]
+        user.charge(change, now, self.half_life_s)
+        return user
+
+    def rank(self, name: str, now: float) -> float:
+        """Return what a user has used for their share, with what they have in hand now; the least is next."""
+        user = self.users[name]
+        return (user.usage_now(now, self.half_life_s) + self.in_hand_ms.get(name, 0) / 1e3) / user.share
+
+
+def in_hand_ms(attempt: Attempt, role: int) -> int:
+    """Return the use that an attempt of this role counts as, beside what it is charged for, in slot-milliseconds.
+
+    One that waits at its worker counts as what it is expected to take: a policy may send hours ahead.
+    """
+    if is_prefetched(role):
+        return milliseconds(attempt.expected_s)
+    return _A_SLOT_MS * attempt.slots * is_at_work(role)

@@ -1,0 +1,48 @@
+"""Turns: the policy's proposals, in the order in which users have used least of their share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from heapq import heapify, heappop, heappush
+
+from loopline_master.core.policies.policy import Placement, Proposal, View
+from loopline_master.core.state import State
+
+
+def in_turn(state: State, view: View, ask: Callable[[View], Iterator[Proposal]]) -> Iterator[Proposal]:
+    """Return the proposals of ``ask``, a policy's method: after each, the user who has used least is next.
+
+    Each user's proposals are those that the policy makes where it sees their jobs alone (``Index.turn``). No task
+    is sent to wait at a busy worker while somebody who comes first has tasks for it that are too long to wait there:
+    short ones would keep its slots from ever falling free.
+    """
+    owners = state.index.requirements.owners_in(state.index.open) if state.accounts.are_kept else ()
+    if len(owners) < 2:
+        yield from ask(view)
+        return
+    index, grid, users, rank = state.index, state.grid, state.accounts.users, state.accounts.rank
+    proposals, passed, pointer = {name: ask(view) for name in owners}, list[str](), grid.pointer
+    queue = [(rank(name, state.now), name) for name in owners]
+    heapify(queue)
+    try:
+        while queue:
+            _, name = heappop(queue)
+            index.turn, grid.pointer = name, users[name].pointer
+            proposal = next(proposals[name], None)
+            if proposal is None:
+                passed.append(name)
+                continue
+            if not isinstance(proposal, Placement) or not _passes(state, view, proposal.worker, passed):
+                yield proposal
+                pointer = grid.pointer
+            heappush(queue, (rank(name, state.now), name))
+    finally:
+        index.turn, grid.pointer = None, pointer
+
+
+def _passes(state: State, view: View, worker: str, passed: list[str]) -> bool:
+    """True if the worker is busy, and one of these users has tasks to start there."""
+    if not passed or view.is_free(state.workers[worker]):
+        return False
+    ready, served_by = state.index.ready, state.index.requirements.served_by
+    return any(not ready.keys().isdisjoint(served_by(worker, name)) for name in passed)

@@ -1,0 +1,126 @@
+"""Shares: slots go to the user who has used least, whatever the policy and however many jobs each has."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+
+from loopline_master.core.effects import Effects
+from loopline_master.core.entities import Attempt, Job
+from loopline_master.core.events import JobSubmitted, SchedulerSettings
+from loopline_master.core.policies import REGISTRY
+from loopline_master.core.shares.user import User
+from loopline_shared.model import AttemptId, Facts, Order
+from loopline_shared.spec import JobSpec
+from loopline_simulator.fast.hosts import Steady
+from loopline_simulator.fast.world import Arrival, FastWorld, Host
+from loopline_simulator.streams import stream
+from tests.campaign import LONG
+from tests.scheduling.driver import Grid, spec
+
+HOUR_S = 3600.0
+
+
+def an_hour(policy: str, arrivals: Sequence[Arrival], order: Order, **shares: float) -> dict[str, float]:
+    """Return the part of all slot-seconds that each user has had after an hour on ten computers of two speeds."""
+    attempts: dict[AttemptId, Attempt] = {}
+    jobs: dict[int, Job] = {}
+
+    def observe(effects: Effects) -> None:
+        attempts.update(effects.attempts)
+        jobs.update(effects.jobs)
+
+    facts = Facts("linux", "x86_64", "3", "0", "model", cpus=1, memory_bytes=2**30, slots=1)
+    hosts = [Host(f"pc{number}", facts, Steady(1.0 + number % 2)) for number in range(10)]
+    times = {"lease_s": 1e9, "report_every_s": 1e8, "stall_after_s": 1e9}
+    world = FastWorld(
+        SchedulerSettings(policy, order, shares=True, prefetch_s=1.0, **times), hosts, arrivals, observe
+    )
+    world.scheduler.state.put(*(User(name, share) for name, share in shares.items()))
+    world.scheduler.state.open_accounts()
+    world.kernel.run(until=HOUR_S)
+    had: Counter[str] = Counter()
+    for attempt in attempts.values():
+        if not attempt.is_queued and attempt.since < HOUR_S:
+            end = HOUR_S if attempt.ended_at is None else attempt.ended_at
+            had[jobs[attempt.job].owner] += end - min(end, attempt.since)
+    return {user: time / sum(had.values()) for user, time in had.items()}
+
+
+def many_against_one(sizes: tuple[float, float]) -> list[Arrival]:
+    """Ann submits sixty jobs in the first ten minutes, Bob one of as many tasks as he could ever need."""
+    draw = stream(7, "shares")
+    hers = [
+        Arrival(float(draw.uniform(0.0, 600.0)), work(20, sizes[0] * float(draw.uniform(0.5, 1.5))), owner="ann")
+        for _ in range(60)
+    ]
+    return [*sorted(hers, key=lambda arrival: arrival.at), Arrival(0.0, work(20_000, sizes[1]), owner="bob")]
+
+
+def work(tasks: int, seconds: float) -> JobSpec:
+    return JobSpec(command=["work", "{i}"], parameters={"i": {"range": [1, tasks]}}, size=tasks * seconds)
+
+
+POLICIES = sorted(REGISTRY) if LONG else ["fair", "round-robin", "turnaround"]
+
+
+@pytest.mark.parametrize("order", [Order.HOLD, Order.NONE])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_sixty_jobs_have_no_more_than_one(policy: str, order: Order) -> None:
+    had = an_hour(policy, many_against_one((60.0, 20.0)), order, ann=1.0, bob=1.0)
+    assert had["ann"] == pytest.approx(0.5, abs=0.025)
+
+
+def test_of_two_users_one_has_three_times_the_share() -> None:
+    had = an_hour("round-robin", many_against_one((60.0, 60.0)), Order.HOLD, ann=1.0, bob=3.0)
+    assert had["ann"] == pytest.approx(0.25, abs=0.0125)
+
+
+def test_whoever_has_nothing_to_start_leaves_all_to_the_other() -> None:
+    arrivals = [Arrival(0.0, work(20_000, 30.0), owner="ann"), Arrival(1800.0, work(10, 30.0), owner="bob")]
+    assert an_hour("round-robin", arrivals, Order.HOLD, ann=1.0, bob=1.0)["ann"] > 0.98
+
+
+# --- accounts -----------------------------------------------------------------------------------------------------
+
+
+def submitted(grid: Grid, user: str, tasks: int) -> None:
+    grid.ask(JobSubmitted(user, spec(tasks)))
+
+
+def test_use_fades_by_half_in_a_half_life() -> None:
+    user = User("ann", usage=80.0, usage_at=1000.0)
+    assert user.usage_now(1100.0, half_life_s=100.0) == pytest.approx(40.0)
+    user.charge(2, 1000.0, 100.0)
+    assert user.usage_now(1000.001, 100.0) - user.usage_now(1000.0, 100.0) == pytest.approx(
+        0.002 - 80e-5 * 0.6931, rel=0.01
+    )
+    assert user.usage_now(1e9, 100.0) == pytest.approx(2 * 100.0 / 0.6931, rel=1e-3)  # of two slots for ever
+
+
+def test_nobody_keeps_account_of_a_user_who_is_alone() -> None:
+    grid = Grid(shares=True)
+    grid.workers("a", slots=2)
+    submitted(grid, "ann", 9)
+    grid.wait(5.0)
+    assert [user.at_work for user in grid.store.users.values()] == [0]
+    submitted(grid, "bob", 9)
+    assert {user.name: user.at_work for user in grid.store.users.values()} == {"ann": 2, "bob": 0}
+
+
+def test_what_was_used_outlives_the_master() -> None:
+    grid = Grid(shares=True)
+    grid.workers("a")
+    submitted(grid, "ann", 99)
+    submitted(grid, "bob", 99)
+    grid.now += 500.0
+    grid.end(*grid.running("a"))
+    before = {user.name: user.usage_now(grid.now, 86400.0) for user in grid.scheduler.state.accounts.users.values()}
+    grid.restart()
+    assert before == {
+        user.name: user.usage_now(grid.now, 86400.0) for user in grid.scheduler.state.accounts.users.values()
+    }
+    grid.workers("a")
+    assert {attempt.job for attempt in grid.scheduler.state.attempts.values()} == {2}, "it is Bob's turn"
