@@ -37,6 +37,7 @@ from loopline_shared.rest.bodies import (
     Preview,
     ProgramView,
     PruneReport,
+    SharesView,
     Submission,
     TaskDetail,
     TaskResult,
@@ -267,6 +268,14 @@ class RestClient:
     async def history(self, by: HistorySubject = "user", *, since: float = 0.0, limit: int = 100) -> HistoryReport:
         """Return the processor time that was used since then, by subject; the greatest first."""
         return await self._get(HistoryReport, "/history", {"by": by, "since": repr(since), "limit": str(limit)})
+
+    async def shares(self) -> SharesView:
+        """Return what each user has used of the grid, against their share."""
+        return await self._get(SharesView, "/shares")
+
+    async def set_share(self, user: str, share: float) -> SharesView:
+        """Give a user another share of the grid: all begin with 1."""
+        return await self.http.ask(SharesView, "PUT", f"/shares/{quote(user, safe='')}", json={"share": share})
 
     async def prune(self, older_than_s: float | None = None, *, delete: bool = False) -> PruneReport:
         """List unused files, also those of jobs that ended so long ago; with ``delete``, remove them."""

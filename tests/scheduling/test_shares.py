@@ -9,7 +9,7 @@ import pytest
 
 from loopline_master.core.effects import Effects
 from loopline_master.core.entities import Attempt, Job
-from loopline_master.core.events import JobSubmitted, SchedulerSettings
+from loopline_master.core.events import JobSubmitted, SchedulerSettings, ShareChanged
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.shares.user import User
 from loopline_shared.model import AttemptId, Facts, Order
@@ -38,8 +38,7 @@ def an_hour(policy: str, arrivals: Sequence[Arrival], order: Order, **shares: fl
     world = FastWorld(
         SchedulerSettings(policy, order, shares=True, prefetch_s=1.0, **times), hosts, arrivals, observe
     )
-    world.scheduler.state.put(*(User(name, share) for name, share in shares.items()))
-    world.scheduler.state.open_accounts()
+    world.scheduler.step([ShareChanged(name, share) for name, share in shares.items()], 0.0)
     world.kernel.run(until=HOUR_S)
     had: Counter[str] = Counter()
     for attempt in attempts.values():

@@ -1,4 +1,4 @@
-"""``loopline history``: usage by user, worker or job, and what past runs tell of programs."""
+"""``loopline history`` and ``shares``: what was used by whom, and what past runs tell of programs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from rich.text import Text
 
 from loopline.cli import values
 from loopline.cli.common import PLAIN, Common, page_size, read_by, some
+from loopline.cli.errors import usage
 from loopline.cli.render import human, knowledge, tables
-from loopline_shared.rest.bodies import ForecastReport, HistoryReport, HistorySubject, PlanReport
+from loopline_shared.rest.bodies import ForecastReport, HistoryReport, HistorySubject, PlanReport, SharesView
 
 
 async def history(
@@ -59,6 +60,39 @@ async def history(
     async with common.client() as client:
         report = await client.history(by, since=start, limit=limit)
     common.show(report, lambda: _picture(report, by))
+
+
+async def shares(user: str | None = None, share: float | None = None, /, *, common: Common = PLAIN) -> None:
+    """Show what each user has used lately, against their share. The user in the first line is next.
+
+    Use is the time that tasks had slots; half of it is forgotten each day, unless the master says otherwise.
+
+    Parameters
+    ----------
+    user
+        User who is to have another share (admins only).
+    share
+        Their new share. All begin with 1: a user with 2 gets twice the slots of one with 1, if both want all.
+    """
+    if user is not None and share is None:
+        raise usage("the share is missing", f"such as: loopline shares {user} 2")
+    async with common.client() as client:
+        view = await (client.shares() if user is None or share is None else client.set_share(user, share))
+    common.show(view, lambda: _shares(view))
+
+
+def _shares(view: SharesView) -> RenderableType:
+    if not view.is_kept:
+        why = "there are not yet two users" if len(view.users) < 2 else "the master was started with --shares off"
+        note = Text(f"no account is kept: {why}", "dim")
+    else:
+        note = Text(f"half of what was used is forgotten in {human.duration(view.half_life_s)}", "dim")
+    figures = ("share", "due", "used", "slot time", "slots", "jobs")
+    made = tables.table("user", *figures, right=figures, fold={"user": 24})
+    for one in view.users:
+        part = ("-" if value is None else f"{value:.0%}" for value in (one.due, one.used))
+        made.add_row(one.user, f"{one.share:g}", *part, human.duration(one.used_s), str(one.slots), str(one.jobs))
+    return Group(note, made)
 
 
 def _picture(report: HistoryReport, by: HistorySubject) -> RenderableType:

@@ -107,6 +107,15 @@ class WorkerUndrained:
 
 
 @dataclass(frozen=True, slots=True)
+class ShareChanged:
+    """An operator gives a user another share of the grid."""
+
+    user: str
+    share: float
+    kind: Literal["share_changed"] = "share_changed"
+
+
+@dataclass(frozen=True, slots=True)
 class NetworkChanged:
     """Nodes of the network are new or different, or gone by their names. Capacities are finite.
 
@@ -141,6 +150,7 @@ Event = (
     | WorkerLeft
     | WorkerDrained
     | WorkerUndrained
+    | ShareChanged
     | NetworkChanged
     | TransfersPlanned
 )

@@ -7,6 +7,7 @@ and would be done with it earlier. Nothing of it has run, so that nothing is los
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from math import inf
 
@@ -52,11 +53,14 @@ class Placer:
         self.wake_at, attempts, idle = None, self._state.index.attempts, self._state.index.slots.idle
         if attempts.queues.of_worker and idle.order:
             yield from self._relieve(unless_ready=True)
-        yield from self._start_on_free(in_turn(self._state, self._view, policy.plan))
+        plan, prefetch = policy.plan, policy.prefetch
+        if self._state.accounts.are_kept:
+            plan, prefetch = (partial(in_turn, self._state, ask) for ask in (plan, prefetch))
+        yield from self._start_on_free(plan(self._view))
         if attempts.queues.of_worker and idle.order:
             yield from self._relieve(unless_ready=False)
         if policy.prefetches and self._state.prefetch_s > 0:
-            yield from self._prefetch(in_turn(self._state, self._view, policy.prefetch))
+            yield from self._prefetch(prefetch(self._view))
         if self.wake_at is None and not (attempts.used or attempts.queues.of_worker):
             self._keep_going()
             yield
@@ -135,7 +139,9 @@ class Placer:
         is_fresh = task in state.fresh[job.id]
         if not eligibility.may_start(state, job, task, worker, is_fresh=is_fresh):
             return False
-        self._spend_turn(job, task)
+        job.cursor, state.grid.pointer = task, job.arrival
+        if state.accounts.are_kept:
+            self._note_turn(job)
         is_held = is_fresh and state.index.is_held(job)
         if is_held or (state.plans and not self._planning.may_go_first(job, task, worker)):
             state.put(job)
@@ -151,16 +157,18 @@ class Placer:
             return False
         if self._state.plans and self._planning.is_planned_on(worker.name):
             return False
-        self._spend_turn(job, task)
+        job.cursor, self._state.grid.pointer = task, job.arrival
+        if self._state.accounts.are_kept:
+            self._note_turn(job)
         lifecycle.start_attempt(self._state, job, task, worker, ahead=True)
         return True
 
-    def _spend_turn(self, job: Job, task: int) -> None:
-        state = self._state
-        job.cursor, state.grid.pointer = task, job.arrival
-        if state.accounts.are_kept and (user := state.accounts.users[job.owner]).pointer != job.arrival:
+    def _note_turn(self, job: Job) -> None:
+        """Note which of a user's jobs had its turn."""
+        user = self._state.accounts.users[job.owner]
+        if user.pointer != job.arrival:
             user.pointer = job.arrival
-            state.put(user)
+            self._state.put(user)
 
 
 def _could_start(state: State, worker: Worker) -> bool:

@@ -14,11 +14,12 @@ from loopline_master.core import lifecycle, transitions
 from loopline_master.core.effects import Declined, Done, Reply, Submitted
 from loopline_master.core.entities import UNRELEASED, Job, Worker
 from loopline_master.core.estimates import measure, program_history
-from loopline_master.core.events import JobCancelled, JobPaused, JobResumed, JobRetried, JobSubmitted
+from loopline_master.core.events import JobCancelled, JobPaused, JobResumed, JobRetried, JobSubmitted, ShareChanged
 from loopline_master.core.gangs import phases
 from loopline_master.core.index.requirements import meets, requirement_class_of, unmet
 from loopline_master.core.index.sorted_collections import IntervalSet
 from loopline_master.core.runs import key_of
+from loopline_master.core.shares.turns import open_accounts
 from loopline_master.core.shares.user import User
 from loopline_master.core.state import State
 from loopline_shared.model import JobState, Prediction, SizeSource, TaskState
@@ -103,6 +104,22 @@ def drain(state: State, name: str, *, draining: bool) -> Reply:
     if draining:
         lifecycle.retract_from(state, worker, "its worker is draining, and it had not begun")
     return Done()
+
+
+def change_share(state: State, event: ShareChanged) -> Reply:
+    """Give a user another share, also one who has not submitted a job yet."""
+    user = _account_of(state, event.user)
+    user.share = event.share
+    state.put(user)
+    return Done()
+
+
+def _account_of(state: State, name: str) -> User:
+    """Return a user's account; it is opened if there is none."""
+    if name not in state.accounts.users:
+        state.put(User(name, usage_at=state.now))
+        open_accounts(state)
+    return state.accounts.users[name]
 
 
 def _set_paused(state: State, job_id: int, *, paused: bool) -> Reply:
@@ -240,9 +257,7 @@ def _left_to_wait_for(
 def _enter(state: State, job: Job, waits_for: tuple[int, ...], started: IntervalSet | None = None) -> None:
     """Let a new or retried job enter the grid as the last to come, or wait for its dependencies."""
     job.waiting_for = waits_for
-    if job.owner not in state.accounts.users:
-        state.put(User(job.owner, usage_at=state.now))
-        state.open_accounts()
+    _account_of(state, job.owner)
     if waits_for:
         _become(job, JobState.WAITING)
         job.arrival = UNRELEASED

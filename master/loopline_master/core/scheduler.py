@@ -23,6 +23,7 @@ from loopline_master.core.events import (
     MasterStarted,
     NetworkChanged,
     SchedulerSettings,
+    ShareChanged,
     TransfersPlanned,
     WorkerDrained,
     WorkerJoined,
@@ -35,6 +36,7 @@ from loopline_master.core.placement import Placer
 from loopline_master.core.planning.live import Planning
 from loopline_master.core.policies import policy_named
 from loopline_master.core.policies.policy import View
+from loopline_master.core.shares.turns import open_accounts
 from loopline_master.core.state import Snapshot, State
 from loopline_master.core.transfers import carrying
 
@@ -92,7 +94,7 @@ class Scheduler:
         self.state.prefetch_s = (policy.prefetch_s or settings.prefetch_s) if settings.prefetch_s else 0.0
         self._policy = policy(self._view)
         self.state.set_policy_index(self._policy.index)
-        self.state.open_accounts()
+        open_accounts(self.state)
 
     @property
     def wake_at(self) -> float | None:
@@ -143,6 +145,8 @@ class Scheduler:
                 return worker_sessions.leave(self.state, event.worker, event.session)
             case WorkerDrained() | WorkerUndrained():
                 return requests.drain(self.state, event.worker, draining=isinstance(event, WorkerDrained))
+            case ShareChanged():
+                return requests.change_share(self.state, event)
             case MasterStarted():
                 return self._begin(event)
             case TransfersPlanned():

@@ -5,13 +5,13 @@
 - *Indexes* (index/) are functions of the entities as they are: they can always be built afresh, never replace an
   entity, and are what the policies and the next event look things up in.
 
-The rule: whoever changes an entity calls ``put(entity)``, as often as is convenient, before the event (or the grant)
-that it belongs to is over; ``Scheduler.step`` alone calls ``flush()``, between events and between grants.
+The rule: whoever changes an entity calls ``put(entity)`` before the event (or the grant) that it belongs to is over;
+``Scheduler.step`` alone calls ``flush()``, between events and between grants.
 
 ``put`` notes the row for the store and that the entity is to be indexed anew. An attempt is entered into
 ``index.attempts`` at once, for lifecycle.py counts a task's attempts within an event; every other index stands as
-``flush`` left it. A function that needs another index to be up to date is thus two functions, and the step calls one
-after the other: see ``lifecycle.complete_next`` and ``requests.release_followers``.
+``flush`` left it. A function that needs another one is two, which the step calls one after the other
+(``lifecycle.complete_next`` and ``requests.release_followers``).
 
 ``flush`` decides how much is to be done for an entity: it skips a worker of which only the load has changed and a job
 of which only the counts have, as long as no index can differ for it. Reports of one step may share a flush, unless
@@ -37,7 +37,7 @@ from loopline_master.core.index.requirements import meets
 from loopline_master.core.index.sorted_collections import IntervalSet
 from loopline_master.core.planning.plan import Plan
 from loopline_master.core.runs import ProgramKey
-from loopline_master.core.shares.accounts import MOST_AHEAD_S, Accounts
+from loopline_master.core.shares.accounts import Accounts
 from loopline_master.core.shares.user import User
 from loopline_master.core.transfers.carrier import Carrier, TransferState
 from loopline_shared.model import AttemptId, TaskId
@@ -138,16 +138,6 @@ class State:
         """Use the index of the policy that comes into force; None if it has none."""
         self.policy_index, self.policy_job_index = index, index if isinstance(index, JobIndex) else None
 
-    def open_accounts(self) -> None:
-        """Keep account of users from now on, if there are several and the settings say so; otherwise of none."""
-        accounts, roles = self.accounts, self.index.attempts.roles
-        accounts.half_life_s = self.settings.share_half_life_s
-        accounts.are_kept = self.settings.shares and len(accounts.users) > 1
-        under_way = ((self.jobs[one.job].owner, one, roles.get(one.id, 0)) for one in self.attempts.values())
-        self.put(*accounts.open(under_way, self.now))
-        if accounts.are_kept:
-            self.prefetch_s = min(self.prefetch_s, MOST_AHEAD_S)
-
     @property
     def now(self) -> float:
         return self.grid.now
@@ -239,14 +229,20 @@ class State:
             self.attempts[number] = attempt
         else:
             self.attempts.pop(number, None)
-        before = self.index.attempts.roles.get(number, 0)
+        if self.accounts.are_kept:
+            self._charge(attempt)
+        elif self.index.attempts.place(attempt):
+            self._changed_tasks[attempt.task_id] = self.tasks[attempt.task_id]
+        self._busied[name] = self.workers[name]
+
+    def _charge(self, attempt: Attempt) -> None:
+        """Index an attempt, and charge its user for what it holds now."""
+        roles, owner = self.index.attempts.roles, self.jobs[attempt.job].owner
+        before = roles.get(attempt.id, 0)
         if self.index.attempts.place(attempt):
             self._changed_tasks[attempt.task_id] = self.tasks[attempt.task_id]
-            if self.accounts.are_kept:
-                after, owner = self.index.attempts.roles.get(number, 0), self.jobs[attempt.job].owner
-                if user := self.accounts.charge(owner, attempt, before, after, self.now):
-                    self.put(user)
-        self._busied[name] = self.workers[name]
+            if user := self.accounts.charge(owner, attempt, before, roles.get(attempt.id, 0), self.now):
+                self.put(user)
 
     def _note_gang(self, gang: Gang) -> None:
         """Note a gang. It is indexed at once."""

@@ -22,6 +22,7 @@ from loopline_master.core.events import (
     MasterStarted,
     NetworkChanged,
     SchedulerSettings,
+    ShareChanged,
     TransfersPlanned,
     WorkerDrained,
     WorkerJoined,
@@ -60,7 +61,7 @@ class FellSilent:
 Steering = JobCancelled | JobPaused | JobResumed | JobRetried
 FromOutside = (
     MasterStarted | JobSubmitted | Steering | WorkerJoined | WorkerLeft | WorkerDrained | WorkerUndrained
-    | Reported | FellSilent
+    | ShareChanged | Reported | FellSilent
 )  # fmt: skip
 
 

@@ -29,9 +29,11 @@ decision costs a logarithm of the number of workers.
 **Nothing now.** ``Later(at)`` instead of a placement asks again at that time (``Scheduler.wake_at``): a worker waits
 for a cheaper hour, a task for a slot near its data.
 
+**Shares of users.** Whose turn it is among users is decided before the policy (``loopline_master.core.shares``). It
+sees the jobs of one user at a time then: requirement classes are of one user each.
+
 **Where more would go.** *Data*: the time that a candidate needs to fetch missing inputs is a term of ``cost``, in the
-same seconds. *Shares of users*: whose turn it is among users is decided before the policy, in the order of
-``View.jobs_to_start`` and of the jobs that ask in ``TaskFirst.plan``; no policy changes. *Gangs*: a task that needs N
+same seconds. *Gangs*: a task that needs N
 workers at once asks as a third kind beside these two, and ``Placement`` names them all, to be accepted all or none.
 
 One file in this package adds a policy: its decorator ``register(name)`` enters it, and every module here is imported.

@@ -10,8 +10,9 @@ from loopline_master.core.entities import Attempt
 from loopline_master.core.index.attempts import is_at_work, is_prefetched, milliseconds
 from loopline_master.core.shares.user import User
 
-_A_SLOT_MS = 60_000
-"""A slot that is held now counts as so much use: slots that fall free together go to several users."""
+_MOST_IN_HAND_MS = 60_000
+"""An attempt counts at once as what it is expected to take, so that slots that fall free together go to several
+users; as so much at most, and where nothing is known."""
 
 MOST_AHEAD_S = 60.0
 """Where there are several users no more work is prefetched for a slot: it would stand before whoever comes."""
@@ -57,8 +58,9 @@ class Accounts:
 def in_hand_ms(attempt: Attempt, role: int) -> int:
     """Return the use that an attempt of this role counts as, beside what it is charged for, in slot-milliseconds.
 
-    One that waits at its worker counts as what it is expected to take: a policy may send hours ahead.
+    One that waits at its worker counts in full: a policy may send far ahead.
     """
-    if is_prefetched(role):
-        return milliseconds(attempt.expected_s)
-    return _A_SLOT_MS * attempt.slots * is_at_work(role)
+    if not (is_prefetched(role) or is_at_work(role)):
+        return 0
+    expected_ms = milliseconds(attempt.expected_s) if attempt.expected_s else _MOST_IN_HAND_MS
+    return attempt.slots * (expected_ms if is_prefetched(role) else min(expected_ms, _MOST_IN_HAND_MS))

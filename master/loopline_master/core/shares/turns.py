@@ -6,17 +6,29 @@ from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 
 from loopline_master.core.policies.policy import Placement, Proposal, View
+from loopline_master.core.shares.accounts import MOST_AHEAD_S
 from loopline_master.core.state import State
 
 
-def in_turn(state: State, view: View, ask: Callable[[View], Iterator[Proposal]]) -> Iterator[Proposal]:
+def open_accounts(state: State) -> None:
+    """Keep account of users from now on, if there are several and the settings say so; otherwise of none."""
+    accounts, roles = state.accounts, state.index.attempts.roles
+    accounts.half_life_s = state.settings.share_half_life_s
+    accounts.are_kept = state.settings.shares and len(accounts.users) > 1
+    under_way = ((state.jobs[one.job].owner, one, roles.get(one.id, 0)) for one in state.attempts.values())
+    state.put(*accounts.open(under_way, state.now))
+    if accounts.are_kept:
+        state.prefetch_s = min(state.prefetch_s, MOST_AHEAD_S)
+
+
+def in_turn(state: State, ask: Callable[[View], Iterator[Proposal]], view: View) -> Iterator[Proposal]:
     """Return the proposals of ``ask``, a policy's method: after each, the user who has used least is next.
 
     Each user's proposals are those that the policy makes where it sees their jobs alone (``Index.turn``). No task
     is sent to wait at a busy worker while somebody who comes first has tasks for it that are too long to wait there:
     short ones would keep its slots from ever falling free.
     """
-    owners = state.index.requirements.owners_in(state.index.open) if state.accounts.are_kept else ()
+    owners = state.index.requirements.owners_in(state.index.open)
     if len(owners) < 2:
         yield from ask(view)
         return

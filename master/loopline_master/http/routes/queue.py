@@ -1,14 +1,25 @@
-"""The queue: jobs in the order of their turns."""
+"""The queue: jobs in the order of their turns, and the shares of users, who take turns first."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from pydantic import Field
+
+from loopline_master.core.events import ShareChanged
+from loopline_master.core.explain.explain_shares import shares_view
 from loopline_master.core.explain.queue_view import queue
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.http.auth import READERS
+from loopline_master.engine import Engine
+from loopline_master.http.auth import ADMINS, READERS
 from loopline_master.http.operations import Routes
+from loopline_shared.model import Name
+from loopline_shared.rest.bodies import ShareRequest, SharesView
 from loopline_shared.rest.columns import Queue
 
 routes = Routes("jobs")
+
+UserName = Annotated[Name, Field(description="The user's name, as in a token")]
 
 
 @routes("GET /queue", READERS)
@@ -18,3 +29,16 @@ async def get_queue(scheduler: Scheduler) -> Queue:
     Jobs that wait for others to succeed come last.
     """
     return Queue(queue(scheduler.state))
+
+
+@routes("GET /shares", READERS)
+async def get_shares(scheduler: Scheduler) -> SharesView:
+    """Return what each user has used of the grid, against their share."""
+    return shares_view(scheduler.state)
+
+
+@routes("PUT /shares/{user}", ADMINS)
+async def set_share(engine: Engine, scheduler: Scheduler, user: UserName, body: ShareRequest) -> SharesView:
+    """Give a user another share of the grid: all begin with 1."""
+    await engine.ask(ShareChanged(user, body.share))
+    return shares_view(scheduler.state)

@@ -38,6 +38,9 @@ from loopline_shared.rest.bodies.reports import (
     PlanReport,
     PruneReport,
     PruneRequest,
+    ShareRequest,
+    SharesView,
+    UserShare,
 )
 from loopline_shared.rest.bodies.tasks import (
     AttemptView,
@@ -93,10 +96,13 @@ __all__ = [
     "QuarantineView",
     "Reason",
     "RunView",
+    "ShareRequest",
+    "SharesView",
     "Submission",
     "TaskDetail",
     "TaskResult",
     "TaskView",
+    "UserShare",
     "VoteView",
     "WaitingPlan",
     "WaitingPlans",

@@ -90,6 +90,28 @@ class HistoryReport(Body):
     lines: list[HistoryLine]
 
 
+class UserShare(Body):
+    user: str
+    share: float  # as the operator set it; of two users who want all, each gets slots in this proportion
+    due: float | None  # of all slots, while those ask who have jobs in the grid now; null: the user has none
+    used_s: float  # slot-seconds, of which half is forgotten in each half-life
+    used: float | None  # of what all users together have used; null: nobody has used anything
+    slots: int  # in use now; 0 while no account is kept
+    jobs: int  # in the grid
+
+
+class SharesView(Body):
+    """Use against share, in the order of turns."""
+
+    is_kept: bool  # false: there is one user, or the master was started with shares off
+    half_life_s: float
+    users: list[UserShare]
+
+
+class ShareRequest(Body):
+    share: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
+
+
 class PruneRequest(Body):
     model_config = ConfigDict(extra="forbid", strict=True)
 

@@ -1,0 +1,46 @@
+"""Explanations of shares: whose turn it is before a user's own, and how use stands against share."""
+
+from __future__ import annotations
+
+from loopline_master.core.entities import Job
+from loopline_master.core.state import State
+from loopline_shared.rest.bodies import Reason, SharesView, UserShare
+
+
+def shares_view(state: State) -> SharesView:
+    """Return use against share of all users, in the order of their turns."""
+    accounts = state.accounts
+    asking = {state.jobs[job].owner for jobs in state.index.requirements.jobs.values() for job in jobs}
+    total = sum(user.share for user in accounts.users.values() if user.name in asking)
+    used = {name: user.usage_now(state.now, accounts.half_life_s) for name, user in accounts.users.items()}
+    whole, users = sum(used.values()), []
+    for name in sorted(accounts.users, key=lambda name: (accounts.rank(name, state.now), name)):
+        user = accounts.users[name]
+        users.append(
+            UserShare(
+                user=name,
+                share=user.share,
+                due=user.share / total if name in asking else None,
+                used_s=used[name],
+                used=used[name] / whole if whole else None,
+                slots=user.at_work,
+                jobs=sum(job.owner == name for job in state.index.live.values()),
+            )
+        )
+    return SharesView(is_kept=accounts.are_kept, half_life_s=accounts.half_life_s, users=users)
+
+
+def users_ahead(state: State, job: Job) -> list[Reason]:
+    """Return the reason that other users' tasks come before those of this job's user; empty if it is their turn."""
+    accounts = state.accounts
+    if not accounts.are_kept:
+        return []
+    asking = state.index.requirements.owners_in(state.index.ready)
+    rank = accounts.rank(job.owner, state.now)
+    ahead = [name for name in asking if name != job.owner and accounts.rank(name, state.now) < rank]
+    if not ahead:
+        return []
+    ahead.sort(key=lambda name: accounts.rank(name, state.now))
+    more = f" and {len(ahead) - 1} other user{'s' * (len(ahead) > 2)}" if len(ahead) > 1 else ""
+    detail = f"it is the turn of {ahead[0]}{more} first: {job.owner} has used more of their share lately"
+    return [Reason(code="share", count=len(ahead), detail=detail)]
