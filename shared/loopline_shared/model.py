@@ -153,6 +153,13 @@ class Order(StrEnum):
     NONE = "none"
 
 
+class OrderWithin(StrEnum):
+    """Jobs among which a job's order guarantee holds; stamped on it, as the order is."""
+
+    GRID = "grid"  # all jobs
+    USER = "user"  # those of its own user
+
+
 class SizeSource(StrEnum):
     """Source of a job's size; stamped on the job, with the size, when it is submitted."""
 

@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from loopline_master.core.events import SchedulerSettings
 from loopline_master.core.policies import REGISTRY
-from loopline_shared.model import Facts, Order, Outcome
+from loopline_shared.model import Facts, Order, OrderWithin, Outcome
 from loopline_shared.protocol.transfers import FaultKind
 from loopline_shared.spec import JobSpec, Range, Requirements
 from loopline_simulator.full.machine_files import SIZE_BYTES
@@ -79,6 +79,7 @@ class WorldMachine(RuleBasedStateMachine):
         patience=st.sampled_from([(120.0, 20.0), (2.0, 0.0), (10.0, 2.0)]),
         peers=st.booleans(),
         shares=st.booleans(),
+        within=st.sampled_from(list(OrderWithin)),
     )
     def build(
         self,
@@ -96,6 +97,7 @@ class WorldMachine(RuleBasedStateMachine):
         patience: tuple[float, float],
         peers: bool,
         shares: bool,
+        within: OrderWithin,
     ) -> None:
         chosen = SchedulerSettings(
             policy,
@@ -113,6 +115,7 @@ class WorldMachine(RuleBasedStateMachine):
             gang_grace_s=patience[1],
             peers=peers,
             shares=shares,
+            order_within=within,
             share_half_life_s=20.0,
         )
         labels = [("fast",), (), ("fast", "none-has-it")]

@@ -12,7 +12,7 @@ from loopline_master.core.entities import Attempt, Job
 from loopline_master.core.events import JobSubmitted, SchedulerSettings, ShareChanged
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.shares.user import User
-from loopline_shared.model import AttemptId, Facts, Order
+from loopline_shared.model import AttemptId, Facts, Order, OrderWithin
 from loopline_shared.spec import JobSpec
 from loopline_simulator.fast.hosts import Steady
 from loopline_simulator.fast.world import Arrival, FastWorld, Host
@@ -80,6 +80,37 @@ def test_of_two_users_one_has_three_times_the_share() -> None:
 def test_whoever_has_nothing_to_start_leaves_all_to_the_other() -> None:
     arrivals = [Arrival(0.0, work(20_000, 30.0), owner="ann"), Arrival(1800.0, work(10, 30.0), owner="bob")]
     assert an_hour("round-robin", arrivals, Order.HOLD, ann=1.0, bob=1.0)["ann"] > 0.98
+
+
+# --- the guarantee within one user's jobs -------------------------------------------------------------------------
+
+
+def test_within_users_nobody_is_held_by_anothers_job() -> None:
+    grid = Grid(order_within=OrderWithin.USER)
+    grid.workers("a")
+    submitted(grid, "ann", 2)  # job 1: of unknown size, as all here
+    submitted(grid, "bob", 1)
+    submitted(grid, "ann", 1)
+    grid.end(*grid.running("a"))
+    assert {job.id for job in grid.scheduler.state.jobs.values() if grid.scheduler.state.index.is_held(job)} == {3}
+    while running := grid.running("a"):
+        grid.end(*running)
+    jobs = grid.store.jobs
+    assert [job.state for job in jobs.values()] == ["succeeded"] * 3
+    assert jobs[2].departure < jobs[1].departure < jobs[3].departure
+    assert not grid.store.passings
+
+
+def test_what_was_promised_over_all_jobs_goes_on_for_those_that_were_submitted_then() -> None:
+    grid = Grid()
+    grid.workers("a")
+    submitted(grid, "ann", 2)
+    submitted(grid, "bob", 1)  # is promised to ann's job 1 by its stamp
+    grid.settings = SchedulerSettings(order_within=OrderWithin.USER)
+    grid.restart()
+    submitted(grid, "bob", 1)
+    held = {job.id for job in grid.scheduler.state.jobs.values() if grid.scheduler.state.index.is_held(job)}
+    assert held == {2, 3}, "job 3 is held by his own, job 2"
 
 
 # --- accounts -----------------------------------------------------------------------------------------------------

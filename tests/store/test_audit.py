@@ -12,13 +12,13 @@ from sqlalchemy import delete, select
 
 from loopline_master.core.effects import Effects
 from loopline_master.core.entities import Exemption, Grid, Job
-from loopline_master.core.events import Batch
+from loopline_master.core.events import Batch, SchedulerSettings
 from loopline_master.store import tables
 from loopline_master.store.audit import recheck
 from loopline_master.store.database import Database, open_database, parse_url
 from loopline_master.store.migrate import upgrade
 from loopline_master.store.store import Writer
-from loopline_shared.model import JobState, Order
+from loopline_shared.model import JobState, Order, OrderWithin
 from tests.campaign import tried
 from tests.store.examples import a_job, keep
 
@@ -33,7 +33,7 @@ async def test_a_passing_is_found_and_is_nobodys_excuse(store):
     first, second = a_job(1, size=60.0), a_job(2, size=60.0)
     await keep(store, first, second)
     await complete(store, second, departure=3)
-    report = await store.passings(Order.HOLD)
+    report = await store.passings(SchedulerSettings())
     assert (report.completions, report.passings, report.excused) == (1, 1, {})
     assert [(found.job, found.passed, found.reason) for found in report.latest] == [(2, 1, None)]
 
@@ -52,7 +52,7 @@ async def test_sizes(store, earlier, later, passes):
     second = a_job(2, size=later)
     await keep(store, a_job(1, size=earlier), second)
     await complete(store, second, departure=3)
-    assert (await store.passings(Order.HOLD)).passings == passes
+    assert (await store.passings(SchedulerSettings())).passings == passes
 
 
 async def test_excuses(store):
@@ -60,8 +60,16 @@ async def test_excuses(store):
     await complete(store, a_job(2), 5, exemptions=[Exemption(2, 1, "paused", 250.0)])
     await keep(store, a_job(3, order=Order.NONE))
     await complete(store, a_job(3, order=Order.NONE), 6)
-    report = await store.passings(Order.NONE)
+    report = await store.passings(SchedulerSettings(order=Order.NONE))
     assert (report.completions, report.passings, report.excused) == (2, 0, {"paused": 1, "order-none": 1})
+
+
+async def test_others_jobs_may_be_passed_where_the_order_holds_among_each_users(store):
+    later = a_job(3, owner="ann", within=OrderWithin.USER)
+    await keep(store, a_job(1, owner="ann"), a_job(2, owner="bob"), later)
+    await complete(store, later, 5)
+    report = await store.passings(SchedulerSettings())
+    assert (report.passings, report.excused) == (1, {"other-user": 1})
 
 
 async def test_an_excuse_from_before_a_retry_does_not_count(store):
@@ -70,7 +78,7 @@ async def test_an_excuse_from_before_a_retry_does_not_count(store):
     again = a_job(2, arrival=6)
     await keep(store, again, new=False)
     await keep(store, replace(again, departure=7, **SUCCEEDED | {"released_at": 280.0}), new=False, completed=[2])
-    report = await store.passings(Order.HOLD)
+    report = await store.passings(SchedulerSettings())
     assert (report.completions, report.passings, report.excused) == (2, 1, {"stalled": 1})
 
 
@@ -80,7 +88,7 @@ async def test_a_job_that_waits_for_others_is_not_in_the_grid(store):
     given_up = a_job(2, arrival=0, size=1.0, state=JobState.CANCELLED, departure=9)
     await keep(store, waiting, given_up, a_job(3, arrival=3, size=60.0))
     await complete(store, a_job(3, arrival=3, size=60.0), departure=4)
-    report = await store.passings(Order.HOLD)
+    report = await store.passings(SchedulerSettings())
     assert (report.completions, report.passings) == (1, 0)
 
 

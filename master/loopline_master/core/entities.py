@@ -22,6 +22,7 @@ from loopline_shared.model import (
     Load,
     Observation,
     Order,
+    OrderWithin,
     Output,
     OutputFile,
     Prediction,
@@ -139,6 +140,7 @@ class Job:
     lost_cpu_ms: int = 0  # ... of attempts that failed, were lost or were preempted
     size_source: SizeSource = SizeSource.UNKNOWN
     predicted: Prediction | None = None  # of one task without a size, as the job was submitted
+    within: OrderWithin = OrderWithin.GRID  # the jobs among which ``order`` is guaranteed
     nodes: int = 1  # that its spec asks for: with more than 1 each task is a gang
     sweep: Annotated[SkipValidation[Sweep], Field(exclude=True)] = field(init=False, repr=False, compare=False)
     runs: Annotated[SkipValidation[Runs], Field(exclude=True)] = field(init=False, repr=False, compare=False)
@@ -180,6 +182,10 @@ class Job:
     def is_failing(self) -> bool:
         """True if so many of its tasks have failed that the others are not to be run."""
         return self.most_failed is not None and self.failed >= self.most_failed and not self.is_computed
+
+    def is_ordered_after(self, earlier: Job) -> bool:
+        """True if the guarantee of this job counts an earlier one of its weight or less."""
+        return self.within is OrderWithin.GRID or earlier.owner == self.owner
 
     @property
     def is_exempt(self) -> bool:

@@ -334,7 +334,7 @@ def _release(state: State, job: Job) -> None:
         return
     for arrival in state.index.exempt.irange(maximum=job.arrival, inclusive=(True, False)):
         predecessor = state.index.live[arrival]
-        if predecessor.weight <= job.weight:
+        if predecessor.weight <= job.weight and job.is_ordered_after(predecessor):
             reason = "paused" if predecessor.paused else "stalled"
             state.effects.exemptions.append(Exemption(job.id, predecessor.id, reason, state.grid.now))
 

@@ -145,6 +145,7 @@ def _new_job(state: State, event: JobSubmitted) -> Job:
         task_count=spec.task_count,
         size=size,
         order=settings.order,
+        within=settings.order_within,
         max_attempts=spec.max_attempts or settings.max_attempts,
         max_replicas=_replicas(spec, settings.max_replicas),
         arrival=UNRELEASED,

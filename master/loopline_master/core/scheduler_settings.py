@@ -13,7 +13,7 @@ from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field
 
 from loopline_master.core.planning.scan_algorithms import algorithm
 from loopline_shared.errors import LooplineError
-from loopline_shared.model import Order
+from loopline_shared.model import Order, OrderWithin
 
 Amount = Annotated[int, Field(ge=1, le=2**53)]
 Period = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
@@ -47,6 +47,9 @@ class SchedulerSettings:
     order: Annotated[Order, Field(description="the guarantee on the order of completions: hold, deliver or none")] = (
         Order.HOLD
     )
+    order_within: Annotated[
+        OrderWithin, Field(description="the jobs among which it holds: those of the whole grid, or of each user")
+    ] = OrderWithin.GRID
     lease_s: Annotated[Period, Field(description="how long a silent worker is believed to be working")] = 30.0
     report_every_s: Annotated[Period, Field(description="the longest pause between two reports of a worker")] = 10.0
     stall_after_s: Annotated[

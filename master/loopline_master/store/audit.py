@@ -12,9 +12,10 @@ from collections.abc import Collection
 from sqlalchemy import ColumnElement, Connection, Double, and_, bindparam, case, func, insert, or_, select
 
 from loopline_master.core.entities import UNRELEASED
+from loopline_master.core.scheduler_settings import SchedulerSettings
 from loopline_master.store.rows import Statement
 from loopline_master.store.tables import audits, exemptions, jobs, passings
-from loopline_shared.model import JobState, Order
+from loopline_shared.model import JobState, Order, OrderWithin
 from loopline_shared.rest.bodies import Passing, PassingReport
 
 COMPLETED = (JobState.SUCCEEDED, JobState.FAILED)
@@ -40,7 +41,9 @@ def _excuse() -> ColumnElement[str | None]:
         .where(exemptions.c.job == _b.c.id, exemptions.c.predecessor == _a.c.id)
         .where(exemptions.c.at >= _b.c.released_at)
     )
-    return func.coalesce(exempt.scalar_subquery(), case((_b.c.order == Order.NONE, "order-none")))
+    is_anothers = and_(_b.c.within == OrderWithin.USER, _a.c.owner != _b.c.owner)
+    by_order = case((_b.c.order == Order.NONE, "order-none"), (is_anothers, "other-user"))
+    return func.coalesce(exempt.scalar_subquery(), by_order)
 
 
 _done, _now = _b.c.id == bindparam("completed"), bindparam("now", type_=Double)
@@ -57,13 +60,14 @@ def audit(connection: Connection, completed: Collection[int], at: float) -> None
         statement.run_named(connection, [{"completed": job, "now": at} for job in completed])
 
 
-def report(connection: Connection, order: Order, limit: int) -> PassingReport:
-    """Return the numbers of completions checked and of passings found; ``order`` is the one now in force."""
+def report(connection: Connection, settings: SchedulerSettings, limit: int) -> PassingReport:
+    """Return the numbers of completions checked and of passings found; ``settings`` are those now in force."""
     by_reason = select(passings.c.reason, func.count()).group_by(passings.c.reason)
     latest = select(passings).order_by(passings.c.at.desc(), passings.c.job.desc()).limit(limit)
     counts = {row[0]: row[1] for row in connection.execute(by_reason)}
     return PassingReport(
-        order=order,
+        order=settings.order,
+        within=settings.order_within,
         completions=connection.scalar(select(func.count()).select_from(audits)) or 0,
         passings=counts.pop(None, 0),
         excused=counts,

@@ -9,7 +9,7 @@ from functools import cache
 from sqlalchemy import Connection, Insert, Table, bindparam, delete, insert, select, update
 
 from loopline_master.core.effects import Effects
-from loopline_master.core.events import BATCH, Batch, JobRetried
+from loopline_master.core.events import BATCH, Batch, JobRetried, SchedulerSettings
 from loopline_master.core.state import Snapshot
 from loopline_master.store import audit, restart
 from loopline_master.store.database import Database, Result, StoreBroken, Transact, open_database, parse_url
@@ -38,7 +38,7 @@ from loopline_master.store.rows import (
 )
 from loopline_master.store.tables import attempts, event_log, gangs, notifications, programs
 from loopline_master.store.token_store import TokenStore
-from loopline_shared.model import AttemptState, Order
+from loopline_shared.model import AttemptState
 from loopline_shared.rest.bodies import PassingReport
 
 _SHORT_ROWS = 100
@@ -95,9 +95,9 @@ class Store:
         """
         return await self._read(lambda connection: restart.retry_material(connection, job, only))
 
-    async def passings(self, order: Order, limit: int = 100) -> PassingReport:
-        """Return the audit of the order guarantee. ``order`` is the one now in force."""
-        return await self._read(lambda connection: audit.report(connection, order, limit))
+    async def passings(self, settings: SchedulerSettings, limit: int = 100) -> PassingReport:
+        """Return the audit of the order guarantee. ``settings``: those now in force."""
+        return await self._read(lambda connection: audit.report(connection, settings, limit))
 
 
 class Writer:

@@ -112,5 +112,6 @@ class MemoryStore:
             came_first = UNRELEASED != other.arrival < job.arrival
             is_there = other.departure is None or other.departure > (job.departure or 0)
             excused = job.order is Order.NONE or (job.id, other.id) in self.exemptions
+            excused = excused or not job.is_ordered_after(other)
             if came_first and is_there and other.weight <= job.weight and not excused:
                 self.passings.append((job.id, other.id))

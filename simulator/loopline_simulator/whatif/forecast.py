@@ -170,7 +170,7 @@ def forecasts(
 def _waits_for(state: State, new: Job) -> list[int]:
     if new.order is Order.NONE:
         return []
-    arrivals = state.index.hold.predecessors(new.arrival, new.weight)
+    arrivals = state.index.hold_over(new).predecessors(new.arrival, new.weight)
     return sorted(state.index.live[arrival].id for arrival in arrivals)
 
 

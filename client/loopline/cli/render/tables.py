@@ -13,7 +13,7 @@ from rich.text import Text
 from loopline.cli.render import human
 from loopline.cli.render.fitted import FittedTable
 from loopline.cli.render.network_tree import flow_lines
-from loopline_shared.model import Facts, Load, Prediction, SizeSource, Yielded
+from loopline_shared.model import Facts, Load, OrderWithin, Prediction, SizeSource, Yielded
 from loopline_shared.rest.access import JoinTokenView, TokenView
 from loopline_shared.rest.bodies import (
     Eta,
@@ -347,6 +347,8 @@ def passing(report: PassingReport) -> RenderableType:
         (human.plural(report.passings, "order violation"), "bold red" if report.passings else "green"),
         *(f", {count:,} exempt ({reason})" for reason, count in report.excused.items()),
     )
+    if report.within is OrderWithin.USER:
+        line = Text.assemble(line, "; the order holds among the jobs of each user")
     pairs = (
         Text(f"  job {pair.job} completed before job {pair.passed}: {pair.reason or 'an order violation'}")
         for pair in report.latest

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from statistics import pstdev
 
@@ -22,7 +22,7 @@ from loopline_master.core.estimates import measure
 from loopline_master.core.estimates.lognormal import MOST_LOG, Lognormal, fitted
 from loopline_master.core.index.requirements import RequirementClass, meets, requirement_class_of
 from loopline_master.core.state import State
-from loopline_shared.model import JobState, Order, SizeSource
+from loopline_shared.model import JobState, Order, OrderWithin, SizeSource
 from loopline_shared.spec import JobSpec
 
 _Z90 = 1.2816
@@ -116,6 +116,7 @@ def preview(state: State, spec: JobSpec) -> Forecast | None:
         task_count=spec.task_count,
         size=spec.known_size,
         order=state.settings.order,
+        within=state.settings.order_within,
         max_attempts=1,
         max_replicas=1,
         arrival=state.grid.sequence + 1,
@@ -314,12 +315,12 @@ def _end(course: _Course, slots: float) -> tuple[float, float]:
 
 def _held(state: State, courses: list[_Course], found: dict[int, Forecast | Unknown]) -> Iterable[_Course]:
     """Delay each job until those that it may not pass have ended; under *hold*, its last task only starts then."""
-    ends = _Latest(job.weight for job in state.index.live.values()) if courses else _Latest(())
+    ends = _Ends(state.index.live.values() if courses else ())
     by_id = {course.job.id: course for course in courses}
     new = [course.job for course in courses if course.job.id not in state.jobs]
     for job in (*state.index.live.values(), *new):
         course = by_id.get(job.id)
-        first = ends.up_to(job.weight) if job.order is not Order.NONE else None
+        first = ends.before(job) if job.order is not Order.NONE else None
         if course is not None and first is not None and job.released_at is None:
             if first[1] == math.inf:
                 reason = f"it may not pass job {first[2]}, of which nothing is known yet"
@@ -330,9 +331,31 @@ def _held(state: State, courses: list[_Course], found: dict[int, Forecast | Unkn
                 course.end = (max(course.end[0], first[0] + took[0]), max(course.end[1], first[1] + took[1]))
         if not job.is_exempt:
             p50, p90 = course.end if course is not None else (math.inf, math.inf)
-            ends.add(job.weight, (p50, p90, job.id))
+            ends.add(job, (p50, p90, job.id))
         if course is not None:
             yield course
+
+
+class _Ends:
+    """Ends of jobs, as far as they hold others: of all jobs, and of each user's where that is what is guaranteed."""
+
+    def __init__(self, jobs: Collection[Job]) -> None:
+        self._of_all = _Latest(job.weight for job in jobs)
+        weights: dict[str, list[float]] = {}
+        for job in jobs if any(job.within is OrderWithin.USER for job in jobs) else ():
+            weights.setdefault(job.owner, []).append(job.weight)
+        self._of_user = {owner: _Latest(own) for owner, own in weights.items()}
+
+    def add(self, job: Job, end: tuple[float, float, int]) -> None:
+        self._of_all.add(job.weight, end)
+        if job.owner in self._of_user:
+            self._of_user[job.owner].add(job.weight, end)
+
+    def before(self, job: Job) -> tuple[float, float, int] | None:
+        """Return the latest end among the jobs that hold this one; None if none does."""
+        if job.within is OrderWithin.GRID:
+            return self._of_all.up_to(job.weight)
+        return self._of_user[job.owner].up_to(job.weight) if job.owner in self._of_user else None
 
 
 @dataclass(slots=True)

@@ -144,7 +144,7 @@ def _blocked(state: State, job: Job) -> Reason | None:
 
 
 def _held(state: State, job: Job) -> Reason:
-    predecessors = state.index.hold.predecessors(job.arrival, job.weight)
+    predecessors = state.index.hold_over(job).predecessors(job.arrival, job.weight)
     first = state.index.live[predecessors[0]]
     left = first.task_count - first.succeeded - first.failed
     more = f", as did {counted(len(predecessors) - 1, 'other job')}" if len(predecessors) > 1 else ""

@@ -31,5 +31,5 @@ def _holder(state: State, job: Job) -> int | None:
     """Return the job that holds this one, the first to come if there are several; None if it is not held."""
     if not state.index.is_held(job):
         return None
-    first = state.index.hold.first(job.arrival, job.weight)
+    first = state.index.hold_over(job).first(job.arrival, job.weight)
     return None if first is None else state.index.live[first].id

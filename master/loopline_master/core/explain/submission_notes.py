@@ -28,7 +28,7 @@ def held_behind(state: State, number: int, outlook: Mapping[int, Forecast | Unkn
     job = state.jobs[number]
     first = _first(state, job)
     assert first is not None
-    latest = state.index.hold.blocker(job.arrival, job.weight)
+    latest = state.index.hold_over(job).blocker(job.arrival, job.weight)
     last = first if latest is None else state.index.live[latest]
     others = " and others" if last is not first else ""
     ends = [outlook.get(one.id) for one in (first, last)]
@@ -64,5 +64,5 @@ def _first(state: State, job: Job) -> Job | None:
     """Return the first job to have come of those that hold this one."""
     if job.order is Order.NONE:
         return None
-    arrival = state.index.hold.first(job.arrival, job.weight)
+    arrival = state.index.hold_over(job).first(job.arrival, job.weight)
     return None if arrival is None else state.index.live[arrival]

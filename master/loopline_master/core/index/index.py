@@ -22,12 +22,13 @@ from loopline_master.core.index.job_order import Dependents, HoldIndex, VirtualT
 from loopline_master.core.index.requirements import RequirementClass, RequirementIndex
 from loopline_master.core.index.sorted_collections import IntervalSet, Ranking
 from loopline_master.core.runs import ProgramKey
-from loopline_shared.model import JobState, Order, TaskId
+from loopline_shared.model import JobState, Order, OrderWithin, TaskId
 
 Signature = tuple[bool | float | None, ...]
 Members = TypeVar("Members", IntervalSet, "SortedSet[tuple[float, int]]")
 
-_HOLD = Order.HOLD
+_HOLD, _GRID = Order.HOLD, OrderWithin.GRID
+_NOBODY = HoldIndex()
 
 
 @dataclass(slots=True)
@@ -42,7 +43,8 @@ class Index:
     signatures: dict[int, Signature] = field(default_factory=dict)  # ... and what else its places depend on
     by_shortest_task: Ranking[int, tuple[float, int]] = field(default_factory=Ranking)
     """Jobs with a task to start: (size of their smallest task, or 0; job)."""
-    hold: HoldIndex = field(default_factory=HoldIndex)
+    hold: HoldIndex = field(default_factory=HoldIndex)  # of all jobs
+    holds: dict[str, HoldIndex] = field(default_factory=dict)  # by user: of theirs
     virtual_time: VirtualTime = field(default_factory=VirtualTime)
     exempt: SortedSet[int] = field(default_factory=SortedSet)  # arrivals of live jobs that hold nobody
     blockers: dict[int, int] = field(default_factory=dict)  # held job: arrival of one that holds it, whichever
@@ -139,6 +141,10 @@ class Index:
         at_work = worker.session is not None or name in self.attempts.used
         self.leases.place(name, (worker.lease_until, name) if at_work else None)
 
+    def hold_over(self, job: Job) -> HoldIndex:
+        """Return the jobs that may hold this one: all, or those of its user."""
+        return self.hold if job.within is _GRID else self.holds.get(job.owner, _NOBODY)
+
     def is_held(self, job: Job) -> bool:
         """True if the job's last never-started task is held, or its delivery."""
         return job.id in self.blockers
@@ -188,8 +194,13 @@ class Index:
             self.requirements.drop_job(job)
         if entry is not None and not job.is_exempt:
             self.hold.put(job.arrival, job.weight)
+            self.holds.setdefault(job.owner, HoldIndex()).put(job.arrival, job.weight)
         else:
             self.hold.drop(job.arrival)
+            if (own := self.holds.get(job.owner)) is not None:
+                own.drop(job.arrival)
+                if not own:
+                    del self.holds[job.owner]
         _toggle(self.exempt, job.arrival, entry is not None and job.is_exempt)
 
     def _signature_of(self, job: Job, fresh: IntervalSet) -> Signature:
@@ -213,7 +224,7 @@ class Index:
             self.blocked[old].discard(job.id)
             if not self.blocked[old]:
                 del self.blocked[old]
-        new = self.hold.blocker(job.arrival, job.weight) if at_last else None
+        new = self.hold_over(job).blocker(job.arrival, job.weight) if at_last else None
         _toggle(self.released, job.arrival, at_last and new is None)
         _toggle(self.complete, job.arrival, job.is_live and job.is_computed and new is None)
         if new is not None:

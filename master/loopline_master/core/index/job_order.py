@@ -38,6 +38,9 @@ class HoldIndex:
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __bool__(self) -> bool:
+        return bool(self._weights)
+
     def put(self, arrival: int, weight: float) -> None:
         """Enter a job that holds all later jobs of at least its weight."""
         if self._weights.get(arrival) == weight:

@@ -25,7 +25,7 @@ def explain_start(state: State, job: Job) -> list[Reason]:
 def _outlook(state: State, job: Job) -> Reason:
     """Return when the jobs ahead of a held gang that has no plan are over, by their forecasts."""
     detail = "no workers are planned for it before all tasks of the jobs ahead of it have begun"
-    arrivals, forecasts = state.index.hold.predecessors(job.arrival, job.weight), eta.outlook(state)
+    arrivals, forecasts = state.index.hold_over(job).predecessors(job.arrival, job.weight), eta.outlook(state)
     found = [forecasts.get(state.index.live[arrival].id) for arrival in arrivals]
     unknown = [one for one in found if not isinstance(one, eta.Forecast)]
     if unknown:

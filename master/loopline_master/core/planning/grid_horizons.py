@@ -100,7 +100,7 @@ def order_of(state: State, job: Job, plans: Mapping[int, Plan]) -> tuple[float, 
 
     Jobs ahead of it that are planned or run by limits end by these; of the others the forecast is asked.
     """
-    arrivals = state.index.hold.predecessors(job.arrival, job.weight)
+    arrivals = state.index.hold_over(job).predecessors(job.arrival, job.weight)
     ends = [_end_of(state, state.index.live[arrival], plans) for arrival in arrivals]
     known = [end for end in ends if end is not None]
     p90, half = max((end for end, _, _ in known), default=0.0), max((half for _, half, _ in known), default=0.0)
@@ -121,7 +121,7 @@ def order_of(state: State, job: Job, plans: Mapping[int, Plan]) -> tuple[float, 
 
 def is_foreseeable(state: State, job: Job, plans: Mapping[int, Plan]) -> bool:
     """True if the ends of all jobs that a held job may not pass follow from what runs and is planned."""
-    arrivals = state.index.hold.predecessors(job.arrival, job.weight)
+    arrivals = state.index.hold_over(job).predecessors(job.arrival, job.weight)
     return all(_end_of(state, state.index.live[arrival], plans) is not None for arrival in arrivals)
 
 

@@ -209,7 +209,7 @@ class Planning:
         limit_s, is_given = limit_of(state, job, number)
         earliest, half, is_bounded, behind = 0.0, 0.0, True, None
         if is_held:
-            behind = state.index.hold.first(job.arrival, job.weight)
+            behind = state.index.hold_over(job).first(job.arrival, job.weight)
             if plan is not None and plan.behind == behind and plan.earliest > state.now:
                 earliest, half, is_bounded = plan.earliest, plan.earliest_p50, plan.is_bounded
             else:

@@ -25,7 +25,7 @@ routes = Routes("system", prefix="")
 @routes(f"GET {API_PREFIX}/passing", READERS)
 async def get_passing(store: Store, settings: MasterSettings) -> PassingReport:
     """Return the audit of the order guarantee, from the stored rows: `passings` must be 0."""
-    return await store.passings(settings.scheduler.order)
+    return await store.passings(settings.scheduler)
 
 
 @routes(f"GET {API_PREFIX}/forecasts", READERS)
@@ -57,7 +57,7 @@ async def get_metrics(
 ) -> web.Response:
     """Return counters and gauges for Prometheus."""
     exchange.measure()
-    audit = await store.passings(settings.scheduler.order, limit=0)
+    audit = await store.passings(settings.scheduler, limit=0)
     return web.Response(body=metrics.render(scheduler, audit), headers={"Content-Type": MEDIA_TYPE})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from loopline_shared.model import JobState, Order, Prediction, SizeSource
+from loopline_shared.model import JobState, Order, OrderWithin, Prediction, SizeSource
 from loopline_shared.rest.bodies.base import Body, Page
 from loopline_shared.rest.bodies.network import FileFlow
 from loopline_shared.rest.times import Time
@@ -96,6 +96,7 @@ class JobView(Body):
     size_source: SizeSource = SizeSource.UNKNOWN
     predicted: Prediction | None = None  # of one task without a size, as the job was submitted
     order: Order
+    within: OrderWithin = OrderWithin.GRID  # the jobs among which the order is guaranteed
     task_count: int
     tasks: Counts
     submitted_at: Time

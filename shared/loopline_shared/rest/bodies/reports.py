@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from loopline_shared.model import Order
+from loopline_shared.model import Order, OrderWithin
 from loopline_shared.rest.bodies.base import Body
 from loopline_shared.rest.times import Time
 
@@ -60,9 +60,10 @@ class PassingReport(Body):
     """The audit of the order guarantee: each completion checked against the stored rows."""
 
     order: Order  # in force for jobs submitted now
+    within: OrderWithin = OrderWithin.GRID  # the jobs among which it is guaranteed, likewise
     completions: int  # checked
     passings: int  # must be 0
-    excused: dict[str, int]  # exempt pairs, by reason: paused, stalled, order-none
+    excused: dict[str, int]  # exempt pairs, by reason: paused, stalled, order-none, other-user
     latest: list[Passing]
 
 
