@@ -20,19 +20,13 @@ INLINE_LIMIT_BYTES = 4096
 """Longest output that travels inside its result; longer output is a blob named by its SHA-256."""
 MAX_INLINE_BYTES = 64 * 1024
 """Longest return values inside the result of a task that makes several calls."""
-MAX_CHUNK = 1_000_000
-"""Maximum number of calls of one task."""
-
-MAX_OWN_INPUTS = 100
-"""Maximum number of a task's own input files, beside those that its job's tasks share."""
+MAX_CHUNK = 1_000_000  # calls of one task
+MAX_OWN_INPUTS = 100  # files of one task, beside those that its job's tasks share
 MAX_OUTPUT_PATTERNS = 100
 MAX_OUTPUT_FILES = 1000
 """Maximum number of files that an attempt brings back: their names travel inside its result."""
-MAX_OUTPUT_NAMES = 100_000
-"""Maximum number of characters of those names altogether."""
-
-MAX_ID = 2**53 - 1
-"""Largest number that survives every JSON reader."""
+MAX_OUTPUT_NAMES = 100_000  # characters of those names altogether
+MAX_ID = 2**53 - 1  # the largest number that survives every JSON reader
 
 
 class _DottedId:

@@ -21,6 +21,7 @@ EXAMPLES = {
     "job": "1",
     "task": "1",
     "worker": "w1",
+    "user": "ann",
     "sha256": "0" * 64,
     "token": "ab",
     "name": "swagger-ui.css",

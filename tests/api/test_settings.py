@@ -67,7 +67,7 @@ def test_the_scheduler_is_told_all_that_bears_on_it() -> None:
 @pytest.mark.parametrize("name", [field.name for field in fields(SchedulerSettings)])
 def test_each_setting_of_the_scheduler_is_one_of_the_master_or_of_its_limits(file: Path, name: str) -> None:
     """``core/scheduler_settings.py`` is the only place where one is added."""
-    value = {"policy": "first-come", "order": "none", "plan_times": "bold", "peers": True, "shares": False}.get(
+    value = {"policy": "first-come", "order": "none", "plan_times": "bold", "peers": True, "shares": False, "order_within": "user"}.get(
         name, 15
     )
     is_limit = name in MasterSettings().limits.model_dump()

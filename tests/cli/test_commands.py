@@ -26,7 +26,9 @@ from loopline_shared.rest.bodies import (
     PassingReport,
     PruneReport,
     Reason,
+    SharesView,
     Submission,
+    UserShare,
 )
 from tests.cli.conftest import Run
 from tests.cli.fake_master import Answer, FakeMaster, hang_up, ok, page, refuse
@@ -52,6 +54,8 @@ _LINE = HistoryLine(
     lost_cpu_s=0.0,
 )
 HISTORY = HistoryReport(since=0.0, until=2.0, lines=[_LINE])
+_SHARE = UserShare(user="ann", share=1.0, due=0.5, used_s=60.0, used=0.25, slots=2, jobs=1)
+SHARES = SharesView(is_kept=True, half_life_s=86400.0, users=[_SHARE])
 AUDIT = PassingReport(order=Order.HOLD, completions=3, passings=0, excused={"paused": 1}, latest=[])
 PRUNED = PruneReport(
     deleted=False,
@@ -98,6 +102,8 @@ def answers(fake: FakeMaster) -> None:
     fake.on("GET /network", ok(NETWORK))
     fake.on("POST /prune", ok(PRUNED))
     fake.on("GET /history", ok(HISTORY))
+    fake.on("GET /shares", ok(SHARES))
+    fake.on("PUT /shares/ann", ok(SHARES))
 
 
 LINES = [
@@ -130,6 +136,8 @@ LINES = [
     ("network --json", "nodes"),
     ("prune --json", "files"),
     ("history --json", "lines"),
+    ("shares --json", "users"),
+    ("shares ann 2 --json", "users"),
     ("top --json", "workers"),
     ("results 7 --json", "stdout"),
 ]

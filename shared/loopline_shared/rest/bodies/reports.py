@@ -92,7 +92,7 @@ class HistoryReport(Body):
 
 
 class UserShare(Body):
-    user: str
+    user: str  # as in their token
     share: float  # as the operator set it; of two users who want all, each gets slots in this proportion
     due: float | None  # of all slots, while those ask who have jobs in the grid now; null: the user has none
     used_s: float  # slot-seconds, of which half is forgotten in each half-life
@@ -105,12 +105,12 @@ class SharesView(Body):
     """Use against share, in the order of turns."""
 
     is_kept: bool  # false: there is one user, or the master was started with shares off
-    half_life_s: float
-    users: list[UserShare]
+    half_life_s: float  # after which half of what was used is forgotten
+    users: list[UserShare]  # who is next comes first
 
 
 class ShareRequest(Body):
-    share: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
+    share: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]  # all begin with 1
 
 
 class PruneRequest(Body):
