@@ -67,9 +67,8 @@ def test_the_scheduler_is_told_all_that_bears_on_it() -> None:
 @pytest.mark.parametrize("name", [field.name for field in fields(SchedulerSettings)])
 def test_each_setting_of_the_scheduler_is_one_of_the_master_or_of_its_limits(file: Path, name: str) -> None:
     """``core/scheduler_settings.py`` is the only place where one is added."""
-    value = {"policy": "first-come", "order": "none", "plan_times": "bold", "peers": True, "shares": False, "order_within": "user"}.get(
-        name, 15
-    )
+    chosen = {"policy": "first-come", "order": "none", "order_within": "user", "plan_times": "bold"}
+    value = (chosen | {"peers": True, "shares": False}).get(name, 15)
     is_limit = name in MasterSettings().limits.model_dump()
     file.write_text(f"[master{'.limits' if is_limit else ''}]\n{name} = {json.dumps(value)}\n")
     assert getattr(MasterSettings.load().scheduler, name) == value
