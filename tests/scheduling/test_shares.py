@@ -10,15 +10,16 @@ import pytest
 from loopline_master.core.effects import Effects
 from loopline_master.core.entities import Attempt, Job
 from loopline_master.core.events import JobSubmitted, SchedulerSettings, ShareChanged
+from loopline_master.core.explain.explain_job import explain_job
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.shares.user import User
-from loopline_shared.model import AttemptId, Facts, Order, OrderWithin
+from loopline_shared.model import AttemptId, Facts, Order, OrderWithin, Outcome
 from loopline_shared.spec import JobSpec
 from loopline_simulator.fast.hosts import Steady
 from loopline_simulator.fast.world import Arrival, FastWorld, Host
 from loopline_simulator.streams import stream
 from tests.campaign import LONG
-from tests.scheduling.driver import Grid, spec
+from tests.scheduling.driver import START, Grid, spec
 
 HOUR_S = 3600.0
 
@@ -154,3 +155,56 @@ def test_what_was_used_outlives_the_master() -> None:
     }
     grid.workers("a")
     assert {attempt.job for attempt in grid.scheduler.state.attempts.values()} == {2}, "it is Bob's turn"
+
+
+# --- the hold is no weapon ----------------------------------------------------------------------------------------
+
+
+def overdrawn_by(grid: Grid, size: float) -> int:
+    """Return a job of one endless task that says it is small, as others wait for it."""
+    grid.workers("a", "b")
+    job = grid.submit(1, size, max_replicas=1)
+    grid.submit(1, 2 * size, max_replicas=1)
+    grid.report("a")
+    return job
+
+
+def test_a_job_that_has_used_many_times_its_size_holds_nobody() -> None:
+    grid = Grid(overdrawn_after=10.0, lease_s=1e6)
+    endless = overdrawn_by(grid, 5.0)
+    assert grid.running("b") == [], "job 2 is held"
+    grid.wait(49.0)
+    assert not grid.job(endless).overdrawn
+    assert grid.scheduler.wake_at is not None
+    while not grid.job(endless).overdrawn:
+        grid.now = grid.scheduler.wake_at
+        grid.step()
+        assert grid.now <= START + 90.0
+    assert grid.running("b") == [AttemptId(2, 1, 1)]
+    assert [(e.job, e.predecessor, e.reason) for e in grid.store.exemptions.values()] == [(2, endless, "overdrawn")]
+    explained = explain_job(grid.scheduler, endless)
+    assert explained is not None
+    assert "times its size of 5 s (overdrawn), so it holds no other job any more" in explained.sentence
+    grid.restart()
+    grid.workers("a", "b")
+    assert grid.job(endless).overdrawn
+    grid.end(AttemptId(2, 1, 1))
+    assert not grid.store.passings
+
+
+def test_failures_and_results_count_and_what_the_grid_does_of_its_own_does_not() -> None:
+    grid = Grid(overdrawn_after=10.0, lease_s=1e6)
+    grid.workers("a")
+    job = grid.submit(3, 30.0, max_replicas=1)
+    grid.end(*grid.running("a"), wall_s=40.0, cpu_s=40.0)
+    grid.end(*grid.running("a"), outcome=Outcome.FAILED, wall_s=50.0, cpu_s=50.0)
+    assert grid.job(job).used == pytest.approx(90.0)
+    grid.end(*grid.running("a"), outcome=Outcome.CANCELLED, wall_s=60.0, cpu_s=60.0)
+    assert grid.job(job).used == pytest.approx(90.0)
+
+
+def test_without_the_setting_a_job_holds_for_as_long_as_it_runs() -> None:
+    grid = Grid(lease_s=1e6)
+    endless = overdrawn_by(grid, 5.0)
+    grid.wait(1000.0)
+    assert (grid.job(endless).overdrawn, grid.running("b")) == (False, [])
