@@ -197,7 +197,7 @@ class Job:
 
     @property
     def exempt_reason(self) -> str:
-        """Why an exempt job holds no other back: what is over soonest comes first."""
+        """The reason for which an exempt job holds no other back."""
         return "paused" if self.paused else "stalled" if self.stalled else "overdrawn"
 
 
