@@ -83,6 +83,20 @@ def test_whoever_has_nothing_to_start_leaves_all_to_the_other() -> None:
     assert an_hour("round-robin", arrivals, Order.HOLD, ann=1.0, bob=1.0)["ann"] > 0.98
 
 
+def test_the_gang_of_the_user_who_has_used_least_is_planned_first() -> None:
+    grid = Grid(shares=True, order=Order.NONE, lease_s=1e9)
+    grid.workers("a", "b", gangs=True)
+    grid.step(ShareChanged("bob", 1.0))
+    grid.step(JobSubmitted("ann", spec(2, timeout_s=100.0)))
+    grid.now += 50.0
+    gang = spec(1, nodes=2, timeout_s=60.0)
+    grid.step(JobSubmitted("ann", gang), JobSubmitted("bob", gang))
+    starts = {plan.job: plan.start for plan in grid.scheduler.state.plans.values()}
+    assert starts[3] < starts[2], "his is first, though hers came first"
+    grid.step(JobSubmitted("bob", gang))
+    assert {job: grid.scheduler.state.plans[job].start for job in starts} == starts, "no promise moves back"
+
+
 # --- the guarantee within one user's jobs -------------------------------------------------------------------------
 
 
