@@ -132,7 +132,7 @@ def _add_streams(parts: Parts) -> None:
     output = TaskOutput(
         store, blobs, files=parts[RetainedFiles], links=links, changes=engine.changes, streams=streams
     )
-    auth = Auth(store.tokens, session_key(parts[MasterSettings]), required=parts[MasterSettings].tokens)
+    auth = Auth(store.tokens, session_key(parts[MasterSettings]), streams.end, required=parts[MasterSettings].tokens)
     clients = ClientLinks(
         auth, parts[Submissions], store=store, subscriptions=subscriptions, scheduler=parts[Scheduler]
     )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import stat
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from loopline_master.http import auth
@@ -27,6 +29,7 @@ EXAMPLES = {
     "name": "swagger-ui.css",
     "path": "a.csv",
 }
+FOREVER = aiohttp.ClientTimeout(total=None)
 OPEN = {
     "/api/v1/join",
     "/api/v1/session",
@@ -101,6 +104,46 @@ async def test_a_revoked_token_is_of_no_use_from_then_on(master: Bench) -> None:
     listed = {token["id"]: token for token in (await master.get("/tokens"))["items"]}
     assert listed[made["id"]] == revoked.body
     assert (await master.ask("POST", "/tokens/abc/revoke")).status == 404
+
+
+async def test_what_a_token_has_opened_ends_when_it_is_revoked(master: Bench) -> None:
+    job, ids = await master.submit(), dict[str, str]()
+    for role in ("reader", "worker"):
+        made = (await master.ask("POST", "/tokens", json={"name": "eve", "role": role})).body
+        master.tokens[f"eve's {role}"], ids[role] = made["secret"], made["id"]
+    async with AsyncExitStack() as stack:
+
+        async def listen(path: str, whose: str) -> asyncio.Task[None]:
+            response = master.http.get(master.address(path), headers=master.headers(whose), timeout=FOREVER)
+            content = (await stack.enter_async_context(response)).content
+            return asyncio.create_task(_until_the_end(content))
+
+        async def talk(path: str, whose: str) -> asyncio.Task[None]:
+            socket = master.http.ws_connect(master.address(path), headers=master.headers(whose))
+            return asyncio.create_task(_until_closed(await stack.enter_async_context(socket)))
+
+        paths = ("/events", f"/jobs/{job}/results", f"/jobs/{job}/tasks/1/stdout?follow=true")
+        theirs = [await listen(path, "eve's reader") for path in paths]
+        theirs += [await talk("/calls", "eve's reader"), await talk("/link", "eve's worker")]
+        others = [await listen("/events", "reader"), await talk("/link", "worker")]
+        for token in ids.values():
+            await master.ask("POST", f"/tokens/{token}/revoke")
+        async with asyncio.timeout(10):
+            await asyncio.gather(*theirs)
+        assert not any(other.done() for other in others)
+        for other in others:
+            other.cancel()
+
+
+async def _until_the_end(content: aiohttp.StreamReader) -> None:
+    with suppress(aiohttp.ClientError):
+        while await content.readany():
+            pass
+
+
+async def _until_closed(socket: aiohttp.ClientWebSocketResponse) -> None:
+    async for _ in socket:
+        pass
 
 
 async def test_a_token_revoked_while_it_is_looked_up_is_not_remembered(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from secrets import token_hex, token_urlsafe
 from urllib.parse import urlsplit
@@ -52,6 +53,7 @@ class Caller:
     name: str
     role: Role
     worker: str | None = None  # the only worker name that the token allows
+    token: str = ""  # its id; empty where this master uses no tokens
 
     def check_may_steer(self, owner: str) -> None:
         """Raises LooplineError unless the caller is the owner or an admin."""
@@ -66,8 +68,12 @@ ANYBODY = Caller("", "reader")
 class Auth:
     """Checks tokens and sessions, and issues tokens."""
 
-    def __init__(self, tokens: TokenStore, session_key: bytes, *, required: bool = True) -> None:
+    def __init__(
+        self, tokens: TokenStore, session_key: bytes, end: Callable[[str], None], *, required: bool = True
+    ) -> None:
+        """``end``: ends the links and streams of a token that was revoked."""
         self._tokens = tokens
+        self._end = end
         self._sessions = Sessions(session_key)
         self._required = required
         self._known: dict[str, Caller] = {}  # by hash of the token: those found in the store
@@ -118,6 +124,7 @@ class Auth:
         """Revoke a token; None if there is no such token."""
         revoked = await self._tokens.revoke(token_id, time.time())
         self._known = {}
+        self._end(token_id)
         return revoked
 
     async def leave(self, request: web.Request) -> TokenView:
@@ -160,7 +167,7 @@ class Auth:
             token = await self._tokens.by_hash(key)
             if token is None or token.revoked_at is not None:
                 return None
-            known[key] = Caller(token.name, token.role, token.worker)
+            known[key] = Caller(token.name, token.role, token.worker, token.id)
         return known[key]
 
     async def _caller(self, request: web.Request) -> Caller:

@@ -18,7 +18,7 @@ from loopline_master.core.planning import certainty
 from loopline_master.core.planning.grid_horizons import P90, horizon_of, is_foreseeable, limit_of, order_of, switch_of
 from loopline_master.core.planning.horizon import end_by_limit, rounded
 from loopline_master.core.planning.lattice import Lattice
-from loopline_master.core.planning.plan import BROKEN, Plan, WaitingGang
+from loopline_master.core.planning.plan import BROKEN, Plan, WaitingGang, in_order_of_claims
 from loopline_master.core.planning.plan_book import PlanBook
 from loopline_master.core.planning.scan_algorithms import Algorithm, ScanContext, algorithm
 from loopline_master.core.state import State
@@ -144,7 +144,7 @@ class Planning:
         for name in sorted(state.workers):
             self._set(book, state.workers[name])
         waiting = self._gangs(book)
-        for plan in sorted(state.plans.values(), key=lambda plan: (plan.start or 0.0, plan.job)):
+        for plan in sorted(state.plans.values(), key=in_order_of_claims):
             if plan.job in waiting:
                 book.restore(plan, waiting[plan.job])
             else:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from loopline_master.change_feed import PART, Cursor, Subscription, Subscriptions, is_all_to_come, written
 from loopline_master.core.entities import Attempt, Job, Task
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.http.auth import READERS, USERS, Auth
+from loopline_master.http.auth import READERS, USERS, Auth, Caller
 from loopline_master.http.live.open_streams import OpenStreams
 from loopline_master.http.operations import InvalidRequest, Routes
 from loopline_master.settings import Limits
@@ -50,7 +50,7 @@ MOST_REASON_BYTES = 123  # of a WebSocket close frame
 
 @routes("GET /calls", READERS, is_documented=False)
 async def open_calls(
-    calls: ClientLinks, limits: Limits, streams: OpenStreams, request: web.Request
+    calls: ClientLinks, limits: Limits, streams: OpenStreams, caller: Caller, request: web.Request
 ) -> web.WebSocketResponse:
     """Open the WebSocket of a client that calls functions; protocol/client_link.py defines its messages."""
     socket = web.WebSocketResponse(
@@ -59,7 +59,7 @@ async def open_calls(
         max_msg_size=limits.max_body_bytes,
         timeout=CLOSE_WITHIN_S,
     )
-    with streams.seat():
+    with streams.seat(caller):
         await socket.prepare(request)
         await calls.serve(request, socket)
     return socket

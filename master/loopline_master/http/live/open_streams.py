@@ -1,4 +1,4 @@
-"""A limit on responses that have no end, and their cancellation when the master stops."""
+"""Responses that have no end: a limit on them, and their end when the master stops or their token is revoked."""
 
 from __future__ import annotations
 
@@ -7,31 +7,49 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from loopline_master.http.auth import Caller
 from loopline_shared.errors import LooplineError
 
 
 class OpenStreams:
-    """The tasks that send event streams, results, and task output; at most ``limit`` at once."""
+    """The tasks that send event streams, results and task output, at most ``limit`` at once; and workers' links."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._seated: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], str] = {}  # with the token of each
 
     @contextmanager
-    def seat(self) -> Iterator[None]:
+    def seat(self, caller: Caller) -> Iterator[None]:
         """Count the current task as a stream. Raises LooplineError if there are too many."""
-        if len(self._tasks) >= self._limit:
+        if len(self._seated) >= self._limit:
             message = f"{self._limit} clients are listening, which is this master's limit"
             raise LooplineError("too_many_listeners", message, "raise limits.max_listeners", status=503)
+        with self.of(caller) as task:
+            self._seated.add(task)
+            try:
+                yield
+            finally:
+                self._seated.discard(task)
+
+    @contextmanager
+    def of(self, caller: Caller) -> Iterator[asyncio.Task[Any]]:
+        """Have the current task end with the caller's token."""
         task = asyncio.current_task()
         assert task
-        self._tasks.add(task)
+        self._tasks[task] = caller.token
         try:
-            yield
+            yield task
         finally:
-            self._tasks.discard(task)
+            del self._tasks[task]
+
+    def end(self, token: str) -> None:
+        """Cancel what a token has opened: it was revoked."""
+        for task, opened_by in self._tasks.items():
+            if opened_by == token:
+                task.cancel()
 
     def cancel_all(self) -> None:
         """Cancel every stream: the master is stopping."""
-        for task in self._tasks:
+        for task in self._seated:
             task.cancel()

@@ -18,7 +18,7 @@ from loopline_master.change_feed import ChangeFeed, Subscription, Subscriptions,
 from loopline_master.core.entities import Attempt, Job, Task
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.http.answers import begin_stream, preferred, times_for
-from loopline_master.http.auth import READERS
+from loopline_master.http.auth import READERS, Caller
 from loopline_master.http.live.open_streams import OpenStreams
 from loopline_master.http.live.stored_results import MAX_STDOUT_BYTES, StoredResults, line, lines
 from loopline_master.http.lookups import found
@@ -43,6 +43,7 @@ async def stream_results(
     followed: FollowedResults,
     stored: StoredResults,
     streams: OpenStreams,
+    caller: Caller,
     request: web.Request,
     job: JobNumber,
     cursor: ResultCursor | None = None,
@@ -52,7 +53,7 @@ async def stream_results(
 
     Empty lines show that the master is still there.
     """
-    with streams.seat():
+    with streams.seat(caller):
         source = followed if follow else stored
         async with aclosing(source.lines(job, cursor, times_for(request))) as lines:
             first = await anext(lines)  # raises if there is no such job
@@ -68,14 +69,18 @@ async def stream_results(
 
 @routes("GET /events", READERS, media_type=_SSE, item=GridChange, declines=(503,))
 async def stream_events(
-    changes: ChangeFeed, streams: OpenStreams, request: web.Request, rest_s: RestSeconds = STREAM_REST_S
+    changes: ChangeFeed,
+    streams: OpenStreams,
+    caller: Caller,
+    request: web.Request,
+    rest_s: RestSeconds = STREAM_REST_S,
 ) -> web.StreamResponse:
     """Stream the names of jobs and workers that have changed, as server-sent events: a GridChange each.
 
     The first event says `missed`: read everything once, then what is named. An event `here` comes where nothing else
     has for five seconds.
     """
-    with streams.seat(), changes.read() as reader:
+    with streams.seat(caller), changes.read() as reader:
         response = await _begin(request, _SSE)
         if request.method == "HEAD":
             return response

@@ -16,6 +16,7 @@ from loopline_master.change_feed import ChangeFeed, ChangeReader
 from loopline_master.files.blobs import Blobs
 from loopline_master.files.retained import RetainedFiles
 from loopline_master.http.answers import begin_stream
+from loopline_master.http.auth import Caller
 from loopline_master.http.live.open_streams import OpenStreams
 from loopline_master.http.lookups import found
 from loopline_master.links import WorkerLinks
@@ -45,13 +46,16 @@ class TaskOutput:
         self.links, self.changes, self.streams = links, changes, streams
 
     async def answer(
-        self, request: web.Request, task: TaskId, stream: Stream, *, is_followed: bool, rank: int = 0
+        self, request: web.Request, caller: Caller, task: TaskId, *, stream: Stream, is_followed: bool, rank: int = 0
     ) -> web.StreamResponse:
         """Answer with the output as it was written, of a gang by the member of this rank.
 
         The declared UTF-8 is a guess.
         """
-        return await (self._follow(request, task, stream, rank) if is_followed else self._stored(task, stream, rank))
+        if not is_followed:
+            return await self._stored(task, stream, rank)
+        with self.streams.seat(caller):
+            return await self._follow(request, task, stream, rank)
 
     async def _stored(self, task: TaskId, stream: Stream, rank: int) -> web.StreamResponse:
         written = await self.store.attempts.output(task, stream, rank)
@@ -67,17 +71,16 @@ class TaskOutput:
     async def _follow(self, request: web.Request, task: TaskId, stream: Stream, rank: int) -> web.StreamResponse:
         """Send until the task has ended, or the reader disconnects."""
         found(await self.store.tasks.detail(task), f"task {task}")
-        with self.streams.seat():
-            headers = {"Content-Type": "text/plain; charset=utf-8", "Cache-Control": "no-store"}
-            response = await begin_stream(request, headers)
-            if request.method == "HEAD":
-                return response
-            with suppress(ConnectionError):
-                async with aclosing(_Follower(self, task, stream, rank).pieces()) as pieces:
-                    async for piece in pieces:
-                        await response.write(piece)
-                        if request.transport is None or request.transport.is_closing():
-                            break
+        headers = {"Content-Type": "text/plain; charset=utf-8", "Cache-Control": "no-store"}
+        response = await begin_stream(request, headers)
+        if request.method == "HEAD":
+            return response
+        with suppress(ConnectionError):
+            async with aclosing(_Follower(self, task, stream, rank).pieces()) as pieces:
+                async for piece in pieces:
+                    await response.write(piece)
+                    if request.transport is None or request.transport.is_closing():
+                        break
         return response
 
 

@@ -10,7 +10,7 @@ from aiohttp import web
 from loopline_master.files.retained import RetainedFiles
 from loopline_master.files.zips import Archive
 from loopline_master.http.answers import begin_stream, preferred
-from loopline_master.http.auth import READERS
+from loopline_master.http.auth import READERS, Caller
 from loopline_master.http.live.open_streams import OpenStreams
 from loopline_master.http.lookups import found, job_view
 from loopline_master.http.operations import Routes
@@ -53,7 +53,7 @@ async def get_output(
 
 @routes("GET /jobs/{job}/outputs.zip", READERS, media_type=_ZIP, also=BYTES, declines=(410, 503))
 async def get_archive(
-    store: Store, files: RetainedFiles, streams: OpenStreams, request: web.Request, job: JobNumber
+    store: Store, files: RetainedFiles, streams: OpenStreams, caller: Caller, request: web.Request, job: JobNumber
 ) -> web.StreamResponse:
     """Return all output files of a job so far as a ZIP archive: `3/x.csv` of task 3.
 
@@ -61,7 +61,7 @@ async def get_archive(
     """
     await job_view(store, job)
     await _check_archive(store, files, job)
-    with streams.seat():
+    with streams.seat(caller):
         headers = {"Content-Type": preferred(request, _ZIP, BYTES), **_attached(f"job-{job}.zip")}
         response = await begin_stream(request, headers)
         if request.method != "HEAD":

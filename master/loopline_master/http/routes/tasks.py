@@ -7,7 +7,7 @@ from aiohttp import web
 from loopline_master.core.explain.explain_job import explain_task
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.files.row_files import RowFiles
-from loopline_master.http.auth import READERS
+from loopline_master.http.auth import READERS, Caller
 from loopline_master.http.live.task_output import TaskOutput
 from loopline_master.http.lookups import found, job_view
 from loopline_master.http.operations import Routes
@@ -61,6 +61,7 @@ async def get_task(store: Store, row_files: RowFiles, job: JobNumber, task: Task
 @routes("GET /jobs/{job}/tasks/{task}/stdout", READERS, declines=(410, 503), **PRINTED)
 async def get_stdout(
     output: TaskOutput,
+    caller: Caller,
     request: web.Request,
     job: JobNumber,
     task: TaskNumber,
@@ -68,12 +69,13 @@ async def get_stdout(
     rank: Rank = 0,
 ) -> web.StreamResponse:
     """Return a task's stdout: that of its accepted attempt, else of the one that ended last."""
-    return await output.answer(request, TaskId(job, task), "stdout", is_followed=follow, rank=rank)
+    return await output.answer(request, caller, TaskId(job, task), stream="stdout", is_followed=follow, rank=rank)
 
 
 @routes("GET /jobs/{job}/tasks/{task}/stderr", READERS, declines=(410, 503), **PRINTED)
 async def get_stderr(
     output: TaskOutput,
+    caller: Caller,
     request: web.Request,
     job: JobNumber,
     task: TaskNumber,
@@ -81,7 +83,7 @@ async def get_stderr(
     rank: Rank = 0,
 ) -> web.StreamResponse:
     """Return a task's stderr: that of its accepted attempt, else of the one that ended last."""
-    return await output.answer(request, TaskId(job, task), "stderr", is_followed=follow, rank=rank)
+    return await output.answer(request, caller, TaskId(job, task), stream="stderr", is_followed=follow, rank=rank)
 
 
 @routes("GET /jobs/{job}/tasks/{task}/explain", READERS)

@@ -11,6 +11,7 @@ from loopline_master.core.explain.explain_worker import explain_worker
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.engine import Engine
 from loopline_master.http.auth import ADMINS, READERS, WORKERS, Caller
+from loopline_master.http.live.open_streams import OpenStreams
 from loopline_master.http.lookups import found
 from loopline_master.http.operations import Routes
 from loopline_master.http.parameters import Cursor, Limit, WithLastHour, WorkerName
@@ -95,9 +96,12 @@ async def get_probe(request: web.Request) -> web.Response:
 
 
 @routes("GET /link", WORKERS, is_documented=False)
-async def open_link(links: WorkerLinks, caller: Caller, request: web.Request) -> web.WebSocketResponse:
+async def open_link(
+    links: WorkerLinks, streams: OpenStreams, caller: Caller, request: web.Request
+) -> web.WebSocketResponse:
     """Open the WebSocket of a worker; loopline_shared/protocol defines its messages."""
-    return await links.serve(request, caller.worker)
+    with streams.of(caller):
+        return await links.serve(request, caller.worker)
 
 
 def _with_twin(view: WorkerView, links: WorkerLinks) -> WorkerView:
