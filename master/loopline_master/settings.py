@@ -111,6 +111,9 @@ class MasterSettings(_SettingsBase):
     keep_samples_days: Annotated[
         float, Field(gt=0, le=366, description="for how many days samples of workers (one a minute) are kept")
     ] = 14.0
+    keep_log_days: Annotated[
+        float, Field(gt=0, le=36500, description="for how many days the event log is kept, from start to start")
+    ] = 90.0
     tokens: Annotated[
         bool, Field(description="ask for tokens; without them whoever can connect is an admin (on loopback only)")
     ] = True
