@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks.harness.grid import Grid, grid
 from benchmarks.harness.tables import answer, parser, progress, table
 from loopline.client import AsyncClient
-from loopline_shared.spec import JobSpec
+from loopline_shared.spec import JobSpec, Range
 from loopline_simulator.streams import stream
 
 ANNS_JOBS, ANNS_TASKS, BOBS_TASKS = 60, 100, 20_000
@@ -67,7 +67,7 @@ async def _submit(ann: AsyncClient, bob: AsyncClient) -> None:
 
 def _naps(tasks: int, seconds: float) -> JobSpec:
     command = ["sleep", f"{seconds:.2f}"]
-    return JobSpec(command=command, parameters={"i": {"range": [1, tasks]}}, size=tasks * seconds)
+    return JobSpec(command=command, parameters={"i": Range(range=[1, tasks])}, size=tasks * seconds)
 
 
 def main() -> None:
