@@ -15,6 +15,7 @@ from loopline_master.core.policies import REGISTRY
 from loopline_master.core.shares.user import User
 from loopline_shared.model import AttemptId, Facts, Order, OrderWithin, Outcome
 from loopline_shared.spec import JobSpec
+from loopline_simulator.experiments.users import UsersCase, run
 from loopline_simulator.fast.hosts import Steady
 from loopline_simulator.fast.world import Arrival, FastWorld, Host
 from loopline_simulator.streams import stream
@@ -169,6 +170,13 @@ def test_what_was_used_outlives_the_master() -> None:
     }
     grid.workers("a")
     assert {attempt.job for attempt in grid.scheduler.state.attempts.values()} == {2}, "it is Bob's turn"
+
+
+def test_each_users_order_costs_a_user_of_few_jobs_less_and_is_kept() -> None:
+    everybodys, own = (run(UsersCase(1, "round-robin", Order.HOLD, within)) for within in OrderWithin)
+    assert (everybodys.passings, everybodys.own_passings, own.own_passings) == (0, 0, 0)
+    assert own.passings > 0
+    assert own.total_s["bob"] < 0.5 * everybodys.total_s["bob"]
 
 
 # --- the hold is no weapon ----------------------------------------------------------------------------------------
