@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from loopline_master.certificates.worker_keys import Ticket, WorkerKeys, shown_by
+from loopline_master.certificates.worker_keys import Bearer, WorkerKeys, shown_by
 from loopline_master.core.effects import Declined
 from loopline_master.core.events import WorkerJoined, WorkerLeft, WorkerReported
 from loopline_master.engine import Engine
@@ -126,7 +126,7 @@ class WorkerLinks:
         for link in self._open.values():
             link.close("the master is stopping", WSCloseCode.GOING_AWAY)
 
-    async def serve(self, request: web.Request, ticket: Ticket) -> web.WebSocketResponse:
+    async def serve(self, request: web.Request, bearer: Bearer) -> web.WebSocketResponse:
         """Serve one connection until it ends."""
         socket = web.WebSocketResponse(
             compress=False, decode_text=False, max_msg_size=MAX_FRAME_BYTES, timeout=CLOSE_WITHIN_S
@@ -134,7 +134,7 @@ class WorkerLinks:
         await socket.prepare(request)
         link = WorkerLink(request, socket, next(self._sessions), self._max_frames, self._complete)
         try:
-            await self._serve_worker(link, ticket)
+            await self._serve_worker(link, bearer)
         except ProtocolError as error:
             log.warning("link from %s: %s", request.remote, error)
             link.close(str(error), WSCloseCode.PROTOCOL_ERROR)
@@ -142,11 +142,11 @@ class WorkerLinks:
             await link.end()
         return socket
 
-    async def _serve_worker(self, link: WorkerLink, ticket: Ticket) -> None:
+    async def _serve_worker(self, link: WorkerLink, bearer: Bearer) -> None:
         hello = await link.hello()
         if hello is None:
             return
-        admitted = link.refusal() or await self._keys.admit(hello, ticket, link.shown)
+        admitted = link.refusal() or await self._keys.admit(hello, bearer, link.shown)
         if isinstance(admitted, Refused):
             link.refuse(admitted)
         elif admitted and not link.shown.key:

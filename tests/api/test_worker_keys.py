@@ -51,7 +51,7 @@ async def test_a_token_is_good_with_the_key_of_its_computer_alone(tmp_path: Path
         answer = await greet(master, ours)
         assert isinstance(answer, Welcome)
         assert not await is_known(master), "a link that shows no certificate yet is given one, and nothing else"
-        ours.take(answer.certificate)
+        ours.keep(answer.certificate)
         answer = await greet(master, ours)
         assert isinstance(answer, Welcome)
         assert answer.certificate == "", "one is enough for a month"
@@ -75,7 +75,7 @@ async def test_a_name_that_a_computer_has_joined_under_is_no_shared_tokens(tmp_p
         assert answer.code == "wrong_key"
         answer = await greet(master, guest, token="worker", name="pc-2")
         assert isinstance(answer, Welcome)
-        guest.take(answer.certificate)
+        guest.keep(answer.certificate)
         assert isinstance(await greet(master, guest, token="worker", name="pc-2"), Welcome)
         answer = await greet(master, guest, token="worker", name="pc-3")
         assert isinstance(answer, Refused)

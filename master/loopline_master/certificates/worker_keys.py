@@ -26,8 +26,8 @@ _JOIN_AGAIN = "join again with a line of `loopline token join`; if it is not you
 
 
 @dataclass(frozen=True, slots=True)
-class Ticket:
-    """What a link was let in by: a token's id, and the one worker that it is good for; None: for any."""
+class Bearer:
+    """The token by which a link was let in: its id, and the one worker that it is good for; None: for any."""
 
     token: str
     worker: str | None
@@ -35,7 +35,7 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a connection has shown: the worker of its certificate, and the SHA-256 of the key; empty without one."""
+    """The certificate that a connection has shown: its worker, and the SHA-256 of its key; empty without one."""
 
     worker: str = ""
     key: str = ""
@@ -57,41 +57,40 @@ class WorkerKeys:
     def __init__(self, encryption: Encryption, tokens: TokenStore) -> None:
         self._encryption, self._tokens = encryption, tokens
 
-    async def admit(self, hello: Hello, ticket: Ticket, shown: Shown) -> Refused | str:
-        """Return the certificate that the worker asks for, with the CA's behind it, empty if none; or the refusal of a
-        link that is not this worker's.
+    async def admit(self, hello: Hello, bearer: Bearer, shown: Shown) -> Refused | str:
+        """Return the certificate that the worker asks for, or the refusal of a link that is another's.
 
-        Raises ProtocolError if its request is none.
+        The CA's certificate stands behind it; empty: it asks for none. Raises ProtocolError if its request is none.
         """
-        if ticket.worker not in (None, hello.worker):
-            return Refused("wrong_name", f"this token is worker {ticket.worker}'s, not {hello.worker}'s", _NAME_HINT)
+        if bearer.worker not in (None, hello.worker):
+            return Refused("wrong_name", f"this token is worker {bearer.worker}'s, not {hello.worker}'s", _NAME_HINT)
         if not self._encryption.is_on:
             return ""
         if shown.worker not in ("", hello.worker):
             return Refused("wrong_name", f"this certificate is worker {shown.worker}'s", _JOIN_AGAIN)
         certificate = self._certificate(hello)
         keys = {shown.key, pin_of(certificate) if certificate else ""} - {""}
-        if await self._is_another_ones(hello.worker, ticket, keys):
+        if await self._is_another_ones(hello.worker, bearer, keys):
             return Refused("wrong_key", f"the name {hello.worker} is another computer's", _JOIN_AGAIN)
-        if shown.key and ticket.worker:
-            self._keep(ticket, shown.key)
+        if shown.key and bearer.worker:
+            self._keep(bearer, shown.key)
         return certificate and f"{certificate}{self._encryption.authority_certificate}"
 
-    async def _is_another_ones(self, worker: str, ticket: Ticket, keys: set[str]) -> bool:
+    async def _is_another_ones(self, worker: str, bearer: Bearer, keys: set[str]) -> bool:
         """True if this name is taken by another token, or by another key of the same token."""
-        if ticket.worker is None:
-            return bool(ticket.token) and await self._tokens.is_taken(worker)
-        known = read_private(self._file(ticket))
+        if bearer.worker is None:
+            return bool(bearer.token) and await self._tokens.is_taken(worker)
+        known = read_private(self._file(bearer))
         return bool(known) and keys != {known}
 
-    def _keep(self, ticket: Ticket, key: str) -> None:
-        file = self._file(ticket)
+    def _keep(self, bearer: Bearer, key: str) -> None:
+        file = self._file(bearer)
         if not read_private(file):
             file.parent.mkdir(mode=0o700, exist_ok=True)
             write_private(file, key)
 
-    def _file(self, ticket: Ticket) -> Path:
-        return self._encryption.folder / "workers" / ticket.token
+    def _file(self, bearer: Bearer) -> Path:
+        return self._encryption.folder / "workers" / bearer.token
 
     def _certificate(self, hello: Hello) -> str:
         authority = self._encryption.authority

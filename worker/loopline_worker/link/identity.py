@@ -1,4 +1,4 @@
-"""What proves that a link is this worker's: a key of its own, its certificate, and a word beside them.
+"""The proof that a link is this worker's: a key of its own, its certificate, and a word beside them.
 
 The key never leaves this computer. The master signs a certificate for it over the link, and from then on takes no
 link in this worker's name without the key: a token alone, which somebody may have read, is of no use. Where nothing
@@ -55,7 +55,7 @@ class WorkerIdentity:
             await self._make_key()
         return _read(self._request)
 
-    def take(self, certificate: str) -> None:
+    def keep(self, certificate: str) -> None:
         """Keep the certificate that the master signed, with that of its CA behind it. Raises OSError."""
         self._write(self._certificate, certificate)
 

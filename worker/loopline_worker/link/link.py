@@ -133,7 +133,7 @@ class Link:
             conversation = Conversation(socket, self._listener, self._http_client.master, self._version)
             async with asyncio.timeout(_OPEN_WITHIN_S):
                 welcome = await conversation.open(request)
-            if self._http_client.trust.take(welcome.certificate):
+            if self._http_client.trust.keep(welcome.certificate):
                 raise LostError("connecting with a certificate from now on")
             self._lease_s = welcome.lease_s
             if await self._http_client.learn(welcome.ca):

@@ -46,15 +46,15 @@ class MasterTrust:
         return self._context
 
     async def request(self) -> str:
-        """Return the request for a certificate; empty if none is needed, or nothing is encrypted."""
+        """Return the request for a certificate; empty if it is not needed."""
         return await self.identity.request(self._ca) if self.master.startswith("https:") else ""
 
-    def take(self, certificate: str) -> bool:
+    def keep(self, certificate: str) -> bool:
         """Keep our certificate. True if it is to be connected anew, with it."""
         if not certificate:
             return False
         is_first = self.identity.key_pair(self._ca) is None
-        self.identity.take(certificate)
+        self.identity.keep(certificate)
         self._context = None
         return is_first
 
