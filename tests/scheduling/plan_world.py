@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from loopline_master.core.planning.certainty import may_go_first
 from loopline_master.core.planning.horizon import Busy, Horizon
 from loopline_master.core.planning.lattice import Lattice
-from loopline_master.core.planning.plan import BrokenPromise, Plan, WaitingGang, steps_of
+from loopline_master.core.planning.plan import BrokenPromise, Plan, WaitingGang, in_order_of_claims, steps_of
 from loopline_master.core.planning.plan_book import PlanBook
 
 
@@ -69,7 +69,7 @@ class PlanWorld:
         self.runs_for[job] = runs
         earliest = self.now + held_until if held_until else 0
         self.waiting[job] = WaitingGang(
-            job, 1, nodes, slots, float(limit), True, "any", (0.0, job), earliest, earliest, is_bounded
+            job, 1, nodes, slots, float(limit), True, "any", (0.0, 0.0, job), earliest, earliest, is_bounded
         )
 
     def start_task(self, name: str, slots: int, lasts: int, runs: int, *, is_limited: bool) -> bool:
@@ -149,7 +149,7 @@ class PlanWorld:
         book.begin(self.now)
         for name in self.computers:
             self._tell(book, name)
-        for plan in sorted(self.rows.values(), key=lambda plan: (plan.start or 0.0, plan.job)):
+        for plan in sorted(self.rows.values(), key=in_order_of_claims):
             if plan.job in self.waiting:
                 book.restore(copy(plan), self.waiting[plan.job])
         book.cursor, book.is_due_again = self.cursor

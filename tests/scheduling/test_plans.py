@@ -57,13 +57,15 @@ def _deed(data: st.DataObject, world: PlanWorld) -> bool:
 @given(worlds(), st.data())
 def test_a_promise_moves_back_only_for_a_loss_or_a_claim_and_says_so(world: PlanWorld, data: st.DataObject) -> None:
     told: dict[int, float] = {}  # promises
+    is_disturbed = False  # what was claimed may be missing later: until then what is estimated could make up for it
     for _ in range(data.draw(st.integers(1, 25))):
-        may_break = [_deed(data, world) for _ in range(data.draw(st.integers(0, 3)))]
+        deeds = [_deed(data, world) for _ in range(data.draw(st.integers(0, 3)))]
+        is_disturbed = is_disturbed or any(deeds)
         known = len(world.broken)
         world.pass_time(data.draw(st.sampled_from([0, 1, 3, 10])))
         reasons = {one.job: one.reason for one in world.broken[known:]}
         assert all(reasons.values())
-        assert not reasons or any(may_break)
+        assert not reasons or is_disturbed
         for job, start in told.items():
             kept = world.starts.get(job, None)
             plan = world.book.plans.get(job)

@@ -57,13 +57,12 @@ def may_go_first(
     ``limit``: when it is ended at the latest, if ever; ``p90``: when it is over by its forecast. The worker has the
     slots free now; the plans are those on it, by start.
     """
-    ends = [(one.end, one.slots) for one in horizon.busy]
     for plan, mine in plans:
         over = limit if plan.is_promise or limit is not None else p90
         if over is not None and over <= mine.start:
             continue
-        used = sum(many for end, many in ends if end > mine.start)
-        used += sum(other.slots for _, other in plans if other.start <= mine.start < other.end)
-        if horizon.slots - used < slots:
+        free = horizon.certain(mine.start) if plan.is_promise else horizon.expected(mine.start)
+        free -= sum(other.slots for _, other in plans if other.start <= mine.start < other.end)
+        if free < slots:
             return False
     return True

@@ -56,6 +56,10 @@ class Horizon:
                 found.append((one.end, free))
         return found
 
+    def expected(self, at: int) -> int:
+        """Return the slots that are free at a time, if what has no limit is over by its forecast."""
+        return self.slots - sum(one.slots for one in self.busy if one.end > at)
+
     def certain(self, at: int) -> int:
         """Return the slots that are sure to be free at a time, though what has no limit may last for ever."""
         return self.slots - sum(one.slots for one in self.busy if one.end > at or not one.is_limited)

@@ -71,6 +71,11 @@ class Plan:
         return self.started_at is not None or self.withdrawn_at is not None
 
 
+def in_order_of_claims(plan: Plan) -> tuple[bool, float, int]:
+    """Order in which plans take their slots again: an estimate, however early, never takes a promise's room."""
+    return not plan.is_promise, plan.start or 0.0, plan.job
+
+
 @dataclass(frozen=True, slots=True)
 class BrokenPromise:
     """A promise that was not kept: the start that was told, the new one, and the reason."""
@@ -96,7 +101,7 @@ class WaitingGang:
     limit_s: float
     is_given: bool
     needs: Hashable  # the requirement class of its job
-    turn: tuple[float, int]  # who is planned first
+    turn: tuple[float, float, int]  # who is planned first
     earliest: float = 0.0  # the jobs that it may not pass are over by then ...
     half: float = 0.0  # ... this is the median
     is_bounded: bool = True  # ... because they have limits

@@ -18,6 +18,7 @@ from loopline_master.core.planning.plan import (
     Plan,
     PlanKind,
     WaitingGang,
+    in_order_of_claims,
     plan_of,
     steps_of,
 )
@@ -65,7 +66,7 @@ class PlanBook:
         self._slide()
 
     def restore(self, plan: Plan, waiting: WaitingGang) -> None:
-        """Take in a stored plan, as it stands; horizons first, then plans by (start, job)."""
+        """Take in a stored plan, as it stands; horizons come first, then plans in the order of their claims."""
         self.plans[plan.job] = plan
         if plan.start is not None:
             gang = self._gang(waiting)
@@ -90,7 +91,7 @@ class PlanBook:
                 self._note_freed(start, end)
             else:
                 self._planner.profile.occupy(start, end, (bit, -change))
-        for job in sorted(lifted, key=self._order):
+        for job in sorted(lifted, key=lambda job: in_order_of_claims(self.plans[job])):
             self._take_again(job, self._slots[job], horizon.why or f"what runs on {name} takes longer")
         self._judged |= self._on.get(name, set())
         self._open_or_close(bit, old, horizon)
