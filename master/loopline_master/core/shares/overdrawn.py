@@ -30,7 +30,7 @@ def look(state: State) -> None:
         if job.size is not None and used_now(state, job) > times * job.size:
             job.overdrawn = True
             job.tag = state.grid.virtual + _left(state, job)
-            state.put(job)
+        state.put(job)  # also where nothing has come of it: a step without effects is not in the log
 
 
 def used_now(state: State, job: Job) -> float:
