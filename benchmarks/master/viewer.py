@@ -106,8 +106,8 @@ async def run(options: argparse.Namespace) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder, master(Path(folder)) as (process, url):
         await fill(url, options.jobs)
         tally = Tally(options.jobs * TASKS)
-        bringing = asyncio.create_task(swarm(url, {}, options.workers, SLOTS, tally, rest_s=REST_S))
-        await asyncio.sleep(2 * REST_S)
+        bringing = asyncio.create_task(swarm(url, {}, options.workers, SLOTS, tally, rest_s=options.rest))
+        await asyncio.sleep(2 * options.rest)
         began = tally.acknowledged
         rows = await measure(url, options.views, options.seconds, process)
         assert tally.acknowledged > began, "the grid stands still"
@@ -122,6 +122,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2000)
     parser.add_argument("--workers", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--rest", type=float, default=REST_S, help="seconds between a worker's reports")
     parser.add_argument("--views", nargs="+", default=list(VIEWS))
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
