@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from functools import partial
 
 from loopline_master.certificates.encryption import Encryption
@@ -48,6 +49,9 @@ log = logging.getLogger(__name__)
 
 async def assemble(settings: MasterSettings, store: Store) -> Parts:
     """Make the parts. The engine then has taken its first step, which starts the scheduler from the stored rows."""
+    gone = await store.bound_log(settings.keep_log_days * 86400.0, time.time())
+    if gone:
+        log.info("%d entries of the event log are forgotten: it is kept for %g days", gone, settings.keep_log_days)
     snapshot = await store.snapshot()
     scheduler, metrics, clock = Scheduler(snapshot), Metrics(), Clock(after=snapshot.grid.now)
     sampler = InvariantSampler(scheduler, metrics)

@@ -24,7 +24,7 @@ _TYPES = get_type_hints(SchedulerSettings, include_extras=True)
 _LIMITS = frozenset(name for name, type_ in _TYPES.items() if IN_LIMITS in type_.__metadata__)
 SCHEDULING = frozenset(_TYPES) - _LIMITS
 """Names of the master's settings that the scheduler decides by, beside the limits."""
-_DEFAULTS = {"prefetch_s": 1.0, "shares": True}
+_DEFAULTS = {"prefetch_s": 1.0, "shares": True, "overdrawn_after": 10.0}
 """Defaults that differ from those of SchedulerSettings, which are those of logs of earlier releases."""
 
 
@@ -111,6 +111,9 @@ class MasterSettings(_SettingsBase):
     keep_samples_days: Annotated[
         float, Field(gt=0, le=366, description="for how many days samples of workers (one a minute) are kept")
     ] = 14.0
+    keep_log_days: Annotated[
+        float, Field(gt=0, le=36500, description="for how many days the event log is kept, from start to start")
+    ] = 90.0
     tokens: Annotated[
         bool, Field(description="ask for tokens; without them whoever can connect is an admin (on loopback only)")
     ] = True

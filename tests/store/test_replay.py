@@ -2,14 +2,21 @@
 
 import asyncio
 import json
+import sqlite3
+from contextlib import closing
 
 import pytest
-from sqlalchemy import delete, update
+from sqlalchemy import delete, func, select, text, update
 
+from loopline_master.core.events import BATCH
+from loopline_master.core.scheduler import Scheduler
+from loopline_master.core.state import Snapshot
 from loopline_master.store import open_store, replay, tables
 from loopline_master.store.database import parse_url, writing
 from loopline_master.store.migrate import downgrade
 from loopline_master.store.replay import Difference, check
+from loopline_simulator.whatif.inputs import batches
+from loopline_simulator.whatif.recording import record
 from tests.store.workload import lived_through, relive
 
 
@@ -100,8 +107,61 @@ def upgraded(sqlite_url):
 def test_an_upgraded_database_is_replayed_from_the_upgrade_on(upgraded, verdict):
     code, said = verdict(upgraded)
     assert code == 0, said
-    assert said.startswith("upgraded at ")
+    assert said.startswith("from the checkpoint of ")
     tamper(upgraded, update(tables.workers).where(tables.workers.c.name == "ant").values(offered=77))
     assert [found.key for found in asyncio.run(check(upgraded))] == [("ant",)]
     tamper(upgraded, delete(tables.upgrades))
     assert len(asyncio.run(check(upgraded))) > 1, "from its beginning, this log does not lead to these rows"
+
+
+@pytest.fixture
+def bounded(sqlite_url):
+    """A life whose every start bounds the log to almost nothing: (the database's URL, entries that went)."""
+    log = lived_through(7, turns=60).store.log
+
+    async def live():
+        gone = 0
+        async with open_store(sqlite_url) as store:
+            for line in log:
+                batch = BATCH.validate_json(line)
+                if b"master_started" in line:
+                    gone += await store.bound_log(1e-6, batch.now)
+                    scheduler = Scheduler(await store.snapshot())
+                await store.commit(batch, scheduler.step(batch.events, batch.now))
+        return gone
+
+    return sqlite_url, asyncio.run(live()), len(log)
+
+
+def test_a_log_whose_beginning_was_forgotten_leads_to_the_same_rows(bounded, verdict):
+    url, gone, entries = bounded
+    assert 0 < gone < entries
+    with closing(sqlite3.connect(parse_url(url).database)) as connection:
+        assert connection.execute("PRAGMA freelist_count").fetchone() == (0,)
+    code, said = verdict(url)
+    assert code == 0, said
+    tamper(url, update(tables.workers).where(tables.workers.c.name == "ant").values(offered=77))
+    assert [found.key for found in asyncio.run(check(url))] == [("ant",)]
+
+
+def test_what_if_begins_where_the_log_does(bounded, capfdbinary):
+    url, gone, entries = bounded
+    assert asyncio.run(replay._read(url, replay.write_events)) is None
+    read = list(batches(capfdbinary.readouterr().out.splitlines(keepends=True)))
+    assert isinstance(read[0], Snapshot)
+    recording = record(read)
+    assert 1 < len(read) <= 1 + entries - gone
+    assert not recording.tally.jobs.keys() & {job.id for job in read[0].jobs}
+
+
+async def test_a_young_log_is_kept_whole(sqlite_url):
+    log = lived_through(7, turns=20).store.log
+    now = BATCH.validate_json(log[-1]).now
+    async with open_store(sqlite_url) as store:
+        await relive(store, log)
+        assert await store.bound_log(90 * 86400.0, now) == 0
+        read = store._read
+        assert (
+            await read(lambda connection: connection.scalar(select(func.count()).select_from(tables.upgrades))) == 0
+        )
+        assert await read(lambda connection: connection.scalar(text("PRAGMA auto_vacuum"))) == 2

@@ -1,8 +1,9 @@
-"""Checkpoint: the place from which an upgraded database's log can be replayed.
+"""Checkpoint: a place from which the log can be replayed, with what the scheduler went on from there.
 
 A release may decide otherwise than the one before, and rows are converted by its migrations: what the log led to then
 cannot be had again by stepping through it now. So an upgrade notes how far the log went, and what the scheduler goes
-on from; ``loopline replay`` begins there.
+on from. A start of the master notes the same from time to time, so that the log before it can be forgotten.
+``loopline replay`` begins at the oldest checkpoint.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from sqlalchemy import Connection, delete, func, insert, select
 from loopline_master.core.state import Snapshot
 from loopline_master.store.restart import snapshot
 from loopline_master.store.tables import event_log, upgrades
+
+CHECKPOINTS = 8
+"""At most so many are noted in the time for which the log is kept: starts may be frequent, snapshots are large."""
 
 
 @cache
@@ -36,16 +40,44 @@ class Checkpoint:
 
 def note_upgrade(connection: Connection) -> None:
     """Note that a newer release goes on with this database from here; earlier notes are of no use any more."""
-    last = connection.scalar(select(func.max(event_log.c.seq))) or 0
-    text = _snapshots().dump_json(snapshot(connection)).decode()
     connection.execute(delete(upgrades))
-    if last:
-        connection.execute(insert(upgrades).values(after=last, at=time.time(), snapshot=text))
+    _note(connection, time.time())
+
+
+def bound_log(connection: Connection, keep_s: float, now: float) -> int:
+    """Forget the log before the newest checkpoint that is older than ``keep_s``; return how many entries went.
+
+    A checkpoint is noted here if the last one is old enough, for starts to come. To be called before the scheduler
+    is started from the rows: only a restart goes on from them alone.
+    """
+    base = connection.scalar(select(func.max(upgrades.c.after)).where(upgrades.c.at <= now - keep_s))
+    gone = 0
+    if base is not None:
+        gone = connection.execute(delete(event_log).where(event_log.c.seq <= base)).rowcount
+        connection.execute(delete(upgrades).where(upgrades.c.after < base))
+    last = connection.scalar(select(func.max(upgrades.c.at)))
+    since = last if last is not None else connection.scalar(select(func.min(event_log.c.at)))
+    if since is not None and since <= now - keep_s / CHECKPOINTS:
+        _note(connection, now)
+    return gone
 
 
 def checkpoint(connection: Connection) -> Checkpoint:
-    """Return the last upgrade's; that of a database without one is the beginning of its log."""
-    row = connection.execute(select(upgrades)).one_or_none()
+    """Return the oldest; that of a database without one is the beginning of its log."""
+    row = connection.execute(select(upgrades).order_by(upgrades.c.after).limit(1)).one_or_none()
     if row is None:
         return Checkpoint()
     return Checkpoint(row.after, row.at, _snapshots().validate_json(row.snapshot))
+
+
+def as_line(start: Checkpoint) -> bytes:
+    """Return what the scheduler went on from, as one line: the first of a log whose beginning was forgotten."""
+    return _snapshots().dump_json(start.snapshot or Snapshot()) + b"\n"
+
+
+def _note(connection: Connection, now: float) -> None:
+    last = connection.scalar(select(func.max(event_log.c.seq))) or 0
+    known = connection.scalar(select(func.max(upgrades.c.after))) or 0
+    if last > known:
+        text = _snapshots().dump_json(snapshot(connection)).decode()
+        connection.execute(insert(upgrades).values(after=last, at=now, snapshot=text))

@@ -57,7 +57,13 @@ QUICK_S = 0.001
 thread and back takes as long as a good disk does. A slow disk is waited for in a thread.
 """
 _PRAGMAS = ("busy_timeout=5000", "temp_store=MEMORY", "cache_size=-16384")
-WRITER_PRAGMAS = (*_PRAGMAS, "journal_mode=WAL", "synchronous=FULL", "journal_size_limit=67108864")
+WRITER_PRAGMAS = (
+    *_PRAGMAS,
+    "auto_vacuum=INCREMENTAL",
+    "journal_mode=WAL",
+    "synchronous=FULL",
+    "journal_size_limit=67108864",
+)
 READER_PRAGMAS = (*_PRAGMAS, "query_only=ON")
 
 
@@ -132,6 +138,13 @@ def parse_url(url: str) -> URL:
 def is_sqlite(url: URL) -> bool:
     """True if the URL names a SQLite file."""
     return url.get_backend_name() == "sqlite"
+
+
+def shrink(connection: Connection) -> None:
+    """Give the free pages of a SQLite file back; one of a release before 0.2 keeps them for later rows."""
+    if connection.dialect.name == "sqlite":
+        driver: Any = connection.connection.driver_connection
+        driver.execute("PRAGMA incremental_vacuum").fetchall()  # a page with each row that is fetched
 
 
 @asynccontextmanager

@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from pydantic_core import to_json
-from sqlalchemy import Connection, Table, select
+from sqlalchemy import Connection, Table, func, select
 
 from loopline_master.core.effects import Effects
 from loopline_master.core.events import BATCH
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.store.checkpoint import Checkpoint, checkpoint
+from loopline_master.store.checkpoint import Checkpoint, as_line, checkpoint
 from loopline_master.store.database import Result, parse_url, reading
 from loopline_master.store.rows import Values, changed, late_rows
 from loopline_master.store.tables import (
@@ -64,7 +64,7 @@ class Difference:
 def replay(connection: Connection) -> list[Difference]:
     """Return where rows and log disagree; an empty list is the proof.
 
-    Of an upgraded database (checkpoint.py) the rows that were written since are compared, and no others.
+    From a checkpoint on (checkpoint.py) the rows that were written since are compared, and no others.
     """
     start = checkpoint(connection)
     scheduler, memory = Scheduler(start.snapshot), _Memory(is_whole=start.snapshot is None)
@@ -76,9 +76,15 @@ def replay(connection: Connection) -> list[Difference]:
 
 
 def write_events(connection: Connection) -> None:
-    """Write the log to stdout, one batch a line, until its end or until the reader closes the pipe."""
+    """Write the log to stdout, one batch a line, until its end or until the reader closes the pipe.
+
+    Where its beginning was forgotten, the first line is what the scheduler went on from.
+    """
+    is_whole = connection.scalar(select(func.min(event_log.c.seq))) in (None, 1)
     log = select(event_log.c.batch).order_by(event_log.c.seq).execution_options(**_STREAM)
     try:
+        if not is_whole:
+            sys.stdout.buffer.write(as_line(checkpoint(connection)))
         for row in connection.execute(log):
             sys.stdout.buffer.write(row.batch.encode() + b"\n")
         sys.stdout.flush()
@@ -154,8 +160,8 @@ def _difference(table: Table, key: Key, stored: Values, replayed: Values | None)
 def _say_start(start: Checkpoint) -> None:
     if start.snapshot is not None:
         when = datetime.fromtimestamp(start.at, UTC).isoformat(" ", "seconds")
-        print(f"upgraded at {when}, after entry {start.after} of the log: only rows written since are compared,")
-        print("for the log before can be replayed only by the release that wrote it")
+        print(f"from the checkpoint of {when}, after entry {start.after} of the log: only rows written since are")
+        print("compared, for the log before was written by another release, or is kept no longer")
 
 
 def main() -> int:

@@ -12,7 +12,16 @@ from loopline_master.core.effects import Effects
 from loopline_master.core.events import BATCH, Batch, JobRetried, SchedulerSettings
 from loopline_master.core.state import Snapshot
 from loopline_master.store import audit, restart
-from loopline_master.store.database import Database, Result, StoreBroken, Transact, open_database, parse_url
+from loopline_master.store.checkpoint import bound_log
+from loopline_master.store.database import (
+    Database,
+    Result,
+    StoreBroken,
+    Transact,
+    open_database,
+    parse_url,
+    shrink,
+)
 from loopline_master.store.migrate import prepare
 from loopline_master.store.queries.attempt_queries import AttemptQueries
 from loopline_master.store.queries.failure_queries import FailureQueries
@@ -83,6 +92,20 @@ class Store:
     async def check(self) -> None:
         """Raises StoreBroken if the database cannot be written."""
         await self._writer.write(lambda connection: connection.execute(select(1)).scalar())
+
+    async def bound_log(self, keep_s: float, now: float) -> int:
+        """Forget the event log of before ``keep_s``, before the scheduler starts; return how many entries went.
+
+        The file of a database that was made by this release or a later one shrinks.
+        """
+
+        def work(connection: Connection) -> int:
+            gone = bound_log(connection, keep_s, now)
+            if gone:
+                shrink(connection)
+            return gone
+
+        return await self._writer.write(work)
 
     async def snapshot(self) -> Snapshot:
         """Return the entities from which the scheduler continues after a restart."""

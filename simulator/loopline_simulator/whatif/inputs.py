@@ -2,6 +2,8 @@
 
 ``loopline replay DATABASE --events`` writes the log, a batch on each line. A job is written as ``POST /api/v1/jobs``
 takes it, as JSON; the command line reads the other languages.
+
+Of a log whose beginning was forgotten, the first line is what the scheduler went on from.
 """
 
 from __future__ import annotations
@@ -9,20 +11,30 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from loopline_master.core.events import BATCH, Batch, MasterStarted
+from loopline_master.core.state import Snapshot
 from loopline_shared.errors import LooplineError
 from loopline_shared.plain_words import plain
 from loopline_shared.spec import JobSpec
 
+_SNAPSHOT = b'{"grid":'
 
-def batches(lines: Iterable[bytes]) -> Iterator[Batch]:
-    """Yield the batches one by one. Raises LooplineError with the number of an invalid line, or for an empty log."""
-    number = 0
+
+def batches(lines: Iterable[bytes]) -> Iterator[Batch | Snapshot]:
+    """Yield the batches one by one, behind the snapshot from which the log goes on, if it has one.
+
+    Raises LooplineError with the number of an invalid line, or for an empty log.
+    """
+    number, first = 0, 1
     for number, line in enumerate(lines, 1):
+        if number == 1 and line.startswith(_SNAPSHOT):
+            first = 2
+            yield TypeAdapter(Snapshot).validate_json(line)
+            continue
         batch = _batch(number, line)
-        if number == 1 and not any(isinstance(event, MasterStarted) for event in batch.events):
+        if number == first and not any(isinstance(event, MasterStarted) for event in batch.events):
             raise broken("the log does not begin with the start of a master", "it must be whole, from its first line")
         yield batch
     if not number:

@@ -31,6 +31,7 @@ from loopline_master.core.events import (
     WorkerUndrained,
 )
 from loopline_master.core.scheduler import Scheduler
+from loopline_master.core.state import Snapshot
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import AttemptId, AttemptState, Facts, Load, Order, Outcome, Result, TaskId
 from loopline_shared.protocol.worker_link import Report
@@ -103,12 +104,22 @@ class Recording:
     scheduler: Scheduler = field(default_factory=Scheduler)  # as it was at the end
 
 
-def record(batches: Iterable[Batch]) -> Recording:
-    """Read a whole log. Raises LooplineError if the scheduler cannot follow it."""
-    recorder = _Recorder()
+def record(batches: Iterable[Batch | Snapshot]) -> Recording:
+    """Read a log, which may begin at a snapshot. Raises LooplineError if the scheduler cannot follow it.
+
+    Jobs of before the snapshot are not in the recording: nobody knows what became of their earlier tasks.
+    """
+    recorder, before = _Recorder(), set[int]()
     for batch in batches:
-        recorder.add(batch)
-    return recorder.finished()
+        if isinstance(batch, Snapshot):
+            recorder.go_on_from(batch)
+            before = {job.id for job in batch.jobs}
+        else:
+            recorder.add(batch)
+    recording = recorder.finished()
+    for job in before:
+        recording.tally.jobs.pop(job, None)
+    return recording
 
 
 class _Recorder:
@@ -121,6 +132,9 @@ class _Recorder:
         self._freed: dict[str, list[float]] = defaultdict(list)  # by worker: when slots fell free that nobody took
         self._cancelled: dict[AttemptId, float] = {}  # cancelled attempts of which nothing was heard since: when
         self._is_first, self._has_decided = True, False
+
+    def go_on_from(self, snapshot: Snapshot) -> None:
+        self._recording.scheduler = Scheduler(snapshot)
 
     def add(self, batch: Batch) -> None:
         if self._is_first:

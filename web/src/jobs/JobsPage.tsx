@@ -10,6 +10,7 @@ import { FinishedJobs } from "./FinishedJobs";
 import { allOf, type JobFilter, type LiveJobs, useLiveJobs } from "./jobs";
 import { JobFinder, useJobFilter } from "./JobFinder";
 import { LiveJobsTable } from "./LiveJobsTable";
+import { SharesSection } from "./SharesSection";
 
 export function JobsPage() {
   return (
@@ -17,6 +18,7 @@ export function JobsPage() {
       <h1>Jobs</h1>
       <JobFinder />
       <QueueSection most={200} filter={useJobFilter()} />
+      <SharesSection />
       <FinishedJobs />
     </>
   );

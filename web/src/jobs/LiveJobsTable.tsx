@@ -8,7 +8,7 @@ import { StateCell } from "./Hold";
 import { type LiveJob, sizeOf } from "./jobs";
 import { useSteadyOrder } from "../lists/steady";
 import { SteeredJobs } from "./SteeredJobs";
-import { Swatch } from "./Swatch";
+import { Swatch } from "../ui/Swatch";
 
 interface Props {
   jobs: LiveJob[];
