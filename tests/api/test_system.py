@@ -122,6 +122,7 @@ async def test_metrics_count_what_was_done(master: Bench) -> None:
 async def test_the_audit_is_there_for_all_to_read(master: Bench) -> None:
     assert await master.get("/passing", "reader") == {
         "order": "hold",
+        "within": "grid",
         "completions": 0,
         "passings": 0,
         "excused": {},
