@@ -2,8 +2,8 @@
 
     loopline backup FOLDER
 
-A file is on disk before the row that names it, so the database is copied first: the copy names no file that the backup
-lacks, unless the master lacks it, too. Everything is read back, and its SHA-256 is kept in ``backup.json``.
+A file is on disk before the row that names it, so the database is copied first: the copy names no file that the
+backup lacks, unless the master lacks it, too. Everything is read back, and its SHA-256 is kept in ``backup.json``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _UNFINISHED = Path(_FILES, "incoming")
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """What was copied. ``damaged``: files whose content is not what their name says, in the master's folder already."""
+    """What was copied. ``damaged``: files whose content was not what their name says before they were copied."""
 
     folder: str
     files: int

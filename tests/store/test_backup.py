@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import update
 
 from loopline_master import backup, restore
-from loopline_master.core.events import JobSubmitted, MasterStarted, SchedulerSettings
+from loopline_master.core.events import Batch, JobSubmitted, MasterStarted, SchedulerSettings
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.store import open_store, tables
 from loopline_master.store.database import parse_url, writing
@@ -58,8 +58,6 @@ def test_the_drill(lost):
             batch_at, events = snapshot.grid.now + 1, [MasterStarted(SchedulerSettings())]
             events.append(JobSubmitted("ann", JobSpec(command=["echo"])))
             effects = (scheduler := Scheduler(snapshot)).step(events, batch_at)
-            from loopline_master.core.events import Batch
-
             await store.commit(Batch(batch_at, events), effects)
             assert scheduler.state.grid.next_job > restore.JOB_GAP
             return effects.replies[1].job
