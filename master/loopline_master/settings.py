@@ -24,7 +24,7 @@ _TYPES = get_type_hints(SchedulerSettings, include_extras=True)
 _LIMITS = frozenset(name for name, type_ in _TYPES.items() if IN_LIMITS in type_.__metadata__)
 SCHEDULING = frozenset(_TYPES) - _LIMITS
 """Names of the master's settings that the scheduler decides by, beside the limits."""
-_DEFAULTS = {"prefetch_s": 1.0, "shares": True}
+_DEFAULTS = {"prefetch_s": 1.0, "shares": True, "overdrawn_after": 10.0}
 """Defaults that differ from those of SchedulerSettings, which are those of logs of earlier releases."""
 
 

@@ -79,6 +79,7 @@ class WorldMachine(RuleBasedStateMachine):
         patience=st.sampled_from([(120.0, 20.0), (2.0, 0.0), (10.0, 2.0)]),
         peers=st.booleans(),
         shares=st.booleans(),
+        overdrawn_after=st.sampled_from([0.0, 0.5, 3.0]),
         within=st.sampled_from(list(OrderWithin)),
     )
     def build(
@@ -97,6 +98,7 @@ class WorldMachine(RuleBasedStateMachine):
         patience: tuple[float, float],
         peers: bool,
         shares: bool,
+        overdrawn_after: float,
         within: OrderWithin,
     ) -> None:
         chosen = SchedulerSettings(
@@ -115,6 +117,7 @@ class WorldMachine(RuleBasedStateMachine):
             gang_grace_s=patience[1],
             peers=peers,
             shares=shares,
+            overdrawn_after=overdrawn_after,
             order_within=within,
             share_half_life_s=20.0,
         )

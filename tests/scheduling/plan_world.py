@@ -69,7 +69,7 @@ class PlanWorld:
         self.runs_for[job] = runs
         earliest = self.now + held_until if held_until else 0
         self.waiting[job] = WaitingGang(
-            job, 1, nodes, slots, float(limit), True, "any", (0.0, job), earliest, earliest, is_bounded
+            job, 1, nodes, slots, float(limit), True, "any", (0.0, 0.0, job), earliest, earliest, is_bounded
         )
 
     def start_task(self, name: str, slots: int, lasts: int, runs: int, *, is_limited: bool) -> bool:

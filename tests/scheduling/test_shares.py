@@ -10,15 +10,17 @@ import pytest
 from loopline_master.core.effects import Effects
 from loopline_master.core.entities import Attempt, Job
 from loopline_master.core.events import JobSubmitted, SchedulerSettings, ShareChanged
+from loopline_master.core.explain.explain_job import explain_job
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.shares.user import User
-from loopline_shared.model import AttemptId, Facts, Order, OrderWithin
+from loopline_shared.model import AttemptId, Facts, Order, OrderWithin, Outcome
 from loopline_shared.spec import JobSpec
+from loopline_simulator.experiments.users import UsersCase, run
 from loopline_simulator.fast.hosts import Steady
 from loopline_simulator.fast.world import Arrival, FastWorld, Host
 from loopline_simulator.streams import stream
 from tests.campaign import LONG
-from tests.scheduling.driver import Grid, spec
+from tests.scheduling.driver import START, Grid, spec
 
 HOUR_S = 3600.0
 
@@ -80,6 +82,20 @@ def test_of_two_users_one_has_three_times_the_share() -> None:
 def test_whoever_has_nothing_to_start_leaves_all_to_the_other() -> None:
     arrivals = [Arrival(0.0, work(20_000, 30.0), owner="ann"), Arrival(1800.0, work(10, 30.0), owner="bob")]
     assert an_hour("round-robin", arrivals, Order.HOLD, ann=1.0, bob=1.0)["ann"] > 0.98
+
+
+def test_the_gang_of_the_user_who_has_used_least_is_planned_first() -> None:
+    grid = Grid(shares=True, order=Order.NONE, lease_s=1e9)
+    grid.workers("a", "b", gangs=True)
+    grid.step(ShareChanged("bob", 1.0))
+    grid.step(JobSubmitted("ann", spec(2, timeout_s=100.0)))
+    grid.now += 50.0
+    gang = spec(1, nodes=2, timeout_s=60.0)
+    grid.step(JobSubmitted("ann", gang), JobSubmitted("bob", gang))
+    starts = {plan.job: plan.start for plan in grid.scheduler.state.plans.values()}
+    assert starts[3] < starts[2], "his is first, though hers came first"
+    grid.step(JobSubmitted("bob", gang))
+    assert {job: grid.scheduler.state.plans[job].start for job in starts} == starts, "no promise moves back"
 
 
 # --- the guarantee within one user's jobs -------------------------------------------------------------------------
@@ -154,3 +170,63 @@ def test_what_was_used_outlives_the_master() -> None:
     }
     grid.workers("a")
     assert {attempt.job for attempt in grid.scheduler.state.attempts.values()} == {2}, "it is Bob's turn"
+
+
+def test_each_users_order_costs_a_user_of_few_jobs_less_and_is_kept() -> None:
+    everybodys, own = (run(UsersCase(1, "round-robin", Order.HOLD, within)) for within in OrderWithin)
+    assert (everybodys.passings, everybodys.own_passings, own.own_passings) == (0, 0, 0)
+    assert own.passings > 0
+    assert own.total_s["bob"] < 0.5 * everybodys.total_s["bob"]
+
+
+# --- the hold is no weapon ----------------------------------------------------------------------------------------
+
+
+def overdrawn_by(grid: Grid, size: float) -> int:
+    """Return a job of one endless task that says it is small, as others wait for it."""
+    grid.workers("a", "b")
+    job = grid.submit(1, size, max_replicas=1)
+    grid.submit(1, 2 * size, max_replicas=1)
+    grid.report("a")
+    return job
+
+
+def test_a_job_that_has_used_many_times_its_size_holds_nobody() -> None:
+    grid = Grid(overdrawn_after=10.0, lease_s=1e6)
+    endless = overdrawn_by(grid, 5.0)
+    assert grid.running("b") == [], "job 2 is held"
+    grid.wait(49.0)
+    assert not grid.job(endless).overdrawn
+    assert grid.scheduler.wake_at is not None
+    while not grid.job(endless).overdrawn:
+        grid.now = grid.scheduler.wake_at
+        grid.step()
+        assert grid.now <= START + 90.0
+    assert grid.running("b") == [AttemptId(2, 1, 1)]
+    assert [(e.job, e.predecessor, e.reason) for e in grid.store.exemptions.values()] == [(2, endless, "overdrawn")]
+    explained = explain_job(grid.scheduler, endless)
+    assert explained is not None
+    assert "times its size of 5 s (overdrawn), so it holds no other job any more" in explained.sentence
+    grid.restart()
+    grid.workers("a", "b")
+    assert grid.job(endless).overdrawn
+    grid.end(AttemptId(2, 1, 1))
+    assert not grid.store.passings
+
+
+def test_failures_and_results_count_and_what_the_grid_does_of_its_own_does_not() -> None:
+    grid = Grid(overdrawn_after=10.0, lease_s=1e6)
+    grid.workers("a")
+    job = grid.submit(3, 30.0, max_replicas=1)
+    grid.end(*grid.running("a"), wall_s=40.0, cpu_s=40.0)
+    grid.end(*grid.running("a"), outcome=Outcome.FAILED, wall_s=50.0, cpu_s=50.0)
+    assert grid.job(job).used == pytest.approx(90.0)
+    grid.end(*grid.running("a"), outcome=Outcome.CANCELLED, wall_s=60.0, cpu_s=60.0)
+    assert grid.job(job).used == pytest.approx(90.0)
+
+
+def test_without_the_setting_a_job_holds_for_as_long_as_it_runs() -> None:
+    grid = Grid(lease_s=1e6)
+    endless = overdrawn_by(grid, 5.0)
+    grid.wait(1000.0)
+    assert (grid.job(endless).overdrawn, grid.running("b")) == (False, [])

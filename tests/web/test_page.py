@@ -198,6 +198,18 @@ async def test_a_held_job_names_its_predecessor(visit: Visit, grid: Grid) -> Non
     assert (await grid.ended(second)).state == "succeeded"
 
 
+async def test_users_stand_in_the_order_of_their_turns_with_use_and_share(visit: Visit, grid: Grid) -> None:
+    with held_back(grid, "turns") as wait:
+        job = await grid.submit(wait, max_replicas=1, name="turns")
+        await grid.attempts_when("it to run", job, lambda all_: len(all_) == 1)
+        await grid.client().set_share("bob", 3)
+        await go(visit.page, "Jobs")
+        users = visit.page.get_by_role("region", name="Users")
+        await expect(users.get_by_role("rowheader").first).to_have_text("bob")
+        await expect(users.get_by_role("row").nth(1)).to_contain_text("3–0 %")
+    assert (await grid.ended(job)).state == "succeeded"
+
+
 async def test_what_a_task_writes_is_there_while_it_writes(visit: Visit, grid: Grid) -> None:
     page = visit.page
     first, second = grid.gate("log-1"), grid.gate("log-2")

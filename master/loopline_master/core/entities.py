@@ -90,6 +90,7 @@ class Grid:
     plan_cursor: int | None = None  # a pass over the plans has come to this start; None: there is none under way ...
     plan_cursor_job: int = 0  # ... and this job
     plan_again: bool = False  # something was freed since it began
+    looked_at: float = 0.0  # when jobs that hold others were last looked at: whether they are overdrawn
 
 
 def most_failed(max_fails: int | str | None, task_count: int) -> int | None:
@@ -142,6 +143,8 @@ class Job:
     predicted: Prediction | None = None  # of one task without a size, as the job was submitted
     within: OrderWithin = OrderWithin.GRID  # the jobs among which ``order`` is guaranteed
     nodes: int = 1  # that its spec asks for: with more than 1 each task is a gang
+    used: float = 0.0  # measured work of its tasks' results and failures, in reference CPU-seconds
+    overdrawn: bool = False  # has used many times its size (shares/overdrawn.py): holds nobody
     sweep: Annotated[SkipValidation[Sweep], Field(exclude=True)] = field(init=False, repr=False, compare=False)
     runs: Annotated[SkipValidation[Runs], Field(exclude=True)] = field(init=False, repr=False, compare=False)
     slots: Annotated[int, Field(exclude=True)] = field(init=False, repr=False, compare=False)  # as its spec requires
@@ -189,8 +192,13 @@ class Job:
 
     @property
     def is_exempt(self) -> bool:
-        """True if the job is paused or stalled: meanwhile it holds no other back."""
-        return self.paused or self.stalled
+        """True if the job is paused, stalled or overdrawn: it holds no other back."""
+        return self.paused or self.stalled or self.overdrawn
+
+    @property
+    def exempt_reason(self) -> str:
+        """The reason for which an exempt job holds no other back."""
+        return "paused" if self.paused else "stalled" if self.stalled else "overdrawn"
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,5 +391,5 @@ class Exemption:
 
     job: int
     predecessor: int
-    reason: str  # paused, stalled
+    reason: str  # paused, stalled, overdrawn
     at: float

@@ -66,6 +66,7 @@ def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
     else:
         if attempt.state is AttemptState.FAILED:
             task.failures += 1
+            job.used += measure.work_done(state.workers[attempt.worker], attempt)
             blamed = trust.blame_for_failure(state, attempt, task)
         elif result.agent_died:
             trust.count_agent_death(task, attempt)
@@ -255,6 +256,7 @@ def _learn(state: State, job: Job, attempt: Attempt) -> bool:
     measure.learn_duration(job, work, size)
     size_done = work if size is None else size
     job.work_done += size_done
+    job.used += work
     grid.work_accepted += work
     grid.tasks_accepted += 1
     grid.measured += size is not None
@@ -335,8 +337,8 @@ def _release(state: State, job: Job) -> None:
     for arrival in state.index.exempt.irange(maximum=job.arrival, inclusive=(True, False)):
         predecessor = state.index.live[arrival]
         if predecessor.weight <= job.weight and job.is_ordered_after(predecessor):
-            reason = "paused" if predecessor.paused else "stalled"
-            state.effects.exemptions.append(Exemption(job.id, predecessor.id, reason, state.grid.now))
+            exemption = Exemption(job.id, predecessor.id, predecessor.exempt_reason, state.grid.now)
+            state.effects.exemptions.append(exemption)
 
 
 def _set_task(job: Job, task: Task, new: TaskState) -> None:

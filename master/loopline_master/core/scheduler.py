@@ -36,6 +36,7 @@ from loopline_master.core.placement import Placer
 from loopline_master.core.planning.live import Planning
 from loopline_master.core.policies import policy_named
 from loopline_master.core.policies.policy import View
+from loopline_master.core.shares import overdrawn
 from loopline_master.core.shares.turns import open_accounts
 from loopline_master.core.state import Snapshot, State
 from loopline_master.core.transfers import carrying
@@ -193,11 +194,12 @@ def _stall(state: State) -> None:
 
 _TIME_DOES = (
     phases.expire, trust.end_quarantines, worker_sessions.expire_leases, carrying.let_time_pass, _stall,
+    overdrawn.look,
 )  # fmt: skip
 
 
 def _due_at(state: State) -> float | None:
-    """Return the time at which a lease, a quarantine or a starving job will next be due; None if none will."""
+    """Return the time at which a lease, a quarantine, or a job that starves or holds others is due; None: none is."""
     index, due_at = state.index, inf
     if index.leases.order:
         due_at = index.leases.order[0][0]
@@ -209,4 +211,6 @@ def _due_at(state: State) -> float | None:
         due_at = min(due_at, gangs_at)
     if (overdue_at := state.transfers.overdue_at) is not None:
         due_at = min(due_at, overdue_at)
+    if index.blocked and state.settings.overdrawn_after:
+        due_at = min(due_at, overdrawn.looks_at(state))
     return None if due_at == inf else due_at

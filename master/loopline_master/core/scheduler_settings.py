@@ -55,6 +55,12 @@ class SchedulerSettings:
     stall_after_s: Annotated[
         Period, Field(description="a job that no worker can run holds others back for no longer")
     ] = 60.0
+    overdrawn_after: Annotated[
+        float,
+        Field(
+            ge=0, le=1e6, description="a job that has used so many times its size holds no other any more; 0: it does"
+        ),
+    ] = 0.0  # as an older log means it; the master's own default is 10
     max_attempts: Annotated[
         int, Field(ge=1, le=1000, description="attempts at a task that may fail, unless its job says otherwise")
     ] = 3

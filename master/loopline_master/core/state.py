@@ -209,7 +209,12 @@ class State:
             and job.most_failed is None
         ):
             known = self.index.signatures[number]
-            if known[2] is job.paused and known[3] is job.stalled and known[4] == job.starved_since:
+            if (
+                known[2] is job.paused
+                and known[3] is job.stalled
+                and known[4] == job.starved_since
+                and known[-1] is job.overdrawn
+            ):
                 return
         if number not in self.jobs:
             self.restore(job, IntervalSet())

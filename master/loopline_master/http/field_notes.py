@@ -111,6 +111,7 @@ NAMED: dict[str, str] = {
     "attempts": "The attempts",
     "paused": "Nothing more of it is started until it is resumed",
     "stalled": "No worker that is there can run what is left of it, so that it holds no other job",
+    "overdrawn": "It has used many times its size, so that it holds no other job",
     "size_source": "Where the size comes from",
     "order": "The order guarantee under which it was submitted",
     "submitted_at": "When it was submitted",

@@ -36,6 +36,10 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
         "loopline_simulator.experiments.dynamic_load:dynamic_load",
         "Shirotani et al.: placing jobs of predicted size on machines of different speeds; the cost of stale load.",
     ),
+    "users": (
+        "loopline_simulator.experiments.users:users",
+        "Two users under equal shares: what the order costs each over all jobs, among their own, or not at all.",
+    ),
     "global-computing": (
         "loopline_simulator.experiments.global_computing:global_computing",
         "Takefusa et al.'s clients, networks and servers: Tables 1 to 4 beside the paper's, and your scenarios.",

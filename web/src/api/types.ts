@@ -41,6 +41,8 @@ export type JobDetail = Schemas["JobDetail"];
 export type Explanation = Schemas["Explanation"];
 export type HistoryReport = Schemas["HistoryReport"];
 export type HistoryLine = Schemas["HistoryLine"];
+export type SharesView = Schemas["SharesView"];
+export type UserShare = Schemas["UserShare"];
 /** A file that a task has left. */
 export type OutputFile = Schemas["OutputFile"];
 /** Preview of a submission. */

@@ -7,6 +7,8 @@ import { Empty } from "../ui/states";
 const REASONS: Record<string, string> = {
   paused: "the earlier job was paused by its user",
   stalled: "no connected worker could run the earlier job",
+  overdrawn: "the earlier job has used many times its size",
+  "other-user": "the order held only among the jobs of each user",
   "order-none": "no order was promised when the later job was submitted",
 };
 

@@ -9,12 +9,14 @@ import { Empty, Shown } from "../ui/states";
 import { FinishedJobs } from "./FinishedJobs";
 import { allOf, type LiveJobs, useLiveJobs } from "./jobs";
 import { LiveJobsTable } from "./LiveJobsTable";
+import { SharesSection } from "./SharesSection";
 
 export function JobsPage() {
   return (
     <>
       <h1>Jobs</h1>
       <QueueSection most={200} />
+      <SharesSection />
       <FinishedJobs />
     </>
   );

@@ -58,5 +58,6 @@ export function stateOf(job: JobView): string {
   if (job.paused) return "paused";
   if (job.stalled) return "stalled";
   if (job.held) return "held";
+  if (job.overdrawn) return "overdrawn";
   return job.state;
 }

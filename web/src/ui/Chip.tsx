@@ -10,6 +10,7 @@ const TONES: Record<string, string> = {
   waiting: "held",
   paused: "held",
   stalled: "bad",
+  overdrawn: "bad",
   connected: "good",
   draining: "held",
   quarantined: "bad",

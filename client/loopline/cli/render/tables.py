@@ -93,8 +93,8 @@ def eta(job: JobView, now: float) -> str:
 
 def job_state(job: JobView) -> Text:
     """Return the state of a job, with remarks."""
-    remarks = ("paused" if job.paused else "", "held" if job.held else "", "stalled" if job.stalled else "")
-    return state(job.state, *remarks)
+    remarks = {"paused": job.paused, "held": job.held, "stalled": job.stalled, "overdrawn": job.overdrawn}
+    return state(job.state, *(remark for remark, applies in remarks.items() if applies))
 
 
 def size(job: JobView) -> str:

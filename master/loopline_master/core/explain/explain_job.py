@@ -13,6 +13,7 @@ from loopline_master.core.explain.explain_transfers import explain_transfers, fi
 from loopline_master.core.index.requirements import meets, needs, requirement_class_of
 from loopline_master.core.planning.explain_plan import explain_start
 from loopline_master.core.scheduler import Scheduler
+from loopline_master.core.shares.overdrawn import used_now
 from loopline_master.core.state import State
 from loopline_master.core.transfers.data_delay import known_files
 from loopline_shared.model import AttemptState, JobState, SizeSource, TaskId, TaskState
@@ -98,6 +99,10 @@ def _reasons(state: State, job: Job) -> list[Reason]:
     if job.running and not state.index.may_replicate(job):
         detail = f"no more replicas of it: its budget of {job.spec.replica_budget_s:g} s is spent"
         reasons.append(Reason(code="replica_budget", count=job.running, detail=detail))
+    if job.overdrawn and job.size:
+        used = f"it has used {used_now(state, job) / job.size:.0f} times its size of {job.size:g} s"
+        detail = f"{used} (overdrawn), so it holds no other job any more"
+        reasons.append(Reason(code="overdrawn", count=1, detail=detail))
     if job.mismatches:
         detail = f"results of {_tasks(job.mismatches)} differ between workers"
         reasons.append(Reason(code="mismatch", count=job.mismatches, detail=detail))

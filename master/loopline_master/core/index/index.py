@@ -216,6 +216,7 @@ class Index:
             job.arrival, job.departure, job.paused, job.stalled, job.starved_since, job.running > 0,
             job.succeeded + job.failed == job.task_count, job.is_failing,
             not fresh.starts, not ready_set.to_retry.starts, not stalled.starts, not replicable.starts,
+            job.overdrawn,
         )  # fmt: skip
 
     def _place_blocker(self, job: Job, at_last: bool) -> None:

@@ -181,8 +181,10 @@ class Planning:
         return workers.get(needs, ())  # type: ignore[call-overload,no-any-return]
 
     def _gangs(self, book: PlanBook) -> dict[int, WaitingGang]:
-        """Return the gangs that wait, the next one of each job."""
-        state, found = self._state, {}
+        """Return the gangs that wait, the next one of each job. Whose user has used least for their share is planned
+        first; what is planned stays where it is.
+        """
+        state, accounts, found = self._state, self._state.accounts, {}
         by_tag = state.settings.policy == "fair"
         for arrival in state.index.parallel:
             job = state.index.live[arrival]
@@ -191,10 +193,11 @@ class Planning:
             is_new = job.id not in book.plans and job.id not in state.plans
             if is_new and state.index.is_held(job) and not is_foreseeable(state, job, book.plans):
                 continue  # whatever it kept, the jobs that it waits for could need
-            found[job.id] = self._gang(book, job, number, (job.tag if by_tag else 0.0, arrival))
+            used = accounts.rank(job.owner, state.now) if accounts.are_kept else 0.0
+            found[job.id] = self._gang(book, job, number, (used, job.tag if by_tag else 0.0, arrival))
         return found
 
-    def _gang(self, book: PlanBook, job: Job, number: int, turn: tuple[float, int]) -> WaitingGang:
+    def _gang(self, book: PlanBook, job: Job, number: int, turn: tuple[float, float, int]) -> WaitingGang:
         state, known = self._state, self._waiting.get(job.id)
         is_held = state.index.is_held(job)
         if (
@@ -204,7 +207,7 @@ class Planning:
             and not is_held
             and job.id in book.plans
         ):
-            return known
+            return known if known.turn == turn else replace(known, turn=turn)
         plan = book.plans.get(job.id) or state.plans.get(job.id)
         limit_s, is_given = limit_of(state, job, number)
         earliest, half, is_bounded, behind = 0.0, 0.0, True, None

@@ -101,7 +101,7 @@ class WaitingGang:
     limit_s: float
     is_given: bool
     needs: Hashable  # the requirement class of its job
-    turn: tuple[float, int]  # who is planned first
+    turn: tuple[float, float, int]  # who is planned first
     earliest: float = 0.0  # the jobs that it may not pass are over by then ...
     half: float = 0.0  # ... this is the median
     is_bounded: bool = True  # ... because they have limits

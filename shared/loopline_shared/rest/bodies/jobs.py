@@ -91,6 +91,7 @@ class JobView(Body):
     state: JobState
     paused: bool
     stalled: bool
+    overdrawn: bool = False
     held: bool  # the order guarantee holds its last task, or its delivery
     size: float | None  # reference CPU-seconds; null: unknown, and so larger than any
     size_source: SizeSource = SizeSource.UNKNOWN
