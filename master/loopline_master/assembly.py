@@ -7,11 +7,13 @@ import time
 from functools import partial
 
 from loopline_master.certificates.encryption import Encryption
+from loopline_master.certificates.worker_keys import WorkerKeys
 from loopline_master.change_feed import Subscriptions
 from loopline_master.core.events import MasterStarted
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.engine import Clock, Engine
 from loopline_master.files.blobs import Blobs
+from loopline_master.files.named_files import with_files
 from loopline_master.files.retained import RetainedFiles
 from loopline_master.files.retention import Retention
 from loopline_master.files.row_files import RowFiles
@@ -26,7 +28,7 @@ from loopline_master.http.live.task_output import TaskOutput
 from loopline_master.http.operations import Parts
 from loopline_master.http.token_files import peer_key, session_key
 from loopline_master.http.web_app import api_document
-from loopline_master.links import WorkerLinks, with_files
+from loopline_master.links import WorkerLinks
 from loopline_master.metrics import InvariantSampler, Metrics, watch_step
 from loopline_master.notify.notifier import Notifier
 from loopline_master.notify.webhook import Webhooks, secret_in
@@ -121,7 +123,13 @@ def _add_streams(parts: Parts) -> None:
     encryption = parts[Encryption]
     check = partial(with_files, blobs)
     links = WorkerLinks(
-        engine, parts[MasterSettings], complete, check=check, exchange=exchange, ca=lambda: encryption.ca
+        engine,
+        parts[MasterSettings],
+        complete,
+        check=check,
+        exchange=exchange,
+        keys=WorkerKeys(encryption, store.tokens),
+        ca=lambda: encryption.ca,
     )
     encryption.on_plain_ended = lambda: links.close_plain("connect by TLS from now on")
     measurement = Measurement(network, exchange, parts[Scheduler], links.probe)

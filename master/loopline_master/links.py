@@ -2,10 +2,6 @@
 
 A link begins with Hello; Welcome is sent once the worker's joining is on disk. An error on a link closes that link
 and nothing else: the worker reconnects, and its first Report brings the master up to date.
-
-Every file that a result names is on this master's disk and stays, or the result is not accepted. Workers upload
-files first, and send results after them. A file may still be gone by then: the link may have been down for longer
-than files without a name are retained. A success without its files could never be repaired.
 """
 
 from __future__ import annotations
@@ -13,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count
@@ -21,15 +17,15 @@ from typing import TypeVar
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
+from loopline_master.certificates.worker_keys import Bearer, WorkerKeys, shown_by
 from loopline_master.core.effects import Declined
 from loopline_master.core.events import WorkerJoined, WorkerLeft, WorkerReported
 from loopline_master.engine import Engine
-from loopline_master.files.blobs import Blobs
 from loopline_master.peers.exchange import Exchange
 from loopline_master.settings import MasterSettings
 from loopline_master.timings import CLOSE_WITHIN_S, HELLO_WITHIN_S, TWIN_SHOWN_S
 from loopline_shared.errors import LooplineError, ProtocolError
-from loopline_shared.model import AttemptId, Outcome, Output, Result, Stream
+from loopline_shared.model import AttemptId, Stream
 from loopline_shared.protocol.transfers import FileSource, FlowMeasured, MeasureFlow
 from loopline_shared.protocol.worker_link import (
     MAX_FRAME_BYTES,
@@ -46,6 +42,11 @@ from loopline_shared.protocol.worker_link import (
 )
 
 log = logging.getLogger(__name__)
+_SAME_IDENTITY = "same_identity"
+_TAKEN = (
+    "another agent works under this name, with a key or a data folder of its own",
+    "give this one another --name; if the other has stopped, it is let in as soon as its link is known to be dead",
+)
 _MAX_REASON_BYTES = 123  # of a WebSocket close frame
 Answer = TypeVar("Answer", Wrote, FlowMeasured)
 Complete = Callable[[Assign], Awaitable[Assign]]
@@ -64,6 +65,7 @@ class WorkerLinks:
         complete: Complete,
         check: Check,
         exchange: Exchange,
+        keys: WorkerKeys,
         ca: Callable[[], str] = str,
     ) -> None:
         self._engine = engine
@@ -71,7 +73,7 @@ class WorkerLinks:
         self._complete = complete
         self._check = check
         self._welcome = Welcome(settings.scheduler.report_every_s, settings.scheduler.lease_s)
-        self._ca = ca
+        self._ca, self._keys = ca, keys
         self._max_frames = settings.limits.max_frames
         self._sessions = count(1)
         self._open: dict[str, WorkerLink] = {}
@@ -124,15 +126,15 @@ class WorkerLinks:
         for link in self._open.values():
             link.close("the master is stopping", WSCloseCode.GOING_AWAY)
 
-    async def serve(self, request: web.Request, only: str | None = None) -> web.WebSocketResponse:
-        """Serve one connection until it ends. ``only``: the one worker name that its token allows."""
+    async def serve(self, request: web.Request, bearer: Bearer) -> web.WebSocketResponse:
+        """Serve one connection until it ends."""
         socket = web.WebSocketResponse(
             compress=False, decode_text=False, max_msg_size=MAX_FRAME_BYTES, timeout=CLOSE_WITHIN_S
         )
         await socket.prepare(request)
         link = WorkerLink(request, socket, next(self._sessions), self._max_frames, self._complete)
         try:
-            await self._serve_worker(link, only)
+            await self._serve_worker(link, bearer)
         except ProtocolError as error:
             log.warning("link from %s: %s", request.remote, error)
             link.close(str(error), WSCloseCode.PROTOCOL_ERROR)
@@ -140,16 +142,26 @@ class WorkerLinks:
             await link.end()
         return socket
 
-    async def _serve_worker(self, link: WorkerLink, only: str | None) -> None:
+    async def _serve_worker(self, link: WorkerLink, bearer: Bearer) -> None:
         hello = await link.hello()
         if hello is None:
             return
-        if refused := link.refusal() or _wrong_name(hello, only) or await self._join(hello, link):
-            link.send(refused)
-            link.close(refused.message)
-            return
+        admitted = link.refusal() or await self._keys.admit(hello, bearer, link.shown)
+        if isinstance(admitted, Refused):
+            link.refuse(admitted)
+        elif admitted and not link.shown.key:
+            link.send(replace(self._welcome, certificate=admitted))
+            link.close("connect again with your certificate")
+        elif refused := await self._join(hello, link):
+            link.refuse(refused)
+        else:
+            peers = self._exchange.terms(hello)
+            link.send(replace(self._welcome, peers=peers, ca=self._ca(), certificate=admitted))
+            await self._hear(link, hello)
+
+    async def _hear(self, link: WorkerLink, hello: Hello) -> None:
+        """Take in the Reports of a worker until its link ends."""
         self._open[hello.worker] = link
-        link.send(replace(self._welcome, peers=self._exchange.terms(hello), ca=self._ca()))
         log.info("worker %s joined from %s", hello.worker, link.remote)
         try:
             async for report in link.reports():
@@ -165,16 +177,20 @@ class WorkerLinks:
             log.info("worker %s left", hello.worker)
 
     async def _join(self, hello: Hello, link: WorkerLink) -> Refused | None:
+        link.instance = hello.instance
+        if (present := self._open.get(hello.worker)) and not link.may_take_over(present):
+            return self._refuse_twin(hello, link, Refused(_SAME_IDENTITY, *_TAKEN))
         reply = await self._engine.post(WorkerJoined(hello.worker, link.session, hello.boot, hello.facts))
         if not isinstance(reply, Declined):
             return None
-        if reply.code == "same_identity":
-            if not self.twin(hello.worker):
-                log.warning(
-                    "a second computer at %s has the identity of worker %s: refused", link.remote, hello.worker
-                )
-            self._twins[hello.worker] = str(link.remote), time.monotonic()
-        return Refused(reply.code, reply.message, reply.hint)
+        refused = Refused(reply.code, reply.message, reply.hint)
+        return self._refuse_twin(hello, link, refused) if reply.code == _SAME_IDENTITY else refused
+
+    def _refuse_twin(self, hello: Hello, link: WorkerLink, refused: Refused) -> Refused:
+        if not self.twin(hello.worker):
+            log.warning("a second computer at %s has the identity of worker %s: refused", link.remote, hello.worker)
+        self._twins[hello.worker] = str(link.remote), time.monotonic()
+        return refused
 
 
 def _lacks_something(assign: Assign) -> bool:
@@ -186,14 +202,6 @@ def _resolve(waiting: asyncio.Future[Answer | None] | None, answer: Answer | Non
     """Pass the answer to whoever waits for it, and may have gone."""
     if waiting is not None and not waiting.done():
         waiting.set_result(answer)
-
-
-def _wrong_name(hello: Hello, only: str | None) -> Refused | None:
-    """Return the refusal if the token belongs to a worker of another name; None if it may join."""
-    if only is None or hello.worker == only:
-        return None
-    hint = "start it without --name, or join again with the line that `loopline token join` prints"
-    return Refused("wrong_name", f"this token is worker {only}'s, not {hello.worker}'s", hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +224,7 @@ class WorkerLink:
         self.session = session
         self._complete = complete
         self.remote = request.remote
+        self.shown, self.instance = shown_by(request), ""
         self.is_encrypted = request.secure
         self._transport = request.transport
         self._socket = socket
@@ -241,6 +250,20 @@ class WorkerLink:
     def refusal(self) -> Refused | None:
         """Return why this worker's version is refused; None if it is not."""
         return self._protocol.refusal()
+
+    def refuse(self, refused: Refused) -> None:
+        """Say why, and close."""
+        self.send(refused)
+        self.close(refused.message)
+
+    def may_take_over(self, present: WorkerLink) -> bool:
+        """True if this link is of the same worker as one that is open: by its key, else by its word.
+
+        One of the release before has neither.
+        """
+        if present.shown.key:
+            return self.shown.key == present.shown.key
+        return not present.instance or self.instance == present.instance
 
     async def reports(self) -> AsyncIterator[Report]:
         """Generate the worker's Reports until the connection ends. Raises ProtocolError if a message is not
@@ -339,42 +362,3 @@ class WorkerLink:
     def _abort(self) -> None:
         if self._transport:
             self._transport.abort()
-
-
-async def with_files(blobs: Blobs, report: Report) -> Report:
-    """Return the report with results that name only files on this disk, retained until their rows name them.
-
-    An attempt whose outputs or value are gone counts as preempted, and its task runs again; a missing stdout or
-    stderr is marked as cut. Reports that name no files cost nothing.
-    """
-    names = {name for result in report.results for name in _names(result)}
-    if not names:
-        return report
-    missing = await asyncio.to_thread(lambda: {name for name in names if blobs.retain(name) is None})
-    if not missing:
-        return report
-    return replace(report, results=tuple(_without(result, missing) for result in report.results))
-
-
-def _names(result: Result) -> Iterator[str]:
-    for output in (result.stdout, result.stderr, result.value):
-        if output is not None and output.sha256 is not None:
-            yield output.sha256
-    for file in result.outputs:
-        yield file.sha256
-
-
-def _without(result: Result, missing: set[str]) -> Result:
-    result = replace(result, stdout=_cut(result.stdout, missing), stderr=_cut(result.stderr, missing))
-    gone = next((file.path for file in result.outputs if file.sha256 in missing), "")
-    if not gone and (result.value is None or result.value.sha256 not in missing):
-        return result
-    reason = f"the master does not have {f'its output {gone}' if gone else 'its value'} any more"
-    log.warning("the result of attempt %s is not accepted: %s", result.attempt, reason)
-    is_over = result.outcome in (Outcome.SUCCEEDED, Outcome.FAILED)
-    outcome = Outcome.GIVEN_BACK if is_over else result.outcome
-    return replace(result, outcome=outcome, reason=reason[:500], outputs=(), value=None)
-
-
-def _cut(output: Output, missing: set[str]) -> Output:
-    return Output(output.size_bytes, cut=True) if output.sha256 in missing else output

@@ -132,6 +132,26 @@ async def test_a_copy_of_a_computer_is_refused_as_long_as_the_first_is_there(mas
         assert isinstance(session.receive(await socket.receive_bytes()), Welcome)
 
 
+async def test_a_link_that_is_open_is_taken_over_by_those_alone_who_know_its_word(master: Bench) -> None:
+    """Whoever has read the token of a worker does not take its place. A worker of the release before has no word."""
+    ours = WorkerSession("w1", "boot", FACTS, instance="ours")
+    async with connect(master) as socket:
+        await socket.send_bytes(ours.hello())
+        assert isinstance(ours.receive(await socket.receive_bytes()), Welcome)
+        for word in ("", "theirs"):
+            stranger = WorkerSession("w1", "boot2", FACTS, instance=word)
+            async with connect(master) as other:
+                await other.send_bytes(stranger.hello())
+                answer = stranger.receive(await other.receive_bytes())
+                assert isinstance(answer, Refused)
+                assert answer.code == "same_identity"
+        assert await is_connected(master, "w1")
+        again = WorkerSession("w1", "boot2", FACTS, instance="ours")
+        async with connect(master) as same:
+            await same.send_bytes(again.hello())
+            assert isinstance(again.receive(await same.receive_bytes()), Welcome)
+
+
 async def test_one_worker_too_many_is_refused(tmp_path: Path) -> None:
     async with running_master(tmp_path, limits={"max_workers": 1}) as master, master.worker("w1"):
         async with connect(master) as socket:

@@ -49,6 +49,7 @@ async def test_a_worker_and_a_user_know_their_master_by_a_line(tmp_path: Path) -
         job = (await grid.client().submit(spec)).id
         assert (await grid.ended(job)).state == "succeeded"  # files went up, over TLS too
 
+        assert list((grid.data_dir / "certificates" / "workers").iterdir()), "it has shown a certificate of its own"
         token = await grid.client().create_token("ann", "user")
         wrong = LoginLine(token.address, token.secret, "0" * 64)
         code, said = await _run(grid, "-m", "loopline", "login", str(wrong))

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from loopline_master.core.effects import Effects
 from loopline_master.core.entities import Attempt, Job
@@ -17,9 +19,10 @@ from loopline_shared.model import AttemptId, Facts, Order, OrderWithin, Outcome
 from loopline_shared.spec import JobSpec
 from loopline_simulator.experiments.users import UsersCase, run
 from loopline_simulator.fast.hosts import Steady
+from loopline_simulator.fast.passings import JobSpan, count
 from loopline_simulator.fast.world import Arrival, FastWorld, Host
 from loopline_simulator.streams import stream
-from tests.campaign import LONG
+from tests.campaign import LONG, PATIENT, tried
 from tests.scheduling.driver import START, Grid, spec
 
 HOUR_S = 3600.0
@@ -177,6 +180,49 @@ def test_each_users_order_costs_a_user_of_few_jobs_less_and_is_kept() -> None:
     assert (everybodys.passings, everybodys.own_passings, own.own_passings) == (0, 0, 0)
     assert own.passings > 0
     assert own.total_s["bob"] < 0.5 * everybodys.total_s["bob"]
+
+
+short_jobs = st.lists(
+    st.tuples(
+        st.integers(0, 30),  # when it comes
+        st.sampled_from(["ann", "bob", "cid"]),
+        st.integers(1, 5),  # tasks
+        st.sampled_from([1.0, 3.0, 10.0]),  # seconds of each, as its user says ...
+        st.sampled_from([1.0, 1.0, 0.1, 7.0]),  # ... times what is true
+    ),
+    min_size=2,
+    max_size=12,
+)
+
+
+@pytest.mark.parametrize("within", list(OrderWithin))
+@settings(PATIENT, max_examples=tried(100, 10_000))
+@given(
+    short_jobs,
+    st.sampled_from([Order.HOLD, Order.DELIVER]),
+    st.sampled_from(sorted(REGISTRY)),
+    st.lists(st.sampled_from([0.3, 1.0, 4.0]), min_size=1, max_size=4),
+)
+def test_nobody_is_passed_in_many_random_runs(
+    within: OrderWithin,
+    chosen: list[tuple[int, str, int, float, float]],
+    order: Order,
+    policy: str,
+    speeds: list[float],
+) -> None:
+    facts = Facts("linux", "x86_64", "3", "0", "model", cpus=1, memory_bytes=2**30, slots=1)
+    hosts = [Host(f"pc{number}", facts, Steady(speed)) for number, speed in enumerate(speeds)]
+    arrivals = [Arrival(at, work(n, seconds), scale, owner) for at, owner, n, seconds, scale in sorted(chosen)]
+    jobs: dict[int, Job] = {}
+    decided_by = SchedulerSettings(policy, order, within, shares=True, lease_s=1e9, report_every_s=1e8)
+    FastWorld(decided_by, hosts, arrivals, lambda effects: jobs.update(effects.jobs)).run()
+    groups: dict[str, list[JobSpan]] = {}
+    for number in sorted(jobs):
+        job = jobs[number]
+        assert job.finished_at is not None, "nobody waits for ever"
+        group = job.owner if within is OrderWithin.USER else ""
+        groups.setdefault(group, []).append(JobSpan(job.submitted_at, job.weight, job.finished_at))
+    assert [count(group).passed for group in groups.values()] == [0] * len(groups)
 
 
 # --- the hold is no weapon ----------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from loopline_shared.errors import LooplineError
 
 _CA_DAYS = 20 * 366
 _SERVER_DAYS = 90
+_WORKER_DAYS = 90
 _CLOCKS_DIFFER = datetime.timedelta(hours=24)
 """A certificate is valid from before it was made: clocks of desktops are wrong."""
 Issued = tuple[str, str]
@@ -56,6 +57,21 @@ class Authority:
         uses = [ExtendedKeyUsageOID.SERVER_AUTH]
         signed = self._sign(key.public_key(), [_name(name) for name in names], uses, _SERVER_DAYS)
         return signed + self.certificate, _key_text(key)
+
+    def certify(self, request: str, uri: str) -> str:
+        """Return a new certificate for the key of a worker that asks (PEM).
+
+        Workers show it to the master and to one another. Raises LooplineError if the request is none.
+        """
+        try:
+            asked = x509.load_pem_x509_csr(request.encode())
+            key = asked.public_key()
+            assert asked.is_signature_valid
+            assert isinstance(key, ec.EllipticCurvePublicKey)
+        except (ValueError, AssertionError, UnsupportedAlgorithm):
+            raise LooplineError("certificates", "this is no request for a certificate") from None
+        uses = [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]
+        return self._sign(key, [x509.UniformResourceIdentifier(uri)], uses, _WORKER_DAYS)
 
     def _sign(
         self,

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from loopline_master.certificates.authority import Authority
 
 log = logging.getLogger(__name__)
+_WHATEVER_DATE = ssl.VerifyFlags(0x200000)  # X509_V_FLAG_NO_CHECK_TIME, which Python has no name for
 
 
 def prepare_folder(data_dir: Path) -> None:
@@ -41,8 +42,8 @@ class Encryption:
     def __init__(self, settings: MasterSettings) -> None:
         """Raises LooplineError if the certificate cannot be read or made."""
         self._settings = settings
-        self._folder = settings.data_dir / "certificates"
-        self._until_file = self._folder / "plain-until"
+        self.folder = settings.data_dir / "certificates"
+        self._until_file = self.folder / "plain-until"
         self._authority: Authority | None = None
         self._context: ssl.SSLContext | None = None
         self._loaded: object = None  # what stands in the context
@@ -79,6 +80,11 @@ class Encryption:
         return self._authority
 
     @property
+    def authority_certificate(self) -> str:
+        """The certificate of the CA that signs those of workers, in PEM; empty where nothing is encrypted."""
+        return self._authority.certificate if self._authority else ""
+
+    @property
     def ca(self) -> str:
         """The certificate to trust this master by, in PEM; empty where the operator gave the master's own, or in
         plain HTTP.
@@ -109,7 +115,7 @@ class Encryption:
         if self._settings.tls == "off":
             hint = "start the master without --tls off"
             raise LooplineError("tls_off", "this master was started with --tls off", hint, status=409)
-        self._folder.mkdir(mode=0o700, exist_ok=True)
+        self.folder.mkdir(mode=0o700, exist_ok=True)
         self.plain_until = time.time() + plain_for_s
         write_private(self._until_file, f"{self.plain_until:.0f}")
         self._begin()
@@ -131,13 +137,13 @@ class Encryption:
         settings = self._settings
         if settings.tls or settings.tls_cert:
             return settings.tls != "off"
-        return self._until_file.exists() or (self._folder.is_dir() and not settings.is_private)
+        return self._until_file.exists() or (self.folder.is_dir() and not settings.is_private)
 
     def _begin(self) -> None:
         from loopline_master.certificates.authority import Authority  # not where nothing is encrypted: it is large
 
-        self._folder.mkdir(mode=0o700, exist_ok=True)
-        self._authority = self._authority or Authority(self._folder)
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        self._authority = self._authority or Authority(self.folder)
         try:
             self._refresh()
         except OSError as error:
@@ -155,7 +161,7 @@ class Encryption:
         if state == self._loaded:
             return
         try:
-            self._context = _context_of(files)
+            self._context = _context_of(files, self._authority)
         except OSError:  # also where one of two files has been replaced so far
             log.warning("the certificate in %s is not the one of the key in %s", *files)
             raise
@@ -181,13 +187,18 @@ class Encryption:
         settings = self._settings
         if settings.tls_cert:
             return settings.tls_cert, settings.tls_key or settings.tls_cert
-        return self._folder / "server.pem", self._folder / "server.key"
+        return self.folder / "server.pem", self.folder / "server.key"
 
 
-def _context_of(files: tuple[Path, Path]) -> ssl.SSLContext:
+def _context_of(files: tuple[Path, Path], authority: Authority | None) -> ssl.SSLContext:
+    """Return the context of new connections, in which workers may show the certificates that the CA signed."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.load_cert_chain(*files)
+    if authority:
+        context.verify_mode = ssl.CERT_OPTIONAL
+        context.verify_flags |= _WHATEVER_DATE
+        context.load_verify_locations(cadata=authority.certificate)
     return context
 
 

@@ -91,6 +91,10 @@ class TokenStore:
         query = select(tokens).where(tokens.c.hash == hash_)
         return _view(await self._read(lambda connection: connection.execute(query).first()))
 
+    async def is_taken(self, worker: str) -> bool:
+        """True if a computer has joined under this name."""
+        return bool(await self._read(lambda connection: _taken(connection, worker)))
+
     async def page(self, *, cursor: str | None = None, limit: int = 100) -> Page[TokenView]:
         """Return a page of tokens, by id."""
         query = select(tokens).where(tokens.c.id > after(cursor, word, "")).order_by(tokens.c.id).limit(limit + 1)

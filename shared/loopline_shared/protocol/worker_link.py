@@ -13,7 +13,7 @@ repeated by the reader if it still needs them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from operator import not_
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -73,6 +73,11 @@ class Hello:
     worker: Name
     boot: Annotated[str, Field(min_length=1, max_length=64, pattern=NO_NUL)]  # new each time the agent starts
     facts: Facts
+    _: KW_ONLY
+    instance: Annotated[str, Field(max_length=64, exclude_if=not_)] = ""
+    """A secret of this worker's data folder; who does not know it takes over no link of its."""
+    request: Annotated[str, Field(max_length=MAX_CERTIFICATE_CHARACTERS, exclude_if=not_)] = ""
+    """Request for a certificate (PEM). Over a connection that shows none, the link ends with the Welcome."""
     kind: Literal["hello"] = "hello"
 
 
@@ -86,6 +91,8 @@ class Welcome:
     peers: Annotated[PeerTerms | None, Field(exclude_if=not_)] = None  # None: files come from the master alone
     ca: Annotated[str, Field(max_length=MAX_CERTIFICATE_CHARACTERS, exclude_if=not_)] = ""
     """Certificate (PEM) by which the master is trusted from now on; empty: it has none of its own."""
+    certificate: Annotated[str, Field(max_length=MAX_CERTIFICATE_CHARACTERS, exclude_if=not_)] = ""
+    """Of the worker, with that of the CA behind it (PEM); empty: it asked for none."""
     kind: Literal["welcome"] = "welcome"
 
 
@@ -262,14 +269,17 @@ class _Inbound:
 class WorkerSession:
     """The worker's end."""
 
-    def __init__(self, worker: str, boot: str, facts: Facts, version: int = PROTOCOL_VERSION) -> None:
+    def __init__(
+        self, worker: str, boot: str, facts: Facts, version: int = PROTOCOL_VERSION, *, instance: str = ""
+    ) -> None:
         self.welcome: Welcome | None = None
-        self._hello = Hello(version, worker, boot, facts)
+        self._hello = Hello(version, worker, boot, facts, instance=instance)
         self._inbound = _Inbound()
         self._sent = 0
 
-    def hello(self) -> bytes:
-        return encode(self._hello)
+    def hello(self, request: str = "") -> bytes:
+        """Return the first frame; ``request``: for a certificate."""
+        return encode(replace(self._hello, request=request))
 
     def receive(self, frame: bytes) -> ToWorker | None:
         """Return the message in a frame; None for a duplicate. Raises ProtocolError, which closes the link."""

@@ -25,7 +25,7 @@ class HttpClient:
 
     def __init__(self, settings: WorkerSettings) -> None:
         self._settings = settings
-        self._trust = MasterTrust(settings)
+        self.trust = MasterTrust(settings)
         self._http: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
@@ -53,11 +53,11 @@ class HttpClient:
 
     def tls(self) -> SSLContext | None:
         """Return the TLS context of connections; None for plain HTTP."""
-        return self._trust.context()
+        return self.trust.context()
 
     async def learn(self, ca: str) -> bool:
         """Trust the master by this CA from now on. True if it is to be connected to anew."""
-        if not ca or not await asyncio.to_thread(self._trust.learn, ca):
+        if not ca or not await asyncio.to_thread(self.trust.learn, ca):
             return False
         self.tls()
         http, self._http = self._http, None
@@ -68,7 +68,7 @@ class HttpClient:
     @property
     def master(self) -> str:
         """Return the address of the master."""
-        return self._trust.master
+        return self.trust.master
 
     def address(self, path: str) -> str:
         """Return the URL of a path below the master's REST prefix."""

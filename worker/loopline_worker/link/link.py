@@ -13,6 +13,7 @@ import math
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from ssl import SSLError
 from typing import NoReturn, Protocol
 
 from loopline_shared.errors import LooplineError, ProtocolError
@@ -127,10 +128,13 @@ class Link:
                 await self._pause(pause_s)
 
     async def _connect_once(self) -> None:
+        request = await self._http_client.trust.request()
         async with self._open() as socket:
             conversation = Conversation(socket, self._listener, self._http_client.master, self._version)
             async with asyncio.timeout(_OPEN_WITHIN_S):
-                welcome = await conversation.open()
+                welcome = await conversation.open(request)
+            if self._http_client.trust.keep(welcome.certificate):
+                raise LostError("connecting with a certificate from now on")
             self._lease_s = welcome.lease_s
             if await self._http_client.learn(welcome.ca):
                 raise LostError("connecting by TLS from now on")
@@ -153,6 +157,9 @@ class Link:
                 tls = self._http_client.tls()
                 address, headers = self._http_client.address("link"), self._http_client.headers()
                 socket = await WebSocket.connect(address, headers, MAX_FRAME_BYTES, tls)
+        except SSLError as error:
+            self._http_client.trust.refused(error)
+            raise
         except RejectedError as error:
             raise self._http_client.refusal(error.status) or LostError(self._not_a_master(error)) from None
         try:
@@ -225,9 +232,11 @@ class Conversation:
         socket.on_frame = self._hear
         socket.on_writable = self._go_on
 
-    async def open(self) -> Welcome:
-        """Say Hello and return the master's Welcome. Raises LooplineError if the master refuses."""
-        self._socket.send(self._session.hello())
+    async def open(self, request: str = "") -> Welcome:
+        """Say Hello, with a request for a certificate, and return the master's Welcome. Raises LooplineError if the
+        master refuses.
+        """
+        self._socket.send(self._session.hello(request))
         await self._socket.until(self._welcome)
         return self._welcome.result()
 

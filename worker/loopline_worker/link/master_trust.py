@@ -14,6 +14,7 @@ from pathlib import Path
 from loopline_shared.errors import LooplineError
 from loopline_shared.joining import Membership
 from loopline_shared.rest.trust import check_ca, encrypted, fetch_ca, pin_of, trusting
+from loopline_worker.link.identity import WorkerIdentity
 from loopline_worker.settings import WorkerSettings
 
 log = logging.getLogger(__name__)
@@ -27,6 +28,8 @@ class MasterTrust:
         self._learnt = settings.data_dir / "master-ca.json"
         self._ca = self._find()
         self._context: ssl.SSLContext | None = None
+        self._shown: tuple[str, str] | None = None
+        self.identity = WorkerIdentity(settings.data_dir / "identity")
 
     @property
     def master(self) -> str:
@@ -36,10 +39,29 @@ class MasterTrust:
     def context(self) -> ssl.SSLContext | None:
         """Return the TLS context of connections; None for plain HTTP. Raises LooplineError if it cannot be made."""
         ca = self._find()
-        if self._context is None or ca != self._ca:
-            self._ca = ca
+        shown = self.identity.key_pair(ca)
+        if self._context is None or (ca, shown) != (self._ca, self._shown):
+            self._ca, self._shown = ca, shown
             self._context = self._new_context() if self.master.startswith("https:") else None
         return self._context
+
+    async def request(self) -> str:
+        """Return the request for a certificate; empty if it is not needed."""
+        return await self.identity.request(self._ca) if self.master.startswith("https:") else ""
+
+    def keep(self, certificate: str) -> bool:
+        """Keep our certificate. True if it is to be connected anew, with it."""
+        if not certificate:
+            return False
+        is_first = self.identity.key_pair(self._ca) is None
+        self.identity.keep(certificate)
+        self._context = None
+        return is_first
+
+    def refused(self, error: ssl.SSLError) -> None:
+        """Have another certificate made if the master, which may have another CA now, does not take ours."""
+        if self._shown and not isinstance(error, ssl.SSLCertVerificationError):
+            self.identity.drop()
 
     def learn(self, ca: str) -> bool:
         """Trust the master by this CA from now on, if it proves itself by it. True if that is new. It blocks."""
@@ -57,10 +79,11 @@ class MasterTrust:
         return True
 
     def _new_context(self) -> ssl.SSLContext:
-        if not self._ca:
-            return ssl.create_default_context()
         try:
-            return trusting(self._ca)
+            context = trusting(self._ca) if self._ca else ssl.create_default_context()
+            if self._shown:
+                context.load_cert_chain(*self._shown)
+            return context
         except (OSError, ValueError) as error:
             hint = "join again: `loopline join LINE`, or correct ca_file"
             raise LooplineError("certificates", f"the CA of the master cannot be read: {error}", hint) from None

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from aiohttp import web
 
+from loopline_master.certificates.worker_keys import Bearer
 from loopline_master.core.events import Event, WorkerDrained, WorkerUndrained
 from loopline_master.core.explain.explain_worker import explain_worker
 from loopline_master.core.scheduler import Scheduler
@@ -101,7 +102,7 @@ async def open_link(
 ) -> web.WebSocketResponse:
     """Open the WebSocket of a worker; loopline_shared/protocol defines its messages."""
     with streams.of(caller):
-        return await links.serve(request, caller.worker)
+        return await links.serve(request, Bearer(caller.token, caller.worker))
 
 
 def _with_twin(view: WorkerView, links: WorkerLinks) -> WorkerView:

@@ -1,0 +1,102 @@
+"""The keys of workers: certificates for them, and whether a link is really that of the worker that it names.
+
+A worker sends the request for a certificate with its Hello, and shows the certificate when it connects again. From
+then on its token is good with this key alone. The date of a certificate counts between workers, not here: a computer
+that was off for a year has its token and its key, and is given a new one.
+"""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiohttp import web
+
+from loopline_master.certificates.encryption import Encryption
+from loopline_master.files.private_files import read_private, write_private
+from loopline_master.store.token_store import TokenStore
+from loopline_shared.errors import LooplineError, ProtocolError
+from loopline_shared.protocol.worker_link import Hello, Refused
+from loopline_shared.rest.trust import pin_of
+
+_URI = "loopline://worker/"  # before the name of a worker, in its certificate
+_NAME_HINT = "start it without --name, or join again with the line that `loopline token join` prints"
+_JOIN_AGAIN = "join again with a line of `loopline token join`; if it is not yours, revoke its token"
+
+
+@dataclass(frozen=True, slots=True)
+class Bearer:
+    """The token by which a link was let in: its id, and the one worker that it is good for; None: for any."""
+
+    token: str
+    worker: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The certificate that a connection has shown: its worker, and the SHA-256 of its key; empty without one."""
+
+    worker: str = ""
+    key: str = ""
+
+
+def shown_by(request: web.Request) -> Shown:
+    """Return what the other end of a connection has proved by TLS."""
+    connection = request.get_extra_info("ssl_object")
+    certificate: bytes | None = connection.getpeercert(binary_form=True) if connection else None
+    if certificate is None:
+        return Shown()
+    names = [str(value) for kind, value in connection.getpeercert().get("subjectAltName", ()) if kind == "URI"]
+    return Shown(names[0].removeprefix(_URI) if names else "", pin_of(ssl.DER_cert_to_PEM_cert(certificate)))
+
+
+class WorkerKeys:
+    """Signs certificates of workers, and keeps which key belongs to which token."""
+
+    def __init__(self, encryption: Encryption, tokens: TokenStore) -> None:
+        self._encryption, self._tokens = encryption, tokens
+
+    async def admit(self, hello: Hello, bearer: Bearer, shown: Shown) -> Refused | str:
+        """Return the certificate that the worker asks for, or the refusal of a link that is another's.
+
+        The CA's certificate stands behind it; empty: it asks for none. Raises ProtocolError if its request is none.
+        """
+        if bearer.worker not in (None, hello.worker):
+            return Refused("wrong_name", f"this token is worker {bearer.worker}'s, not {hello.worker}'s", _NAME_HINT)
+        if not self._encryption.is_on:
+            return ""
+        if shown.worker not in ("", hello.worker):
+            return Refused("wrong_name", f"this certificate is worker {shown.worker}'s", _JOIN_AGAIN)
+        certificate = self._certificate(hello)
+        keys = {shown.key, pin_of(certificate) if certificate else ""} - {""}
+        if await self._is_another_ones(hello.worker, bearer, keys):
+            return Refused("wrong_key", f"the name {hello.worker} is another computer's", _JOIN_AGAIN)
+        if shown.key and bearer.worker:
+            self._keep(bearer, shown.key)
+        return certificate and f"{certificate}{self._encryption.authority_certificate}"
+
+    async def _is_another_ones(self, worker: str, bearer: Bearer, keys: set[str]) -> bool:
+        """True if this name is taken by another token, or by another key of the same token."""
+        if bearer.worker is None:
+            return bool(bearer.token) and await self._tokens.is_taken(worker)
+        known = read_private(self._file(bearer))
+        return bool(known) and keys != {known}
+
+    def _keep(self, bearer: Bearer, key: str) -> None:
+        file = self._file(bearer)
+        if not read_private(file):
+            file.parent.mkdir(mode=0o700, exist_ok=True)
+            write_private(file, key)
+
+    def _file(self, bearer: Bearer) -> Path:
+        return self._encryption.folder / "workers" / bearer.token
+
+    def _certificate(self, hello: Hello) -> str:
+        authority = self._encryption.authority
+        if not hello.request or authority is None:
+            return ""
+        try:
+            return authority.certify(hello.request, _URI + hello.worker)
+        except LooplineError as error:
+            raise ProtocolError(error.message) from None

@@ -1,0 +1,94 @@
+"""A worker has a key: with it the master signs a certificate, and without it nobody takes the worker's place."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from loopline_master.certificates.encryption import Encryption
+from loopline_shared.joining import hash_of
+from loopline_shared.protocol.worker_link import Refused, ToWorker, Welcome, WorkerSession
+from loopline_shared.rest.trust import trusting
+from loopline_worker.link.identity import WorkerIdentity
+from tests.api.bench import FACTS, Bench, running_master
+
+TOKEN = "ll_0badcafe_secret"
+
+
+@asynccontextmanager
+async def joined(folder: Path) -> AsyncIterator[Bench]:
+    """An encrypted master, at which a computer has joined as pc-1."""
+    async with running_master(folder, tls="on") as master:
+        trust = trusting(master.parts[Encryption].ca)
+        line = (await master.ask("POST", "/join-tokens", json={}, ssl=trust)).body["secret"]
+        wish = {"secret": line, "worker": "pc-1", "token": TOKEN.split("_")[1], "hash": hash_of(TOKEN)}
+        assert (await master.ask("POST", "/join", None, json=wish, ssl=trust)).status == 201
+        master.tokens["pc-1"] = TOKEN
+        yield master
+
+
+async def greet(
+    master: Bench, of: WorkerIdentity, *, token: str = "pc-1", name: str = "pc-1", asks: bool = True
+) -> ToWorker | None:
+    """What the master answers to a Hello; the link ends with it."""
+    ca = master.parts[Encryption].ca
+    trust, session = trusting(ca, of.key_pair(ca)), WorkerSession(name, "boot", FACTS, instance=of.instance)
+    async with master.http.ws_connect(master.address("/link"), headers=master.headers(token), ssl=trust) as socket:
+        await socket.send_bytes(session.hello(await of.request(ca) if asks else ""))
+        return session.receive(await socket.receive_bytes())
+
+
+async def is_known(master: Bench, name: str = "pc-1") -> bool:
+    return (await master.ask("GET", f"/workers/{name}", ssl=trusting(master.parts[Encryption].ca))).status == 200
+
+
+async def test_a_token_is_good_with_the_key_of_its_computer_alone(tmp_path: Path) -> None:
+    ours, thief = WorkerIdentity(tmp_path / "ours"), WorkerIdentity(tmp_path / "thief")
+    async with joined(tmp_path / "master") as master:
+        answer = await greet(master, ours)
+        assert isinstance(answer, Welcome)
+        assert not await is_known(master), "a link that shows no certificate yet is given one, and nothing else"
+        ours.keep(answer.certificate)
+        answer = await greet(master, ours)
+        assert isinstance(answer, Welcome)
+        assert answer.certificate == "", "one is enough for a month"
+        assert await is_known(master)
+
+        for asks in (True, False):  # with the token, which it has read
+            answer = await greet(master, thief, asks=asks)
+            assert isinstance(answer, Refused)
+            assert answer.code == "wrong_key"
+        ours.drop()  # it is lost: the same key is given another
+        answer = await greet(master, ours)
+        assert isinstance(answer, Welcome)
+        assert answer.certificate
+
+
+async def test_a_name_that_a_computer_has_joined_under_is_no_shared_tokens(tmp_path: Path) -> None:
+    guest = WorkerIdentity(tmp_path / "guest")
+    async with joined(tmp_path / "master") as master:
+        answer = await greet(master, guest, token="worker")
+        assert isinstance(answer, Refused)
+        assert answer.code == "wrong_key"
+        answer = await greet(master, guest, token="worker", name="pc-2")
+        assert isinstance(answer, Welcome)
+        guest.keep(answer.certificate)
+        assert isinstance(await greet(master, guest, token="worker", name="pc-2"), Welcome)
+        answer = await greet(master, guest, token="worker", name="pc-3")
+        assert isinstance(answer, Refused)
+        assert answer.message == "this certificate is worker pc-2's"
+
+
+async def test_what_is_no_request_ends_the_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def nonsense(_: str) -> str:
+        return "-----BEGIN CERTIFICATE REQUEST-----"
+
+    someone = WorkerIdentity(tmp_path / "someone")
+    monkeypatch.setattr(someone, "request", nonsense)
+    async with joined(tmp_path / "master") as master:
+        with pytest.raises(TypeError):  # closed, in place of an answer
+            await greet(master, someone)
+        assert not await is_known(master)
