@@ -51,8 +51,8 @@ class Tally:
 
 
 class LightWorker:
-    def __init__(self, name: str, slots: int, tally: Tally) -> None:
-        self.name = name
+    def __init__(self, name: str, slots: int, tally: Tally, rest_s: float = 0.0) -> None:
+        self.name, self._rest_s = name, rest_s
         self._slots, self._tally = slots, tally
         self._facts = Facts(
             "linux", "x86_64", "3.11.7", "0.1.0", "light", cpus=slots, memory_bytes=2**33, slots=slots
@@ -71,6 +71,8 @@ class LightWorker:
             async for frame in socket:
                 message = json.loads(frame.data)
                 if message["kind"] == "assign":
+                    if self._rest_s:
+                        await asyncio.sleep(self._rest_s)
                     await self._hear(socket, message)
 
     async def _hear(self, socket: aiohttp.ClientWebSocketResponse, assign: dict[str, Any]) -> None:
@@ -119,13 +121,15 @@ class Brought:
     seconds: float
 
 
-async def swarm(url: str, headers: dict[str, str], workers: int, slots: int, tally: Tally) -> Brought:
-    """Have so many workers bring so many results."""
+async def swarm(
+    url: str, headers: dict[str, str], workers: int, slots: int, tally: Tally, *, rest_s: float = 0.0
+) -> Brought:
+    """Have so many workers bring so many results; each rests before it reports."""
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(connector=connector) as http:
         begin = time.perf_counter()
         running = [
-            asyncio.create_task(LightWorker(f"light-{number}", slots, tally).run(http, url, headers))
+            asyncio.create_task(LightWorker(f"light-{number}", slots, tally, rest_s).run(http, url, headers))
             for number in range(workers)
         ]
         over = asyncio.create_task(tally.until(tally.wanted))

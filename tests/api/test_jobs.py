@@ -98,6 +98,9 @@ async def test_pages_follow_one_another(master: Bench) -> None:
     assert await all_pages(master, "/jobs", 5) == made[::-1]
     assert await all_pages(master, "/jobs?owner=the-admin", 3) == made[::3][::-1]
     assert await all_pages(master, "/jobs?state=running", 3) == []
+    named = [await master.submit(name=name) for name in ("50% of Train", "training", "other")]
+    assert await all_pages(master, "/jobs?named=train", 1) == named[1::-1]
+    assert await all_pages(master, "/jobs?live=true&named=0%25%20of", 3) == named[:1]
     job = await master.submit(**SPEC)
     assert await all_pages(master, f"/jobs/{job}/tasks", 2, "number") == [1, 2, 3]
     assert await all_pages(master, f"/jobs/{job}/tasks?state=failed", 2, "number") == []

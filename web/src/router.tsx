@@ -45,12 +45,12 @@ export function useWord(name: string): [string | null, (word: string | null) => 
   return [word, (chosen) => setWords({ [name]: chosen })];
 }
 
-/** Changes words of the address's query, each a step to which Back returns. */
-export function setWords(words: Record<string, string | null>): void {
+/** Changes words of the address's query: a step to which Back returns, unless it replaces the last one. */
+export function setWords(words: Record<string, string | null>, how: { replace?: boolean } = {}): void {
   const query = new URLSearchParams(location.search);
   for (const [name, word] of Object.entries(words)) word === null ? query.delete(name) : query.set(name, word);
   const text = query.toString();
-  go(location.pathname + (text ? `?${text}` : ""));
+  go(location.pathname + (text ? `?${text}` : ""), how);
 }
 
 interface LinkProps {

@@ -4,7 +4,7 @@ import type { JobView } from "../src/api/types";
 import { summed } from "../src/guarantee/ledger";
 import { pieces } from "../src/jobs/pieces";
 import { ordered, stateOf } from "../src/jobs/jobs";
-import { inOrder } from "../src/jobs/steady";
+import { inOrder } from "../src/lists/steady";
 import { encodedPath, kindOf } from "../src/tasks/outputs";
 import { ago, amount, between, duration, percent } from "../src/text/human";
 import { shares } from "../src/ui/shares";

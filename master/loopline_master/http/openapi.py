@@ -53,7 +53,7 @@ def document(operations: Iterable[Operation]) -> Json:
     paths: Json = {}
     for operation in described:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, of)
-    components = _without_constants(shared.get("$defs", {}))
+    components = _readable(shared.get("$defs", {}))
     describe_fields(components)
     return {
         "openapi": "3.1.0",
@@ -65,18 +65,21 @@ def document(operations: Iterable[Operation]) -> Json:
     }
 
 
-def _without_constants(schema: Any) -> Any:
-    """Return the schema with enumerations of one in place of constants.
+def _readable(schema: Any) -> Any:
+    """Return the schema as generators read it: with enumerations of one in place of constants.
 
-    Of a constant beside other kinds, client generators make readers that refuse the others.
+    Of a constant beside other kinds, client generators make readers that refuse the others; an array without items
+    they do not know, although each place has its own.
     """
     if isinstance(schema, list):
-        return [_without_constants(part) for part in schema]
+        return [_readable(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    parts = {key: _without_constants(part) for key, part in schema.items()}
+    parts = {key: _readable(part) for key, part in schema.items()}
     if isinstance(parts.get("const"), str):
         parts["enum"] = [parts.pop("const")]
+    if "prefixItems" in parts:
+        parts.setdefault("items", {})
     return parts
 
 

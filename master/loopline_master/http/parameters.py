@@ -37,6 +37,7 @@ OnlyLive = Annotated[
     ),
 ]
 OfOwner = Annotated[Name, Field(description="Only jobs of this user")]
+Named = Annotated[str, Field(min_length=1, max_length=200, description="Only jobs whose name contains this text")]
 Cursor = Annotated[
     str, Field(max_length=200, pattern=r"^[ -~]*$", description="Where to continue: `next` of the previous page")
 ]

@@ -19,7 +19,7 @@ from loopline_shared.rest.address import API_PREFIX
 from loopline_shared.rest.trust import CA_PATH, encrypted
 
 routes = Routes("access", prefix="")
-PEM = "application/x-pem-file"
+PEM = "application/octet-stream"  # what browsers save, and generated clients know
 
 
 @routes(f"GET {CA_PATH}", OPEN, media_type=PEM, declines=(404,))

@@ -4,18 +4,18 @@ import type { JobView, Page } from "../api/types";
 import { anyJob, useResource } from "../live/resource";
 import { now } from "../live/clock";
 import { useWord } from "../router";
-import { maySubmit } from "../session/session";
 import { between, shortMoment } from "../text/human";
-import { Cards, type Column } from "../ui/Cards";
+import type { Column } from "../lists/Cards";
 import { Chip } from "../ui/Chip";
-import { choose, Pager, usePages } from "../ui/Pager";
+import { choose, Pager, usePages } from "../lists/Pager";
 import { Progress } from "../ui/Progress";
 import { Section } from "../ui/Section";
 import { Empty, Shown } from "../ui/states";
 import { Differing } from "./Hold";
+import { useJobFilter } from "./JobFinder";
 import { sizeOf } from "./jobs";
 import { JobName } from "./LiveJobsTable";
-import { Steering } from "./Steering";
+import { SteeredJobs } from "./SteeredJobs";
 
 const STATES = ["succeeded", "failed", "cancelled"] as const;
 const PAGE = 25;
@@ -24,9 +24,10 @@ export function FinishedJobs() {
   const [word] = useWord("over");
   const state = STATES.find((one) => one === word) ?? "succeeded";
   const pages = usePages("page");
-  const query = { state, cursor: pages.cursor, limit: PAGE };
+  const filter = useJobFilter();
+  const query = { ...filter, state, cursor: pages.cursor, limit: PAGE };
   const finished = useResource(
-    `jobs/${state}/${pages.cursor}`,
+    `jobs/${JSON.stringify(query)}`,
     (signal) => get<Page<JobView>>("/jobs", query, signal),
     anyJob,
   );
@@ -36,11 +37,14 @@ export function FinishedJobs() {
         {({ items, next }) =>
           items.length ? (
             <>
-              <FinishedTable jobs={items} onDone={finished.reload} />
+              <SteeredJobs jobs={items} columns={COLUMNS} onDone={finished.reload} />
               <Pager pages={pages} next={next} />
             </>
           ) : (
-            <Empty>No job has {state === "cancelled" ? "been cancelled" : state} yet.</Empty>
+            <Empty>
+              No {filter.named || filter.owner ? "such job" : "job"} has{" "}
+              {state === "cancelled" ? "been cancelled" : state} yet.
+            </Empty>
           )
         }
       </Shown>
@@ -69,11 +73,6 @@ function StateChoice({ chosen, onChoose }: ChoiceProps) {
       ))}
     </div>
   );
-}
-
-function FinishedTable({ jobs, onDone }: { jobs: JobView[]; onDone: () => void }) {
-  const actions = maySubmit.value ? (job: JobView) => <Steering job={job} onDone={onDone} /> : undefined;
-  return <Cards rows={jobs} keyOf={({ id }) => id} columns={COLUMNS} actions={actions} />;
 }
 
 const COLUMNS: Column<JobView>[] = [

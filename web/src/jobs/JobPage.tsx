@@ -19,7 +19,7 @@ import { isOver, sizeOf, stateOf } from "./jobs";
 import { Download } from "./Download";
 import { SpecSection } from "./SpecSection";
 import { Steering } from "./Steering";
-import { Swatch } from "./Swatch";
+import { Swatch } from "../ui/Swatch";
 import { TasksSection } from "./TasksSection";
 
 const GANTT_PX = 260;

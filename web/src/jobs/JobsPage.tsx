@@ -7,7 +7,8 @@ import { Button } from "../ui/Button";
 import { Section } from "../ui/Section";
 import { Empty, Shown } from "../ui/states";
 import { FinishedJobs } from "./FinishedJobs";
-import { allOf, type LiveJobs, useLiveJobs } from "./jobs";
+import { allOf, type JobFilter, type LiveJobs, useLiveJobs } from "./jobs";
+import { JobFinder, useJobFilter } from "./JobFinder";
 import { LiveJobsTable } from "./LiveJobsTable";
 import { SharesSection } from "./SharesSection";
 
@@ -15,7 +16,8 @@ export function JobsPage() {
   return (
     <>
       <h1>Jobs</h1>
-      <QueueSection most={200} />
+      <JobFinder />
+      <QueueSection most={200} filter={useJobFilter()} />
       <SharesSection />
       <FinishedJobs />
     </>
@@ -23,13 +25,22 @@ export function JobsPage() {
 }
 
 /** Jobs that are not over, in the scheduler's order: the first `most`, and more when asked for. */
-export function QueueSection({ most }: { most: number }) {
-  const live = useLiveJobs();
+export function QueueSection({ most, filter = {} }: { most: number; filter?: JobFilter }) {
+  const live = useLiveJobs(filter);
+  const isSearch = filter.named !== undefined || filter.owner !== undefined;
   const aside = live.data && allOf(live.data.totals) > 0 && <span class="faint">{orderOf(live.data.totals)}</span>;
   return (
     <Section title="Queue" aside={aside}>
       <Shown of={live} what="the queue">
-        {(jobs) => (jobs.head.length ? <QueueHead jobs={jobs} most={most} onDone={live.reload} /> : <NoJobs />)}
+        {(jobs) =>
+          jobs.head.length ? (
+            <QueueHead jobs={jobs} most={most} onDone={live.reload} />
+          ) : isSearch ? (
+            <NoneFound />
+          ) : (
+            <NoJobs />
+          )
+        }
       </Shown>
     </Section>
   );
@@ -62,6 +73,10 @@ function QueueHead({ jobs: { head, totals }, most, onDone }: HeadProps) {
 function orderOf({ in_grid, waiting }: LiveTotals): string {
   const order = `${plural(in_grid, "job")} in the grid, in scheduling order`;
   return waiting ? `${order}; ${count(waiting)} waiting for other jobs to succeed` : order;
+}
+
+function NoneFound() {
+  return <Empty>No job that is queued or running has this name and user.</Empty>;
 }
 
 function NoJobs() {

@@ -1,15 +1,14 @@
 import { now } from "../live/clock";
 import { Link } from "../router";
-import { maySubmit } from "../session/session";
 import { ago } from "../text/human";
-import { Cards, type Column } from "../ui/Cards";
+import type { Column } from "../lists/Cards";
 import { Progress } from "../ui/Progress";
 import { EtaText } from "./EtaText";
 import { StateCell } from "./Hold";
 import { type LiveJob, sizeOf } from "./jobs";
-import { useSteadyOrder } from "./steady";
-import { Steering } from "./Steering";
-import { Swatch } from "./Swatch";
+import { useSteadyOrder } from "../lists/steady";
+import { SteeredJobs } from "./SteeredJobs";
+import { Swatch } from "../ui/Swatch";
 
 interface Props {
   jobs: LiveJob[];
@@ -19,8 +18,7 @@ interface Props {
 /** The queue: the scheduler turns to the first one first. */
 export function LiveJobsTable({ jobs, onDone }: Props) {
   const { items, handlers } = useSteadyOrder(jobs);
-  const actions = maySubmit.value ? (job: LiveJob) => <Steering job={job} onDone={onDone} /> : undefined;
-  return <Cards rows={items} keyOf={({ id }) => id} columns={COLUMNS} actions={actions} body={handlers} />;
+  return <SteeredJobs jobs={items} columns={COLUMNS} body={handlers} onDone={onDone} />;
 }
 
 const COLUMNS: Column<LiveJob>[] = [

@@ -3,7 +3,7 @@ import { get } from "../api/client";
 import type { SharesView, UserShare } from "../api/types";
 import { anyJob, useResource } from "../live/resource";
 import { count, cpuTime, duration, percent } from "../text/human";
-import { Cards, type Column } from "../ui/Cards";
+import { Cards, type Column } from "../lists/Cards";
 import { Section } from "../ui/Section";
 
 const READ_EVERY_MS = 60_000;

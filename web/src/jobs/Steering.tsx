@@ -8,8 +8,13 @@ import { confirmed } from "../ui/Confirm";
 import { attempt, say } from "../ui/toast";
 import { isOver } from "./jobs";
 
-type Verb = "cancel" | "pause" | "resume" | "retry";
-const DONE: Record<Verb, string> = { cancel: "cancelled", pause: "paused", resume: "resumed", retry: "queued again" };
+export type Verb = "cancel" | "pause" | "resume" | "retry";
+export const DONE: Record<Verb, string> = {
+  cancel: "cancelled",
+  pause: "paused",
+  resume: "resumed",
+  retry: "queued again",
+};
 
 export function Steering({ job, onDone }: { job: JobView; onDone: () => void }) {
   if (!maySteer(job.owner)) return null;
@@ -37,7 +42,7 @@ export function Steering({ job, onDone }: { job: JobView; onDone: () => void }) 
   );
 }
 
-function verbsOf(job: JobView): Verb[] {
+export function verbsOf(job: JobView): Verb[] {
   if (isOver(job)) return job.state === "succeeded" ? [] : ["retry"];
   return [job.paused ? "resume" : "pause", "cancel"];
 }

@@ -6,9 +6,9 @@ import { thisJob, useResource } from "../live/resource";
 import { Link, useWord } from "../router";
 import { between, count, duration } from "../text/human";
 import { Button } from "../ui/Button";
-import { Cards, type Column } from "../ui/Cards";
+import { Cards, type Column } from "../lists/Cards";
 import { Chip } from "../ui/Chip";
-import { choose, Pager, usePages } from "../ui/Pager";
+import { choose, Pager, usePages } from "../lists/Pager";
 import { Section } from "../ui/Section";
 import { Empty, Shown } from "../ui/states";
 

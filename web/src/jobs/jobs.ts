@@ -7,6 +7,12 @@ import { anyJob, type Resource, useResource } from "../live/resource";
 const MOST_LIVE = 500;
 const NOTHING: LiveTotals = { in_grid: 0, waiting: 0, held: 0, tasks_queued: 0 };
 
+/** Which jobs are looked at: by name and user. */
+export interface JobFilter {
+  named?: string | undefined;
+  owner?: string | undefined;
+}
+
 export interface LiveJob extends JobView {
   heldBy: number | null;
 }
@@ -19,14 +25,15 @@ export interface LiveJobs {
   totals: LiveTotals;
 }
 
-export function useLiveJobs(): Resource<LiveJobs> {
-  return useResource("jobs/live", readLiveJobs, anyJob);
+export function useLiveJobs(filter: JobFilter = {}): Resource<LiveJobs> {
+  const key = `jobs/live/${JSON.stringify(filter)}`;
+  return useResource(key, (signal) => readLiveJobs(filter, signal), anyJob);
 }
 
-async function readLiveJobs(signal: AbortSignal): Promise<LiveJobs> {
+async function readLiveJobs(filter: JobFilter, signal: AbortSignal): Promise<LiveJobs> {
   const [queue, page] = await Promise.all([
     get<Queued[]>("/queue", {}, signal),
-    get<JobPage>("/jobs", { live: true, limit: MOST_LIVE }, signal),
+    get<JobPage>("/jobs", { ...filter, live: true, limit: MOST_LIVE }, signal),
   ]);
   return { head: ordered(page.items, queue), totals: page.live ?? NOTHING };
 }

@@ -2,6 +2,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { asProblem, type Problem } from "../api/client";
 import type { GridChange } from "../api/types";
+import { budgetWaitMs } from "./budget";
 import { onChange } from "./changes";
 
 const REST_MS = 700;
@@ -19,7 +20,7 @@ export type Concerns = (change: GridChange) => boolean;
 /**
  * `key` names what is read: another key, another thing; null: nothing. What was read before under this key is shown
  * until the answer is there. With `everyMs` it is read again by the clock as well. Two readings are at least REST_MS
- * apart, and further where the master is slow.
+ * apart, and further where the master is slow, or where what is read costs much.
  */
 export function useResource<T>(
   key: string | null,
@@ -44,7 +45,7 @@ export function useResource<T>(
         redraw((count) => count + 1);
       },
     );
-    reload.current = () => reader.wish();
+    reload.current = () => reader.wish(true);
     reader.wish();
     const forget = onChange((change) => latest.current.concerns(change) && reader.wish());
     const timer = everyMs && setInterval(() => document.hidden || reader.wish(), everyMs);
@@ -89,16 +90,30 @@ class Reader<T> {
   private timer: ReturnType<typeof setTimeout> | undefined;
   private isWished = false;
   private restUntil = 0;
+  /** What a user waits for comes at once, whatever it costs. */
+  private isUrgent = true;
 
   constructor(
     private readonly read: (signal: AbortSignal) => Promise<T>,
     private readonly tell: (data: T | undefined, problem: Problem | undefined) => void,
   ) {}
 
-  wish(): void {
+  wish(isUrgent = false): void {
     this.isWished = true;
-    if (this.controller || this.timer !== undefined) return;
-    this.timer = setTimeout(() => void this.turn(), Math.max(0, this.restUntil - performance.now()));
+    this.isUrgent ||= isUrgent;
+    if (this.controller || (this.timer !== undefined && !isUrgent)) return;
+    this.plan();
+  }
+
+  private plan(): void {
+    const restMs = Math.max(0, this.restUntil - performance.now(), this.waitMs());
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => (this.waitMs() ? this.plan() : void this.turn()), restMs);
+  }
+
+  /** It may be more when the time has come: what others read has been paid meanwhile. */
+  private waitMs(): number {
+    return this.isUrgent ? 0 : budgetWaitMs();
   }
 
   stop(): void {
@@ -108,7 +123,7 @@ class Reader<T> {
 
   private async turn(): Promise<void> {
     this.timer = undefined;
-    this.isWished = false;
+    this.isWished = this.isUrgent = false;
     const controller = (this.controller = new AbortController());
     const began = performance.now();
     try {

@@ -2,6 +2,7 @@
 import { computed, signal } from "@preact/signals";
 import { ask, get, onOutcome, post, Problem } from "../api/client";
 import type { Whoami } from "../api/types";
+import { watchCost } from "../live/budget";
 import { startListening, stopListening, watchRequests, watchSilence, watchVisibility } from "../live/changes";
 import { forgetAll } from "../live/resource";
 
@@ -24,6 +25,7 @@ export function beginSession(): void {
   onOutcome((problem) => {
     if (problem?.status === UNAUTHORIZED) leave();
   });
+  watchCost();
   watchRequests();
   watchVisibility();
   watchSilence();

@@ -2,7 +2,7 @@ import type { AttemptView } from "../api/types";
 import { now } from "../live/clock";
 import { Link } from "../router";
 import { amount, between, clock, duration } from "../text/human";
-import { Cards, type Column } from "../ui/Cards";
+import { Cards, type Column } from "../lists/Cards";
 import { Chip } from "../ui/Chip";
 import { Section } from "../ui/Section";
 import { Empty } from "../ui/states";

@@ -1,6 +1,7 @@
 /** Loads the bars of a window and, while it is live, the changes since. */
 import type { Timeline } from "../api/types";
 import { asProblem, get, type Problem } from "../api/client";
+import { budgetWaitMs } from "../live/budget";
 import { onChange } from "../live/changes";
 import { Bars } from "./scene/bars";
 import { covers, spanOf, type Window } from "./scene/window";
@@ -91,7 +92,7 @@ export class Feed {
       if (this.controller.signal.aborted) return;
       this.feeding.onProblem(asProblem(error));
     }
-    setTimeout(() => this.rested(), REST_MS);
+    setTimeout(() => this.rested(), Math.max(REST_MS, budgetWaitMs()));
   }
 
   private rested(): void {

@@ -1,8 +1,8 @@
-import { useState } from "preact/hooks";
 import type { WorkerView } from "../api/types";
-import { Link } from "../router";
+import { Link, useWord } from "../router";
 import { amount, decimal, plural } from "../text/human";
 import { SpareCpuSection } from "./SpareCpuSection";
+import { SearchField } from "../lists/SearchField";
 import { Section } from "../ui/Section";
 import { Empty, Shown } from "../ui/states";
 import { totals, useWorkers } from "./workers";
@@ -23,7 +23,7 @@ export function WorkersPage() {
 }
 
 function Workers({ all, onDone }: { all: WorkerView[]; onDone: () => void }) {
-  const [search, setSearch] = useState("");
+  const search = useWord("named")[0] ?? "";
   const found = all.filter((worker) => matches(worker, search));
   return (
     <>
@@ -31,15 +31,7 @@ function Workers({ all, onDone }: { all: WorkerView[]; onDone: () => void }) {
       <SpareCpuSection title="Spare CPU and its use" path="/samples" />
       <Section
         title="Machines"
-        aside={
-          <input
-            type="search"
-            placeholder="Name, label or model"
-            aria-label="Find a worker"
-            value={search}
-            onInput={(event) => setSearch(event.currentTarget.value)}
-          />
-        }
+        aside={<SearchField name="named" label="Find a worker" placeholder="Name, label or model" />}
       >
         {found.length ? (
           <WorkersTable workers={found} onDone={onDone} />

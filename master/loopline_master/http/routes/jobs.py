@@ -17,6 +17,7 @@ from loopline_master.http.parameters import (
     InJobState,
     JobNumber,
     Limit,
+    Named,
     OfOwner,
     OnlyLive,
     OnlyTasks,
@@ -56,13 +57,14 @@ async def list_jobs(
     limits: Limits,
     state: InJobState | None = None,
     owner: OfOwner | None = None,
+    named: Named | None = None,
     cursor: Cursor | None = None,
     limit: Limit = 100,
     live: OnlyLive = False,
 ) -> JobPage:
     """List jobs, newest first; live jobs in the order of their arrival."""
     read = store.jobs.live_page if live else store.jobs.page
-    page = await read(state=state, owner=owner, cursor=cursor, limit=limits.page_size(limit))
+    page = await read(state=state, owner=owner, named=named, cursor=cursor, limit=limits.page_size(limit))
     return page.model_copy(update={"items": [forecaster.with_eta(job) for job in page.items]})
 
 

@@ -58,12 +58,15 @@ class JobQueries:
         *,
         state: JobState | None = None,
         owner: str | None = None,
+        named: str | None = None,
         cursor: str | None = None,
         limit: int = 100,
     ) -> JobPage:
         """Return a page of jobs, the newest first."""
         before = after(cursor, number, MAX_ID)
-        query = _VIEW.where(jobs.c.id < before, *_only(state, owner)).order_by(jobs.c.id.desc()).limit(limit + 1)
+        query = (
+            _VIEW.where(jobs.c.id < before, *_only(state, owner, named)).order_by(jobs.c.id.desc()).limit(limit + 1)
+        )
         rows = await self._read(lambda connection: connection.execute(query).all())
         return _page(rows, limit, lambda row: row.id)
 
@@ -72,6 +75,7 @@ class JobQueries:
         *,
         state: JobState | None = None,
         owner: str | None = None,
+        named: str | None = None,
         cursor: str | None = None,
         limit: int = 100,
     ) -> JobPage:
@@ -80,7 +84,7 @@ class JobQueries:
         What holds a job arrived before it: without a filter it is on the same page, or on an earlier one.
         """
         last = after(cursor, _arrival, (0, 0))
-        live = (jobs.c.departure.is_(None), *_only(state, owner))
+        live = (jobs.c.departure.is_(None), *_only(state, owner, named))
         first = select(jobs.c.id).where(*live, tuple_(*_arrived) > tuple_(*last)).order_by(*_arrived).limit(limit + 1)
         query = _VIEW.where(jobs.c.id.in_(first)).order_by(*_arrived)
         rows, totals = await self._read(
@@ -131,11 +135,13 @@ def _read_detail(connection: Connection, job: int) -> JobDetail | None:
     return JobDetail(**_fields(row), plan=plan, notification=notified(connection, row.id))
 
 
-def _only(state: JobState | None, owner: str | None) -> Iterator[ColumnElement[bool]]:
+def _only(state: JobState | None, owner: str | None, named: str | None) -> Iterator[ColumnElement[bool]]:
     if state is not None:
         yield jobs.c.state == state
     if owner is not None:
         yield jobs.c.owner == owner
+    if named is not None:
+        yield jobs.c.id.in_(select(specs.c.job).where(specs.c.name.icontains(named, autoescape=True)))
 
 
 def _arrival(cursor: str) -> tuple[int, int]:

@@ -1,6 +1,6 @@
 /** Pages of a list that the master hands out by cursor: forward, and back the way one came. The address has both. */
 import { setWords, useWord } from "../router";
-import { Button } from "./Button";
+import { Button } from "../ui/Button";
 
 export interface Pages {
   cursor: string | null;

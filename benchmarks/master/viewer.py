@@ -1,0 +1,139 @@
+"""Cost of looking: bytes a second that the page pulls while it shows a busy grid, in headless Chromium, by view.
+
+A real master with many queued jobs and a swarm of light workers (benchmarks/light) that bring a few results a second.
+Counted is what comes over the wire, compressed and with the change stream, after the view has settled; beside it the
+processor time of the master a second, with the viewer and without.
+
+    python -m benchmarks.master.viewer [--jobs 2000] [--workers 200] [--seconds 20] [--views / /jobs] [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+from playwright.async_api import Page, async_playwright
+
+from benchmarks.light.workers import Tally, swarm
+from benchmarks.master.swarm import SLOTS, cpu_s, master
+from loopline.client import AsyncClient
+from loopline_shared.spec import JobSpec, Range
+
+VIEWS = ("/", "/jobs", "/workers", "/timeline", "/jobs/1")
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+TASKS = 50  # of each job
+TASK_S = 30.0
+REST_S = 10.0  # of a light worker, before each Report: 200 of them bring 40 results a second
+SETTLE_S = 6.0
+
+
+class Wire:
+    """What a page has received, by path."""
+
+    def __init__(self) -> None:
+        self.bytes: Counter[str] = Counter()
+        self._paths: dict[str, str] = {}
+
+    async def watch(self, page: Page) -> None:
+        session = await page.context.new_cdp_session(page)
+        session.on("Network.requestWillBeSent", self._asked)
+        session.on("Network.dataReceived", self._received)
+        await session.send("Network.enable")
+
+    def _asked(self, event: dict[str, Any]) -> None:
+        self._paths[event["requestId"]] = event["request"]["url"].partition("?")[0].partition("/api/v1")[2]
+
+    def _received(self, event: dict[str, Any]) -> None:
+        came = event["encodedDataLength"] or (
+            event["dataLength"] if self._paths.get(event["requestId"]) == "/events" else 0
+        )
+        self.bytes[self._paths.get(event["requestId"], "?")] += came
+
+
+async def fill(url: str, jobs: int) -> None:
+    """Submit so many jobs."""
+    async with AsyncClient(url, None) as client:
+        for number in range(jobs):
+            spec = JobSpec(
+                name=f"queued {number}",
+                size=TASK_S,
+                command=["work", "{i}"],
+                parameters={"i": Range(range=[1, TASKS])},
+            )
+            await client.submit(spec)
+
+
+async def measure(url: str, views: list[str], seconds: float, process: psutil.Process) -> list[dict[str, Any]]:
+    """Look at each view for so long."""
+    program = next((found for name in CHROMIUM if (found := shutil.which(name))), None)
+    if program is None:
+        raise SystemExit("no Chromium is installed (Debian: apt install chromium)")
+    alone = await _cpu_share(process, seconds, lambda: None)
+    rows = []
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        for view in views:
+            page, wire = await browser.new_page(), Wire()
+            await wire.watch(page)
+            await page.goto(url + view)
+            await asyncio.sleep(SETTLE_S)
+            share = await _cpu_share(process, seconds, wire.bytes.clear)
+            paths = {path: round(came / seconds / 1000, 1) for path, came in wire.bytes.most_common(4)}
+            kb_s = round(wire.bytes.total() / seconds / 1000, 1)
+            rows.append({"view": view, "kb_s": kb_s, "cpu": share, "cpu_alone": alone, "by_path": paths})
+            await page.close()
+        await browser.close()
+    return rows
+
+
+async def _cpu_share(process: psutil.Process, seconds: float, begin: Callable[[], None]) -> float:
+    begin()
+    before = cpu_s(process)
+    await asyncio.sleep(seconds)
+    return round((cpu_s(process) - before) / seconds, 2)
+
+
+async def run(options: argparse.Namespace) -> list[dict[str, Any]]:
+    with tempfile.TemporaryDirectory() as folder, master(Path(folder)) as (process, url):
+        await fill(url, options.jobs)
+        tally = Tally(options.jobs * TASKS)
+        bringing = asyncio.create_task(swarm(url, {}, options.workers, SLOTS, tally, rest_s=options.rest))
+        await asyncio.sleep(2 * options.rest)
+        began = tally.acknowledged
+        rows = await measure(url, options.views, options.seconds, process)
+        assert tally.acknowledged > began, "the grid stands still"
+        bringing.cancel()
+        with suppress(asyncio.CancelledError):
+            await bringing
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jobs", type=int, default=2000)
+    parser.add_argument("--workers", type=int, default=200)
+    parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--rest", type=float, default=REST_S, help="seconds between a worker's reports")
+    parser.add_argument("--views", nargs="+", default=list(VIEWS))
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    rows = asyncio.run(run(options))
+    if options.json:
+        print(json.dumps(rows))
+        return
+    print(f"{'view':12} {'kB/s':>8} {'cores':>6} {'alone':>6}  by path, kB/s")
+    for row in rows:
+        print(f"{row['view']:12} {row['kb_s']:8} {row['cpu']:6} {row['cpu_alone']:6}  {row['by_path']}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+import type { HTMLAttributes } from "preact";
+import { post } from "../api/client";
+import type { JobView } from "../api/types";
+import { maySteer, maySubmit } from "../session/session";
+import { plural } from "../text/human";
+import { BulkBar, type Deed } from "../lists/BulkBar";
+import { Cards, type Column } from "../lists/Cards";
+import { confirmed } from "../ui/Confirm";
+import { usePicks } from "../lists/picks";
+import { DONE, Steering, type Verb, verbsOf } from "./Steering";
+
+interface Props<Job extends JobView> {
+  jobs: Job[];
+  columns: Column<Job>[];
+  body?: HTMLAttributes<HTMLTableSectionElement>;
+  onDone: () => void;
+}
+
+/** A table of jobs, each of which, and several at once, may be paused, cancelled or retried. */
+export function SteeredJobs<Job extends JobView>({ jobs, columns, body, onDone }: Props<Job>) {
+  const picks = usePicks<number>();
+  const mine = jobs.filter(isPickable);
+  const steering = maySubmit.value
+    ? { picks, isPickable, actions: (job: Job) => <Steering job={job} onDone={onDone} /> }
+    : {};
+  return (
+    <>
+      <BulkBar rows={mine} keyOf={numberOf} picks={picks} noun="job" deeds={DEEDS} onDone={onDone} />
+      <Cards rows={jobs} keyOf={numberOf} columns={columns} {...(body && { body })} {...steering} />
+    </>
+  );
+}
+
+const numberOf = ({ id }: JobView): number => id;
+const isPickable = (job: JobView): boolean => maySteer(job.owner) && verbsOf(job).length > 0;
+
+const deed = (verb: Verb, name: string): Deed<JobView> => ({
+  name,
+  done: DONE[verb],
+  fits: (job) => verbsOf(job).includes(verb),
+  run: (job) => post(`/jobs/${job.id}/${verb}`),
+});
+
+const DEEDS: Deed<JobView>[] = [
+  deed("pause", "Pause"),
+  deed("resume", "Resume"),
+  deed("retry", "Retry"),
+  {
+    ...deed("cancel", "Cancel"),
+    isMeant: (jobs) =>
+      confirmed(
+        `Cancel ${plural(jobs.length, "job")}?`,
+        "Their tasks that are not done will be dropped; running ones are killed. Existing results stay.",
+        "Cancel them",
+      ),
+  },
+];

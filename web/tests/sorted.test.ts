@@ -1,0 +1,16 @@
+import { expect, test } from "vitest";
+import { sorted } from "../src/lists/sorted";
+
+const COLUMNS = [{ name: "Speed", order: (row: { speed: number | null }) => row.speed }];
+const ROWS = [{ speed: 1 }, { speed: null }, { speed: 3 }, { speed: 2 }];
+const speeds = (column: string | null, isDown: boolean) =>
+  sorted(ROWS, COLUMNS, { column, isDown }).map(({ speed }) => speed);
+
+test("rows are sorted either way, and what is not known comes last", () => {
+  expect(speeds("Speed", true)).toEqual([3, 2, 1, null]);
+  expect(speeds("Speed", false)).toEqual([1, 2, 3, null]);
+});
+
+test("without a column that can be sorted by, rows stay as they come", () => {
+  expect(speeds(null, false)).toEqual(speeds("Other", true));
+});
