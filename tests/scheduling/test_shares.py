@@ -196,6 +196,7 @@ short_jobs = st.lists(
 
 
 @pytest.mark.parametrize("within", list(OrderWithin))
+@pytest.mark.timeout(1800)  # 10,000 runs take minutes
 @settings(PATIENT, max_examples=tried(100, 10_000))
 @given(
     short_jobs,
