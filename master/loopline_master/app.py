@@ -48,6 +48,7 @@ class Master:
 async def serving(settings: MasterSettings) -> AsyncIterator[Master]:
     """Run a master on its port. Raises LooplineError if it cannot start. It stops in order, within a bounded time."""
     _make_data_folder(settings.data_dir)
+    _refuse_lost_database(settings)
     prepare_folder(settings.data_dir)
     async with open_store(settings.database, keep_samples_s=settings.keep_samples_days * 86400.0) as store:
         parts = await assemble(settings, store)
@@ -113,3 +114,16 @@ def _make_data_folder(folder: Path) -> None:
     except OSError as error:
         hint = "choose another with --data-dir"
         raise LooplineError("data_dir", f"cannot write into the folder {folder}: {error.strerror}", hint) from None
+
+
+def _refuse_lost_database(settings: MasterSettings) -> None:
+    """Raises LooplineError rather than begin anew where a master has worked before."""
+    file = settings.data_dir / "loopline.db"
+    if settings.database_url is not None or not (settings.data_dir / "tokens" / "session-key").exists():
+        return
+    if not file.exists() or not file.stat().st_size:
+        what = "is empty" if file.exists() else "is missing"
+        hint = "restore a backup (`loopline restore`); to begin anew, move the folder away"
+        raise LooplineError(
+            "database_lost", f"a master has worked in this folder, but its database {file} {what}", hint
+        )

@@ -60,6 +60,8 @@ COMMANDS: dict[str, tuple[Group, str, str]] = {
     "tls": (_ACCESS, "loopline.cli.login:tls", "Show or enable the encryption of a master."),
     "token": (_ACCESS, "loopline.cli.tokens:token", "Create, list and revoke access tokens."),
     "prune": (_ACCESS, "loopline.cli.prune:prune", "Remove unused files from the master."),
+    "backup": (_ACCESS, "loopline.cli.daemons:backup", "Copy a master's database, files and keys, while it goes on."),
+    "restore": (_ACCESS, "loopline.cli.daemons:restore", "Make a master's data folder from a backup."),
     "completion": (_ACCESS, "loopline.cli.completion:completion", "Complete commands and options in your shell."),
     "passing": (_ACCESS, "loopline.cli.audit:passing", "Audit the promise that no job passes another."),
 }

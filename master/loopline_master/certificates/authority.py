@@ -34,10 +34,13 @@ class Authority:
 
     def __init__(self, folder: Path) -> None:
         key_file, file = folder / "ca.key", folder / "ca.pem"
+        if not key_file.exists() and file.exists():
+            hint = "restore it from a backup; without it, every computer has to join anew (move ca.pem away for that)"
+            raise LooplineError("certificates", f"the key of the CA is missing: {key_file}", hint)
         if not read_private(key_file):
             key = ec.generate_private_key(ec.SECP256R1())
-            write_private(file, _self_signed(key))
             write_private(key_file, _key_text(key))
+            write_private(file, _self_signed(key))
         try:
             loaded = serialization.load_pem_private_key(read_private(key_file).encode(), None)
             self._certificate = x509.load_pem_x509_certificate(read_private(file).encode())

@@ -23,6 +23,8 @@ def write_private(file: Path, text: str) -> None:
     try:
         with os.fdopen(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as stream:
             stream.write(text + "\n")
+            stream.flush()
+            os.fsync(stream.fileno())
         part.replace(file)
     except OSError as error:
         part.unlink(missing_ok=True)

@@ -6,6 +6,7 @@ Alembic, which is not even imported otherwise.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from sqlalchemy import URL, Connection, inspect, text
 
 import loopline_migrations
 from loopline_master.store.checkpoint import note_upgrade
+from loopline_master.store.copies import copy_database
 from loopline_master.store.database import Database, is_sqlite, writing
 from loopline_master.store.tables import metadata
 from loopline_shared.errors import LooplineError
@@ -27,13 +29,19 @@ REVISION = "0016"
 
 
 async def prepare(database: Database, url: URL) -> None:
-    """Bring an open database to this release. Raises LooplineError if it is newer."""
+    """Bring an open database to this release. Raises LooplineError if it is newer.
+
+    A SQLite file of an older release is copied first: with the copy, the older release can go on.
+    """
     found = await database.read(_revision)
     if found == REVISION:
         return
     if found is None:
         await database.write(_begin)
     else:
+        if is_sqlite(url) and "" < found < REVISION:
+            file = Path(url.database or "")
+            await asyncio.to_thread(copy_database, file, file.with_name(f"{file.name}.before-{REVISION}"))
         await upgrade(url)
 
 

@@ -1,0 +1,103 @@
+"""Restore: a data folder from a backup, for a master to go on from.
+
+    loopline restore FOLDER
+
+What happened since the backup is lost, but workers may still hold attempts from then. So the jobs that come next get
+numbers that the lost ones cannot have had, and a late result finds no other job under its number.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from sqlalchemy import Connection, update
+
+from loopline_master.backup import CONTENTS, DATABASE, sum_of
+from loopline_master.settings import MasterSettings
+from loopline_master.store.checkpoint import note_upgrade
+from loopline_master.store.database import open_database, parse_url
+from loopline_master.store.migrate import prepare
+from loopline_master.store.tables import grid
+from loopline_shared.errors import LooplineError
+
+JOB_GAP = 100_000
+"""Numbers left out: so many jobs may have been submitted between the backup and the loss."""
+
+
+def restore(backup: Path, data_dir: Path) -> None:
+    """Make the data folder from a backup, which is checked first. Raises LooplineError; then nothing was made."""
+    if data_dir.exists() and any(data_dir.iterdir()):
+        hint = "move it away first, or name another with --data-dir; nothing is overwritten"
+        raise LooplineError("restore", f"the data folder {data_dir} is not empty", hint)
+    _check(backup)
+    part = data_dir.with_name(f"{data_dir.name}.part")
+    try:
+        shutil.rmtree(part, ignore_errors=True)
+        shutil.copytree(backup, part)
+        (part / CONTENTS).unlink()
+        part.chmod(0o700)
+        asyncio.run(_leave_numbers(part / DATABASE))
+        os.sync()
+        if data_dir.exists():
+            data_dir.rmdir()
+        part.rename(data_dir)
+    except OSError as error:
+        hint = "look at its space and its rights"
+        raise LooplineError("restore", f"cannot write {error.filename or part}: {error.strerror}", hint) from None
+
+
+def _check(backup: Path) -> None:
+    """Raises LooplineError if anything of the backup is missing or not as it was written."""
+    try:
+        sums = json.loads((backup / CONTENTS).read_text("utf-8"))["sha256"]
+    except (OSError, ValueError, KeyError, TypeError):
+        hint = "name a folder that `loopline backup` has made"
+        raise LooplineError("restore", f"{backup} is not a backup: {CONTENTS} cannot be read", hint) from None
+    for name, expected in sums.items():
+        file = backup / name
+        if not file.is_file() or sum_of(file) != expected:
+            what = "has changed since the backup" if file.is_file() else "is missing"
+            raise LooplineError("restore", f"{file} {what}", "restore another backup")
+
+
+async def _leave_numbers(database: Path) -> None:
+    url = parse_url(f"sqlite:///{database.absolute()}")
+
+    def work(connection: Connection) -> None:
+        connection.execute(update(grid).values(next_job=grid.c.next_job + JOB_GAP))
+        note_upgrade(connection)  # no log leads to this number: replay goes on from here
+
+    async with open_database(url) as opened:
+        await prepare(opened, url)
+        await opened.write(work)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Return the exit code: 0, 2 if nothing could be restored."""
+    parser = argparse.ArgumentParser(
+        "loopline restore",
+        description="Make a master's data folder from a backup. The folder must be empty, or not be there yet.",
+        epilog="Exit codes: 0 done; 2 nothing was restored.",
+    )
+    parser.add_argument("backup", type=Path, help="the folder that `loopline backup` has made")
+    parser.add_argument("--data-dir", help="the data folder that is to be made, if it is not the usual one")
+    chosen = parser.parse_args(arguments)
+    try:
+        data_dir = MasterSettings.load(data_dir=chosen.data_dir).data_dir.absolute()
+        restore(chosen.backup, data_dir)
+    except LooplineError as error:
+        print(f"error: {error.message}\n{error.hint}", file=sys.stderr)
+        return 2
+    print(f"restored to {data_dir}: start the master on it; its next job's number is {JOB_GAP:,} higher")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

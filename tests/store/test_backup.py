@@ -1,0 +1,103 @@
+"""The drill: a backup while the master goes on, the loss of everything, a restore, and the life after it."""
+
+import asyncio
+import hashlib
+import json
+
+import pytest
+from sqlalchemy import update
+
+from loopline_master import backup, restore
+from loopline_master.core.events import Batch, JobSubmitted, MasterStarted, SchedulerSettings
+from loopline_master.core.scheduler import Scheduler
+from loopline_master.store import open_store, tables
+from loopline_master.store.database import parse_url, writing
+from loopline_master.store.migrate import REVISION, downgrade
+from loopline_master.store.replay import check
+from loopline_shared.spec import JobSpec
+from tests.store.workload import lived_through, relive
+
+CONTENT = b"what a task has written"
+NAME = hashlib.sha256(CONTENT).hexdigest()
+
+
+@pytest.fixture
+def lost(tmp_path, capsys):
+    """A backup of a data folder that is no longer there: (the backup, the folder)."""
+    folder, kept = tmp_path / "master", tmp_path / "backups" / "monday"
+    blob = folder / "files" / NAME[:2] / NAME[2:]
+    for private in (folder / "tokens" / "admin", folder / "certificates" / "ca.key", folder / "files/incoming/half"):
+        private.parent.mkdir(parents=True, exist_ok=True)
+        private.write_text("secret")
+    blob.parent.mkdir()
+    blob.write_bytes(CONTENT)
+
+    async def live():
+        async with open_store(f"sqlite:///{folder / 'loopline.db'}") as store:
+            await relive(store, lived_through(7, turns=20).store.log)
+            arguments = [str(kept), "--data-dir", str(folder), "--json"]
+            assert await asyncio.to_thread(backup.main, arguments) == 0
+
+    asyncio.run(live())
+    assert json.loads(capsys.readouterr().out)["damaged"] == []
+    folder.rename(tmp_path / "lost")
+    return kept, folder
+
+
+def test_the_drill(lost):
+    kept, folder = lost
+    assert restore.main([str(kept), "--data-dir", str(folder)]) == 0
+    assert (folder / "tokens" / "admin").read_text() == (folder / "certificates" / "ca.key").read_text() == "secret"
+    assert (folder / "files" / NAME[:2] / NAME[2:]).read_bytes() == CONTENT
+    assert not (folder / "files/incoming/half").exists()
+    url = f"sqlite:///{folder / 'loopline.db'}"
+
+    async def go_on():
+        async with open_store(url) as store:
+            snapshot = await store.snapshot()
+            batch_at, events = snapshot.grid.now + 1, [MasterStarted(SchedulerSettings())]
+            events.append(JobSubmitted("ann", JobSpec(command=["echo"])))
+            effects = (scheduler := Scheduler(snapshot)).step(events, batch_at)
+            await store.commit(Batch(batch_at, events), effects)
+            assert scheduler.state.grid.next_job > restore.JOB_GAP
+            return effects.replies[1].job
+
+    assert asyncio.run(go_on()) > restore.JOB_GAP
+    assert asyncio.run(check(url)) == []
+
+
+def test_nothing_is_overwritten_and_nothing_changed_is_restored(lost, capsys):
+    kept, folder = lost
+    (kept / "tokens" / "admin").write_text("another")
+    assert restore.main([str(kept), "--data-dir", str(folder)]) == 2
+    assert "has changed since the backup" in capsys.readouterr().err
+    assert not folder.exists()
+    folder.mkdir()
+    (folder / "mine").touch()
+    assert restore.main([str(kept), "--data-dir", str(folder)]) == 2
+    assert "is not empty" in capsys.readouterr().err
+    assert backup.main([str(kept), "--data-dir", str(folder)]) == 2
+    assert "there is no database" in capsys.readouterr().err
+
+
+def test_a_file_that_rotted_is_named(lost, tmp_path, capsys):
+    kept, folder = lost
+    assert restore.main([str(kept), "--data-dir", str(folder)]) == 0
+    (folder / "files" / NAME[:2] / NAME[2:]).write_bytes(b"rotten")
+    assert backup.main([str(tmp_path / "tuesday"), "--data-dir", str(folder)]) == 1
+    assert f"files/{NAME[:2]}/{NAME[2:]} was damaged" in capsys.readouterr().err
+
+
+async def test_a_database_is_copied_before_it_is_migrated(sqlite_url, tmp_path):
+    async with open_store(sqlite_url):
+        pass
+    await downgrade(parse_url(sqlite_url), "0014")
+    async with open_store(sqlite_url):
+        pass
+    copy = tmp_path / f"loopline.db.before-{REVISION}"
+    assert copy.stat().st_mode & 0o077 == 0
+    url = f"sqlite:///{copy}"
+    async with writing(parse_url(url)) as write:
+        assert await write(lambda connection: connection.execute(update(tables.grid).values(now=1.0)).rowcount) == 0
+        found = await write(lambda c: c.exec_driver_sql("SELECT version_num FROM alembic_version").scalar())
+    assert found == "0014"
