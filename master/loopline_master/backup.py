@@ -34,7 +34,7 @@ _UNFINISHED = Path(_FILES, "incoming")
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """What was copied. ``damaged``: files whose content was not what their name says before they were copied."""
+    """Copy of a master's data. ``damaged``: files whose content was not as their names say before they were copied."""
 
     folder: str
     files: int

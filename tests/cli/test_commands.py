@@ -35,7 +35,15 @@ from tests.cli.fake_master import Answer, FakeMaster, hang_up, ok, page, refuse
 from tests.cli.test_network import VIEW as NETWORK
 from tests.cli.views import job, program, result, task, worker
 
-PASSED_ON = {"master", "worker", "doctor", "owner", "simulate"}  # to other programs, --help included
+PASSED_ON = {
+    "master",
+    "worker",
+    "doctor",
+    "owner",
+    "simulate",
+    "backup",
+    "restore",
+}  # to other programs, --help included
 SPEAKS_FOR_ITSELF = PASSED_ON | {"replay", "token", "demo", "local", "run", "join", "leave", "service", "completion"}
 SPEAKS_FOR_ITSELF |= {"login", "logout"}  # tests/live/test_encryption.py
 TOKEN = TokenView(id="t1", name="ann", role="user", created_at=1.0)

@@ -108,10 +108,10 @@ class Reader<T> {
   private plan(): void {
     const restMs = Math.max(0, this.restUntil - performance.now(), this.waitMs());
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => (this.waitMs() ? this.plan() : void this.turn()), restMs);
+    this.timer = setTimeout(() => void this.turn(), restMs);
   }
 
-  /** It may be more when the time has come: what others read has been paid meanwhile. */
+  /** It is waited for once: who looked again before each reading would starve beside one that reads all the time. */
   private waitMs(): number {
     return this.isUrgent ? 0 : budgetWaitMs();
   }
