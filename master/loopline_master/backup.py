@@ -34,7 +34,7 @@ _UNFINISHED = Path(_FILES, "incoming")
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """Copy of a master's data. ``damaged``: files whose content was not as their names say before they were copied."""
+    """Copy of a master's data. ``damaged``: files whose content was not as their names say, already before."""
 
     folder: str
     files: int
