@@ -70,7 +70,7 @@ def work(tasks: int, seconds: float) -> JobSpec:
 POLICIES = sorted(REGISTRY) if LONG else ["fair", "round-robin", "turnaround"]
 
 
-@pytest.mark.parametrize("order", [Order.HOLD, Order.NONE])
+@pytest.mark.parametrize("order", [Order.HOLD, pytest.param(Order.NONE, marks=pytest.mark.long)])
 @pytest.mark.parametrize("policy", POLICIES)
 def test_sixty_jobs_have_no_more_than_one(policy: str, order: Order) -> None:
     had = an_hour(policy, many_against_one((60.0, 20.0)), order, ann=1.0, bob=1.0)

@@ -19,6 +19,7 @@ def turnaround(policy: str, **more: object) -> float:
     return sum(run(DynamicCase(seed, policy, programs=SMALL, **more)).measures.turnaround for seed in (1, 2))  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 def test_the_same_bytes_on_any_number_of_processes(capsys: pytest.CaptureFixture[str]) -> None:
     def printed(*words: str) -> str:
         assert main([*WORDS, *words]) == 0

@@ -65,7 +65,9 @@ def json_of_a_process(hash_seed: str, *words: str) -> str:
     return done.stdout.decode()
 
 
-@pytest.mark.parametrize("words", [SMALL, GLOBAL_COMPUTING], ids=lambda words: words[0])
+@pytest.mark.parametrize(
+    "words", [SMALL, pytest.param(GLOBAL_COMPUTING, marks=pytest.mark.long)], ids=lambda words: words[0]
+)
 def test_a_seed_gives_the_same_bytes_on_any_number_of_processes_and_under_any_hash_seed(words: list[str]) -> None:
     alone = json_of_a_process("0", *words, "--processes", "1")
     assert json_of_a_process("4711", *words, "--processes", "2") == alone

@@ -111,6 +111,7 @@ def test_what_can_never_be_met_is_said() -> None:
         FluidWorld(cut, STRATEGIES["planned"](1), inf).run()
 
 
+@pytest.mark.long
 def test_the_same_bytes_on_any_number_of_processes(capsys: pytest.CaptureFixture[str]) -> None:
     printed = []
     for processes in ("1", "2"):
