@@ -95,7 +95,8 @@ class SmallMaster:
                 if message.type is WSMsgType.BINARY:
                     await self._hear(socket, session.receive(message.data))
         finally:
-            self._socket = None
+            if self._socket is socket:  # the agent may have connected anew before
+                self._socket = None
         return socket
 
     async def _hear(self, socket: web.WebSocketResponse, message: Hello | Report | None) -> None:

@@ -297,11 +297,15 @@ async def test_a_refusal_later_is_not(master: SmallMaster, start: Start, caplog:
 
 async def test_a_computer_that_wakes_up_connects_anew_at_once(master: SmallMaster, start: Start) -> None:
     agent = start(retry_min_s=30.0, retry_max_s=60.0)
-    await until(lambda: master.is_connected)
-    agent.agent._link.reopen()  # it waits for half a minute now, as after any loss
+    await until(lambda: master.is_connected)  # the agent is made by now, though not yet welcome
+    await until(lambda: agent.agent._link.is_open)
+    agent.agent._link.reopen()  # of a connection that stands: it ends, and the next is not waited for
+    await until(lambda: len(master.hellos) == 2)
+    await until(lambda: agent.agent._link.is_open)
+    await master.hang_up()  # it waits for half a minute now, as after any loss
     await until(lambda: not agent.agent._link.is_open)
     agent.agent._link.reopen()
-    await until(lambda: len(master.hellos) == 2)
+    await until(lambda: len(master.hellos) == 3)
 
 
 async def test_what_is_not_a_master_is_tried_again(

@@ -102,11 +102,11 @@ class Link:
             self._conversation.give_up("this computer was suspended")
 
     async def _pause(self, seconds: float) -> None:
-        """Wait for so long, or until ``reopen``."""
-        self._woken.clear()
+        """Wait for so long, or until ``reopen``: not at all if it was called since the last connection stood."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._woken.wait()
+        self._woken.clear()
 
     async def keep(self) -> NoReturn:
         """Stay connected. Raises LooplineError if the first connection is refused."""
@@ -141,6 +141,7 @@ class Link:
             log.info("connected to %s", self._http_client.master)
             await self._listener.ready()
             self._backoff.reset()
+            self._woken.clear()
             self._complaint = ""
             self._was_welcome, self._conversation = True, conversation
             try:
