@@ -24,7 +24,7 @@ from schemathesis.specs.openapi.checks import (
 from loopline_master.http.openapi import document
 from loopline_master.http.web_app import OPERATIONS
 from tests.api.bench import running_master
-from tests.campaign import tried
+from tests.campaign import LONG, tried
 
 LONG_BODIES = {"include-name": "POST /api/v1/jobs", "phases": {"coverage": {"enabled": False}}}  # as a limit allows
 
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.timeout(600)  # each is thousands of cases
 lazy = schemathesis.pytest.from_fixture("schema")  # cases take seconds to make: not where tests are collected
 
 as_described = settings(
-    max_examples=tried(2, 200),
+    max_examples=tried(3, 200),
     derandomize=True,
     deadline=None,
     suppress_health_check=list(HealthCheck),
@@ -42,7 +42,7 @@ as_described = settings(
 
 @pytest.fixture(scope="module")
 def schema() -> BaseSchema:
-    config = schemathesis.Config.from_dict({"operations": [LONG_BODIES]})
+    config = schemathesis.Config.from_dict({"operations": [LONG_BODIES], "phases": {"coverage": {"enabled": LONG}}})
     return schemathesis.openapi.from_dict(document(OPERATIONS), config=config).exclude(
         path="/api/v1/events"
     )  # no end

@@ -67,7 +67,7 @@ def work(tasks: int, seconds: float) -> JobSpec:
     return JobSpec(command=["work", "{i}"], parameters={"i": {"range": [1, tasks]}}, size=tasks * seconds)
 
 
-POLICIES = sorted(REGISTRY) if LONG else ["fair", "round-robin", "turnaround"]
+POLICIES = sorted(REGISTRY) if LONG else ["fair", "round-robin"]
 
 
 @pytest.mark.parametrize("order", [Order.HOLD, pytest.param(Order.NONE, marks=pytest.mark.long)])
@@ -197,7 +197,7 @@ short_jobs = st.lists(
 
 @pytest.mark.parametrize("within", list(OrderWithin))
 @pytest.mark.timeout(1800)  # 10,000 runs take minutes
-@settings(PATIENT, max_examples=tried(100, 10_000))
+@settings(PATIENT, max_examples=tried(40, 10_000))
 @given(
     short_jobs,
     st.sampled_from([Order.HOLD, Order.DELIVER]),

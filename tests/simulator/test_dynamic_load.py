@@ -32,6 +32,7 @@ def test_the_same_bytes_on_any_number_of_processes(capsys: pytest.CaptureFixture
     assert {one["information"] for one in runs} == {"piggyback", "periodic", "oracle"}
 
 
+@pytest.mark.long
 def test_choosing_by_turnaround_beats_choosing_blindly() -> None:
     ours = turnaround("turnaround")
     assert ours < 0.9 * turnaround("cyclic")

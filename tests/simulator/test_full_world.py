@@ -38,7 +38,7 @@ SEEDS = range(tried(3))
 DISASTERS = ("crashes", "reboots", "stops", "breaks", "partitions", "lost", "duplicated", "lost_attempts")
 
 
-@pytest.mark.parametrize("policy", sorted(REGISTRY) if LONG else ["fair", "round-robin", "turnaround"])
+@pytest.mark.parametrize("policy", sorted(REGISTRY) if LONG else ["fair", "turnaround"])
 def test_all_is_well_in_the_end(policy: str) -> None:
     met: Counter[str] = Counter()
     for seed in SEEDS:
@@ -82,13 +82,15 @@ def test_gangs_come_through_every_disaster(order: Order, monkeypatch: pytest.Mon
     for seed in range(200, 200 + tried(1)):
         times = {"lease_s": (5.0, 30.0)[seed % 2], "report_every_s": 4.0, "gang_prepare_s": 30.0}
         settings = SchedulerSettings(order=order, **times, gang_grace_s=(2.0, 20.0)[seed // 2 % 2])
-        world = live_through(seed, settings, replace(ROUGH, jobs=6, gangs=0.6, until_s=10_000.0))
+        world = live_through(seed, settings, replace(ROUGH, jobs=4, gangs=0.6, until_s=6_000.0))
         assert not world.world.store.passings
     expected = {"preparing, then running", "preparing, then over", "running, then halted", "halted, then running"}
     assert {*expected, "running, then over", "halted, then over"} <= {*met}, met
 
 
-@pytest.mark.parametrize("plant", [*BUGS, *SHOWN_BY_TIME, *SLOW_TO_SHOW])
+@pytest.mark.parametrize(
+    "plant", [*SHOWN_BY_TIME, *(pytest.param(bug, marks=pytest.mark.long) for bug in BUGS), *SLOW_TO_SHOW]
+)
 def test_planted_bugs_are_caught(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,11 +112,13 @@ def test_a_run_says_what_was_broken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_same_seed_gives_the_same_bytes() -> None:
-    logs = [live_through(3, SchedulerSettings(), ROUGH).world.store.log for _ in range(2)]
+    few = replace(ROUGH, jobs=3)
+    logs = [live_through(3, SchedulerSettings(), few).world.store.log for _ in range(2)]
     assert logs[0] == logs[1]
-    assert logs[0] != live_through(4, SchedulerSettings(), ROUGH).world.store.log
+    assert logs[0] != live_through(4, SchedulerSettings(), few).world.store.log
 
 
+@pytest.mark.long
 def test_in_any_process_under_any_hash_seed() -> None:
     script = (
         "from loopline_simulator.full import Scenario, run\n"
@@ -139,7 +143,7 @@ def test_without_faults_and_delays_it_is_the_fast_world(policy: str, order: Orde
     all that has come before it steps.
     """
     settings = SchedulerSettings(policy, order, lease_s=1e9)
-    for seed in range(30) if LONG else (0, 11):  # with 11, `fair` once looked at the clock where no event was due
+    for seed in range(30) if LONG else (11,):  # with 11, `fair` once looked at the clock where no event was due
         full = live_through(seed, settings, CALM).world.store
         fast_jobs, fast_attempts = _fast(settings, seed)
         assert {job.id: job.finished_at for job in full.jobs.values()} == fast_jobs

@@ -51,6 +51,7 @@ def over(setting: QueueingSetting, scheduler: str, base: str) -> float:
     return rows[scheduler].total_over[base].mean
 
 
+@pytest.mark.long
 def test_where_networks_differ_only_who_knows_them_does_better_than_going_round(
     table_3: dict[str, QueueingSetting],
 ) -> None:
@@ -72,6 +73,7 @@ def test_where_servers_differ_who_knows_the_load_does_better_and_networks_do_not
             assert over(setting, scheduler, "LOAD") < 1
 
 
+@pytest.mark.long
 def test_tables_3_and_4_are_near_the_papers(
     table_3: dict[str, QueueingSetting], table_4: dict[str, QueueingSetting]
 ) -> None:

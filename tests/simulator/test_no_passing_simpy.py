@@ -176,7 +176,10 @@ def ours(seed: int, policy: str, order: Order) -> tuple[float, int]:
 
 @pytest.mark.parametrize(
     ("choose", "policy", "order"),
-    [(round_robin, "round-robin", Order.HOLD), (first_come, "first-come", Order.NONE)],
+    [
+        pytest.param(round_robin, "round-robin", Order.HOLD, marks=pytest.mark.long),
+        (first_come, "first-come", Order.NONE),
+    ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_both_simulators_agree_within_their_intervals(choose: Any, policy: str, order: Order) -> None:

@@ -90,6 +90,7 @@ def dask() -> Iterator[str]:
         yield cluster.scheduler_address
 
 
+@pytest.mark.long
 def test_a_dask_cluster_gives_the_same_bytes(dask: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*SMALL, "--processes", "1"]) == 0
     here = capsys.readouterr().out
@@ -97,6 +98,7 @@ def test_a_dask_cluster_gives_the_same_bytes(dask: str, capsys: pytest.CaptureFi
     assert capsys.readouterr().out == here
 
 
+@pytest.mark.long
 def test_what_goes_wrong_on_a_dask_cluster_is_raised_here(dask: str) -> None:
     with pytest.raises(ValueError, match=r"math domain|nonnegative"):
         sweep(math.sqrt, [4.0, -1.0], on_dask(dask))

@@ -141,6 +141,7 @@ def test_searches_as_json(capsys: pytest.CaptureFixture[str]) -> None:
             assert values[seed, search]["plans"] <= 11
 
 
+@pytest.mark.long
 def test_pictures_are_of_the_same_bytes_every_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--strategies", "planned", "blind", "--processes", "1", "--pictures"]
     for folder in ("one", "two"):
