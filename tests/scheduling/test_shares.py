@@ -15,7 +15,7 @@ from loopline_master.core.events import JobSubmitted, SchedulerSettings, ShareCh
 from loopline_master.core.explain.explain_job import explain_job
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.shares.user import User
-from loopline_shared.model import AttemptId, Facts, Order, OrderWithin, Outcome
+from loopline_shared.model import AttemptId, AttemptState, Facts, Order, OrderWithin, Outcome
 from loopline_shared.spec import JobSpec
 from loopline_simulator.experiments.users import UsersCase, run
 from loopline_simulator.fast.hosts import Steady
@@ -157,6 +157,21 @@ def test_nobody_keeps_account_of_a_user_who_is_alone() -> None:
     assert [user.at_work for user in grid.store.users.values()] == [0]
     submitted(grid, "bob", 9)
     assert {user.name: user.at_work for user in grid.store.users.values()} == {"ann": 2, "bob": 0}
+
+
+def test_no_more_than_a_minute_of_work_waits_for_a_slot_where_there_are_several_users() -> None:
+    grid = Grid(policy="turnaround", shares=True, prefetch_s=1.0)  # whose tasks may wait for an hour where there is one user
+    grid.workers("a")
+    grid.step(JobSubmitted("ann", work(4, 100.0)))
+    assert _waiting(grid) == {1: 3}
+    grid.step(JobSubmitted("bob", work(4, 100.0)), JobSubmitted("ann", work(4, 20.0)))
+    grid.end(grid.running("a")[0])
+    assert _waiting(grid)[2] == 0, "each would take longer than a minute"
+
+
+def _waiting(grid: Grid) -> Counter[int]:
+    """Return how many tasks of each job wait at workers."""
+    return Counter(one.job for one in grid.scheduler.state.attempts.values() if one.state is AttemptState.PREFETCHED)
 
 
 def test_what_was_used_outlives_the_master() -> None:

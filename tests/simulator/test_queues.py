@@ -45,7 +45,7 @@ def test_the_mean_wait_of_a_queue_is_that_of_its_formula(servers: int, use: floa
     waits = []
     for seed in range(8):
         random, now, arrivals = stream(seed, "queue", servers), 0.0, []
-        for _ in range(600):
+        for _ in range(800):
             now += float(random.exponential(1 / (servers * use)))
             arrivals.append(Arrival(now, job(float(random.exponential(1.0)) + 1e-12)))
         jobs, _ = first_come([host(f"h{n}", 1.0) for n in range(servers)], arrivals)

@@ -45,7 +45,9 @@ class Encryption:
         self.folder = settings.data_dir / "certificates"
         self._until_file = self.folder / "plain-until"
         self._authority: Authority | None = None
-        self._context: ssl.SSLContext | None = None
+        self.context: ssl.SSLContext | None = None
+        """The context of new connections; None in plain HTTP."""
+        self._began = asyncio.Event()
         self._loaded: object = None  # what stands in the context
         self._renewed_at = -RENEW_LOOK_EVERY_S
         self.plain_until = _number(read_private(self._until_file))
@@ -56,12 +58,7 @@ class Encryption:
     @property
     def is_on(self) -> bool:
         """True if the port speaks TLS."""
-        return self._context is not None
-
-    @property
-    def context(self) -> ssl.SSLContext | None:
-        """The context of new connections; None in plain HTTP."""
-        return self._context
+        return self.context is not None
 
     @property
     def is_plain_answered(self) -> bool:
@@ -123,15 +120,15 @@ class Encryption:
     async def keep_fresh(self) -> None:
         """Renew the certificate before it ends, read the operator's again when it changes, and end plain HTTP."""
         was_plain = self.is_plain_answered
+        await self._began.wait()
         while True:
             await asyncio.sleep(LOOK_AT_CERTIFICATES_EVERY_S)
-            if self.is_on:
-                with suppress(OSError):
-                    await asyncio.to_thread(self._refresh)
-                if was_plain and not self.is_plain_answered:
-                    log.info("plain HTTP is no longer answered")
-                    self.on_plain_ended()
-                was_plain = self.is_plain_answered
+            with suppress(OSError):
+                await asyncio.to_thread(self._refresh)
+            if was_plain and not self.is_plain_answered:
+                log.info("plain HTTP is no longer answered")
+                self.on_plain_ended()
+            was_plain = self.is_plain_answered
 
     def _is_wanted(self) -> bool:
         settings = self._settings
@@ -146,6 +143,7 @@ class Encryption:
         self._authority = self._authority or Authority(self.folder)
         try:
             self._refresh()
+            self._began.set()
         except OSError as error:
             message = f"cannot read the certificate or its key: {error.strerror or error}"
             raise LooplineError("certificates", message, "correct --tls-cert and --tls-key") from None
@@ -161,7 +159,7 @@ class Encryption:
         if state == self._loaded:
             return
         try:
-            self._context = _context_of(files, self._authority)
+            self.context = _context_of(files, self._authority)
         except OSError:  # also where one of two files has been replaced so far
             log.warning("the certificate in %s is not the one of the key in %s", *files)
             raise

@@ -51,6 +51,7 @@ class Scheduler:
         self.state = State(snapshot or Snapshot())
         self._view = View(self.state)
         self._policy = policy_named(self.state.settings.policy)(self._view)
+        self._policy_prefetches_s = self.state.prefetch_s
         self.planning = Planning(self.state)
         self._placer = Placer(self.state, self._view, self.planning)
         self._outbox = worker_sessions.Outbox()
@@ -70,6 +71,9 @@ class Scheduler:
             else:
                 self._flush()
                 replies.append(self._apply(event))
+                if state.prefetch_s != self._policy_prefetches_s:  # it brought a second user
+                    self._flush()
+                    self._begin_policy()
         self._flush()
         if (due_at := _due_at(state)) is not None and due_at <= state.now:
             for let_time_do_its_part in _TIME_DOES:
@@ -93,9 +97,8 @@ class Scheduler:
         policy = policy_named(settings.policy)
         self.state.settings = settings
         self.state.prefetch_s = (policy.prefetch_s or settings.prefetch_s) if settings.prefetch_s else 0.0
-        self._policy = policy(self._view)
-        self.state.set_policy_index(self._policy.index)
         open_accounts(self.state)
+        self._begin_policy()
 
     @property
     def wake_at(self) -> float | None:
@@ -108,6 +111,12 @@ class Scheduler:
     def ask_again_at(self) -> float | None:
         """Time at which the policy asked to be asked again; ``wake_at`` is never later. None if it did not."""
         return self._placer.wake_at
+
+    def _begin_policy(self) -> None:
+        """Make the policy of the settings, with its index, which depends on how much may be prefetched."""
+        self._policy = policy_named(self.state.settings.policy)(self._view)
+        self._policy_prefetches_s = self.state.prefetch_s
+        self.state.set_policy_index(self._policy.index)
 
     def _plan(self) -> None:
         """Bring the plans of gangs up to date, and begin those whose start has come."""

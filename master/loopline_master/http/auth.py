@@ -171,7 +171,7 @@ class Auth:
         return known[key]
 
     async def _caller(self, request: web.Request) -> Caller:
-        if (cookie := session_cookie(request)) and "Authorization" not in request.headers:
+        if "Authorization" not in request.headers and (cookie := session_cookie(request)):
             return await self._session_caller(request, cookie)
         scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not secret:
