@@ -1,7 +1,7 @@
 """How much chance the suite tries: a little in `make test`, so that nobody waits, and much in `make test-long`.
 
-What is wrong by construction shows within a few examples, which are the same every time: nobody's change is refused by
-luck. What needs luck is looked for by the long run, which takes the day as its seed, so that other cases are tried
+What is wrong by construction shows within a few examples, which are the same every time: nobody's change is refused
+by luck. What needs luck is looked for by the long run, which takes the day as its seed, so that other cases are tried
 every day; a seed that found something can be given again.
 """
 

@@ -160,7 +160,7 @@ def test_nobody_keeps_account_of_a_user_who_is_alone() -> None:
 
 
 def test_no_more_than_a_minute_of_work_waits_for_a_slot_where_there_are_several_users() -> None:
-    grid = Grid(policy="turnaround", shares=True, prefetch_s=1.0)  # whose tasks may wait for an hour where there is one user
+    grid = Grid(policy="turnaround", shares=True, prefetch_s=1.0)  # an hour may wait where there is one user
     grid.workers("a")
     grid.step(JobSubmitted("ann", work(4, 100.0)))
     assert _waiting(grid) == {1: 3}
