@@ -343,7 +343,10 @@ def test_a_master_that_is_busy_is_asked_again(executor: loopline.Executor, grid:
 def test_an_exception_is_raised_with_where_it_came_from(executor: loopline.Executor) -> None:
     future = executor.submit(lambda: 1 / 0)
     assert isinstance(future.exception(10), ZeroDivisionError)
-    assert str(future.exception().__cause__) == '\n"""\nTraceback: there"""'  # type: ignore[union-attr]
+    cause = str(future.exception().__cause__)  # type: ignore[union-attr]
+    assert cause.startswith('\n"""\nTraceback: there\n  File "')
+    assert 'line 1, in f\n    """A master on a real port' in cause, "the line of a file that is here"
+    assert cause.endswith('  File "/of/the/worker", line 1, in f\n    its line\n"""')
 
 
 def test_what_cannot_be_pickled_is_the_futures_error(executor: loopline.Executor) -> None:

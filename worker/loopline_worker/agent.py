@@ -73,7 +73,7 @@ class Agent:
         self._boot = secrets.token_hex(8)
         self._task_group = task_group
         self._events: list[Event] = []
-        self._http_client, self._link = http_client, Link(http_client, self)
+        self._link = Link(http_client, self)
         self.parts.peering.on_news = self.parts.environments.on_news = self._link.speak
         self.parts.peering.is_wanted = lambda: not self.parts.machine.is_idle or self.parts.machine.is_in_use
         self._page: OwnerServer | None = None
@@ -214,7 +214,7 @@ class Agent:
         self.post(Connected())
         self.parts.link_quality.connected()
         return WorkerSession(
-            self.name, self._boot, self.parts.facts, version, instance=self._http_client.trust.identity.instance
+            self.name, self._boot, self.parts.facts, version, instance=self.parts.http_client.trust.identity.instance
         )
 
     def assigned(self, assign: Assign, frame: bytes) -> None:

@@ -59,6 +59,7 @@ class Parts:
     settings: WorkerSettings
     facts: Facts
     data_directory: DataDirectory
+    http_client: HttpClient
     machine: Machine
     meter: Meter
     spool: Spool
@@ -121,9 +122,9 @@ def assemble(
         preferences=preferences, meter=meter, pause=pause, free_bytes=data_directory.free_bytes,
     )  # fmt: skip
     return Parts(
-        settings=settings, facts=own, data_directory=data_directory, machine=machine, meter=meter, spool=spool,
-        journal=journal, link_quality=link_quality, peering=peering, cache=cache, launcher=launcher, runner=runner,
-        environments=environments,
+        settings=settings, facts=own, data_directory=data_directory, http_client=http_client, machine=machine,
+        meter=meter, spool=spool, journal=journal, link_quality=link_quality, peering=peering, cache=cache,
+        launcher=launcher, runner=runner, environments=environments,
         delivery=ResultDelivery(journal, spool, uploads, task_group, post, on_uploaded=peering.keep_outputs),
         monitor=monitor, disk=Disk(data_directory, settings.disk_reserve_bytes),
         attempt_log=AttemptLog(Contribution(data_directory.contribution)),
