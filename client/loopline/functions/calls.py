@@ -20,6 +20,7 @@ from typing import Any
 
 from pydantic import PrivateAttr
 
+from loopline.functions.remote_traceback import RemoteTraceback, with_source
 from loopline.http import UnavailableError
 from loopline.rest_client import RestClient
 from loopline.transfer.files import hash_of, upload
@@ -46,17 +47,6 @@ _MISSING = (
 
 CallOutcome = tuple[Any, BaseException | None]
 """Return value of a call, or its error."""
-
-
-class RemoteTraceback(Exception):  # noqa: N818 - it is where an exception comes from
-    """The cause of an exception that was raised on a worker: its traceback there."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.text = text
-
-    def __str__(self) -> str:
-        return f'\n"""\n{self.text}"""'
 
 
 class CallError(LooplineError):
@@ -275,7 +265,7 @@ def _raised(task: TaskId, end: TaskResult | TaskEnd, content: bytes) -> BaseExce
     except Exception:
         where = f" on {end.worker}" if end.worker else ""
         error = CallError("raised", f"task {task} raised{where}: {end.reason}", "its traceback is the cause")
-    error.__cause__ = RemoteTraceback(text)
+    error.__cause__ = RemoteTraceback(with_source(text))
     if isinstance(error, ModuleNotFoundError):
         error.add_note(_MISSING)
     return error
