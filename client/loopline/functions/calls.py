@@ -9,9 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import io
-import linecache
 import pickle
-import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -22,6 +20,7 @@ from typing import Any
 
 from pydantic import PrivateAttr
 
+from loopline.functions.remote_traceback import RemoteTraceback, with_source
 from loopline.http import UnavailableError
 from loopline.rest_client import RestClient
 from loopline.transfer.files import hash_of, upload
@@ -46,21 +45,8 @@ _MISSING = (
 )
 """Note on an exception about a module that a worker lacks."""
 
-_FRAME_WITHOUT_LINE = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+), in .+\n(?!    )', re.MULTILINE)
-
 CallOutcome = tuple[Any, BaseException | None]
 """Return value of a call, or its error."""
-
-
-class RemoteTraceback(Exception):  # noqa: N818 - it is where an exception comes from
-    """The cause of an exception that was raised on a worker: its traceback there."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.text = text
-
-    def __str__(self) -> str:
-        return f'\n"""\n{self.text}"""'
 
 
 class CallError(LooplineError):
@@ -279,20 +265,10 @@ def _raised(task: TaskId, end: TaskResult | TaskEnd, content: bytes) -> BaseExce
     except Exception:
         where = f" on {end.worker}" if end.worker else ""
         error = CallError("raised", f"task {task} raised{where}: {end.reason}", "its traceback is the cause")
-    error.__cause__ = RemoteTraceback(_with_lines(text))
+    error.__cause__ = RemoteTraceback(with_source(text))
     if isinstance(error, ModuleNotFoundError):
         error.add_note(_MISSING)
     return error
-
-
-def _with_lines(text: str) -> str:
-    """Return a traceback with the lines of files that are here, and not on the worker: those of the user."""
-
-    def with_line(frame: re.Match[str]) -> str:
-        line = linecache.getline(frame["file"], int(frame["line"])).strip()
-        return f"{frame[0]}    {line}\n" if line else frame[0]
-
-    return _FRAME_WITHOUT_LINE.sub(with_line, text)
 
 
 def _failure(content: bytes) -> tuple[bytes | None, str] | None:

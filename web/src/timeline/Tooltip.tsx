@@ -83,12 +83,12 @@ function PlanFacts({ plan, now }: { plan: WaitingPlan; now: number }) {
         {word} {plan.start_at! <= now ? "now" : `at ${clock(plan.start_at!)}`} on {plan.machines.join(", ")}
       </p>
       <p class="faint">
-        {plan.p50_at && `as likely as not at ${clock(plan.p50_at)}; `}
+        {plan.p50_at && `50 % likely to start by ${clock(plan.p50_at)}; `}
         {plan.limit_is_given ? "limit" : "predicted limit"} {duration(plan.limit_s)}
         {plan.moves > 0 && plan.first_start_at && (
           <>
             <br />
-            moved forward {plan.moves === 1 ? "once" : `${plan.moves} times`}; first told:{" "}
+            moved forward {plan.moves === 1 ? "once" : `${plan.moves} times`}; first estimate:{" "}
             {clock(plan.first_start_at)}
           </>
         )}

@@ -33,7 +33,7 @@ def _outlook(state: State, job: Job) -> Reason:
         return Reason(code="outlook", count=1, detail=f"{detail}; when that will be is unknown{why}")
     p90, half, _ = order_of(state, job, state.plans)
     likely, late = _when(half, state.now), _when(p90, state.now)
-    detail += f"; those are expected to be over {likely} as likely as not, {late} nine times of ten"
+    detail += f"; those are 50 % likely to be over {likely}, and 90 % likely {late}"
     return Reason(code="outlook", count=1, detail=detail)
 
 
@@ -45,11 +45,11 @@ def explain_plan(plan: Plan, now: float) -> Reason:
     machines = ", ".join(plan.machines[:_SHOWN]) + (", ..." if len(plan.machines) > _SHOWN else "")
     detail = f"{kind} {_when(plan.start, now)} on {machines}"
     if plan.p50 is not None:
-        detail += f", as likely as not {_when(plan.p50, now)}"
+        detail += f", and is 50 % likely to start {_when(plan.p50, now)}"
     if not plan.is_given:
         detail += f"; its limit of {plan.limit_s:.0f} s is predicted"
     if plan.delays:
-        detail += f"; what goes before it took longer than was thought {_times(plan.delays)}"
+        detail += f"; earlier work took longer than expected {_times(plan.delays)}"
     if plan.broken:
         detail += f"; an earlier promise was broken because {plan.broken_reason}"
     elif plan.reason:
