@@ -33,7 +33,7 @@ from loopline_shared.spec import JobSpec
 routes = Routes("jobs")
 
 
-@routes("POST /jobs", USERS, status=201, declines=(409, 503), location="/jobs/{id}")
+@routes("POST /jobs", USERS, status=201, declines=(409, 503, 507), location="/jobs/{id}")
 async def submit_job(
     submissions: Submissions,
     forecaster: Forecaster,
