@@ -1,4 +1,4 @@
-"""What requests changed is noted in the audit log, with who asked for it and from where."""
+"""Notes in the audit log of what requests changed: who asked for it, and from where."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who did what; tokens that expire, their last use, and the role of a token for Prometheus."""
+"""An audit log; tokens that expire, their last use, and the role of a token for Prometheus."""
 
 import sqlalchemy as sa
 from alembic import op
