@@ -150,9 +150,10 @@ class Forecaster:
         """Return what a user should know at once about a job that was just submitted."""
         state = self._scheduler.state
         notes = []
-        if submission_notes.is_held(state, job):
+        if state.index.blocked and submission_notes.is_held(state, job):
             notes.append(submission_notes.held_behind(state, job, self._current_outlook()))
-        if doubt := submission_notes.implausible_size(state, job):
+        has_size = (found := state.jobs.get(job)) is not None and found.size is not None
+        if has_size and (doubt := submission_notes.implausible_size(state, job)):
             notes.append(doubt)
         return notes
 

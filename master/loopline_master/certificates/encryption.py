@@ -51,6 +51,8 @@ class Encryption:
         self._loaded: object = None  # what stands in the context
         self._renewed_at = -RENEW_LOOK_EVERY_S
         self.plain_until = _number(read_private(self._until_file))
+        self.is_plain_answered = True
+        """True while requests in plain HTTP are served."""
         self.on_plain_ended: Callable[[], None] = lambda: None
         if self._is_wanted():
             self._begin()
@@ -59,11 +61,6 @@ class Encryption:
     def is_on(self) -> bool:
         """True if the port speaks TLS."""
         return self.context is not None
-
-    @property
-    def is_plain_answered(self) -> bool:
-        """True while requests in plain HTTP are served."""
-        return not self.is_on or time.time() < self.plain_until
 
     @property
     def is_missing(self) -> bool:
@@ -119,16 +116,15 @@ class Encryption:
 
     async def keep_fresh(self) -> None:
         """Renew the certificate before it ends, read the operator's again when it changes, and end plain HTTP."""
-        was_plain = self.is_plain_answered
         await self._began.wait()
         while True:
             await asyncio.sleep(LOOK_AT_CERTIFICATES_EVERY_S)
             with suppress(OSError):
                 await asyncio.to_thread(self._refresh)
+            was_plain, self.is_plain_answered = self.is_plain_answered, time.time() < self.plain_until
             if was_plain and not self.is_plain_answered:
                 log.info("plain HTTP is no longer answered")
                 self.on_plain_ended()
-            was_plain = self.is_plain_answered
 
     def _is_wanted(self) -> bool:
         settings = self._settings
@@ -143,6 +139,7 @@ class Encryption:
         self._authority = self._authority or Authority(self.folder)
         try:
             self._refresh()
+            self.is_plain_answered = time.time() < self.plain_until
             self._began.set()
         except OSError as error:
             message = f"cannot read the certificate or its key: {error.strerror or error}"

@@ -45,22 +45,19 @@ class RowFiles:
         self._checking = asyncio.Semaphore(CHECKED_AT_ONCE)
         self._index = lru_cache(INDEXES_KEPT)(LineIndex)  # a file's content never changes
 
-    async def checked(self, spec: JobSpec) -> tuple[JobSpec, list[str]]:
+    async def checked(self, spec: JobSpec, rows: RowFile) -> tuple[JobSpec, list[str]]:
         """Return a job with its rows counted, and remarks on the names of its parameters.
 
-        Raises LooplineError if its row file is not here, or a line of it is no row. Other jobs are returned
-        unchanged.
+        Raises LooplineError if its row file is not here, or a line of it is no row.
         """
-        if not isinstance(spec.parameters, RowFile):
-            return spec, unknown_names(spec)
-        path, stop = self._find(spec.parameters), threading.Event()
+        path, stop = self._find(rows), threading.Event()
         try:
             async with self._checking:
                 count, names = await asyncio.to_thread(_survey, path, spec, self._max_rows, stop)
         finally:
             stop.set()  # the request is over: the thread may stop
-        if spec.parameters.count not in (None, count):
-            message = f"the row file has {count:,} lines, not {spec.parameters.count:,}"
+        if rows.count not in (None, count):
+            message = f"the row file has {count:,} lines, not {rows.count:,}"
             raise LooplineError("wrong_count", message, "omit the count, or correct it", status=422)
         _check_calls(spec, count)
         return counted(spec, count), unknown_names(spec, names)

@@ -83,7 +83,7 @@ class Listener:
 
     async def _hand_over(self, connection: socket.socket) -> None:
         loop, encryption = asyncio.get_running_loop(), self._encryption
-        is_encrypted = encryption.is_on and await _first_byte(connection) == _HANDSHAKE
+        is_encrypted = encryption.context is not None and await _first_byte(connection) == _HANDSHAKE
         protocol = self._app if is_encrypted or encryption.is_plain_answered else self._refusal
         context = encryption.context if is_encrypted else None
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -7,6 +7,7 @@ from loopline_master.core.requests import too_much, warnings
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.files.blobs import Blobs
 from loopline_master.files.row_files import RowFiles
+from loopline_master.submissions.submissions import with_rows_counted
 from loopline_shared.errors import LooplineError
 from loopline_shared.rest.bodies import Expected, PlannedTask, Preview
 from loopline_shared.spec import JobSpec, RowFile
@@ -30,7 +31,7 @@ class DryRuns:
         """
         rows = spec.parameters
         is_blind = isinstance(rows, RowFile) and rows.count is not None and not self._blobs.find(rows.sha256)
-        spec, remarks = (spec, list[str]()) if is_blind else await self._rows.checked(spec)
+        spec, remarks = (spec, list[str]()) if is_blind else await with_rows_counted(self._rows, spec)
         state = self._scheduler.state
         if declined := too_much(state, spec):
             raise LooplineError(declined.code, declined.message, declined.hint, declined.status)

@@ -22,7 +22,8 @@ from loopline_shared.errors import LooplineError
 from loopline_shared.model import InputFile
 from loopline_shared.rest.bodies import Submission
 from loopline_shared.settings_source import meant
-from loopline_shared.spec import JobSpec, named_files, staged
+from loopline_shared.spec import JobSpec, RowFile, named_files, staged
+from loopline_shared.sweep import unknown_names
 
 _FEW = 2
 
@@ -61,7 +62,7 @@ class Submissions:
 
     async def _submit(self, event: JobSubmitted) -> Submission:
         self._check_notify(event.spec)
-        spec, remarks = await self._rows.checked(event.spec)
+        spec, remarks = await with_rows_counted(self._rows, event.spec)
         event = replace(event, spec=spec, inputs=await list_inputs(self._blobs, spec))
         reply = await (self._predecessors.submit(event) if spec.after else self._engine.ask(event))
         assert isinstance(reply, Submitted)
@@ -75,6 +76,16 @@ class Submissions:
         if spec.notify is not None and spec.notify.command is not None and spec.notify.command not in known:
             message = f"this master knows no command {spec.notify.command}: {meant(spec.notify.command, known)}"
             raise LooplineError("no_such_command", message, "its administrator sets notify_commands", status=422)
+
+
+async def with_rows_counted(rows: RowFiles, spec: JobSpec) -> tuple[JobSpec, list[str]]:
+    """Return the job with the rows of its file counted, and remarks on the names of its parameters.
+
+    Raises LooplineError if its row file is not here, or a line of it is no row.
+    """
+    if isinstance(spec.parameters, RowFile):
+        return await rows.checked(spec, spec.parameters)
+    return spec, unknown_names(spec)
 
 
 async def list_inputs(blobs: Blobs, spec: JobSpec) -> str | None:
