@@ -12,6 +12,7 @@ from loopline.settings import ClientSettings
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import JobState, Stream, TaskId, TaskState
 from loopline_shared.rest.access import (
+    AuditEntry,
     EncryptionView,
     JoinRequest,
     JoinTokenCreated,
@@ -292,9 +293,15 @@ class RestClient:
         """Yield the tokens, without their secrets."""
         return self._pages(Page[TokenView], "/tokens")
 
-    async def create_token(self, name: str, role: Role) -> TokenCreated:
+    def audit_log(self, who: str | None, since: float, page_size: int = 100) -> AsyncIterator[AuditEntry]:
+        """Yield what was changed by requests, the latest first."""
+        more = {"since": str(since), **({} if who is None else {"who": who})}
+        return self._pages(Page[AuditEntry], "/audit-log", page_size, more=more)
+
+    async def create_token(self, name: str, role: Role, expires_s: float | None = None) -> TokenCreated:
         """Create a token; the answer has its secret."""
-        return await self.http.ask(TokenCreated, "POST", "/tokens", repeat=False, json={"name": name, "role": role})
+        wish = {"name": name, "role": role, **({} if expires_s is None else {"expires_s": expires_s})}
+        return await self.http.ask(TokenCreated, "POST", "/tokens", repeat=False, json=wish)
 
     async def revoke_token(self, token: str) -> TokenView:
         """Revoke a token."""

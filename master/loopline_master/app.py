@@ -75,6 +75,7 @@ def _in_background(parts: Parts) -> Iterator[None]:
         "ETAs are no longer compared with what came true": parts[Forecaster].watch(parts[Engine].changes),
         "files that no job needs are no longer removed": parts[Retention].run(),
         "notifications are no longer sent": parts[Notifier].run(),
+        "uses of tokens are no longer noted, and links no longer end when a token expires": parts[Auth].times.run(),
         "certificates are no longer renewed": parts[Encryption].keep_fresh(),
         "what transfers show of the network is no longer learnt": parts[LiveNetwork].run(),
     }

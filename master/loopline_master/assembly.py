@@ -20,6 +20,7 @@ from loopline_master.files.row_files import RowFiles
 from loopline_master.forecaster import Forecaster
 from loopline_master.gang_secrets import GangSecrets
 from loopline_master.http.auth import Auth
+from loopline_master.http.deeds import Deeds
 from loopline_master.http.live.client_link import ClientLinks
 from loopline_master.http.live.open_streams import OpenStreams
 from loopline_master.http.live.stored_results import StoredResults
@@ -74,7 +75,8 @@ async def assemble(settings: MasterSettings, store: Store) -> Parts:
     _add_files(parts)
     _add_submissions(parts)
     _add_streams(parts)
-    parts.add(_notifier(parts), Forecaster(scheduler, store.eta_records, clock), api_document())
+    parts.add(_notifier(parts), Forecaster(scheduler, store.eta_records, clock), Deeds(store, settings))
+    parts.add(api_document())
     return parts
 
 

@@ -117,6 +117,9 @@ class MasterSettings(_SettingsBase):
     keep_log_days: Annotated[
         float, Field(gt=0, le=36500, description="for how many days the event log is kept, from start to start")
     ] = 90.0
+    keep_audit_days: Annotated[
+        float, Field(gt=0, le=36500, description="for how many days it is kept who did what")
+    ] = 365.0
     tokens: Annotated[
         bool, Field(description="ask for tokens; without them whoever can connect is an admin (on loopback only)")
     ] = True

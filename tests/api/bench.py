@@ -21,7 +21,7 @@ from loopline_shared.protocol.worker_link import Assign, Run, Welcome, WorkerSes
 from loopline_shared.rest.access import Role
 
 FACTS = Facts("linux", "x86_64", "3.11.7", "0.1.0", "test", cpus=4, memory_bytes=2**33, slots=4)
-ROLES: tuple[Role, ...] = ("admin", "user", "reader", "worker")
+ROLES: tuple[Role, ...] = ("admin", "user", "reader", "worker", "scraper")
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import stat
+import time
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from loopline_master.http.web_app import OPERATIONS
 from loopline_master.settings import MasterSettings
 from loopline_master.store import Store
 from loopline_shared.errors import LooplineError
+from loopline_shared.rest.access import AuditEntry
 from tests.api.bench import ROLES, Bench, running_master
 
 EXAMPLES = {
@@ -135,6 +137,56 @@ async def test_what_a_token_has_opened_ends_when_it_is_revoked(master: Bench) ->
             other.cancel()
 
 
+async def test_a_token_that_has_expired_is_of_no_use_and_what_it_opened_ends(
+    master: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = (await master.ask("POST", "/tokens", json={"name": "eve", "role": "reader", "expires_s": 3600})).body
+    master.tokens["eve"] = made["secret"]
+    own, now = master.parts[Auth], time.time()
+    async with master.stream("/events", "eve") as events:
+        own.times.end_expired(now + 3000)
+        assert (await master.get("/whoami", "eve"))["name"] == "eve"
+        own.times.end_expired(now + 3700)
+        async with asyncio.timeout(10):
+            await _until_the_end(events)
+    monkeypatch.setattr(auth.time, "time", lambda: now + 3700)
+    assert await own.by_secret(made["secret"]) is None
+    assert await own.by_secret(master.tokens["reader"])
+
+
+async def test_a_list_of_tokens_tells_the_last_use(master: Bench) -> None:
+    made = (await master.ask("POST", "/tokens", json={"name": "eve", "role": "scraper"})).body
+    assert (made["used_at"], made["used_from"], made["expires_at"]) == (None, "", None)
+    master.tokens["eve"] = made["secret"]
+    assert (await master.ask("GET", "//metrics", "eve")).status == 200
+    listed = {token["id"]: token for token in (await master.get("/tokens"))["items"]}
+    assert listed[made["id"]]["used_from"] == "127.0.0.1"
+    assert listed[made["id"]]["used_at"] >= made["created_at"]
+
+
+async def test_the_audit_log_tells_who_did_what(master: Bench) -> None:
+    job = await master.submit("user")
+    await master.get(f"/jobs/{job}", "user")
+    await master.ask("POST", f"/jobs/{job}/cancel", "admin")
+    assert (await master.ask("POST", f"/jobs/{job}/cancel", "reader")).status == 403
+    found = (await master.get("/audit-log"))["items"][:2]
+    assert [(one["who"], one["did"], one["on"]) for one in found] == [
+        ("the-admin", "cancel_job", str(job)),
+        ("the-user", "submit_job", str(job)),
+    ]
+    assert {one["address"] for one in found} == {"127.0.0.1"}
+    first = await master.get("/audit-log?who=the-user&limit=1")
+    assert [one["did"] for one in first["items"]] == ["submit_job"]
+
+
+async def test_the_audit_log_forgets(master: Bench) -> None:
+    log = master.parts[Store].audit_log
+    first = AuditEntry(id=0, at=1.0, who="x", role="user", token="", address="", did="first", on="")
+    await log.note(first, keep_s=10.0)
+    await log.note(first.model_copy(update={"at": 12.0, "did": "second"}), keep_s=10.0)
+    assert [one.did for one in (await log.page(who="x")).items] == ["second"]
+
+
 async def _until_the_end(content: aiohttp.StreamReader) -> None:
     with suppress(aiohttp.ClientError):
         while await content.readany():
@@ -227,5 +279,5 @@ def test_no_master_listens_to_all_without_tokens(host: str) -> None:
 
 
 async def test_tokens_are_checked_side_by_side(master: Bench) -> None:
-    answers = await asyncio.gather(*(master.ask("GET", "/whoami", role) for role in ROLES * 5))
-    assert [answer.body["role"] for answer in answers] == list(ROLES * 5)
+    answers = await asyncio.gather(*(master.ask("GET", "/whoami", role) for role in auth.ALL * 5))
+    assert [answer.body["role"] for answer in answers] == list(auth.ALL * 5)

@@ -15,7 +15,14 @@ from loopline.cli.app import COMMANDS
 from loopline.cli.errors import EXIT_CODES, Exit
 from loopline.client import AsyncClient
 from loopline_shared.model import JobState, Order, TaskState
-from loopline_shared.rest.access import EncryptionView, JoinTokenCreated, JoinTokenView, TokenCreated, TokenView
+from loopline_shared.rest.access import (
+    AuditEntry,
+    EncryptionView,
+    JoinTokenCreated,
+    JoinTokenView,
+    TokenCreated,
+    TokenView,
+)
 from loopline_shared.rest.bodies import (
     Counts,
     Explanation,
@@ -47,6 +54,7 @@ PASSED_ON = {
 SPEAKS_FOR_ITSELF = PASSED_ON | {"replay", "token", "demo", "local", "run", "join", "leave", "service", "completion"}
 SPEAKS_FOR_ITSELF |= {"login", "logout"}  # tests/live/test_encryption.py
 TOKEN = TokenView(id="t1", name="ann", role="user", created_at=1.0)
+DEED = AuditEntry(id=1, at=1.0, who="ann", role="user", token="t1", address="::1", did="cancel_job", on="7")
 JOIN_TOKEN = JoinTokenView(id="a1", uses=1, used=0, created_at=1.0, expires_at=2.0)
 ENCRYPTION = EncryptionView(is_on=True, pin="ab" * 32, names=("lab-pc",), expires_at=9.0, plain_workers=("w1",))
 _LINE = HistoryLine(
@@ -103,6 +111,7 @@ def answers(fake: FakeMaster) -> None:
     fake.on("POST /tls/enable", ok(ENCRYPTION))
     fake.on("POST /tokens", ok(TokenCreated(**TOKEN.model_dump(), secret="ll_t1_x"), 201))
     fake.on("POST /tokens/t1/revoke", ok(TOKEN))
+    fake.on("GET /audit-log", page(DEED))
     fake.on("GET /join-tokens", page(JOIN_TOKEN))
     made = JoinTokenCreated(**JOIN_TOKEN.model_dump(), secret="lj_a1_x", address="http://lab-pc:7461")
     fake.on("POST /join-tokens", ok(made, 201))
@@ -135,6 +144,7 @@ LINES = [
     ("undrain pc-1 --json", "draining"),
     ("token create ann --json", "secret"),
     ("token list --json", None),
+    ("audit --user ann --since 7d --json", None),
     ("token join --json", "line"),
     ("token joins --json", None),
     ("token revoke t1 --json", "id"),

@@ -59,6 +59,7 @@ COMMANDS: dict[str, tuple[Group, str, str]] = {
     "logout": (_ACCESS, "loopline.cli.login:logout", "Forget the master and the token of `loopline login`."),
     "tls": (_ACCESS, "loopline.cli.login:tls", "Show or enable the encryption of a master."),
     "token": (_ACCESS, "loopline.cli.tokens:token", "Create, list and revoke access tokens."),
+    "audit": (_ACCESS, "loopline.cli.audit:audit", "Show who changed what, and from where."),
     "prune": (_ACCESS, "loopline.cli.prune:prune", "Remove unused files from the master."),
     "backup": (_ACCESS, "loopline.cli.daemons:backup", "Copy a master's database, files and keys, while it goes on."),
     "restore": (_ACCESS, "loopline.cli.daemons:restore", "Make a master's data folder from a backup."),

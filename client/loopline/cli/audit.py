@@ -1,4 +1,4 @@
-"""``loopline passing`` and ``loopline replay``: audits of what a master did, and what it would have done otherwise.
+"""``loopline audit``, ``passing`` and ``replay``: what was done, and what would have been otherwise.
 
 Two programs do the work of a replay: the master's store reads the database, and the simulator tries the alternative.
 """
@@ -9,12 +9,14 @@ import json as json_format
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import IO, Annotated
 
 from cyclopts import Parameter
 
-from loopline.cli.common import PLAIN, Common
+from loopline.cli import values
+from loopline.cli.common import PLAIN, Common, page_size, read_by, some
 from loopline.cli.errors import Exit, usage
 from loopline.cli.render import tables
 from loopline.cli.submission import assemble, job_file
@@ -27,6 +29,30 @@ async def passing(*, common: Common = PLAIN) -> int:
         report = await client.passing()
     common.show(report, lambda: tables.passing(report))
     return Exit.FAILED if report.passings else Exit.OK
+
+
+async def audit(
+    *,
+    user: str | None = None,
+    since: Annotated[float | None, read_by(values.duration, "DURATION")] = None,
+    limit: Annotated[int, Parameter(alias="-n")] = 100,
+    common: Common = PLAIN,
+) -> None:
+    """Show who changed what at the master, and from where (admins only). What was only read is not noted.
+
+    Parameters
+    ----------
+    user
+        Only what this user or worker did.
+    since
+        Only what was done within this time until now, such as 7d (default: all that is kept, a year).
+    limit
+        At most so many lines, the latest first.
+    """
+    start = 0.0 if since is None else max(0.0, time.time() - since)
+    async with common.client() as client:
+        items = await some(limit, client.audit_log(user, start, page_size=page_size(limit)))
+    common.show(items, lambda: tables.cut(tables.audit_log(items), len(items), limit))
 
 
 def replay(

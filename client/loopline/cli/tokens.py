@@ -20,7 +20,15 @@ token = App(name="token", default_parameter=Parameter(negative=(), show_default=
 
 
 @token.command
-async def create(name: str, /, *, role: Role = "user", address: str | None = None, common: Common = PLAIN) -> None:
+async def create(
+    name: str,
+    /,
+    *,
+    role: Role = "user",
+    expires: Annotated[float | None, read_by(duration, "DURATION")] = None,
+    address: str | None = None,
+    common: Common = PLAIN,
+) -> None:
     """Create a token and show its secret, once, with the line by which its user logs in.
 
     Parameters
@@ -28,22 +36,25 @@ async def create(name: str, /, *, role: Role = "user", address: str | None = Non
     name
         Name of the user or worker that will use it.
     role
-        Rights of the token: everything (admin), submitting jobs (user), reading (reader), or joining as a worker.
+        Rights of the token: everything (admin), submitting jobs (user), reading (reader), being a worker, or
+        /metrics and nothing else (scraper).
+    expires
+        Time until it expires, such as 12h or 90d (default: it is of use until it is revoked).
     address
         Address at which its user reaches the master, if it is not yours.
     """
     async with common.client() as client:
-        created = await client.create_token(name, role)
+        created = await client.create_token(name, role, expires)
     line = LoginLine(address.rstrip("/") if address else created.address, created.secret, created.fingerprint)
     document = created.model_dump(mode="json", context=SECONDS)
-    if role != "worker" and line.master:
+    if role not in ("worker", "scraper") and line.master:
         document["line"] = f"loopline login {line}"
     common.show(document, lambda: _secret(created, document.get("line", "")), whole=True)
 
 
 @token.command(name="list")
 async def list_(*, common: Common = PLAIN) -> None:
-    """List the tokens, without their secrets."""
+    """List the tokens, without their secrets: when each was last used, and from where."""
     async with common.client() as client:
         items = await some(0, client.tokens())
     common.show(items, lambda: tables.tokens(items))
@@ -118,6 +129,8 @@ def _line(line: JoinLine, created: JoinTokenCreated) -> Text:
 
 def _secret(created: TokenCreated, line: str) -> Text:
     text = Text.assemble((created.secret, "bold"), "\nkeep it: it is not shown again", f" (token {created.id})")
+    if created.expires_at is not None:
+        text.append(f"\nit expires {human.moment(created.expires_at)}")
     if line:
         text.append("\nor, with the master's address, on its user's computer:\n").append(line, "bold")
     return text

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from loopline_master.http.sessions import Sessions, check_own_page, foreign_page, is_own_page, session_cookie
+from loopline_master.http.token_times import TokenTimes
 from loopline_master.settings import is_loopback
 from loopline_master.store.token_store import TOKEN_REFUSED, TokenStore
 from loopline_shared.errors import LooplineError
@@ -38,6 +39,7 @@ USERS: Access = ("admin", "user")
 READERS: Access = ("admin", "user", "reader")
 WORKERS: Access = ("admin", "worker")
 STORERS: Access = ("admin", "user", "worker")
+SCRAPERS: Access = (*READERS, "scraper")
 ALL: Access = ("admin", "user", "reader", "worker")
 
 _PREFIX = "ll_"
@@ -54,6 +56,7 @@ class Caller:
     role: Role
     worker: str | None = None  # the only worker name that the token allows
     token: str = ""  # its id; empty where this master uses no tokens
+    expires_at: float | None = None  # of the token
 
     def check_may_steer(self, owner: str) -> None:
         """Raises LooplineError unless the caller is the owner or an admin."""
@@ -74,6 +77,7 @@ class Auth:
         """``end``: ends the links and streams of a token that was revoked."""
         self._tokens = tokens
         self._end = end
+        self.times = TokenTimes(tokens, end)
         self._sessions = Sessions(session_key)
         self._required = required
         self._known: dict[str, Caller] = {}  # by hash of the token: those found in the store
@@ -84,6 +88,7 @@ class Auth:
         if not access:
             return ANYBODY
         caller = await self._caller(request) if self._required else _local_caller(request)
+        self._note_use(caller, request)
         if caller.role not in access:
             message = f"a token of role {caller.role} may not do this; it takes {' or '.join(access)}"
             raise LooplineError("forbidden", message, "ask an admin for a token of another role", status=403)
@@ -98,6 +103,7 @@ class Auth:
         if "Origin" in request.headers and not is_own_page(request):
             raise foreign_page()
         caller = await self._check_secret(secret, request.remote or "")
+        self._note_use(caller, request)
         if caller.role not in READERS:
             hint = "sign in with a token of role admin, user or reader"
             raise LooplineError("forbidden", f"a token of role {caller.role} cannot open this page", hint, status=403)
@@ -112,16 +118,18 @@ class Auth:
                 raise
             return None
 
-    async def create(self, name: str, role: Role) -> TokenCreated:
-        """Make a token. Its secret is only in this answer."""
-        id_ = token_hex(4)
-        token = TokenView(id=id_, name=name, role=role, created_at=time.time())
+    async def create(self, name: str, role: Role, expires_s: float | None = None) -> TokenCreated:
+        """Make a token, for so long or until it is revoked. Its secret is only in this answer."""
+        id_, now = token_hex(4), time.time()
+        expires_at = None if expires_s is None else now + expires_s
+        token = TokenView(id=id_, name=name, role=role, created_at=now, expires_at=expires_at)
         secret = f"{_PREFIX}{id_}_{token_urlsafe(32)}"
         await self._tokens.add(token, _hash(secret))
         return TokenCreated(**token.model_dump(), secret=secret)
 
     async def revoke(self, token_id: str) -> TokenView | None:
         """Revoke a token; None if there is no such token."""
+        await self.times.store()  # so that the answer has the last use
         revoked = await self._tokens.revoke(token_id, time.time())
         self._known = {}
         self._end(token_id)
@@ -167,8 +175,14 @@ class Auth:
             token = await self._tokens.by_hash(key)
             if token is None or token.revoked_at is not None:
                 return None
-            known[key] = Caller(token.name, token.role, token.worker, token.id)
-        return known[key]
+            known[key] = Caller(token.name, token.role, token.worker, token.id, token.expires_at)
+        caller = known[key]
+        has_expired = caller.expires_at is not None and caller.expires_at <= time.time()
+        return None if has_expired else caller
+
+    def _note_use(self, caller: Caller, request: web.Request) -> None:
+        if caller.token:
+            self.times.note_use(caller.token, request.remote or "", caller.expires_at)
 
     async def _caller(self, request: web.Request) -> Caller:
         if "Authorization" not in request.headers and (cookie := session_cookie(request)):
@@ -196,7 +210,7 @@ class Auth:
         caller = await self.by_secret(secret)
         if caller is None:
             self._failures.spend(address)
-            raise LooplineError("wrong_token", "invalid or revoked token", _HINT, status=401)
+            raise LooplineError("wrong_token", "invalid, expired or revoked token", _HINT, status=401)
         return caller
 
 

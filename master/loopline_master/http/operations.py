@@ -26,6 +26,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from loopline_master.http.answers import JSON, json_answer, times_for
 from loopline_master.http.auth import Access, Auth, Caller
+from loopline_master.http.deeds import Deeds
 from loopline_master.settings import is_loopback
 from loopline_shared.errors import LooplineError
 from loopline_shared.plain_words import plain
@@ -136,6 +137,7 @@ class Operation:
     headers: Mapping[str, str] = field(default_factory=dict)  # of the answer, with their descriptions
     rest: str = ""  # the parameter that takes the rest of the path, with its slashes
     is_documented: bool = True
+    is_deed: bool | None = None  # goes into the audit log; None: if it may change something, and is not open to all
 
     @property
     def id(self) -> str:
@@ -186,11 +188,17 @@ class Operation:
         for name, kind in self.handed_in.items():
             arguments[name] = (of_request if kind in of_request else parts)[kind]
         answer = await self.handler(**arguments)
+        if self._is_deed:
+            await parts[Deeds].note(caller, request, self.id, _made(answer) if self.status == 201 else "")
         if isinstance(answer, web.StreamResponse):
             return answer
         headers = {"Location": API_PREFIX + self.location.format_map(vars(answer))} if self.location else {}
         body = answer.model_dump_json(context=times_for(request)).encode()
         return await json_answer(request, body, self.status, headers)
+
+    @property
+    def _is_deed(self) -> bool:
+        return self.method != "GET" and bool(self.access) if self.is_deed is None else self.is_deed
 
     def _parameter(self, taken: inspect.Parameter) -> Parameter:
         alias, place = taken.name, "path" if f"{{{taken.name}}}" in self.path else "query"
@@ -237,6 +245,10 @@ class Routes:
             return handler
 
         return add
+
+
+def _made(answer: object) -> str:
+    return str(getattr(answer, "id", ""))
 
 
 def _without_none(annotation: Any) -> Any:

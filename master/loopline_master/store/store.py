@@ -24,6 +24,7 @@ from loopline_master.store.database import (
 )
 from loopline_master.store.migrate import prepare
 from loopline_master.store.queries.attempt_queries import AttemptQueries
+from loopline_master.store.queries.audit_log import AuditLog
 from loopline_master.store.queries.failure_queries import FailureQueries
 from loopline_master.store.queries.file_references import FileReferences
 from loopline_master.store.queries.job_history import JobHistories
@@ -83,6 +84,7 @@ class Store:
         self.notifications = Notifications(self._read, self._writer.write)
         self.programs = ProgramQueries(self._read)
         self.tokens = TokenStore(self._read, self._writer.write)
+        self.audit_log = AuditLog(self._read, self._writer.write)
 
     async def commit(self, batch: Batch, effects: Effects) -> None:
         """Store one step completely or not at all. Raises StoreBroken if that fails: the master must then stop."""

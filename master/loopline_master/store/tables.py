@@ -330,5 +330,22 @@ tokens = Table(
     Column("hash", Text, nullable=False, unique=True),  # SHA-256 of the secret, in hex
     Column("created_at", Double, nullable=False),
     Column("revoked_at", Double),
+    Column("expires_at", Double),
+    Column("used_at", Double),
+    Column("used_from", Text, nullable=False),
     _one_of("role", get_args(Role)),
 )
+
+audit_log = Table(  # who did what: requests that changed something
+    "audit_log",
+    metadata,
+    Column("id", WHOLE, primary_key=True, autoincrement=True),
+    Column("at", Double, nullable=False),
+    Column("who", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("token", Text, nullable=False),
+    Column("address", Text, nullable=False),
+    Column("did", Text, nullable=False),
+    Column("on", Text, nullable=False),
+)
+Index(None, audit_log.c.at)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, or_, select, update
+from sqlalchemy import Connection, Row, bindparam, insert, or_, select, update
 
 from loopline_master.store.database import Transact
 from loopline_master.store.queries.paging import after, page_of, word
@@ -15,6 +15,13 @@ from loopline_shared.rest.bodies import Page
 
 TOKEN_REFUSED = "its token is another worker's, or revoked"  # noqa: S105 - no secret
 """The reason to refuse a computer that should generate another token."""
+
+
+_USED = (
+    update(tokens)
+    .where(tokens.c.id == bindparam("of"))
+    .values(used_at=bindparam("at"), used_from=bindparam("address"))
+)
 
 
 class TokenStore:
@@ -38,6 +45,11 @@ class TokenStore:
             return _view(connection.execute(select(tokens).where(here)).first())
 
         return await self._write(work)
+
+    async def note_uses(self, uses: Mapping[str, tuple[float, str]]) -> None:
+        """Store when and from where tokens were used, by their ids."""
+        rows = [{"of": token, "at": at, "address": address} for token, (at, address) in uses.items()]
+        await self._write(lambda connection: connection.execute(_USED, rows))
 
     async def add_join_token(self, token: JoinTokenView, hash_: str) -> None:
         """Store a new join token. ``hash_``: its secret's SHA-256, in hex."""

@@ -10,7 +10,7 @@ from loopline_shared.model import Name
 from loopline_shared.rest.bodies import Body
 from loopline_shared.rest.times import Time
 
-Role = Literal["admin", "user", "reader", "worker"]
+Role = Literal["admin", "user", "reader", "worker", "scraper"]
 
 
 class TokenRequest(Body):
@@ -18,6 +18,7 @@ class TokenRequest(Body):
 
     name: Name
     role: Role
+    expires_s: Annotated[float | None, Field(gt=0, le=3660 * 86400)] = None  # from now on; null: until it is revoked
 
 
 class TokenView(Body):
@@ -27,6 +28,9 @@ class TokenView(Body):
     worker: str | None = None  # the only worker that it lets in; null: any, where its role does
     created_at: Time
     revoked_at: Time | None = None
+    expires_at: Time | None = None  # null: it is of use until it is revoked
+    used_at: Time | None = None  # the last request or link that began with it; null: it has not been used
+    used_from: str = ""  # the address of that request
 
 
 class TokenCreated(TokenView):
@@ -66,6 +70,19 @@ class JoinRequest(Body):
     worker: Name
     token: Annotated[str, Field(pattern=r"^[0-9a-f]{8}$", description="the new token's id")]
     hash: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", description="the new token's SHA-256")]
+
+
+class AuditEntry(Body):
+    """Something that was done at the master."""
+
+    id: int
+    at: Time
+    who: str  # the user or worker
+    role: Role
+    token: str  # its id; empty where the master uses no tokens
+    address: str  # from where
+    did: str  # the operation, by its name in this document
+    on: str  # the ids in the operation's path, or the id of what was made
 
 
 class EncryptionRequest(Body):

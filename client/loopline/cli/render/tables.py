@@ -14,7 +14,7 @@ from loopline.cli.render import human
 from loopline.cli.render.fitted import FittedTable
 from loopline.cli.render.network_tree import flow_lines
 from loopline_shared.model import Facts, Load, OrderWithin, Prediction, SizeSource, Yielded
-from loopline_shared.rest.access import JoinTokenView, TokenView
+from loopline_shared.rest.access import AuditEntry, JoinTokenView, TokenView
 from loopline_shared.rest.bodies import (
     Eta,
     Explanation,
@@ -334,9 +334,28 @@ def worker_state(worker: WorkerView) -> Text:
 
 def tokens(items: Sequence[TokenView]) -> RenderableType:
     """Return a table of tokens."""
-    made = table("token", "name", "role", "created", "revoked", drop=("created",), fold={"name": 16})
+    titles = ("token", "name", "role", "created", "ends", "last used", "from")
+    made = table(*titles, drop=("created", "from"), fold={"name": 16})
     for token in items:
-        made.add_row(token.id, token.name, token.role, human.moment(token.created_at), human.moment(token.revoked_at))
+        made.add_row(
+            token.id, token.name, token.role, human.moment(token.created_at), _end_of(token),
+            human.moment(token.used_at), token.used_from,
+        )  # fmt: skip
+    return made
+
+
+def _end_of(token: TokenView) -> str:
+    if token.revoked_at is not None:
+        return f"revoked {human.moment(token.revoked_at)}"
+    return human.moment(token.expires_at)
+
+
+def audit_log(items: Sequence[AuditEntry]) -> RenderableType:
+    """Return a table of what was done."""
+    made = table("when", "who", "role", "token", "from", "did", "on", drop=("token", "role"), fold={"who": 16})
+    for entry in items:
+        did = entry.did.replace("_", " ")
+        made.add_row(human.moment(entry.at), entry.who, entry.role, entry.token, entry.address, did, entry.on)
     return made
 
 

@@ -24,7 +24,7 @@ _HEADERS = {"Content-Type": BYTES, "Cache-Control": "private, max-age=31536000, 
 _SEALED = {"media_type": BYTES, "headers": {HEADER: "BLAKE3 of the whole file, where the master knows it"}}
 
 
-@routes("PUT /files/{sha256}", STORERS, status=204, takes=BYTES, declines=(409, 413, 507))
+@routes("PUT /files/{sha256}", STORERS, is_deed=False, status=204, takes=BYTES, declines=(409, 413, 507))
 async def put_file(
     blobs: Blobs, request: web.Request, sha256: FileHash, content_range: ContentRange | None = None
 ) -> web.Response:

@@ -9,7 +9,8 @@ from aiohttp import web
 from pydantic import Field
 
 from loopline_master.certificates.encryption import Encryption
-from loopline_master.http.auth import ADMINS, OPEN, WORKERS, Auth
+from loopline_master.http.auth import ADMINS, OPEN, WORKERS, Auth, Caller
+from loopline_master.http.deeds import Deeds
 from loopline_master.http.lookups import found
 from loopline_master.http.operations import Routes
 from loopline_master.http.parameters import Cursor, Limit
@@ -48,9 +49,11 @@ async def revoke_join_token(store: Store, token: TokenId) -> JoinTokenView:
 
 
 @routes("POST /join", OPEN, status=201, declines=(403, 429))
-async def join(auth: Auth, request: web.Request, body: JoinRequest) -> TokenView:
+async def join(auth: Auth, deeds: Deeds, request: web.Request, body: JoinRequest) -> TokenView:
     """Let a computer join. The same request twice is granted once: repeat it if the answer was lost."""
-    return await auth.join(body, request.remote or "")
+    token = await auth.join(body, request.remote or "")
+    await deeds.note(Caller(token.name, token.role, token.worker, token.id), request, "join", token.id)
+    return token
 
 
 @routes("POST /leave", WORKERS, declines=(409,))

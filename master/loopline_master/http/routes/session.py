@@ -8,6 +8,7 @@ from aiohttp import web
 from pydantic import ConfigDict, Field, RootModel
 
 from loopline_master.http.auth import OPEN, Auth, Caller
+from loopline_master.http.deeds import Deeds
 from loopline_master.http.operations import Routes
 from loopline_master.http.sessions import forget_in_browser, keep_in_browser
 from loopline_shared import __version__
@@ -41,12 +42,13 @@ async def get_session(auth: Auth, request: web.Request) -> Session:
 
 
 @routes("POST /session", OPEN, answer=Whoami, headers=COOKIE, declines=(401, 403, 429))
-async def sign_in(auth: Auth, request: web.Request, body: SignIn) -> web.Response:
+async def sign_in(auth: Auth, deeds: Deeds, request: web.Request, body: SignIn) -> web.Response:
     """Sign in with a token: a cookie then authenticates this browser, for a week at most.
 
     Requests that change something must come from this master's own page: their Origin is checked.
     """
     caller, cookie = await auth.sign_in(request, body.token)
+    await deeds.note(caller, request, "sign_in")
     response = web.Response(text=_whoami(caller).model_dump_json(), content_type="application/json")
     if cookie:
         keep_in_browser(request, response, cookie)

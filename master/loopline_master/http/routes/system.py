@@ -8,7 +8,7 @@ from aiohttp import web
 
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.forecaster import Forecaster
-from loopline_master.http.auth import OPEN, READERS
+from loopline_master.http.auth import OPEN, READERS, SCRAPERS
 from loopline_master.http.operations import Routes
 from loopline_master.metrics import MEDIA_TYPE, Metrics
 from loopline_master.peers.exchange import Exchange
@@ -51,7 +51,7 @@ async def get_readiness(store: Store) -> Health:
     return Health(status="ok")
 
 
-@routes("GET /metrics", READERS, media_type="text/plain")
+@routes("GET /metrics", SCRAPERS, media_type="text/plain")
 async def get_metrics(
     store: Store, settings: MasterSettings, metrics: Metrics, scheduler: Scheduler, exchange: Exchange
 ) -> web.Response:

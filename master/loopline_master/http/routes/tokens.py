@@ -16,19 +16,23 @@ from loopline_master.http.trusted_by import reached_at
 from loopline_master.settings import Limits, MasterSettings
 from loopline_master.store import Store
 from loopline_shared import __version__
-from loopline_shared.rest.access import TokenCreated, TokenRequest, TokenView, Whoami
+from loopline_shared.model import Name
+from loopline_shared.rest.access import AuditEntry, TokenCreated, TokenRequest, TokenView, Whoami
 from loopline_shared.rest.bodies import Page
+from loopline_shared.rest.times import Moment
 
 routes = Routes("access")
 
+Doer = Annotated[Name, Field(description="Only what this user or worker did")]
 TokenId = Annotated[str, Field(pattern=r"^[0-9a-f]{1,32}$", description="The token's id: what follows `ll_` in it")]
 
 
 @routes("GET /tokens", ADMINS)
 async def list_tokens(
-    store: Store, limits: Limits, cursor: Cursor | None = None, limit: Limit = 100
+    auth: Auth, store: Store, limits: Limits, cursor: Cursor | None = None, limit: Limit = 100
 ) -> Page[TokenView]:
-    """List tokens, revoked ones included; never their secrets."""
+    """List tokens, revoked and expired ones included, with their last use; never their secrets."""
+    await auth.times.store()
     return await store.tokens.page(cursor=cursor, limit=limits.page_size(limit))
 
 
@@ -37,7 +41,7 @@ async def create_token(
     auth: Auth, settings: MasterSettings, encryption: Encryption, request: web.Request, body: TokenRequest
 ) -> TokenCreated:
     """Make a token. Its secret is in this answer only."""
-    made = await auth.create(body.name, body.role)
+    made = await auth.create(body.name, body.role, body.expires_s)
     return made.model_copy(update=reached_at(request, settings, encryption))
 
 
@@ -45,6 +49,19 @@ async def create_token(
 async def revoke_token(auth: Auth, token: TokenId) -> TokenView:
     """Revoke a token."""
     return found(await auth.revoke(token), f"token {token}")
+
+
+@routes("GET /audit-log", ADMINS)
+async def list_audit_log(
+    store: Store,
+    limits: Limits,
+    who: Doer | None = None,
+    since: Moment = 0.0,
+    cursor: Cursor | None = None,
+    limit: Limit = 100,
+) -> Page[AuditEntry]:
+    """List what was changed by requests, the latest first: who did what, from where."""
+    return await store.audit_log.page(who=who, since=since, cursor=cursor, limit=limits.page_size(limit))
 
 
 @routes("GET /whoami", ALL)

@@ -1,0 +1,50 @@
+"""Times of tokens: when each was last used and from where, and which must end."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from loopline_master.store.token_store import TokenStore
+
+_STORED_EVERY_S = 60.0
+
+
+class TokenTimes:
+    """Remembers uses, which are stored once a minute and before they are read, and ends what has expired."""
+
+    def __init__(self, tokens: TokenStore, end: Callable[[str], None]) -> None:
+        """``end``: ends the links and streams of a token."""
+        self._tokens = tokens
+        self._end = end
+        self._uses: dict[str, tuple[float, str]] = {}
+        self._expiring: dict[str, float] = {}  # of the tokens that were used since the start
+
+    def note_use(self, token: str, address: str, expires_at: float | None) -> None:
+        """Note that a valid token was used just now."""
+        self._uses[token] = (time.time(), address)
+        if expires_at is not None:
+            self._expiring[token] = expires_at
+
+    def end_expired(self, now: float) -> None:
+        """End the links and streams of the tokens that have expired."""
+        for token in [token for token, expires_at in self._expiring.items() if expires_at <= now]:
+            del self._expiring[token]
+            self._end(token)
+
+    async def store(self) -> None:
+        """Store the uses that are not stored yet."""
+        uses, self._uses = self._uses, {}
+        if uses:
+            await self._tokens.note_uses(uses)
+
+    async def run(self) -> None:
+        """End what expires within a second, and store the uses once a minute."""
+        stored = time.monotonic()
+        while True:
+            await asyncio.sleep(1.0)
+            self.end_expired(time.time())
+            if time.monotonic() - stored >= _STORED_EVERY_S:
+                stored = time.monotonic()
+                await self.store()
