@@ -238,8 +238,8 @@ async def test_one_address_takes_so_many_places_only() -> None:
     places, theirs = Places(2), [Transport(is_closed=False) for _ in range(2)]
     for transport in theirs:
         assert places.has_room("10.0.0.1")
-        places.take("10.0.0.1", transport)  # type: ignore[arg-type]
-        places.take("127.0.0.1", transport)  # type: ignore[arg-type]
+        places.occupy("10.0.0.1", transport)  # type: ignore[arg-type]
+        places.occupy("127.0.0.1", transport)  # type: ignore[arg-type]
     assert [places.has_room(address) for address in ("10.0.0.1", "10.0.0.2", "127.0.0.1")] == [False, True, True]
     theirs[0].is_closed = True
     assert places.has_room("10.0.0.1")

@@ -79,7 +79,7 @@ class Listener:
                 raise ConnectionRefusedError
             if not self._places.has_room(address):
                 raise ConnectionRefusedError
-            self._places.take(address, await self._hand_over(connection))
+            self._places.occupy(address, await self._hand_over(connection))
         except (OSError, TimeoutError):
             connection.close()
         except BaseException:
@@ -118,7 +118,7 @@ class Places:
         self._open[address] = WeakSet(each for each in self._open[address] if not each.is_closing())
         return len(self._open[address]) < self._most
 
-    def take(self, address: str, transport: asyncio.Transport) -> None:
+    def occupy(self, address: str, transport: asyncio.Transport) -> None:
         """Count a connection until its transport is gone."""
         if ip_address(address.partition("%")[0]).is_loopback:
             return
