@@ -19,9 +19,9 @@ from loopline_master.core.gangs import phases
 from loopline_master.core.index.requirements import meets, requirement_class_of, unmet
 from loopline_master.core.index.sorted_collections import IntervalSet
 from loopline_master.core.runs import key_of
-from loopline_master.core.shares.allowed import too_much_of
 from loopline_master.core.shares.turns import open_accounts
 from loopline_master.core.shares.user import User
+from loopline_master.core.shares.user_limits import too_much_of
 from loopline_master.core.state import State
 from loopline_shared.model import JobState, Prediction, SizeSource, TaskState
 from loopline_shared.spec import JobSpec

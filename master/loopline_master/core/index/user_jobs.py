@@ -9,7 +9,7 @@ from loopline_master.core.entities import Job
 
 @dataclass(slots=True)
 class UserJobs:
-    """How many unfinished jobs each user has, and of how many tasks they are."""
+    """Counts of unfinished jobs and of their tasks, by user."""
 
     jobs: dict[str, int] = field(default_factory=dict)
     tasks: dict[str, int] = field(default_factory=dict)

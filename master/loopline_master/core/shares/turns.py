@@ -7,7 +7,7 @@ from heapq import heapify, heappop, heappush
 
 from loopline_master.core.policies.policy import Placement, Proposal, View
 from loopline_master.core.shares.accounts import MOST_AHEAD_S
-from loopline_master.core.shares.allowed import may_take
+from loopline_master.core.shares.user_limits import may_take
 from loopline_master.core.state import State
 
 
@@ -60,7 +60,7 @@ def in_turn(state: State, ask: Callable[[View], Iterator[Proposal]], view: View)
 
 
 def _is_allowed(state: State, proposal: Proposal) -> bool:
-    """True unless its user may not have the slots now: the first task that may not ends their turns in this step."""
+    """True if its user may have the slots now; the first task that is too wide ends their turns in this step."""
     if not isinstance(proposal, Placement):
         return True
     job = state.jobs[proposal.job]

@@ -92,11 +92,11 @@ class HistoryReport(Body):
 
 
 class LimitUse(Body):
-    """What a user has of something of which one user may have so much."""
+    """Use of something of which one user may have so much."""
 
     what: str  # jobs, tasks, slots, listeners
     used: int
-    allowed: int
+    allowed: int  # so much at most
 
 
 class UserShare(Body):

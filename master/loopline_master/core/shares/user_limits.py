@@ -1,4 +1,4 @@
-"""What one user is allowed: jobs and tasks that are not over, and slots at once."""
+"""Limits of one user: jobs and tasks that have not ended, and slots at once."""
 
 from __future__ import annotations
 
