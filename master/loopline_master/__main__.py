@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from loopline_master.app import Master, serving
 from loopline_master.certificates.encryption import Encryption
@@ -26,6 +27,7 @@ _DESCRIPTION = "Run the master of a Loopline grid: it takes jobs over REST and h
 _EPILOG = """Every option can also be set as LOOPLINE_<NAME> in the environment, or in the [master] table of
 loopline.toml; limits are in [master.limits] or LOOPLINE_LIMITS__<NAME>. Exit codes: 0 stopped, 1 it cannot start or
 go on, 2 wrong options or settings."""
+_MOST_FILES = 65536
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,11 +39,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = MasterSettings.load(**options)
     except LooplineError as error:
         return _complain(error, 2)
+    _raise_file_limit()
     try:
         asyncio.run(_run(settings))
     except LooplineError as error:
         return _complain(error, 1)
     return 0
+
+
+def _raise_file_limit() -> None:
+    """Take as many file descriptors as this user may have: every worker, user and open file takes one."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 async def _run(settings: MasterSettings) -> None:

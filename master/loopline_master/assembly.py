@@ -107,6 +107,8 @@ def _add_submissions(parts: Parts) -> None:
         rows=parts[RowFiles],
         lock=lock,
         notify_commands=parts[MasterSettings].notify_commands,
+        folder=parts[MasterSettings].data_dir,
+        reserve_bytes=parts[Limits].disk_reserve_bytes // 2,  # the other half is left by files
     )
     retries = Retries(store, engine, files=parts[RetainedFiles], retention=parts[Retention], lock=lock)
     parts.add(submissions, retries, DryRuns(parts[Scheduler], parts[Blobs], parts[RowFiles]))

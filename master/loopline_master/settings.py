@@ -80,7 +80,10 @@ class Limits(_LimitsBase):
     ] = 16 * _MIB
     max_file_bytes: Annotated[Amount, Field(description="the largest file that can be uploaded")] = 1024 * _MIB
     disk_reserve_bytes: Annotated[
-        int, Field(ge=0, description="disk space that files leave free for the database")
+        int,
+        Field(
+            ge=0, description="disk space that files leave free for the database; jobs leave half of it to results"
+        ),
     ] = 256 * _MIB
     max_unfinished_uploads: Annotated[Amount, Field(description="interrupted uploads that are kept for resuming")] = (
         1000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,17 @@ async def test_no_page_is_longer_than_the_master_allows(tmp_path: Path) -> None:
         page = await master.get("/jobs?limit=1000")
         assert len(page["items"]) == 2
         assert page["next"]
+
+
+async def test_before_the_disk_is_full_jobs_are_declined_and_all_else_goes_on(tmp_path: Path) -> None:
+    async with running_master(tmp_path) as master:
+        job = await master.submit(command=["true"])
+    assert stat.S_IMODE((tmp_path / "loopline.db").stat().st_mode) == 0o600
+    async with running_master(tmp_path, limits={"disk_reserve_bytes": 2**62}) as master:
+        answer = await master.ask("POST", "/jobs", json={"command": ["true"]})
+        assert (answer.status, answer.body["code"]) == (507, "disk_full")
+        async with master.worker(slots=1):
+            assert (await ended(master, job))["state"] == "succeeded"
 
 
 async def test_a_job_is_steered(master: Bench) -> None:

@@ -116,6 +116,8 @@ async def open_database(url: URL) -> AsyncIterator[Database]:
             with explained("writing to", url):
                 stack.enter_context(closing(FileLock(Path(url.database or ""))))
         write = await stack.enter_async_context(writing(url, exclusive=True))
+        if is_sqlite(url):
+            Path(url.database or "").chmod(0o600)  # users' programs and data; its other files follow it
         read = await stack.enter_async_context(reading(url))
         look = await stack.enter_async_context(_looking(url)) if is_sqlite(url) else read
         yield Database(write, read, look)

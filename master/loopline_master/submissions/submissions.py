@@ -6,8 +6,10 @@ Before it is submitted, all files that its tasks take are here, and listed in a 
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Collection, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 from loopline_master.core.effects import Submitted
 from loopline_master.core.events import JobSubmitted
@@ -40,11 +42,15 @@ class Submissions:
         rows: RowFiles,
         lock: KeyLock,
         notify_commands: Collection[str],
+        folder: Path,
+        reserve_bytes: int,
     ) -> None:
+        """``folder``: where the master keeps its data; ``reserve_bytes``: what submissions leave free there."""
         self.fresh_keys = FreshKeys()
         self._store, self._engine = store, engine
         self._blobs, self._rows = blobs, rows
         self._notify_commands = notify_commands
+        self._folder, self._reserve_bytes = folder, reserve_bytes
         self._idempotency = Idempotency(store, lock, self.fresh_keys)
         self._predecessors = Predecessors(store, engine, lock)
 
@@ -61,6 +67,7 @@ class Submissions:
         return await self._idempotency.once(event, self._submit, on_its_link=on_its_link)
 
     async def _submit(self, event: JobSubmitted) -> Submission:
+        self._check_room()
         self._check_notify(event.spec)
         spec, remarks = await with_rows_counted(self._rows, event.spec)
         event = replace(event, spec=spec, inputs=await list_inputs(self._blobs, spec))
@@ -69,6 +76,12 @@ class Submissions:
         warnings = [*reply.warnings, *remarks, *warnings_about(spec)]
         plan = await self._store.jobs.plan(reply.job) if spec.nodes > 1 else None
         return Submission(id=reply.job, task_count=spec.task_count, warnings=warnings, plan=plan)
+
+    def _check_room(self) -> None:
+        """Raises LooplineError if what is left of the disk is for the results of jobs that were accepted."""
+        if shutil.disk_usage(self._folder).free < self._reserve_bytes:
+            message = "the master's disk has no room for another job; jobs that it has go on"
+            raise LooplineError("disk_full", message, "free some space on it, then submit again", status=507)
 
     def _check_notify(self, spec: JobSpec) -> None:
         """Raises LooplineError if the job names a notification command that this master does not have."""

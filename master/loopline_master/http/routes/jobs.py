@@ -33,7 +33,7 @@ from loopline_shared.spec import JobSpec
 routes = Routes("jobs")
 
 
-@routes("POST /jobs", USERS, status=201, declines=(409, 429, 503), location="/jobs/{id}")
+@routes("POST /jobs", USERS, status=201, declines=(409, 429, 503, 507), location="/jobs/{id}")
 async def submit_job(
     submissions: Submissions,
     forecaster: Forecaster,
@@ -72,7 +72,7 @@ async def list_jobs(
 async def get_job(store: Store, forecaster: Forecaster, scheduler: Scheduler, job: JobNumber) -> JobDetail:
     """Return one job, with what was submitted, and the large files on their way for it."""
     detail = forecaster.with_eta(found(await store.jobs.detail(job), f"job {job}"))
-    return detail.model_copy(update={"files_coming": files_of_job(scheduler, job)})
+    return detail.model_copy(update={"files_coming": tuple(files_of_job(scheduler, job))})
 
 
 @routes("POST /jobs/{job}/cancel", USERS, declines=(409,))
