@@ -95,6 +95,9 @@ class Limits(_LimitsBase):
     max_frames: Annotated[
         Amount, Field(description="messages that may wait for one worker; with more it is disconnected")
     ] = 100
+    max_connections: Annotated[
+        Amount, Field(description="connections of one address, other than this computer's, that may be open at once")
+    ] = 2000
     max_listeners: Annotated[
         Amount, Field(description="streams (events, results, output) that may be open at once")
     ] = 500

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from loopline_master import timings
+from loopline_master.http.listener import Places
 from loopline_master.http.routes import jobs
 from tests.api.bench import Answer, Bench, running_master
 
@@ -208,3 +211,35 @@ async def _raw(master: Bench, *lines: bytes) -> int:
     status = int((await reader.readline()).split()[1])
     writer.close()
     return status
+
+
+@pytest.mark.parametrize(("method", "path"), [("POST", "/jobs"), ("PUT", f"/files/{'0' * 64}")])
+async def test_a_body_that_does_not_come_is_waited_for_so_long_only(
+    shared_master: Bench, monkeypatch: pytest.MonkeyPatch, method: str, path: str
+) -> None:
+    for limit in ("BODY_WITHIN_S", "UPLOAD_PIECE_WITHIN_S"):
+        monkeypatch.setattr(timings, limit, 0.05)
+    reader, writer = await asyncio.open_connection("127.0.0.1", shared_master.port)
+    head = {**shared_master.headers("admin"), **JSON, "Host": "here", "Content-Length": "10"}
+    lines = [f"{method} /api/v1{path} HTTP/1.1", *(f"{name}: {value}" for name, value in head.items()), "", "{"]
+    writer.write("\r\n".join(lines).encode())
+    assert b" 408 " in await reader.readline()
+    assert b'"too_slow"' in await reader.readuntil(b"}")
+    writer.close()
+
+
+async def test_one_address_takes_so_many_places_only() -> None:
+    class Transport(SimpleNamespace):
+        def is_closing(self) -> bool:
+            return bool(self.is_closed)
+
+        __hash__ = object.__hash__
+
+    places, theirs = Places(2), [Transport(is_closed=False) for _ in range(2)]
+    for transport in theirs:
+        assert places.has_room("10.0.0.1")
+        places.occupy("10.0.0.1", transport)  # type: ignore[arg-type]
+        places.occupy("127.0.0.1", transport)  # type: ignore[arg-type]
+    assert [places.has_room(address) for address in ("10.0.0.1", "10.0.0.2", "127.0.0.1")] == [False, True, True]
+    theirs[0].is_closed = True
+    assert places.has_room("10.0.0.1")

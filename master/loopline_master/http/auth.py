@@ -202,13 +202,14 @@ class Auth:
         return caller
 
     async def _check_secret(self, secret: str, address: str) -> Caller:
-        """Return the caller to whom a secret belongs. Raises LooplineError if it is wrong, or too many from this
-        address were.
+        """Return the caller to whom a secret belongs. Raises LooplineError if it is wrong.
+
+        Wrong ones never lock out the right one: others may have the same address behind a proxy.
         """
-        if self._failures.is_empty(address) and _hash(secret) not in self._known:
-            raise _too_many_failures()
         caller = await self.by_secret(secret)
         if caller is None:
+            if self._failures.is_empty(address):
+                raise _too_many_failures()
             self._failures.spend(address)
             raise LooplineError("wrong_token", "invalid, expired or revoked token", _HINT, status=401)
         return caller

@@ -11,6 +11,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from ipaddress import ip_address
+from weakref import WeakSet
 
 from aiohttp import web
 
@@ -27,6 +28,7 @@ _BACKLOG = 1024
 _TOO_MANY_FILES_PAUSE_S = 0.5
 _MOST_UNDECIDED = 500
 """Connections that have not sent a byte yet; further ones wait in the system's queue."""
+_LOOK_ANEW = 10_000
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Protocols = Callable[[], asyncio.Protocol]
 
@@ -42,6 +44,7 @@ class Listener:
         self._app, self._refusal = app, refusal
         self._undecided = asyncio.Semaphore(_MOST_UNDECIDED)
         self._beginning: set[asyncio.Task[None]] = set()
+        self._places = Places(settings.limits.max_connections)
 
     async def accept(self, listening: socket.socket) -> None:
         """Accept connections until it is cancelled."""
@@ -74,25 +77,54 @@ class Listener:
             connection.setblocking(False)
             if self._proxies and not self._is_proxy(address):
                 raise ConnectionRefusedError
-            await self._hand_over(connection)
+            if not self._places.has_room(address):
+                raise ConnectionRefusedError
+            self._places.occupy(address, await self._hand_over(connection))
         except (OSError, TimeoutError):
             connection.close()
         except BaseException:
             connection.close()
             raise
 
-    async def _hand_over(self, connection: socket.socket) -> None:
+    async def _hand_over(self, connection: socket.socket) -> asyncio.Transport:
         loop, encryption = asyncio.get_running_loop(), self._encryption
         is_encrypted = encryption.context is not None and await _first_byte(connection) == _HANDSHAKE
         protocol = self._app if is_encrypted or encryption.is_plain_answered else self._refusal
         context = encryption.context if is_encrypted else None
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        await loop.connect_accepted_socket(protocol, connection, ssl=context)
+        transport, _ = await loop.connect_accepted_socket(protocol, connection, ssl=context)
+        return transport
 
     def _is_proxy(self, address: str) -> bool:
         found = ip_address(address.partition("%")[0])
         mapped = getattr(found, "ipv4_mapped", None)
         return found.is_loopback or (mapped or found) in self._proxies
+
+
+class Places:
+    """Counts the connections of each address, so that none takes the places of all others.
+
+    Loopback is not counted: a proxy, or many workers of a trial, may be there.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._open: dict[str, WeakSet[asyncio.Transport]] = {}
+
+    def has_room(self, address: str) -> bool:
+        """True if one more connection of this address may be opened."""
+        if len(self._open.get(address, ())) < self._most:
+            return True
+        self._open[address] = WeakSet(each for each in self._open[address] if not each.is_closing())
+        return len(self._open[address]) < self._most
+
+    def occupy(self, address: str, transport: asyncio.Transport) -> None:
+        """Count a connection until its transport is gone."""
+        if ip_address(address.partition("%")[0]).is_loopback:
+            return
+        if len(self._open) >= _LOOK_ANEW:
+            self._open = {known: those for known, those in self._open.items() if those}
+        self._open.setdefault(address, WeakSet()).add(transport)
 
 
 async def _first_byte(connection: socket.socket) -> bytes:

@@ -11,6 +11,7 @@ Errors are answered as application/problem+json (RFC 9457).
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ from typing import Any, TypeVar, Union, cast, get_args, get_origin
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
+from loopline_master import timings
 from loopline_master.http.answers import JSON, json_answer, times_for
 from loopline_master.http.auth import Access, Auth, Caller
 from loopline_master.http.deeds import Deeds
@@ -261,7 +263,11 @@ async def _read_body(request: web.Request, model: type[BaseModel]) -> BaseModel:
     if request.content_type != JSON:
         raise LooplineError("media_type", "the body must be JSON", f"send it with Content-Type: {JSON}", status=415)
     try:
-        return model.model_validate_json(await request.read())
+        async with asyncio.timeout(timings.BODY_WITHIN_S):
+            content = await request.read()
+        return model.model_validate_json(content)
+    except TimeoutError:
+        raise too_slow() from None
     except web.HTTPRequestEntityTooLarge:
         message = f"a body may have at most {request.client_max_size:,} bytes here"
         raise LooplineError("too_large", message, "raise limits.max_body_bytes of the master", status=413) from None
@@ -269,6 +275,11 @@ async def _read_body(request: web.Request, model: type[BaseModel]) -> BaseModel:
         if error.error_count() == 1 and (only := error.errors()[0])["type"] == "json_invalid":
             raise LooplineError("malformed_json", only["msg"], "check the body with a JSON tool") from None
         raise InvalidRequest("body", error) from None
+
+
+def too_slow() -> LooplineError:
+    """Return the answer to a client whose body does not come."""
+    return LooplineError("too_slow", "the body of this request did not come in time", "send it again", status=408)
 
 
 class InvalidRequest(LooplineError):  # noqa: N818 it is what the request is

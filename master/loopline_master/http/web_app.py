@@ -20,7 +20,7 @@ from loopline_master.http.operations import PARTS, Parts, harden, problems
 from loopline_master.http.routes import all_operations
 from loopline_master.links import WorkerLinks
 from loopline_master.settings import MasterSettings
-from loopline_master.timings import STOP_WITHIN_S
+from loopline_master.timings import HEADERS_WITHIN_S, STOP_WITHIN_S
 from loopline_shared.errors import LooplineError
 
 OPERATIONS = all_operations()
@@ -53,7 +53,13 @@ def web_app(parts: Parts) -> web.Application:
 @asynccontextmanager
 async def listening(settings: MasterSettings, app: web.Application) -> AsyncIterator[str]:
     """Serve the application; yields its address. Raises LooplineError if the port cannot be opened."""
-    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=STOP_WITHIN_S)
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        handler_cancellation=True,
+        shutdown_timeout=STOP_WITHIN_S,
+        keepalive_timeout=HEADERS_WITHIN_S,
+    )
     await runner.setup()
     try:
         encryption = app[PARTS][Encryption]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import AsyncIterator
 
 from aiohttp import web
 
+from loopline_master import timings
 from loopline_master.files.blobs import WHOLE, Blobs, Span
 from loopline_master.http.auth import ALL, STORERS, WORKERS
 from loopline_master.http.lookups import found
-from loopline_master.http.operations import PROBLEM_JSON, Routes
+from loopline_master.http.operations import PROBLEM_JSON, Routes, too_slow
 from loopline_master.http.parameters import ContentRange, FileHash
 from loopline_master.peers.piece_lists import PieceLists
 from loopline_shared.checksums import HEADER
@@ -34,9 +36,22 @@ async def put_file(
     brings the rest from there on.
     """
     span = _span(content_range) if content_range else WHOLE
-    content = request.content.iter_chunked(_CHUNK_BYTES)
+    content = _in_time(request.content.iter_chunked(_CHUNK_BYTES))
     await blobs.put(sha256, content, request.content_length or 0, span)
     return web.Response(status=204)
+
+
+async def _in_time(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield pieces of a body. Raises LooplineError if the next one does not come."""
+    while True:
+        try:
+            async with asyncio.timeout(timings.UPLOAD_PIECE_WITHIN_S):
+                piece = await anext(pieces, None)
+        except TimeoutError:
+            raise too_slow() from None
+        if piece is None:
+            return
+        yield piece
 
 
 @routes("HEAD /files/{sha256}", ALL, **_SEALED)
