@@ -22,6 +22,7 @@ from loopline_master.settings import SCHEDULING, MasterSettings
 from loopline_shared import __version__
 from loopline_shared.errors import LooplineError
 from loopline_shared.settings_source import old_names
+from loopline_shared.terminal.parser import Parser
 
 _DESCRIPTION = "Run the master of a Loopline grid: it takes jobs over REST and has workers run them."
 _EPILOG = """Every option can also be set as LOOPLINE_<NAME> in the environment, or in the [master] table of
@@ -112,9 +113,9 @@ def _complain(error: LooplineError, code: int) -> int:
     return code
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> Parser:
     """Return a parser with a flag for each setting."""
-    parser = argparse.ArgumentParser("loopline master", description=_DESCRIPTION, epilog=_EPILOG)
+    parser = Parser("loopline master", description=_DESCRIPTION, epilog=_EPILOG)
     scheduling = parser.add_argument_group("scheduling")
     for name, field in MasterSettings.model_fields.items():
         if name not in ("tokens", "limits"):

@@ -137,7 +137,8 @@ def _add_streams(parts: Parts) -> None:
     )
     encryption.on_plain_ended = lambda: links.close_plain("connect by TLS from now on")
     measurement = Measurement(network, exchange, parts[Scheduler], links.probe)
-    subscriptions, streams = Subscriptions(), OpenStreams(parts[Limits].max_listeners)
+    limits = parts[Limits]
+    subscriptions, streams = Subscriptions(), OpenStreams(limits.max_listeners, limits.user_listeners)
     engine.changes.add_listener(subscriptions)
     stored = StoredResults(store, blobs, rows)
     followed = FollowedResults(stored, subscriptions, parts[Scheduler])

@@ -8,7 +8,6 @@ backup lacks, unless the master lacks it, too. Everything is read back, and its 
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import os
@@ -25,6 +24,7 @@ from loopline_master.store.copies import copy_database
 from loopline_master.store.database import is_sqlite, parse_url
 from loopline_shared import __version__
 from loopline_shared.errors import LooplineError
+from loopline_shared.terminal.parser import Parser
 
 CONTENTS = "backup.json"
 DATABASE = "loopline.db"
@@ -116,7 +116,7 @@ def _fits(name: str, found: str) -> bool:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return the exit code: 0, 1 if a file of the master is damaged, 2 if there is no backup."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         "loopline backup",
         description="Copy a master's database, files, tokens and keys, while it goes on. For the master's own user.",
         epilog="Exit codes: 0 done; 1 done, but files of the master are damaged; 2 there is no backup.",

@@ -8,7 +8,6 @@ numbers that the lost ones cannot have had, and a late result finds no other job
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
@@ -26,6 +25,7 @@ from loopline_master.store.database import open_database, parse_url
 from loopline_master.store.migrate import prepare
 from loopline_master.store.tables import grid
 from loopline_shared.errors import LooplineError
+from loopline_shared.terminal.parser import Parser
 
 JOB_GAP = 100_000
 """Numbers left out: so many jobs may have been submitted between the backup and the loss."""
@@ -81,7 +81,7 @@ async def _leave_numbers(database: Path) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return the exit code: 0, 2 if nothing could be restored."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         "loopline restore",
         description="Make a master's data folder from a backup. The folder must be empty, or not be there yet.",
         epilog="Exit codes: 0 done; 2 nothing was restored.",

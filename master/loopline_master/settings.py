@@ -24,7 +24,13 @@ _TYPES = get_type_hints(SchedulerSettings, include_extras=True)
 _LIMITS = frozenset(name for name, type_ in _TYPES.items() if IN_LIMITS in type_.__metadata__)
 SCHEDULING = frozenset(_TYPES) - _LIMITS
 """Names of the master's settings that the scheduler decides by, beside the limits."""
-_DEFAULTS = {"prefetch_s": 1.0, "shares": True, "overdrawn_after": 10.0}
+_DEFAULTS = {
+    "prefetch_s": 1.0,
+    "shares": True,
+    "overdrawn_after": 10.0,
+    "user_jobs": 5_000,
+    "user_tasks": 5_000_000,
+}
 """Defaults that differ from those of SchedulerSettings, which are those of logs of earlier releases."""
 
 
@@ -95,6 +101,7 @@ class Limits(_LimitsBase):
     max_listeners: Annotated[
         Amount, Field(description="streams (events, results, output) that may be open at once")
     ] = 500
+    user_listeners: Annotated[Amount, Field(description="streams that one user may have open at once")] = 100
 
     def page_size(self, limit: int) -> int:
         """Return the number of items of a page for which a client has asked for ``limit``."""

@@ -1,5 +1,6 @@
 """Commands that become another program."""
 
+import argparse
 import os
 import sys
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 
 from loopline.cli.__main__ import main
 from loopline.cli.errors import Exit
+from loopline_shared.terminal.parser import Parser
 
 
 @pytest.fixture
@@ -51,3 +53,21 @@ def test_what_is_not_installed_is_said(
     assert main(["worker"]) == Exit.FAILED
     assert "pip install 'loopline[worker]'" in capsys.readouterr().err
     assert not became
+
+
+def test_a_daemons_help_and_mistakes_look_like_those_of_other_commands(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    parser = Parser("loopline dig", description="Dig a hole.")
+    parser.add_argument("--deep", metavar="METRES", help="how deep, up to 100%%")
+    parser.add_argument("--old-name", help=argparse.SUPPRESS)
+    text = parser.format_help()
+    assert text.startswith("Usage: loopline dig [OPTIONS]\n\nDig a hole.\n\n╭─ Options ──")
+    assert "│ --deep METRES  How deep, up to 100%." in text
+    assert "old-name" not in text
+    with pytest.raises(SystemExit, match="2"):
+        parser.parse_args(["--deeper"])
+    assert capsys.readouterr().err == (
+        "error: unrecognized arguments: --deeper\nhint: `loopline dig --help` lists its options\n"
+    )

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopline_master.core.effects import Effects
+from loopline_master.core.effects import Declined, Effects
 from loopline_master.core.entities import Attempt, Job
 from loopline_master.core.events import JobSubmitted, SchedulerSettings, ShareChanged
 from loopline_master.core.explain.explain_job import explain_job
@@ -218,6 +218,7 @@ short_jobs = st.lists(
     st.sampled_from([Order.HOLD, Order.DELIVER]),
     st.sampled_from(sorted(REGISTRY)),
     st.lists(st.sampled_from([0.3, 1.0, 4.0]), min_size=1, max_size=4),
+    st.sampled_from([None, None, 1, 2]),
 )
 def test_nobody_is_passed_in_many_random_runs(
     within: OrderWithin,
@@ -225,12 +226,14 @@ def test_nobody_is_passed_in_many_random_runs(
     order: Order,
     policy: str,
     speeds: list[float],
+    user_slots: int | None,
 ) -> None:
     facts = Facts("linux", "x86_64", "3", "0", "model", cpus=1, memory_bytes=2**30, slots=1)
     hosts = [Host(f"pc{number}", facts, Steady(speed)) for number, speed in enumerate(speeds)]
     arrivals = [Arrival(at, work(n, seconds), scale, owner) for at, owner, n, seconds, scale in sorted(chosen)]
     jobs: dict[int, Job] = {}
-    decided_by = SchedulerSettings(policy, order, within, shares=True, lease_s=1e9, report_every_s=1e8)
+    times = {"lease_s": 1e9, "report_every_s": 1e8}
+    decided_by = SchedulerSettings(policy, order, within, shares=True, user_slots=user_slots, **times)
     FastWorld(decided_by, hosts, arrivals, lambda effects: jobs.update(effects.jobs)).run()
     groups: dict[str, list[JobSpan]] = {}
     for number in sorted(jobs):
@@ -242,6 +245,57 @@ def test_nobody_is_passed_in_many_random_runs(
 
 
 # --- the hold is no weapon ----------------------------------------------------------------------------------------
+
+
+def test_a_user_has_so_many_jobs_and_tasks_and_is_told() -> None:
+    grid = Grid(user_jobs=2, user_tasks=10, shares=True)
+    for _ in range(2):
+        submitted(grid, "ann", 3)
+    assert refusal(grid, "ann", 1) == (429, "user_jobs", "2 of the 2 unfinished jobs")
+    submitted(grid, "bob", 3)
+    assert refusal(grid, "bob", 8) == (429, "user_tasks", "3 of the 10 unfinished tasks")
+    submitted(grid, "bob", 7)
+
+
+def refusal(grid: Grid, user: str, tasks: int) -> tuple[int, str, str]:
+    (reply,) = grid.step(JobSubmitted(user, spec(tasks))).replies
+    assert isinstance(reply, Declined)
+    return reply.status, reply.code, reply.message.removeprefix(f"{user} has ").partition(" that")[0]
+
+
+@pytest.mark.parametrize("prefetch_s", [0.0, 60.0])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_user_has_so_many_slots_at_once(policy: str, prefetch_s: float) -> None:
+    grid = Grid(policy=policy, shares=True, user_slots=3, prefetch_s=prefetch_s, max_replicas=1)
+    grid.workers("a", "b", slots=3)
+    grid.ask(JobSubmitted("ann", work(6, 5.0)))
+    assert slots_of(grid) == {"ann": 3}, "the others stay idle, though nobody else is there"
+    assert "3 of the 3 slots" in str(explain_job(grid.scheduler, 1, {}))
+    grid.ask(JobSubmitted("bob", work(6, 5.0)))
+    assert slots_of(grid) == {"ann": 3, "bob": 3}
+    while grid.scheduler.state.attempts:
+        assert max(slots_of(grid).values()) <= 3
+        grid.end(next(iter([*grid.running("a"), *grid.running("b")])))
+    assert {job.state for job in grid.store.jobs.values()} == {"succeeded"}
+
+
+def test_a_task_that_needs_more_than_its_user_may_have_runs_alone() -> None:
+    grid = Grid(shares=True, user_slots=2, order=Order.NONE)
+    grid.workers("a", slots=8)
+    grid.ask(JobSubmitted("ann", spec()))
+    grid.ask(JobSubmitted("ann", spec(requires={"slots": 4})))
+    assert slots_of(grid) == {"ann": 1}
+    grid.end(*grid.running("a"))
+    assert slots_of(grid) == {"ann": 4}
+
+
+def slots_of(grid: Grid) -> Counter[str]:
+    """Return the slots that each user's attempts have or wait for."""
+    state = grid.scheduler.state
+    held = Counter[str]()
+    for attempt in state.attempts.values():
+        held[state.jobs[attempt.job].owner] += attempt.slots
+    return held
 
 
 def overdrawn_by(grid: Grid, size: float) -> int:

@@ -33,6 +33,10 @@ def test_flags_over_environment_over_toml_over_defaults(monkeypatch: pytest.Monk
     assert settings.master == "http://127.0.0.1:7461"
 
 
+def test_a_relative_data_folder_is_one_of_the_folder_that_the_worker_starts_in(tmp_path: Path) -> None:
+    assert WorkerSettings.load(data_dir="here").data_dir == tmp_path / "here"
+
+
 def test_labels_in_the_environment_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOOPLINE_LABELS", "matlab, gpu")
     assert WorkerSettings.load().labels == ("matlab", "gpu")

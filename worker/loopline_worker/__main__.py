@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gc
 import logging
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loopline_shared.errors import LooplineError
+from loopline_shared.terminal.parser import Parser
 from loopline_worker import import_blocker  # noqa: F401 - before anything else
 
 if TYPE_CHECKING:
@@ -96,12 +96,10 @@ def _stop_on_signals(agent: Agent) -> None:
             loop.add_signal_handler(signum, agent.stop)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> Parser:
     from loopline_worker import flags
 
-    parser = argparse.ArgumentParser(
-        "loopline worker", "loopline worker [OPTIONS]", description=_DESCRIPTION, epilog=_EPILOG
-    )
+    parser = Parser("loopline worker", "loopline worker [OPTIONS]", description=_DESCRIPTION, epilog=_EPILOG)
     flags.add_to(parser)
     parser.add_argument(
         "--log-file", metavar="FILE", help="log there instead of stderr; earlier ones are FILE.1 to .3"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import socket
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from loopline_shared.errors import LooplineError
+from loopline_shared.terminal.parser import Parser
 from loopline_worker.core.owner_policy import Signs, decide
 from loopline_worker.functions.python import find as find_python
 from loopline_worker.host import speed
@@ -256,9 +256,9 @@ def _test_words(test: SelfTest) -> str:
     return "self-test: no input was seen. A worker would assume that this computer is in use, or not notice you"
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> Parser:
     description = "Show what a worker can see of the owner of this computer, and how well it can isolate tasks."
-    parser = argparse.ArgumentParser("loopline doctor", description=description)
+    parser = Parser("loopline doctor", description=description)
     parser.add_argument("--json", action="store_true", help="answer with JSON on stdout, and nothing else")
     parser.add_argument("--self-test", action="store_true", help="ask for an input and measure how soon it is seen")
     parser.add_argument("--sandbox", action="store_true", help="say as JSON which sandbox tasks have, nothing else")

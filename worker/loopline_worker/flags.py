@@ -46,6 +46,7 @@ _METAVARS |= {
     "sandbox": "KIND",
     "sandbox_network": "WHICH",
     "images": "PROGRAM",
+    "peer_bytes_s": "BYTES",
 }
 _WERE_SWITCHES = ("sandbox", "sandbox_network")
 """Choices that can be given like switches, which they were: without a value, and as --no-...."""

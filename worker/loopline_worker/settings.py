@@ -129,7 +129,11 @@ class WorkerSettings(Settings):
     owner_page: Annotated[bool, Field(description="serve a page for the owner, on this computer only")] = True
     owner_port: Annotated[int, Field(ge=0, le=65535, description="port of that page; 0: any free port")] = 0
     dedicated: Annotated[bool, Field(description="nobody else uses this computer: tasks need not yield")] = False
-    data_dir: Annotated[Path, Field(default_factory=_default_data_dir, description="state, results, scratch folders")]
+    data_dir: Annotated[
+        Path,
+        AfterValidator(Path.absolute),  # tasks run in folders of their own, where a relative path names nothing
+        Field(default_factory=_default_data_dir, description="state, results, scratch folders"),
+    ]
 
     output_limit_bytes: Annotated[
         int, Field(ge=0, description="bytes kept of each of stdout and stderr, beginning and end")

@@ -13,7 +13,14 @@ from loopline.cli import values
 from loopline.cli.common import PLAIN, Common, page_size, read_by, some
 from loopline.cli.errors import usage
 from loopline.cli.render import human, knowledge, tables
-from loopline_shared.rest.bodies import ForecastReport, HistoryReport, HistorySubject, PlanReport, SharesView
+from loopline_shared.rest.bodies import (
+    ForecastReport,
+    HistoryReport,
+    HistorySubject,
+    PlanReport,
+    SharesView,
+    UserShare,
+)
 
 
 async def history(
@@ -88,11 +95,19 @@ def _shares(view: SharesView) -> RenderableType:
     else:
         note = Text(f"half of what was used is forgotten in {human.duration(view.half_life_s)}", "dim")
     figures = ("share", "due", "used", "slot time", "slots", "jobs")
-    made = tables.table("user", *figures, right=figures, fold={"user": 24})
+    near = ("near its limit",) if any(_near(one) for one in view.users) else ()
+    made = tables.table("user", *figures, *near, right=figures, fold={"user": 24})
     for one in view.users:
         part = ("-" if value is None else f"{value:.0%}" for value in (one.due, one.used))
-        made.add_row(one.user, f"{one.share:g}", *part, human.duration(one.used_s), str(one.slots), str(one.jobs))
+        cells = (human.duration(one.used_s), str(one.slots), str(one.jobs), *([_near(one)] * len(near)))
+        made.add_row(one.user, f"{one.share:g}", *part, *cells)
     return Group(note, made)
+
+
+def _near(user: UserShare) -> str:
+    """Return the limits of which a user has used four fifths."""
+    close = (limit for limit in user.limits if limit.used >= 0.8 * limit.allowed)
+    return ", ".join(f"{limit.used:,} of {limit.allowed:,} {limit.what}" for limit in close)
 
 
 def _picture(report: HistoryReport, by: HistorySubject) -> RenderableType:

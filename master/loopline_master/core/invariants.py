@@ -13,7 +13,7 @@ from itertools import takewhile
 
 from loopline_master.core.entities import LIVE, UNRELEASED, Attempt, Job, Task, Worker
 from loopline_master.core.gangs.gang import Gang, GangPhase
-from loopline_master.core.index.attempts import is_at_work
+from loopline_master.core.index.attempts import is_at_work, is_prefetched
 from loopline_master.core.policies import policy_named
 from loopline_master.core.policies.policy import View
 from loopline_master.core.shares.accounts import in_hand_ms
@@ -63,14 +63,16 @@ def _index_is_a_function_of_entities(state: State) -> None:
 def check_accounts(state: State) -> None:
     """Raises AssertionError if a user is not charged for exactly what they hold."""
     accounts, roles = state.accounts, state.index.attempts.roles
-    at_work, in_hand = Counter[str](), Counter[str]()
+    at_work, in_hand, ahead = Counter[str](), Counter[str](), Counter[str]()
     for attempt in state.attempts.values() if accounts.are_kept else ():
         owner, role = state.jobs[attempt.job].owner, roles.get(attempt.id, 0)
         at_work[owner] += is_at_work(role) * attempt.slots
         in_hand[owner] += in_hand_ms(attempt, role)
+        ahead[owner] += is_prefetched(role) * attempt.slots
     for user in accounts.users.values():
         held = accounts.in_hand_ms.get(user.name, 0)
         assert user.at_work == at_work[user.name], f"{user} has {at_work[user.name]} slots at work"
+        assert accounts.ahead.get(user.name, 0) == ahead[user.name], f"{user.name} has {ahead[user.name]} slots ahead"
         assert held == in_hand[user.name], f"{user.name} has {in_hand[user.name]} ms in hand, {held} are counted"
 
 

@@ -19,6 +19,7 @@ from loopline_master.core.planning.live import Planning
 from loopline_master.core.policies.first_come import FirstCome
 from loopline_master.core.policies.policy import Later, Placement, Policy, Proposal, View
 from loopline_master.core.shares.turns import in_turn
+from loopline_master.core.shares.user_limits import may_take
 from loopline_master.core.state import State
 from loopline_master.core.transfers.data_delay import data_delay
 
@@ -139,6 +140,8 @@ class Placer:
         is_fresh = task in state.fresh[job.id]
         if not eligibility.may_start(state, job, task, worker, is_fresh=is_fresh):
             return False
+        if not may_take(state, job.owner, job.slots):
+            return False
         job.cursor, state.grid.pointer = task, job.arrival
         if state.accounts.are_kept:
             self._note_turn(job)
@@ -156,6 +159,8 @@ class Placer:
         if not job.is_live or job.paused or not self._view.prefetch.may_wait(job, task, worker):
             return False
         if self._state.plans and self._planning.is_planned_on(worker.name):
+            return False
+        if not may_take(self._state, job.owner, job.slots):
             return False
         job.cursor, self._state.grid.pointer = task, job.arrival
         if self._state.accounts.are_kept:

@@ -21,13 +21,14 @@ from loopline_master.core.index.sorted_collections import IntervalSet
 from loopline_master.core.runs import key_of
 from loopline_master.core.shares.turns import open_accounts
 from loopline_master.core.shares.user import User
+from loopline_master.core.shares.user_limits import too_much_of
 from loopline_master.core.state import State
 from loopline_shared.model import JobState, Prediction, SizeSource, TaskState
 from loopline_shared.spec import JobSpec
 
 
 def submit(state: State, event: JobSubmitted) -> Reply:
-    declined = too_much(state, event.spec)
+    declined = too_much(state, event.spec) or too_much_of(state, event.owner, event.spec.task_count)
     if declined is not None:
         return declined
     waits_for = _left_to_wait_for(state, event.spec.after, event.ended)
@@ -70,6 +71,9 @@ def retry(state: State, event: JobRetried) -> Reply:
         return refused
     if len(state.jobs) >= state.settings.max_jobs:
         return _queue_full(state)
+    declined = too_much_of(state, event.job.owner, event.job.task_count)
+    if declined is not None:
+        return declined
     waits_for = _left_to_wait_for(state, event.job.spec.after, event.ended)
     if isinstance(waits_for, Declined):
         return waits_for

@@ -71,6 +71,24 @@ class SchedulerSettings:
     ] = 2
     max_jobs: Annotated[Amount, Field(description="unfinished jobs"), IN_LIMITS] = 10_000
     max_tasks: Annotated[Amount, Field(description="tasks of one job"), IN_LIMITS] = 1_000_000
+    user_jobs: Annotated[
+        Amount | None,
+        BeforeValidator(_without_limit),
+        Field(description="unfinished jobs of one user, or unlimited; more are refused"),
+        IN_LIMITS,
+    ] = None  # as an older log means it; the master's own default is 5,000
+    user_tasks: Annotated[
+        Amount | None,
+        BeforeValidator(_without_limit),
+        Field(description="tasks of one user's unfinished jobs, or unlimited; more are refused"),
+        IN_LIMITS,
+    ] = None  # as an older log means it; the master's own default is 5,000,000
+    user_slots: Annotated[
+        Amount | None,
+        BeforeValidator(_without_limit),
+        Field(description="slots that one user's tasks have at once, or unlimited; others wait; needs shares"),
+        IN_LIMITS,
+    ] = None
     max_workers: Annotated[Amount, Field(description="workers that this master knows"), IN_LIMITS] = 10_000
     max_programs: Annotated[Amount, Field(description="programs whose past runs are remembered"), IN_LIMITS] = 10_000
     quarantine_s: Annotated[

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from loopline_shared.errors import LooplineError
+from loopline_shared.terminal.parser import Parser
 from loopline_worker.owner.blockers import end_of
 from loopline_worker.owner.page import contributed_words, figures, headline, presence
 from loopline_worker.owner.state import WorkerState
@@ -109,12 +110,12 @@ def _report(error: LooplineError, as_json: bool) -> None:
         print(f"error: {error.message}" + (f"\nhint: {error.hint}" if error.hint else ""), file=sys.stderr)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> Parser:
     description = "Show what the grid runs on this computer, and pause it. No account is needed."
-    common = argparse.ArgumentParser(add_help=False)
+    common = Parser(add_help=False)
     for name, settings in _COMMON.items():
         common.add_argument(name, default=argparse.SUPPRESS, **settings)
-    parser = argparse.ArgumentParser("loopline owner", description=description, parents=[common])
+    parser = Parser("loopline owner", description=description, parents=[common])
     verbs = parser.add_subparsers(dest="verb", metavar="VERB")
     pause = verbs.add_parser("pause", parents=[common], help="keep all tasks off for a while, or for good")
     pause.add_argument("words", metavar="HOW-LONG", help="30m, 1h, 2d, until-tomorrow or for-good")

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from loopline_master.core import trust
 from loopline_master.core.entities import LIVE, Job, Task
 from loopline_master.core.explain import explain_gang
-from loopline_master.core.explain.explain_shares import users_ahead
+from loopline_master.core.explain.explain_shares import slots_used_up, users_ahead
 from loopline_master.core.explain.explain_transfers import explain_transfers, files_coming
 from loopline_master.core.index.requirements import meets, needs, requirement_class_of
 from loopline_master.core.planning.explain_plan import explain_start
@@ -93,7 +93,7 @@ def _reasons(state: State, job: Job) -> list[Reason]:
     plan = state.plans.get(job.id)
     reasons += explain_start(state, job)
     if unstarted and blocked is None and (plan is None or plan.start is None):
-        reasons += [_for_slot(state, job, unstarted), *users_ahead(state, job)]
+        reasons += [_for_slot(state, job, unstarted), *users_ahead(state, job), *slots_used_up(state, job)]
     if asked:
         reasons.append(_asked(state, job, asked))
     if job.running and not state.index.may_replicate(job):

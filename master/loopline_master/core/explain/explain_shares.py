@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from loopline_master.core.entities import Job
+from loopline_master.core.shares.user_limits import may_take, slots_taken
 from loopline_master.core.state import State
-from loopline_shared.rest.bodies import Reason, SharesView, UserShare
+from loopline_shared.rest.bodies import LimitUse, Reason, SharesView, UserShare
 
 
 def shares_view(state: State) -> SharesView:
@@ -25,9 +26,30 @@ def shares_view(state: State) -> SharesView:
                 used=used[name] / whole if whole else None,
                 slots=user.at_work,
                 jobs=sum(job.owner == name for job in state.index.live.values()),
+                limits=_limits_of(state, name),
             )
         )
     return SharesView(is_kept=accounts.are_kept, half_life_s=accounts.half_life_s, users=users)
+
+
+def _limits_of(state: State, name: str) -> list[LimitUse]:
+    """Return what a user has of each thing that is limited."""
+    counts, settings = state.index.users, state.settings
+    uses = (
+        ("jobs", counts.jobs.get(name, 0), settings.user_jobs),
+        ("tasks", counts.tasks.get(name, 0), settings.user_tasks),
+        ("slots", slots_taken(state, name), settings.user_slots),
+    )
+    return [LimitUse(what=what, used=used, allowed=most) for what, used, most in uses if most is not None]
+
+
+def slots_used_up(state: State, job: Job) -> list[Reason]:
+    """Return the reason that the job's user has all the slots that one user is allowed; empty if it is not so."""
+    if may_take(state, job.owner, job.slots):
+        return []
+    taken, allowed = slots_taken(state, job.owner), state.settings.user_slots
+    detail = f"{job.owner} has {taken} of the {allowed} slots that one user may have at once"
+    return [Reason(code="user_slots", count=taken, detail=detail)]
 
 
 def users_ahead(state: State, job: Job) -> list[Reason]:

@@ -21,6 +21,7 @@ from loopline_master.core.index.gang_index import GangIndex
 from loopline_master.core.index.job_order import Dependents, HoldIndex, VirtualTime
 from loopline_master.core.index.requirements import RequirementClass, RequirementIndex
 from loopline_master.core.index.sorted_collections import IntervalSet, Ranking
+from loopline_master.core.index.user_jobs import UserJobs
 from loopline_master.core.runs import ProgramKey
 from loopline_shared.model import JobState, Order, OrderWithin, TaskId
 
@@ -63,6 +64,7 @@ class Index:
     requirements: RequirementIndex = field(default_factory=RequirementIndex)
     parallel: SortedSet[int] = field(default_factory=SortedSet)  # arrivals of jobs with a gang to begin, held or not
     gangs: GangIndex = field(default_factory=GangIndex)
+    users: UserJobs = field(default_factory=UserJobs)
     dependents: Dependents = field(default_factory=Dependents)  # outside the grid, for other jobs to succeed
 
     def __post_init__(self) -> None:
@@ -112,6 +114,7 @@ class Index:
         signature, at_last = self._signature_of(job, fresh), _is_at_last(job, fresh)
         if signature == self.signatures.get(job.id) and not at_last:
             return False  # as most often: one task more, one task less
+        self.users.place(job)
         if job.waiting_for or job.id in self.dependents.jobs:
             self.dependents.place(job.id, job.waiting_for if job.state is JobState.WAITING else ())
         entry, at_last = (job.arrival, job.is_exempt) if job.is_live else None, at_last and job.is_live

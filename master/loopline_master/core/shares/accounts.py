@@ -26,13 +26,15 @@ class Accounts:
     are_kept: bool = False
     half_life_s: float = 1.0
     in_hand_ms: dict[str, int] = field(default_factory=dict)  # by user: what their attempts under way count as
+    ahead: dict[str, int] = field(default_factory=dict)  # by user: slots for which their attempts wait at workers
 
     def open(self, attempts: Iterable[tuple[str, Attempt, int]], now: float) -> list[User]:
         """Charge users for attempts (user, attempt, role), and for no others. Return those whose account changes."""
-        at_work, self.in_hand_ms = Counter[str](), {}
+        at_work, self.in_hand_ms, self.ahead = Counter[str](), {}, {}
         for owner, attempt, role in attempts if self.are_kept else ():
             at_work[owner] += is_at_work(role) * attempt.slots
             self.in_hand_ms[owner] = self.in_hand_ms.get(owner, 0) + in_hand_ms(attempt, role)
+            self.ahead[owner] = self.ahead.get(owner, 0) + is_prefetched(role) * attempt.slots
         changed = [user for user in self.users.values() if user.at_work != at_work[user.name]]
         for user in changed:
             user.charge(at_work[user.name] - user.at_work, now, self.half_life_s)
@@ -42,6 +44,8 @@ class Accounts:
         """Note that an attempt has another role. Return its user, if they are charged anew from now on."""
         more_ms = in_hand_ms(attempt, after) - in_hand_ms(attempt, before)
         self.in_hand_ms[owner] = self.in_hand_ms.get(owner, 0) + more_ms
+        if more_ahead := is_prefetched(after) - is_prefetched(before):
+            self.ahead[owner] = self.ahead.get(owner, 0) + more_ahead * attempt.slots
         change = (is_at_work(after) - is_at_work(before)) * attempt.slots
         if not change:
             return None

@@ -7,14 +7,16 @@ from heapq import heapify, heappop, heappush
 
 from loopline_master.core.policies.policy import Placement, Proposal, View
 from loopline_master.core.shares.accounts import MOST_AHEAD_S
+from loopline_master.core.shares.user_limits import may_take
 from loopline_master.core.state import State
 
 
 def open_accounts(state: State) -> None:
-    """Keep account of users from now on, if there are several and the settings say so; otherwise of none."""
+    """Keep account of users from now on, if the settings say so and there are several, or each has a limit."""
     accounts, roles = state.accounts, state.index.attempts.roles
     accounts.half_life_s = state.settings.share_half_life_s
-    accounts.are_kept = state.settings.shares and len(accounts.users) > 1
+    is_limited = state.settings.user_slots is not None
+    accounts.are_kept = state.settings.shares and (len(accounts.users) > 1 or is_limited)
     under_way = ((state.jobs[one.job].owner, one, roles.get(one.id, 0)) for one in state.attempts.values())
     state.put(*accounts.open(under_way, state.now))
     if accounts.are_kept:
@@ -26,10 +28,11 @@ def in_turn(state: State, ask: Callable[[View], Iterator[Proposal]], view: View)
 
     Each user's proposals are those that the policy makes where it sees their jobs alone (``Index.turn``). No task
     is sent to wait at a busy worker while somebody who comes first has tasks for it that are too long to wait there:
-    short ones would keep its slots from ever falling free.
+    short ones would keep its slots from ever falling free. A user who has all the slots that one is allowed has no
+    turn, and no other waits for them.
     """
     owners = state.index.requirements.owners_in(state.index.open)
-    if len(owners) < 2:
+    if len(owners) < 2 and state.settings.user_slots is None:
         yield from ask(view)
         return
     index, grid, users, rank = state.index, state.grid, state.accounts.users, state.accounts.rank
@@ -39,10 +42,14 @@ def in_turn(state: State, ask: Callable[[View], Iterator[Proposal]], view: View)
     try:
         while queue:
             _, name = heappop(queue)
+            if not may_take(state, name, 1):
+                continue
             index.turn, grid.pointer = name, users[name].pointer
             proposal = next(proposals[name], None)
             if proposal is None:
                 passed.append(name)
+                continue
+            if not _is_allowed(state, proposal):
                 continue
             if not isinstance(proposal, Placement) or not _passes(state, view, proposal.worker, passed):
                 yield proposal
@@ -50,6 +57,14 @@ def in_turn(state: State, ask: Callable[[View], Iterator[Proposal]], view: View)
             heappush(queue, (rank(name, state.now), name))
     finally:
         index.turn, grid.pointer = None, pointer
+
+
+def _is_allowed(state: State, proposal: Proposal) -> bool:
+    """True if its user may have the slots now; the first task that is too wide ends their turns in this step."""
+    if not isinstance(proposal, Placement):
+        return True
+    job = state.jobs[proposal.job]
+    return may_take(state, job.owner, job.slots)
 
 
 def _passes(state: State, view: View, worker: str, passed: list[str]) -> bool:

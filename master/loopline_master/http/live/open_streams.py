@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from loopline_master.http.auth import Caller
 from loopline_shared.errors import LooplineError
+from loopline_shared.rest.bodies import LimitUse
 
 
 class OpenStreams:
     """The tasks that send event streams, results and task output, at most ``limit`` at once; and workers' links."""
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
+    def __init__(self, limit: int, of_one_user: int) -> None:
+        self._limit, self._of_one_user = limit, of_one_user
+        self._users = Counter[str]()
         self._seated: set[asyncio.Task[Any]] = set()
         self._tasks: dict[asyncio.Task[Any], str] = {}  # with the token of each
 
@@ -25,12 +28,23 @@ class OpenStreams:
         if len(self._seated) >= self._limit:
             message = f"{self._limit} clients are listening, which is this master's limit"
             raise LooplineError("too_many_listeners", message, "raise limits.max_listeners", status=503)
+        if self._users[caller.name] >= self._of_one_user:
+            used = f"{caller.name} has {self._users[caller.name]} of {self._of_one_user} streams"
+            hint = "close some; an admin sets limits.user_listeners"
+            raise LooplineError("user_listeners", f"{used} that one user may have open", hint, status=429)
         with self.of(caller) as task:
             self._seated.add(task)
+            self._users[caller.name] += 1
             try:
                 yield
             finally:
                 self._seated.discard(task)
+                self._users[caller.name] -= 1
+                self._users += Counter()  # without those who have none
+
+    def limit_of(self, user: str) -> LimitUse:
+        """Return what a user has open, and may have."""
+        return LimitUse(what="listeners", used=self._users[user], allowed=self._of_one_user)
 
     @contextmanager
     def of(self, caller: Caller) -> Iterator[asyncio.Task[Any]]:

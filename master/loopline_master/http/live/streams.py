@@ -38,7 +38,9 @@ MOST_READY_BYTES = 2**20
 _NDJSON, _SSE = "application/x-ndjson", "text/event-stream"
 
 
-@routes("GET /jobs/{job}/results", READERS, media_type=_NDJSON, also="text/plain", item=TaskResult, declines=(503,))
+@routes(
+    "GET /jobs/{job}/results", READERS, media_type=_NDJSON, also="text/plain", item=TaskResult, declines=(429, 503)
+)
 async def stream_results(
     followed: FollowedResults,
     stored: StoredResults,
@@ -67,7 +69,7 @@ async def stream_results(
     return response
 
 
-@routes("GET /events", READERS, media_type=_SSE, item=GridChange, declines=(503,))
+@routes("GET /events", READERS, media_type=_SSE, item=GridChange, declines=(429, 503))
 async def stream_events(
     changes: ChangeFeed,
     streams: OpenStreams,

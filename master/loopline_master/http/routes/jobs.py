@@ -33,7 +33,7 @@ from loopline_shared.spec import JobSpec
 routes = Routes("jobs")
 
 
-@routes("POST /jobs", USERS, status=201, declines=(409, 503, 507), location="/jobs/{id}")
+@routes("POST /jobs", USERS, status=201, declines=(409, 429, 503, 507), location="/jobs/{id}")
 async def submit_job(
     submissions: Submissions,
     forecaster: Forecaster,
@@ -93,7 +93,7 @@ async def resume_job(engine: Engine, store: Store, caller: Caller, job: JobNumbe
     return await _steer(engine, store, caller, JobResumed(job))
 
 
-@routes("POST /jobs/{job}/retry", USERS, declines=(409, 410, 503))
+@routes("POST /jobs/{job}/retry", USERS, declines=(409, 410, 429, 503))
 async def retry_job(
     retries: Retries, store: Store, caller: Caller, job: JobNumber, tasks: OnlyTasks | None = None
 ) -> JobView:

@@ -51,7 +51,7 @@ async def get_output(
     return web.FileResponse(await files.path(job, file.sha256), headers=headers)
 
 
-@routes("GET /jobs/{job}/outputs.zip", READERS, media_type=_ZIP, also=BYTES, declines=(410, 503))
+@routes("GET /jobs/{job}/outputs.zip", READERS, media_type=_ZIP, also=BYTES, declines=(410, 429, 503))
 async def get_archive(
     store: Store, files: RetainedFiles, streams: OpenStreams, caller: Caller, request: web.Request, job: JobNumber
 ) -> web.StreamResponse:

@@ -12,6 +12,7 @@ from loopline_master.core.explain.queue_view import queue
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.engine import Engine
 from loopline_master.http.auth import ADMINS, READERS
+from loopline_master.http.live.open_streams import OpenStreams
 from loopline_master.http.operations import Routes
 from loopline_shared.model import Name
 from loopline_shared.rest.bodies import ShareRequest, SharesView
@@ -32,13 +33,21 @@ async def get_queue(scheduler: Scheduler) -> Queue:
 
 
 @routes("GET /shares", READERS)
-async def get_shares(scheduler: Scheduler) -> SharesView:
-    """Return what each user has used of the grid, against their share."""
-    return shares_view(scheduler.state)
+async def get_shares(scheduler: Scheduler, streams: OpenStreams) -> SharesView:
+    """Return what each user has used of the grid, against their share and their limits."""
+    return _with_streams(shares_view(scheduler.state), streams)
 
 
 @routes("PUT /shares/{user}", ADMINS)
-async def set_share(engine: Engine, scheduler: Scheduler, user: UserName, body: ShareRequest) -> SharesView:
+async def set_share(
+    engine: Engine, scheduler: Scheduler, streams: OpenStreams, user: UserName, body: ShareRequest
+) -> SharesView:
     """Give a user another share of the grid: all begin with 1."""
     await engine.ask(ShareChanged(user, body.share))
-    return shares_view(scheduler.state)
+    return _with_streams(shares_view(scheduler.state), streams)
+
+
+def _with_streams(view: SharesView, streams: OpenStreams) -> SharesView:
+    for one in view.users:
+        one.limits.append(streams.limit_of(one.user))
+    return view

@@ -91,6 +91,14 @@ class HistoryReport(Body):
     lines: list[HistoryLine]
 
 
+class LimitUse(Body):
+    """Use of something of which one user may have so much."""
+
+    what: str  # jobs, tasks, slots, listeners
+    used: int
+    allowed: int  # so much at most
+
+
 class UserShare(Body):
     user: str  # as in their token
     share: float  # as the operator set it; of two users who want all, each gets slots in this proportion
@@ -99,6 +107,7 @@ class UserShare(Body):
     used: float | None  # of what all users together have used; null: nobody has used anything
     slots: int  # in use now; 0 while no account is kept
     jobs: int  # in the grid
+    limits: list[LimitUse] = Field(default_factory=list)  # what of a limit they have used
 
 
 class SharesView(Body):

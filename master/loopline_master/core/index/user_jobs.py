@@ -1,0 +1,34 @@
+"""Unfinished jobs by user, those outside the grid included: what a user may have at once is limited."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from loopline_master.core.entities import Job
+
+
+@dataclass(slots=True)
+class UserJobs:
+    """Counts of unfinished jobs and of their tasks, by user."""
+
+    jobs: dict[str, int] = field(default_factory=dict)
+    tasks: dict[str, int] = field(default_factory=dict)
+    entered: dict[int, tuple[str, int]] = field(default_factory=dict)  # by job: its user and its tasks
+
+    def place(self, job: Job) -> None:
+        """Enter a job as it is now; one that is over leaves."""
+        before, now = self.entered.get(job.id), None if job.is_over else (job.owner, job.task_count)
+        if now == before:
+            return
+        if before is not None:
+            del self.entered[job.id]
+            self._count(*before, -1)
+        if now is not None:
+            self.entered[job.id] = now
+            self._count(*now, 1)
+
+    def _count(self, owner: str, tasks: int, sign: int) -> None:
+        self.jobs[owner] = self.jobs.get(owner, 0) + sign
+        self.tasks[owner] = self.tasks.get(owner, 0) + sign * tasks
+        if not self.jobs[owner]:
+            del self.jobs[owner], self.tasks[owner]

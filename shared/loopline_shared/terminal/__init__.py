@@ -1,0 +1,1 @@
+"""The parser of programs that are started from a terminal."""
