@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from loopline.cli.common import PATIENCE_S, PLAIN, Common, JobNumber, TaskNumber
+from loopline.cli.render.printable import Printable, printable
 from loopline_shared.model import Stream
 from loopline_shared.rest.bodies import TaskResult
 from loopline_shared.rest.times import SECONDS
@@ -23,7 +25,7 @@ async def logs(
     follow: Annotated[bool, Parameter(alias="-f")] = False,
     common: Common = PLAIN,
 ) -> None:
-    """Print the output of a task.
+    """Print the output of a task. On a terminal its colours are kept, and other control characters shown as ^X.
 
     Parameters
     ----------
@@ -47,9 +49,17 @@ async def logs(
                 text = b"".join([piece async for piece in pieces]).decode(errors="replace")
                 common.show({"task": str(task), "stream": stream, "text": text}, str)
                 return
-            async for piece in pieces:
-                sys.stdout.buffer.write(piece)
-                sys.stdout.flush()
+            await _print_pieces(pieces)
+
+
+async def _print_pieces(pieces: AsyncIterator[bytes]) -> None:
+    """Print output as it comes: byte for byte into a pipe or a file, and what is printable of it on a terminal."""
+    write, output = sys.stdout.buffer.write, Printable() if sys.stdout.isatty() else None
+    async for piece in pieces:
+        write(output.add(piece) if output else piece)
+        sys.stdout.flush()
+    if output:
+        write(output.end())
 
 
 async def results(job: JobNumber, /, *, common: Common = PLAIN) -> None:
@@ -70,6 +80,6 @@ def _print(result: TaskResult, common: Common) -> None:
     if common.json:
         print(result.model_dump_json(context=SECONDS), flush=True)
         return
-    print(result.stdout, end="", flush=True)
+    print(printable(result.stdout) if sys.stdout.isatty() else result.stdout, end="", flush=True)
     if result.stdout_cut:
         print(f"task {result.id} wrote more: `loopline logs {result.id}` shows what was kept", file=sys.stderr)

@@ -1,0 +1,28 @@
+"""What a task writes does nothing to its user's terminal."""
+
+from __future__ import annotations
+
+import pytest
+
+from loopline.cli.render.printable import Printable, printable
+
+SHOWN = [
+    ("plain\ttext\r\n", "plain\ttext\r\n"),
+    ("\x1b[1;31mred\x1b[0m \x1b[38:5:9mtoo", "\x1b[1;31mred\x1b[0m \x1b[38:5:9mtoo"),
+    ("\x1b]0;title\x07", "^[]0;title^G"),
+    ("\x1b[2J\x1b[H", "^[[2J^[[H"),
+    ("\x9b2J \x7f \x00 \x08", "^[2J ^? ^@ ^H"),
+    ("grün, 日本, \u0142", "grün, 日本, \u0142"),
+]
+
+
+@pytest.mark.parametrize(("written", "shown"), SHOWN)
+def test_a_terminal_gets_colours_and_no_other_control(written: str, shown: str) -> None:
+    assert printable(written) == shown
+
+
+@pytest.mark.parametrize(("written", "shown"), SHOWN)
+def test_it_does_not_matter_where_pieces_end(written: str, shown: str) -> None:
+    output, content = Printable(), written.encode()
+    pieces = [output.add(content[at : at + 1]) for at in range(len(content))]
+    assert b"".join([*pieces, output.end()]).decode() == shown
