@@ -14,6 +14,7 @@ from loopline_master.core.events import (
     JobPaused,
     JobSubmitted,
     MasterStarted,
+    MasterStoodStill,
     SchedulerSettings,
     WorkerDrained,
     WorkerJoined,
@@ -202,6 +203,24 @@ async def test_time_alone_makes_a_step(engine, gate, links, running):
     assert await gate.let() == []  # the worker's lease ran out
     await settled()
     assert links.closed == [("ant", 1)]
+
+
+async def test_no_lease_runs_out_while_the_master_stands_still(gate, links):
+    asleep_s, clock = 0.0, Clock()
+    engine = Engine(Scheduler(), gate, lambda: clock() + asleep_s, max_inbox=3)
+    running = asyncio.create_task(engine.run(links))
+    engine.post(MasterStarted(SchedulerSettings(lease_s=0.05)))
+    engine.post(WorkerJoined("ant", 1, "boot", FACTS))
+    assert len(await gate.let()) == 2
+    asleep_s = 60.0  # the computer was suspended: the alarm of the lease rings much too late
+    assert await gate.let() == [MasterStoodStill()]
+    await settled()
+    assert links.closed == []
+    assert await gate.let() == []  # nothing was heard for another lease
+    await settled()
+    assert links.closed == [("ant", 1)]
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
 
 
 def test_news_forgets_the_oldest_of_too_much():

@@ -45,9 +45,9 @@ class AsyncClient(RestClient):
         from loopline.functions import calls as of_calls
         from loopline.functions.user_modules import UserModules
 
-        await of_calls.check_workers(self)
-        arguments = [of_calls.pickled((tuple(call), {})) for call in calls]
         chosen, pickle = of_calls.CallOptions(**options), of_calls.pickled(function)
+        await of_calls.check_workers(self, chosen)
+        arguments = [of_calls.pickled((tuple(call), {})) for call in calls]
         carried = UserModules(chosen.own_modules).needed(pickle, arguments)
         whole, session = carried.with_function(pickle), uuid4().hex
         return self.attach(await of_calls.submit_calls(self, whole, arguments, chosen, session))

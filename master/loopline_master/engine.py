@@ -8,6 +8,7 @@ process: the truth is on disk, and a restart continues from there.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import deque
 from collections.abc import Callable
@@ -16,12 +17,15 @@ from typing import Protocol
 
 from loopline_master.change_feed import ChangeFeed
 from loopline_master.core.effects import Declined, Done, Effects, Reply, Submitted
-from loopline_master.core.events import Batch, Event
+from loopline_master.core.events import Batch, Event, MasterStoodStill
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.transfers.carrier import NumberedRequest
 from loopline_master.store import Store
+from loopline_master.timings import STOOD_STILL_S
 from loopline_shared.errors import LooplineError
 from loopline_shared.protocol.worker_link import Assign
+
+log = logging.getLogger(__name__)
 
 MAX_BATCH = 1_000
 ReplyFuture = asyncio.Future[Reply]
@@ -145,6 +149,9 @@ class Engine:
         await self._woken.wait()
         if alarm:
             alarm.cancel()
+        if wake_at is not None and (late_s := self._clock() - wake_at) > STOOD_STILL_S:
+            log.warning("the master stood still for %.0f s or longer: the leases of its workers begin anew", late_s)
+            self._inbox.appendleft((MasterStoodStill(), asyncio.get_running_loop().create_future()))
 
 
 def _deliver(effects: Effects, links: AssignSink) -> None:

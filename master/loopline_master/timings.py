@@ -41,6 +41,8 @@ LOOK_AT_CERTIFICATES_EVERY_S = 5.0  # the operator's files, and whether plain HT
 RENEW_LOOK_EVERY_S = 3600.0  # whether the own certificate will end soon: it is renewed a month before
 PEEK_WITHIN_S = 10.0  # the first byte of a connection must come
 
+STOOD_STILL_S = 2.0  # so much later than it wanted to, the master stood still: leases begin anew
+
 # Clients that are slow.
 HEADERS_WITHIN_S = 75.0  # those of a request must come, after the connection or the request before it
 BODY_WITHIN_S = 300.0  # a body that is read as a whole must come; of a file, a piece in UPLOAD_PIECE_WITHIN_S

@@ -347,6 +347,13 @@ def test_an_exception_is_raised_with_where_it_came_from(executor: loopline.Execu
     assert str(future.exception().__cause__) == '\n"""\nTraceback: there"""'  # type: ignore[union-attr]
 
 
+def test_packages_that_no_worker_installs_are_refused_at_once(grid: SmallGrid) -> None:
+    executor = loopline.Executor(grid.url, requirements=["tabulate"])
+    with executor, pytest.raises(LooplineError, match="no worker installs Python packages"):
+        executor.submit(abs, -1).result(10)
+    assert "submit" not in grid.asked
+
+
 def test_a_traceback_shows_the_lines_of_files_that_the_worker_has_not(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("def f():\n    return 1 / 0\n")
     frame, lost = f'  File "{tmp_path}/mine.py", line 2, in f\n', '  File "/nowhere/else.py", line 2, in g\n'

@@ -195,7 +195,7 @@ class CallSubmitter:
         """
         async with self._turn:
             if not self._has_checked:
-                self._slots = await check_workers(self._client)
+                self._slots = await check_workers(self._client, self._options)
                 self._has_checked = True
             known = pickle, self.modules.needed(pickle, tasks)
             was_there = known in self._specs

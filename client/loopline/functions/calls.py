@@ -152,17 +152,22 @@ def spec_of(common: JobSpec, parameters: Table | RowFile, calls: int, chunk: int
     return common.model_copy(update={"function": function, "parameters": parameters, "size": size})
 
 
-async def check_workers(client: RestClient) -> int:
-    """Return the number of slots of connected workers. Raises LooplineError if no worker runs functions of this
-    Python.
+async def check_workers(client: RestClient, options: CallOptions) -> int:
+    """Return the number of slots of connected workers.
+
+    Raises LooplineError if no worker runs functions of this Python, or none installs the packages that are asked for.
     """
-    python, slots = python_here(), 0
+    python, slots, installs = python_here(), 0, False
     offers: dict[str, list[str]] = {}
     async for worker in client.workers():
         offers.setdefault(worker.facts.functions or "", []).append(worker.name)
         for version in worker.facts.software:
             offers.setdefault(version.removeprefix(PACKAGES), [])
+            installs |= version.startswith(PACKAGES)
         slots += worker.slots if worker.connected else 0
+    if offers and options.requirements is not None and not installs:
+        hint = "on a worker: pip install 'loopline[worker]', which brings uv; or leave the requirements out"
+        raise LooplineError("no_packages", "no worker installs Python packages for tasks", hint, 409)
     if not offers or python in offers:
         return slots
     found = [

@@ -25,6 +25,13 @@ class MasterStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class MasterStoodStill:
+    """The master was stopped for a while, its computer most likely asleep: it heard nobody, and leases ran on."""
+
+    kind: Literal["master_stood_still"] = "master_stood_still"
+
+
+@dataclass(frozen=True, slots=True)
 class JobSubmitted:
     owner: str
     spec: JobSpec
@@ -140,6 +147,7 @@ class TransfersPlanned:
 
 Event = (
     MasterStarted
+    | MasterStoodStill
     | JobSubmitted
     | JobCancelled
     | JobPaused

@@ -21,6 +21,7 @@ from loopline_master.core.events import (
     JobRetried,
     JobSubmitted,
     MasterStarted,
+    MasterStoodStill,
     NetworkChanged,
     SchedulerSettings,
     ShareChanged,
@@ -159,6 +160,8 @@ class Scheduler:
                 return requests.change_share(self.state, event)
             case MasterStarted():
                 return self._begin(event)
+            case MasterStoodStill():
+                return worker_sessions.begin_leases(self.state, with_sessions=False)
             case TransfersPlanned():
                 return carrying.adopt(self.state, event, self._outbox.answer)
             case NetworkChanged():
@@ -170,7 +173,7 @@ class Scheduler:
         self.set_policy(event.settings)
         self.planning.open()
         carrying.begin(self.state)
-        return worker_sessions.master_started(self.state)
+        return worker_sessions.begin_leases(self.state, with_sessions=True)
 
     def _request(self, event: JobSubmitted | JobCancelled | JobPaused | JobResumed | JobRetried) -> Reply:
         match event:

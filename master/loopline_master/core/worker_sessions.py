@@ -54,11 +54,11 @@ _TO_RUN = (AttemptState.DISPATCHED, AttemptState.PREFETCHED)
 _TO_CANCEL = (AttemptState.CANCELLING, AttemptState.RETRACTING)
 
 
-def master_started(state: State) -> Reply:
-    """Begin every lease anew and close every session: leases also ran while the master was away."""
+def begin_leases(state: State, *, with_sessions: bool) -> Reply:
+    """Begin every lease anew, for they ran while the master was away; with sessions, close every one."""
     for worker in state.workers.values():
         _renew_lease(state, worker)
-        _disconnect(state, worker)
+        (_disconnect if with_sessions else State.put)(state, worker)
     return Done()
 
 

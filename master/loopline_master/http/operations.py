@@ -306,6 +306,8 @@ async def problems(request: web.Request, handler: Serve) -> web.StreamResponse:
     """Turn exceptions of handlers into answers, unless an answer has begun. The outermost middleware."""
     try:
         return await handler(request)
+    except ConnectionResetError:  # the client has gone: nobody reads this
+        return web.Response(status=HTTPStatus.BAD_REQUEST)
     except Exception as error:
         if request.writer.output_size > 0 or _is_redirection(error):
             raise

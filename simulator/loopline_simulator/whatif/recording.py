@@ -20,6 +20,7 @@ from loopline_master.core.events import (
     JobRetried,
     JobSubmitted,
     MasterStarted,
+    MasterStoodStill,
     NetworkChanged,
     SchedulerSettings,
     ShareChanged,
@@ -196,8 +197,8 @@ class _Recorder:
                 del self._sessions[worker]
             case WorkerReported(worker, session, report):
                 return self._reported(worker, session, report, now)
-            case NetworkChanged() | TransfersPlanned():
-                return []  # what-if carries no files
+            case NetworkChanged() | TransfersPlanned() | MasterStoodStill():
+                return []  # what-if carries no files, and its master never stands still
         return [event]
 
     def _reported(self, worker: str, session: int, report: Report, now: float) -> list[FromOutside]:

@@ -22,6 +22,9 @@ _INHERITED_ON_WINDOWS = ("SYSTEMROOT", "SYSTEMDRIVE", "COMSPEC", "PATHEXT", "WIN
 _FILE = "sha256:"
 RENDEZVOUS = "LOOPLINE_RENDEZVOUS"
 """The variable that is known only as a gang's start is named."""
+_ENTER = """cd -- "$0" 2>/dev/null || {
+echo "tasks on $LOOPLINE_WORKER cannot enter $0: it is not there, or closed to their user" >&2; exit 126; }
+exec "$@\""""
 _LIMITS_KEPT = 64
 _ROOMS_KEPT = 256
 
@@ -119,7 +122,7 @@ def _is_loopback(host: str) -> bool:
 
 def _within(folder: str, command: tuple[str, ...]) -> tuple[str, ...]:
     """Return the command, to be run in a shared folder: as the task's user, who has to be let in there."""
-    return ("/bin/sh", "-c", 'cd -- "$0" && exec "$@"', folder, *command)
+    return ("/bin/sh", "-c", _ENTER, folder, *command)
 
 
 def _of_gang(place: GangPlace) -> dict[str, str]:
