@@ -7,6 +7,7 @@ import time
 from functools import partial
 
 from loopline_master.certificates.encryption import Encryption
+from loopline_master.certificates.job_secrets import JobSecrets
 from loopline_master.certificates.worker_keys import WorkerKeys
 from loopline_master.change_feed import Subscriptions
 from loopline_master.core.events import MasterStarted
@@ -27,7 +28,7 @@ from loopline_master.http.live.stored_results import StoredResults
 from loopline_master.http.live.streams import FollowedResults
 from loopline_master.http.live.task_output import TaskOutput
 from loopline_master.http.operations import Parts
-from loopline_master.http.token_files import peer_key, session_key
+from loopline_master.http.token_files import job_key, peer_key, session_key
 from loopline_master.http.web_app import api_document
 from loopline_master.links import WorkerLinks
 from loopline_master.metrics import InvariantSampler, Metrics, watch_step
@@ -70,7 +71,7 @@ async def assemble(settings: MasterSettings, store: Store) -> Parts:
     solver.post = engine.post
     engine.post(MasterStarted(settings.scheduler))
     await engine.turn()
-    parts = Parts(settings, settings.limits, store, Encryption(settings))
+    parts = Parts(settings, settings.limits, store, Encryption(settings), JobSecrets(job_key(settings)))
     parts.add(scheduler, metrics, sampler, clock, engine, engine.changes, solver)
     _add_files(parts)
     _add_submissions(parts)
@@ -107,6 +108,7 @@ def _add_submissions(parts: Parts) -> None:
         rows=parts[RowFiles],
         lock=lock,
         notify_commands=parts[MasterSettings].notify_commands,
+        secrets=parts[JobSecrets],
         folder=parts[MasterSettings].data_dir,
         reserve_bytes=parts[Limits].disk_reserve_bytes // 2,  # the other half is left by files
     )
@@ -117,10 +119,10 @@ def _add_submissions(parts: Parts) -> None:
 def _add_streams(parts: Parts) -> None:
     """Add the links of workers and clients, and the parts that send responses without end."""
     store, engine, blobs, rows = parts[Store], parts[Engine], parts[Blobs], parts[RowFiles]
-    secrets = GangSecrets(session_key(parts[MasterSettings]))
+    secrets, jobs_own = GangSecrets(session_key(parts[MasterSettings])), parts[JobSecrets]
 
     async def complete(assign: Assign) -> Assign:
-        return secrets.fill_in(await rows.complete(assign))
+        return jobs_own.fill_in(secrets.fill_in(await rows.complete(assign)))
 
     exchange = Exchange(parts[MasterSettings], peer_key(parts[MasterSettings]), parts[Metrics])
     network = LiveNetwork(parts[MasterSettings], engine, parts[Scheduler], exchange)

@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
+from loopline_master.certificates.job_secrets import has_secrets
 from loopline_master.certificates.worker_keys import Bearer, WorkerKeys, shown_by
 from loopline_master.core.effects import Declined
 from loopline_master.core.events import WorkerJoined, WorkerLeft, WorkerReported
@@ -194,8 +195,8 @@ class WorkerLinks:
 
 
 def _lacks_something(assign: Assign) -> bool:
-    """True if some of a run is to be filled in: the line of a row file, or the secret of a gang."""
-    return any(run.row_file or run.gang for run in assign.run)
+    """True if some of a run is to be filled in: a row file's line, a gang's or a job's secret."""
+    return any(run.row_file or run.gang or has_secrets(run) for run in assign.run)
 
 
 def _resolve(waiting: asyncio.Future[Answer | None] | None, answer: Answer | None) -> None:

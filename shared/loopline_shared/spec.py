@@ -233,6 +233,10 @@ class JobSpec(Spec):
     parameters: Parameters | None = None
     tasks: Annotated[list[TaskSpec], Field(min_length=1, max_length=1_000_000, fail_fast=True)] | None = None
     environment: Annotated[dict[str, Argument], Field(max_length=200)] = {}
+    secrets: Annotated[
+        dict[str, Annotated[str, Field(min_length=1, max_length=10_000, pattern=NO_NUL)]],
+        Field(max_length=50, repr=False, description="more variables, which are stored sealed and never shown"),
+    ] = {}
     folder: Annotated[str, Field(max_length=1000, pattern=r"^[^\x00-\x1f\x7f]*$")] = Field(
         default="", description="where it was submitted from: jobs of one name and folder are runs of one program"
     )
@@ -272,6 +276,15 @@ class JobSpec(Spec):
         return self
 
     @model_validator(mode="after")
+    def _has_names_for_its_variables(self) -> Self:
+        names = (*self.environment, *self.secrets)
+        if any(not name or "=" in name or "\x00" in name or len(name) > 200 for name in names):
+            raise ValueError("environment names must be 1 to 200 characters without '='")
+        if both := sorted(self.environment.keys() & self.secrets.keys()):
+            raise ValueError(f"{both[0]} is given twice: as a variable and as a secret")
+        return self
+
+    @model_validator(mode="after")
     def _is_complete(self) -> Self:
         if self.tasks is not None and self.parameters is not None:
             raise ValueError("give either tasks or parameters, not both")
@@ -281,8 +294,6 @@ class JobSpec(Spec):
             raise ValueError("a command is missing: give one to the job, or one to every task")
         if self.requires.software:
             check_software(self.requires.software, calls_function=self.function is not None)
-        if any(not name or "=" in name or "\x00" in name or len(name) > 200 for name in self.environment):
-            raise ValueError("environment names must be 1 to 200 characters without '='")
         if self.quorum and isinstance(self.max_replicas, int) and self.max_replicas < self.quorum:
             raise ValueError(f"a quorum of {self.quorum} needs max_replicas of at least {self.quorum}")
         if self.nodes > 1:
@@ -360,7 +371,7 @@ def _longest_run(spec: JobSpec) -> int:
 
 
 def _environment_length(spec: JobSpec) -> int:
-    return sum(len(name) + len(value) for name, value in spec.environment.items())
+    return sum(len(name) + len(value) for name, value in (*spec.environment.items(), *spec.secrets.items()))
 
 
 def _run_length(command: Iterable[str], lengths: Mapping[str, int]) -> int:

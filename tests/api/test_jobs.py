@@ -143,6 +143,32 @@ async def test_before_the_disk_is_full_jobs_are_declined_and_all_else_goes_on(tm
             assert (await ended(master, job))["state"] == "succeeded"
 
 
+async def test_values_are_for_their_user_and_secrets_for_nobody(tmp_path: Path) -> None:
+    async with running_master(tmp_path) as master:
+        body = {"command": ["work"], "environment": {"HOST": "db1"}, "secrets": {"KEY": "hush-hush"}}
+        job, again = [
+            (await master.ask("POST", "/jobs", "user", json=body, headers={"Idempotency-Key": "k"})).body["id"]
+            for _ in range(2)
+        ]
+        assert job == again
+        seen = {role: (await master.get(f"/jobs/{job}", role))["spec"] for role in ("user", "admin", "reader")}
+        assert seen["user"]["environment"] == seen["admin"]["environment"] == {"HOST": "db1", "KEY": "(hidden)"}
+        assert seen["reader"]["environment"] == {"HOST": "(hidden)", "KEY": "(hidden)"}
+        told = {"command": ["work"], "environment": seen["reader"]["environment"]}
+        refused = await master.ask("POST", "/jobs", json=told)
+        assert (refused.status, refused.body["code"]) == (422, "hidden_value")
+        ran: list[Run] = []
+
+        def does(run: Run) -> Result:
+            ran.append(run)
+            return done(run)
+
+        async with master.worker(does=does):
+            assert (await ended(master, job))["state"] == "succeeded"
+        assert ran[0].environment == {"HOST": "db1", "KEY": "hush-hush", "LOOPLINE_SECRETS": "KEY"}
+    assert not any(b"hush-hush" in file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+
+
 async def test_a_job_is_steered(master: Bench) -> None:
     job = await master.submit()
     assert (await master.ask("POST", f"/jobs/{job}/pause")).body["paused"] is True

@@ -54,6 +54,13 @@ def test_of_a_sweep_the_last_task_is_held_and_the_time_is_told() -> None:
     assert told.endswith("; give --size below 7200s to go first")
 
 
+def test_the_size_that_would_go_first_has_three_digits() -> None:
+    grid = Grid()
+    grid.join("a", facts(1))
+    grid.submit(1, 0.584676)
+    assert held(grid, grid.submit(1, name="new")).endswith("; give --size below 0.585s to go first")
+
+
 def test_without_an_order_nothing_is_held() -> None:
     grid = Grid(order=Order.NONE)
     grid.join("a", facts(1))

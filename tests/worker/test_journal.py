@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from loopline_shared.model import AttemptId, Outcome, Output, Result
 from loopline_shared.protocol import worker_link
-from loopline_shared.protocol.worker_link import Assign, Run
+from loopline_shared.protocol.worker_link import NAMES_OF_SECRETS, Assign, Run
 from loopline_worker.core.instructions import Entry
 from loopline_worker.state import journal as journal_module
 from loopline_worker.state.journal import Journal
@@ -73,6 +73,16 @@ def test_what_one_assign_runs_and_cancels_never_came(path: Path) -> None:
     journal = Journal(path)
     journal.write(Entry(came=assign(A, B, cancel=(A,))))
     assert state(reopened(journal, path)) == ([run(B)], [], [])
+
+
+def test_a_run_with_secrets_is_not_written(path: Path) -> None:
+    journal = Journal(path)
+    secret = replace(run(A), environment={"KEY": "hush", NAMES_OF_SECRETS: "KEY"})
+    message = Assign(1, 0, (secret, run(B)))
+    journal.write(Entry(came=[(message, worker_link.encode(message))]))
+    journal.write(Entry(began=[A]))
+    assert b"hush" not in path.read_bytes()
+    assert state(reopened(journal, path)) == ([run(B)], [A], [])
 
 
 def test_a_result_that_changes_stays_where_it_was(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
@@ -114,6 +115,14 @@ def pair(text: str) -> tuple[str, str]:
     if name and found:
         return name, value
     raise ValueError(f"expected NAME=VALUE, got {text!r}")
+
+
+def variable(name: str) -> str:
+    """Return the value of a variable of this environment. Raises ValueError if it has none."""
+    value = os.environ.get(name)
+    if value:
+        return value
+    raise ValueError(f"--secret {name}: there is no such variable here, or it is empty: export it first")
 
 
 def source(text: str) -> Path:

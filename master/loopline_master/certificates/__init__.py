@@ -1,1 +1,1 @@
-"""The master's own CA, and what is served by it: the port's TLS, certificates of workers."""
+"""The master's keys: its own CA, the port's TLS, certificates of workers, secrets of jobs."""

@@ -58,9 +58,13 @@ class Caller:
     token: str = ""  # its id; empty where this master uses no tokens
     expires_at: float | None = None  # of the token
 
+    def may_steer(self, owner: str) -> bool:
+        """True if the caller is the owner or an admin."""
+        return self.role == "admin" or (self.role == "user" and self.name == owner)
+
     def check_may_steer(self, owner: str) -> None:
         """Raises LooplineError unless the caller is the owner or an admin."""
-        if self.role != "admin" and self.name != owner:
+        if not self.may_steer(owner):
             raise LooplineError("not_yours", f"this job is {owner}'s", "ask them or an admin", status=403)
 
 

@@ -25,6 +25,11 @@ def peer_key(settings: MasterSettings) -> bytes:
     return _key_in(_token_folder(settings) / "peer-key")
 
 
+def job_key(settings: MasterSettings) -> bytes:
+    """Return the key that seals the secrets of jobs; create it if there is no valid one."""
+    return _key_in(_token_folder(settings) / "job-key")
+
+
 def _key_in(file: Path) -> bytes:
     with suppress(ValueError):
         if len(key := bytes.fromhex(read_private(file))) >= _KEY_BYTES:

@@ -153,6 +153,10 @@ class Run:
     gang: GangPlace | None = None  # it is a member of a gang: to be prepared, and begun at the master's word
 
 
+NAMES_OF_SECRETS = "LOOPLINE_SECRETS"
+"""A variable of a task that has secrets: their names. Such a Run is never written to a worker's disk."""
+
+
 @dataclass(slots=True)  # not frozen: freezing triples the cost of creation
 class Assign:
     """Master to worker: start these, end those; Reports up to ``seen`` are on the master's disk.

@@ -19,14 +19,14 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
 from loopline_shared.model import AttemptId, Outcome, Result
 from loopline_shared.protocol import worker_link
-from loopline_shared.protocol.worker_link import Assign, Run
+from loopline_shared.protocol.worker_link import NAMES_OF_SECRETS, Assign, Run
 from loopline_worker.core.attempts import names_files
 from loopline_worker.core.instructions import Entry
 
@@ -95,7 +95,7 @@ class Journal:
         lines = [_RESULT % text for _, text in ended]
         if gone:
             lines.append(_OVER % _list(gone))
-        lines += [_CAME % frame.replace(b"\n", b" ") for assign, frame in entry.came if assign.run]
+        lines += [_CAME % frame.replace(b"\n", b" ") for frame in map(_written, entry.came) if frame]
         if entry.began:
             lines.append(_BEGAN % _list(entry.began))
         if not lines:
@@ -129,7 +129,7 @@ class Journal:
 
     def _came(self, assign: Assign, size_bytes: int) -> None:
         for run in assign.run:
-            if run.attempt not in self._sizes and run.attempt not in assign.cancel:
+            if run.attempt not in self._sizes and run.attempt not in assign.cancel and not _has_secrets(run):
                 self._waiting[run.attempt] = run
                 self._weigh(run.attempt, size_bytes // len(assign.run))
 
@@ -209,6 +209,19 @@ class Journal:
             self._over(line.over)
             self._began(line.began)
         return end
+
+
+def _written(came: tuple[Assign, bytes]) -> bytes:
+    """Return the frame as it is written: without runs that have secrets, which the master then sends again."""
+    assign, frame = came
+    kept = tuple(run for run in assign.run if not _has_secrets(run))
+    if len(kept) == len(assign.run):
+        return frame if kept else b""
+    return worker_link.encode(replace(assign, run=kept)) if kept else b""
+
+
+def _has_secrets(run: Run) -> bool:
+    return NAMES_OF_SECRETS in run.environment
 
 
 def _list(attempts: Iterable[AttemptId]) -> bytes:

@@ -14,7 +14,7 @@ from loopline.cli.submission.job_file import JobFile
 from loopline.cli.submission.options import JobDocument
 from loopline_shared.spec import JobSpec
 
-_MERGED = ("requires", "environment", "inputs")
+_MERGED = ("requires", "environment", "secrets", "inputs")
 """Fields that are merged entry by entry, as parameters are; all others but labels are replaced."""
 _LONGEST_FOLDER = 1000
 

@@ -130,6 +130,8 @@ class TaskOptions:
         CPU time that replicas of the job may take in all: 90s, 10m, 2h.
     env
         An environment variable of the tasks, NAME=VALUE; may be given several times.
+    secret
+        A variable of your environment that the tasks get, too: stored sealed, and shown to nobody.
     """
 
     nodes: int | None = None
@@ -139,11 +141,13 @@ class TaskOptions:
     quorum: int | None = None
     replica_budget: DurationOption = None
     env: Annotated[tuple[str, ...], Parameter(metavar="NAME=VALUE")] = ()
+    secret: Annotated[tuple[str, ...], Parameter(metavar="NAME")] = ()
 
     def document(self) -> JobDocument:
         """Return the part of the job as JSON."""
         return {
             "environment": dict(values.pair(text) for text in self.env),
+            "secrets": {name: values.variable(name) for name in self.secret},
             "max_attempts": self.max_attempts,
             "max_replicas": self.max_replicas,
             "nodes": self.nodes,

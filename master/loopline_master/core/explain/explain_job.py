@@ -100,7 +100,7 @@ def _reasons(state: State, job: Job) -> list[Reason]:
         detail = f"no more replicas of it: its budget of {job.spec.replica_budget_s:g} s is spent"
         reasons.append(Reason(code="replica_budget", count=job.running, detail=detail))
     if job.overdrawn and job.size:
-        used = f"it has used {used_now(state, job) / job.size:.0f} times its size of {job.size:g} s"
+        used = f"it has used {used_now(state, job) / job.size:.0f} times its size of {spoken(job.size)}"
         detail = f"{used} (overdrawn), so it holds no other job any more"
         reasons.append(Reason(code="overdrawn", count=1, detail=detail))
     if job.mismatches:

@@ -38,7 +38,9 @@ def held_behind(state: State, number: int, outlook: Mapping[int, Forecast | Unkn
     hint = ""
     if job.size is None:
         hint = (
-            "; give --size to go first" if first.size is None else f"; give --size below {first.size:g}s to go first"
+            "; give --size to go first"
+            if first.size is None
+            else f"; give --size below {_size(first.size)} to go first"
         )
     return f"{what}held behind job {first.id} ({size_of(first)}){others}, {duration}{hint}"
 
@@ -58,6 +60,11 @@ def implausible_size(state: State, number: int) -> str | None:
         return None
     usual = f"{counted(job.task_count, 'task')} of it come to {spoken(usual_s)}"
     return f"the size given, {spoken(job.size)}, cannot be true: by {counted(predicted.runs, 'past run')}, {usual}"
+
+
+def _size(seconds: float) -> str:
+    """Return a size as ``--size`` takes it, in three digits or whole seconds."""
+    return f"{seconds:.3g}s" if seconds < 1000 else f"{seconds:.0f}s"
 
 
 def _first(state: State, job: Job) -> Job | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from loopline_master.certificates.job_secrets import shown
 from loopline_master.core.entities import most_failed
 from loopline_master.core.events import JobCancelled, JobPaused, JobResumed
 from loopline_master.core.explain.explain_job import explain_job, files_of_job
@@ -69,10 +70,16 @@ async def list_jobs(
 
 
 @routes("GET /jobs/{job}", READERS)
-async def get_job(store: Store, forecaster: Forecaster, scheduler: Scheduler, job: JobNumber) -> JobDetail:
-    """Return one job, with what was submitted, and the large files on their way for it."""
+async def get_job(
+    store: Store, forecaster: Forecaster, scheduler: Scheduler, caller: Caller, job: JobNumber
+) -> JobDetail:
+    """Return one job, with what was submitted, and the large files on their way for it.
+
+    Values of its environment are for its user and admins; others, and all of secrets, read `(hidden)`.
+    """
     detail = forecaster.with_eta(found(await store.jobs.detail(job), f"job {job}"))
-    return detail.model_copy(update={"files_coming": tuple(files_of_job(scheduler, job))})
+    spec = shown(detail.spec, is_own=caller.may_steer(detail.owner))
+    return detail.model_copy(update={"files_coming": tuple(files_of_job(scheduler, job)), "spec": spec})
 
 
 @routes("POST /jobs/{job}/cancel", USERS, declines=(409,))
