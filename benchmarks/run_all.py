@@ -35,6 +35,7 @@ SUBJECTS = ("rates", "master", "worker", "estimates")
 FIRST = ("processes", "functions", "latency", "start", "idle_agent", "swarm", "million_tasks", "scheduler_step")
 SHORT = {
     "agent_cpu": ["--tasks", "3000"],
+    "hostile": ["--seconds", "20"],
     "idle_agent": ["--seconds", "15"],
     "owner_share": ["--seconds", "2"],
     "page": ["--bars", "10000"],

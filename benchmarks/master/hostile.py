@@ -1,0 +1,152 @@
+"""An honest sweep beside an attack: ``python -m benchmarks.master.hostile [--seconds S] [--json]``.
+
+A real master (benchmarks/master/swarm.py) and light workers that rest between Reports, first alone, then beside
+hostile workers (frames of 8 MiB of nonsense, again and again), hostile users (bodies of 1 MiB that are no job) and
+clients that send half a request on 200 connections. Printed are the sweep's rate in both, and the slowest answer to
+a small question. All of it shares one computer: what the attackers' own process uses is lost to the sweep, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import multiprocessing
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from benchmarks.light.workers import Tally, swarm
+from benchmarks.master.swarm import COMMAND, SLOTS, master
+from loopline.client import AsyncClient
+from loopline_shared.model import Facts
+from loopline_shared.protocol.worker_link import WorkerSession
+from loopline_shared.spec import JobSpec, Range
+
+WORKERS = 10
+REST_S = 0.25
+QUEUED = 500_000
+CONNECTIONS = 200
+PAUSE_S = 0.05
+_FACTS = Facts("linux", "x86_64", "3.11.7", "0.2.0", "hostile", cpus=1, memory_bytes=2**33, slots=1)
+_NONSENSE = b'{"kind":"report","seq":1,"seen":0,"results":[],"holding":[' + b"1," * 2**22 + b"1]}"
+_NO_JOB = b'{"command":[' + b"1," * 2**19 + b"1]}"
+_HALF = b"POST /api/v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\nContent-Type: application/json\r\n\r\n{"
+
+
+@dataclass(frozen=True)
+class Row:
+    attack: bool
+    tasks_s: float
+    slowest_answer_s: float
+    answers: int
+
+
+async def hostile_worker(url: str) -> None:
+    """Say hello, send nonsense, and come again when it is thrown out."""
+    async with aiohttp.ClientSession() as http:
+        while True:
+            with suppress(aiohttp.ClientError, ConnectionError):
+                async with http.ws_connect(f"{url}/api/v1/link", max_msg_size=0) as link:
+                    await link.send_bytes(WorkerSession("hostile", "b", _FACTS).hello())
+                    await link.receive()
+                    await link.send_bytes(_NONSENSE)
+                    await link.receive()
+            await asyncio.sleep(PAUSE_S)
+
+
+async def hostile_user(url: str) -> None:
+    """Submit what is no job."""
+    async with aiohttp.ClientSession(headers={"Content-Type": "application/json"}) as http:
+        while True:
+            with suppress(aiohttp.ClientError, ConnectionError):
+                async with http.post(f"{url}/api/v1/jobs", data=_NO_JOB) as answer:
+                    await answer.read()
+            await asyncio.sleep(PAUSE_S)
+
+
+async def slow_client(url: str) -> None:
+    """Send half a request, and wait to be thrown out."""
+    place = urlsplit(url)
+    while True:
+        with suppress(OSError):
+            reader, writer = await asyncio.open_connection(place.hostname, place.port)
+            writer.write(_HALF)
+            await reader.read()
+            writer.close()
+        await asyncio.sleep(PAUSE_S)
+
+
+async def _attack(url: str) -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(hostile_worker(url))
+        group.create_task(hostile_user(url))
+        for _ in range(CONNECTIONS):
+            group.create_task(slow_client(url))
+
+
+def attack(url: str) -> None:
+    """Attack until killed: a process of its own."""
+    asyncio.run(_attack(url))
+
+
+async def ask(url: str, took_s: list[float]) -> None:
+    """Ask a small question again and again."""
+    async with aiohttp.ClientSession() as http:
+        while True:
+            begin = time.perf_counter()
+            async with http.get(f"{url}/api/v1/session") as answer:
+                await answer.read()
+            took_s.append(time.perf_counter() - begin)
+            await asyncio.sleep(PAUSE_S)
+
+
+async def measure(seconds: float, is_attacked: bool) -> Row:
+    """Let the sweep run for so long."""
+    with tempfile.TemporaryDirectory() as folder, master(Path(folder)) as (_, url):
+        async with AsyncClient(url, None) as client:
+            await client.submit(JobSpec(command=COMMAND, parameters={"i": Range(range=[1, QUEUED])}))
+        attacker = multiprocessing.get_context("spawn").Process(target=attack, args=(url,), daemon=True)
+        if is_attacked:
+            attacker.start()
+        tally, took_s = Tally(QUEUED), list[float]()
+        work = [
+            asyncio.create_task(swarm(url, {}, WORKERS, SLOTS, tally, rest_s=REST_S)),
+            asyncio.create_task(ask(url, took_s)),
+        ]
+        try:
+            await asyncio.wait(work, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in work:
+                each.cancel()
+            await asyncio.wait(work)
+            if is_attacked:
+                attacker.kill()
+                attacker.join()
+    return Row(is_attacked, round(tally.acknowledged / seconds, 1), round(max(took_s), 3), len(took_s))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
+    parser.add_argument("--seconds", type=float, default=60.0, help="of each of both runs")
+    parser.add_argument("--json", action="store_true")
+    chosen = parser.parse_args()
+    rows = [asyncio.run(measure(chosen.seconds, is_attacked)) for is_attacked in (False, True)]
+    if chosen.json:
+        json.dump([asdict(row) for row in rows], sys.stdout, indent=2)
+        return
+    for row in rows:
+        what = "with the attack" if row.attack else "alone"
+        print(
+            f"{what:16} {row.tasks_s:>8,.1f} tasks/s   slowest of {row.answers} answers {row.slowest_answer_s:.3f} s"
+        )
+
+
+if __name__ == "__main__":
+    main()
