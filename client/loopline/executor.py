@@ -302,7 +302,7 @@ class Executor(concurrent.futures.Executor):
             return f"loopline: {len(pending)} calls did not reach the master" if pending else ""
         more = ", ..." if len(jobs) > _MOST_NAMED_JOBS else ""
         names = ", ".join(map(str, jobs[:_MOST_NAMED_JOBS])) + more
-        many = "calls go on" if len(pending) > 1 else "call goes on"
+        many = "calls continue" if len(pending) > 1 else "call continues"
         hint = f"Executor.attach({jobs[0]}) has its results"
         return f"loopline: {len(pending)} {many} on the grid, in job {names}; {hint}"
 

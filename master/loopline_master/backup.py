@@ -118,7 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Return the exit code: 0, 1 if a file of the master is damaged, 2 if there is no backup."""
     parser = Parser(
         "loopline backup",
-        description="Copy a master's database, files, tokens and keys, while it goes on. For the master's own user.",
+        description="Copy a master's database, files, tokens and keys, while it runs. For the master's own user.",
         epilog="Exit codes: 0 done; 1 done, but files of the master are damaged; 2 there is no backup.",
     )
     parser.add_argument("folder", type=Path, help="the folder that is to be made")

@@ -131,7 +131,8 @@ class MasterSettings(_SettingsBase):
         float, Field(gt=0, le=36500, description="for how many days it is kept who did what")
     ] = 365.0
     tokens: Annotated[
-        bool, Field(description="ask for tokens; without them whoever can connect is an admin (on loopback only)")
+        bool,
+        Field(description="ask for tokens; without them everybody who can connect is an admin (on loopback only)"),
     ] = True
     tls: Annotated[
         Literal["on", "off"] | None,

@@ -249,7 +249,7 @@ def test_a_program_that_detaches_leaves_its_calls_to_the_grid_and_says_so(grid: 
     with run(BEGIN.format(url=grid.url, detach=True)) as program:
         out, error = program.communicate(timeout=60)
     assert out == "cannot schedule new futures after interpreter shutdown\n"
-    assert error == "loopline: 1 call goes on on the grid, in job 1; Executor.attach(1) has its results\n"
+    assert error == "loopline: 1 call continues on the grid, in job 1; Executor.attach(1) has its results\n"
     assert grid.jobs[1].state.value == "running"
 
 

@@ -182,7 +182,7 @@ def test_a_worker_says_what_it_does() -> None:
     grid.step(WorkerDrained("a"))
     assert worker_says(grid, "a")[1].startswith("it is draining: it finishes what it has, and is given no more; ")
     grid.leave("a")
-    away = "it is not connected; 2 attempts there may yet go on, until its lease ends"
+    away = "it is not connected; 2 attempts there may still continue, until its lease ends"
     assert worker_says(grid, "a") == ("away", f"{away}; 2 attempts: 2 of job {job}")
     assert explain_worker(grid.scheduler, "nobody") is None
 

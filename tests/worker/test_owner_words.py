@@ -113,7 +113,7 @@ def test_terms_in_words() -> None:
         assert part in words
     settings = WorkerSettings.load(dedicated=True)
     assert in_words(settings, preferences_of(settings, 8 * GIB)) == [
-        "This computer is dedicated to the grid: tasks run whoever uses it."
+        "This computer is dedicated to the grid: tasks run no matter who uses it."
     ]
 
 

@@ -184,7 +184,7 @@ class Agent:
                 if parts.runner.freeze(attempt):
                     self.post(FreezeCompleted(attempt))
             case do.Thaw(attempt):
-                log.info("attempt %s goes on", attempt)
+                log.info("attempt %s continues", attempt)
                 parts.runner.thaw(attempt)
             case do.Deliver(result):
                 parts.delivery.deliver(result)

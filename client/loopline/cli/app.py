@@ -61,7 +61,7 @@ COMMANDS: dict[str, tuple[Group, str, str]] = {
     "token": (_ACCESS, "loopline.cli.tokens:token", "Create, list and revoke access tokens."),
     "audit": (_ACCESS, "loopline.cli.audit:audit", "Show who changed what, and from where."),
     "prune": (_ACCESS, "loopline.cli.prune:prune", "Remove unused files from the master."),
-    "backup": (_ACCESS, "loopline.cli.daemons:backup", "Copy a master's database, files and keys, while it goes on."),
+    "backup": (_ACCESS, "loopline.cli.daemons:backup", "Copy a master's database, files and keys, while it runs."),
     "restore": (_ACCESS, "loopline.cli.daemons:restore", "Make a master's data folder from a backup."),
     "completion": (_ACCESS, "loopline.cli.completion:completion", "Complete commands and options in your shell."),
     "passing": (_ACCESS, "loopline.cli.audit:passing", "Audit the promise that no job passes another."),

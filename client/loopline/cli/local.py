@@ -66,7 +66,7 @@ def _welcome(grid: LocalGrid) -> str:
     if not _is_found(grid):
         lines.append(f"  export LOOPLINE_MASTER={grid.url} LOOPLINE_TOKEN_FILE={shlex.quote(str(grid.admin_token))}")
     lines += ["  loopline submit --wait --array 1-10 -- hostname", "  loopline top"]
-    kept = "they go on when it is started again" if not grid.removes_folder else "--data-dir DIR would keep them"
+    kept = "they continue when it is started again" if not grid.removes_folder else "--data-dir DIR would keep them"
     return "\n".join([*lines, f"Ctrl-C ends the grid with its jobs and results; {kept}"])
 
 

@@ -83,7 +83,7 @@ class Submissions:
     def _check_room(self) -> None:
         """Raises LooplineError if what is left of the disk is for the results of jobs that were accepted."""
         if shutil.disk_usage(self._folder).free < self._reserve_bytes:
-            message = "the master's disk has no room for another job; jobs that it has go on"
+            message = "the master's disk has no room for another job; the jobs that it has continue"
             raise LooplineError("disk_full", message, "free some space on it, then submit again", status=507)
 
     def _check_notify(self, spec: JobSpec) -> None:

@@ -53,13 +53,13 @@ def fetch_ca(master: str, pin: str) -> str:
         certificate = _fetch(master, context)
         is_it = hmac.compare_digest(pin_of(certificate), pin)
     except OSError as error:
-        hint = "start one with `loopline master`, or ask whoever runs it for a new line"
+        hint = "start one with `loopline master`, or ask its administrator for a new line"
         raise LooplineError("unreachable", f"no master answers at {master}: {error}", hint, 503) from error
     except (ValueError, IndexError):
         is_it = False
     if not is_it:
         message = f"{master} shows another certificate than expected"
-        hint = "somebody may be in between: ask whoever runs the master for a new line"
+        hint = "somebody may be in between: ask the master's administrator for a new line"
         raise LooplineError("wrong_master", message, hint)
     return certificate
 

@@ -81,7 +81,7 @@ class GangMembers:
             return pause_reason or "its slots are needed by the owner"
         place = attempt.run.gang if attempt.run else None
         if attempt.state is State.PREPARED and place and now - max(self._heard_at, attempt.ready_at) >= place.wait_s:
-            return f"it was ready and heard nothing of the master for {place.wait_s:g} s"
+            return f"it was ready, and the master sent nothing for {place.wait_s:g} s"
         return ""
 
 

@@ -32,7 +32,7 @@ def preferences_of(settings: WorkerSettings, memory_bytes: int) -> OwnerPreferen
 def in_words(settings: WorkerSettings, preferences: OwnerPreferences) -> list[str]:
     """Return sentences for the owner: what this worker may do, and when it may not."""
     if settings.dedicated:
-        return ["This computer is dedicated to the grid: tasks run whoever uses it."]
+        return ["This computer is dedicated to the grid: tasks run no matter who uses it."]
     words = [_WORDS[preferences.policy].format(idle=_span(preferences.idle_s), cores=f"{preferences.leave_cores:g}")]
     if preferences.policy is not Policy.ALWAYS:
         words.append(f"At least {preferences.leave_memory_bytes / _GIB:.1f} GiB of memory are left free.")
@@ -54,7 +54,7 @@ def in_words(settings: WorkerSettings, preferences: OwnerPreferences) -> list[st
 _WORDS = {
     Policy.WHEN_IDLE: "Tasks run when nobody has used this computer for {idle}, and are frozen when somebody does.",
     Policy.SPARE: "Tasks run on the cores that your programs leave free; {cores} more stay free while you are here.",
-    Policy.ALWAYS: "Tasks run at the lowest priority, whoever uses this computer.",
+    Policy.ALWAYS: "Tasks run at the lowest priority, no matter who uses this computer.",
 }
 
 

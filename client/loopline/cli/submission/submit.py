@@ -117,7 +117,9 @@ async def _sent(client: AsyncClient, job: JobSpec, swept: SweepParameters, found
         await swept.upload(client)
         await found.upload(client)
     except asyncio.CancelledError:
-        message = "nothing is submitted; the same command goes on where this one stopped, without sending files again"
+        message = (
+            "nothing is submitted; the same command continues where this one stopped, without sending files again"
+        )
         stderr().print(f"\n{message}", soft_wrap=True)
         raise
     return await client.submit(job)

@@ -53,7 +53,7 @@ def _presence(state: State, worker: Worker) -> Reason:
             code="draining", count=0, detail="it is draining: it finishes what it has, and is given no more"
         )
     held = len(_attempts(state, worker))
-    still = f"; {counted(held, 'attempt')} there may yet go on, until its lease ends" if held else ""
+    still = f"; {counted(held, 'attempt')} there may still continue, until its lease ends" if held else ""
     return Reason(code="away", count=held, detail=f"it is not connected{still}")
 
 

@@ -253,5 +253,5 @@ def _without_consequence(result: Result) -> Result:
     """Return the result as that of an attempt that was preempted, by no doing of its task."""
     if result.outcome is Outcome.CANCELLED:
         return result
-    reason = result.reason or "its gang did not go on without it"
+    reason = result.reason or "its gang did not continue without it"
     return replace(result, outcome=Outcome.GIVEN_BACK, reason=reason, agent_died=False)
