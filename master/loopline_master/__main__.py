@@ -29,12 +29,24 @@ _EPILOG = """Every option can also be set as LOOPLINE_<NAME> in the environment,
 loopline.toml; limits are in [master.limits] or LOOPLINE_LIMITS__<NAME>. Exit codes: 0 stopped, 1 it cannot start or
 go on, 2 wrong options or settings."""
 _MOST_FILES = 65536
+_LONGEST_LINE = 2000
+
+
+class OneLine(logging.Formatter):
+    """Writes a message as one line of bounded length, without control characters: a part of it came from outside."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (the library's name)
+        """Return the line; a traceback follows it as it is."""
+        line = super().formatMessage(record)
+        cut = line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}... ({len(line):,} characters)"
+        return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in cut)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the master until a signal stops it. Returns the exit code of the process."""
     options = vars(_parser().parse_args(arguments))
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s", stream=sys.stderr)
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr)
+    logging.getLogger().handlers[0].setFormatter(OneLine("%(asctime)s %(levelname)-7s %(message)s"))
     logging.getLogger("alembic").setLevel(logging.WARNING)
     try:
         settings = MasterSettings.load(**options)

@@ -310,7 +310,7 @@ class Load:
     yielded: Yielded = Yielded()
     delay_s: Seconds | None = None  # of the network, there and back; null: not known yet
     throughput_bytes_s: Annotated[float, Field(gt=0, le=1e15)] | None = None  # of files sent and fetched; null: none
-    preparing: tuple[tuple[Count, ShortText], ...] = ()  # jobs for which it prepares software, and how far it is
+    preparing: Annotated[tuple[tuple[Count, ShortText], ...], Field(max_length=65_536, fail_fast=True)] = ()  # by job
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,7 +394,7 @@ class Result:
     peak_memory_bytes: Count = 0
     stdout: Printed = Output()
     stderr: Printed = Output()
-    outputs: Annotated[tuple[OutputFile, ...], Field(max_length=MAX_OUTPUT_FILES)] = ()
+    outputs: Annotated[tuple[OutputFile, ...], Field(max_length=MAX_OUTPUT_FILES, fail_fast=True)] = ()
     value: Output | None = None  # a function's return value or exception: a pickle
     system_s: Seconds = 0.0  # system part of cpu_s; 0: unknown
     agent_died: bool = False  # while it ran, without its computer: that may have been the task's doing

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import resource
 import signal
@@ -13,6 +14,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiohttp
+
+from loopline_master.__main__ import OneLine
 
 ROOT = Path(__file__).parents[2]
 
@@ -98,3 +101,13 @@ async def test_a_disk_that_takes_no_more_ends_it(tmp_path: Path) -> None:
         assert await process.wait() == 1
         assert "error: writing to the database failed" in errors
         assert "Traceback" not in errors
+
+
+def test_what_comes_from_outside_stays_in_its_line() -> None:
+    def written(text: str) -> str:
+        return OneLine("%(levelname)s %(message)s").format(
+            logging.LogRecord("x", logging.INFO, __file__, 1, "worker %s joined", (text,), None)
+        )
+
+    assert written("a\n2026 ERROR \x1b[2Jé\u202e") == "INFO worker a\\n2026 ERROR \\x1b[2Jé\\u202e joined"
+    assert written("x" * 10**6) == "INFO worker " + "x" * (2000 - 12) + "... (1,000,019 characters)"

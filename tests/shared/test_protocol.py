@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from loopline_shared.errors import ProtocolError
 from loopline_shared.model import (
@@ -24,8 +25,10 @@ from loopline_shared.model import (
     TaskId,
 )
 from loopline_shared.protocol import worker_link
+from loopline_shared.protocol.transfers import PeerReport
 from loopline_shared.protocol.worker_link import (
     MAX_FRAME_BYTES,
+    MAX_HELLO_BYTES,
     MAX_RESULTS_PER_REPORT,
     PROTOCOL_VERSION,
     Assign,
@@ -215,11 +218,38 @@ def test_output_over_the_inline_limit_must_be_a_blob() -> None:
         worker_link.decode_from_worker(report(INLINE_LIMIT_BYTES + 1))
 
 
+def test_a_first_frame_is_short() -> None:
+    with pytest.raises(ProtocolError, match=f"a first frame of {MAX_HELLO_BYTES + 1:,} bytes"):
+        MasterSession().receive(b" " * (MAX_HELLO_BYTES + 1))
+
+
 def test_a_frame_over_the_limit_is_refused_unread() -> None:
     with pytest.raises(
         ProtocolError, match=f"{MAX_FRAME_BYTES + 1:,} bytes is over the limit of {MAX_FRAME_BYTES:,}"
     ):
         worker_link.decode_from_worker(b" " * (MAX_FRAME_BYTES + 1))
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        (("holding",), "holding"),
+        (("waiting",), "waiting"),
+        (("results",), "results"),
+        (("members",), "members"),
+        (("load", "preparing"), "preparing"),
+        (("peers", "cached"), "cached"),
+    ],
+)
+def test_a_list_is_read_up_to_its_first_mistake(place: tuple[str, ...], name: str) -> None:
+    frame = json.loads(worker_link.encode(Report(1, 0, (), (), Load(1), peers=PeerReport())))
+    inner = frame
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = [1] * 1000
+    with pytest.raises(ValidationError) as raised:
+        worker_link._from_worker.validate_json(json.dumps(frame))
+    assert [error["loc"][-2:] for error in raised.value.errors() if name in error["loc"]] == [(name, 0)]
 
 
 def test_the_largest_report_fits_into_a_frame() -> None:

@@ -162,9 +162,9 @@ class PeerReport:
     """Worker to master, in each Report of a worker that takes part: what it fetches, has, and serves."""
 
     port: Port | None = None  # open to other workers; None: none of them can connect
-    fetching: Annotated[tuple[Fetching, ...], Field(max_length=MAX_FETCHING)] = ()
-    cached: Annotated[tuple[CachedFile, ...], Field(max_length=MAX_CACHED)] | None = None
+    fetching: Annotated[tuple[Fetching, ...], Field(max_length=MAX_FETCHING, fail_fast=True)] = ()
+    cached: Annotated[tuple[CachedFile, ...], Field(max_length=MAX_CACHED, fail_fast=True)] | None = None
     """Large files in its cache; None: as in the Report before. The first of a session says it."""
-    faults: Annotated[tuple[PeerFault, ...], Field(max_length=MAX_FAULTS)] = ()
+    faults: Annotated[tuple[PeerFault, ...], Field(max_length=MAX_FAULTS, fail_fast=True)] = ()
     sent_bytes: Count = 0  # to workers, since the agent started
     received_bytes: Count = 0  # from workers

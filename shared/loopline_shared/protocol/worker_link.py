@@ -53,6 +53,7 @@ PROTOCOL_VERSION = 3
 OLDEST_VERSION = 3
 """The earliest that is spoken: this version or the one before, in which a refused worker says Hello again."""
 MAX_FRAME_BYTES = 64 * 2**20
+MAX_HELLO_BYTES = 2**20
 MAX_RUNS_PER_ASSIGN = 500
 MAX_LONG_RUNS_PER_ASSIGN = 50  # each of at most MAX_RUN_CHARACTERS, a character of at most 6 bytes; or as much in all
 MAX_RESULTS_PER_REPORT = 500
@@ -60,6 +61,7 @@ MAX_OUTPUT_FILES_PER_REPORT = 20_000  # each with a path of at most MAX_PATH_CHA
 MAX_WROTE_BYTES = 64 * 1024
 MAX_CERTIFICATE_CHARACTERS = 16_384
 MAX_MEMBERS = 65_536  # each has a slot at least
+MAX_HELD = 65_536  # the same
 MAX_READS = 100  # unanswered at once, on one link
 OwnInputs = Annotated[dict[RelativePath, InputFile], Field(max_length=MAX_OWN_INPUTS)]
 FrameNumber = Annotated[int, Field(ge=0, le=MAX_ID)]
@@ -115,12 +117,12 @@ class Report:
 
     seq: FrameNumber
     seen: FrameNumber
-    holding: tuple[Held, ...]  # attempts that have begun
-    results: Annotated[tuple[Result, ...], Field(max_length=MAX_RESULTS_PER_REPORT)]
+    holding: Annotated[tuple[Held, ...], Field(max_length=MAX_HELD, fail_fast=True)]  # attempts that have begun
+    results: Annotated[tuple[Result, ...], Field(max_length=MAX_RESULTS_PER_REPORT, fail_fast=True)]
     load: Load
     _: KW_ONLY
     waiting: AttemptRanges = ()  # for a slot, in the order in which it came
-    members: Annotated[tuple[Member, ...], Field(max_length=MAX_MEMBERS)] = ()  # of gangs, that have not begun
+    members: Annotated[tuple[Member, ...], Field(max_length=MAX_MEMBERS, fail_fast=True)] = ()  # of gangs, not begun
     peers: Annotated[PeerReport | None, Field(exclude_if=not_)] = None  # files that go between workers
     kind: Literal["report"] = "report"
 
@@ -344,6 +346,8 @@ class MasterSession:
 
     def receive(self, frame: bytes) -> ToMaster | None:
         """Return the message in a frame; None for a duplicate. Raises ProtocolError, which closes the link."""
+        if self.hello is None and len(frame) > MAX_HELLO_BYTES:
+            raise ProtocolError(f"a first frame of {len(frame):,} bytes is over the limit of {MAX_HELLO_BYTES:,}")
         message = decode_from_worker(frame)
         if isinstance(message, Report | Wrote | FlowMeasured):
             if self.hello is None:
