@@ -84,7 +84,7 @@ async def test_a_visitor_signs_in_and_out(browser: Browser, grid: Grid) -> None:
         assert "script-src 'self'" in (await answer.header_value("content-security-policy") or "")
         await page.get_by_label("Token").fill("ll_00000000_wrong")
         await page.get_by_role("button", name="Sign in").click()
-        await expect(page.get_by_role("alert")).to_contain_text("Invalid or revoked token")
+        await expect(page.get_by_role("alert")).to_contain_text("Invalid, expired or revoked token")
         await page.get_by_label("Token").fill(admin(grid))
         await page.get_by_role("button", name="Sign in").click()
         await expect(row_of(page, "ant")).to_contain_text("connected")
@@ -203,6 +203,11 @@ async def test_users_stand_in_the_order_of_their_turns_with_use_and_share(visit:
         job = await grid.submit(wait, max_replicas=1, name="turns")
         await grid.attempts_when("it to run", job, lambda all_: len(all_) == 1)
         await grid.client().set_share("bob", 3)
+
+        async def some_was_used() -> bool:
+            return all(user.used is not None for user in (await grid.client().shares()).users)
+
+        await wait_for("the job's use", some_was_used, 20)
         await go(visit.page, "Jobs")
         users = visit.page.get_by_role("region", name="Users")
         await expect(users.get_by_role("rowheader").first).to_have_text("bob")

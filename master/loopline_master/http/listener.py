@@ -75,9 +75,7 @@ class Listener:
         """Hand a connection over, or close it."""
         try:
             connection.setblocking(False)
-            if self._proxies and not self._is_proxy(address):
-                raise ConnectionRefusedError
-            if not self._places.has_room(address):
+            if not (self._is_proxy(address) if self._proxies else self._places.has_room(address)):
                 raise ConnectionRefusedError
             self._places.occupy(address, await self._hand_over(connection))
         except (OSError, TimeoutError):
@@ -104,7 +102,7 @@ class Listener:
 class Places:
     """Counts the connections of each address, so that none takes the places of all others.
 
-    Loopback is not counted: a proxy, or many workers of a trial, may be there.
+    Loopback is not counted: many workers of a trial may be there. Nor are proxies, whose address all users have.
     """
 
     def __init__(self, most: int) -> None:
