@@ -17,6 +17,7 @@ test: .venv/installed
 SEED ?= $(shell date +%Y%m%d)
 test-long: .venv/installed
 	LOOPLINE_LONG_TESTS=1 $(PYTEST) -n auto --dist worksteal -m "long or not long" --timeout 1800 --hypothesis-seed=$(SEED)
+	$(MAKE) test-snakemake
 
 # A sample of mutations of the scheduler's core: what do its tests let live? Some minutes; SAMPLE=400 takes hours.
 SAMPLE ?= 40

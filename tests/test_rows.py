@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from loopline_master.files import row_files as module
 from loopline_master.files.blobs import Blobs
 from loopline_master.files.row_files import LineIndex, RowFiles
+from loopline_master.submissions.submissions import with_rows_counted
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import AttemptId, Function
 from loopline_shared.protocol.worker_link import Assign, Run
@@ -57,7 +58,7 @@ def job(sha256: str, count: int | None = None, **more: Any) -> JobSpec:
 
 async def declined(files: RowFiles, spec: JobSpec) -> LooplineError:
     with pytest.raises(LooplineError) as caught:
-        await files.checked(spec)
+        await with_rows_counted(files, spec)
     assert caught.value.status == 422
     return caught.value
 
@@ -75,8 +76,8 @@ async def compare(rows: list[dict[str, Any]], block_bytes: int, blobs: Blobs) ->
         patch.setattr(module, "BLOCK_BYTES", block_bytes)
         files = RowFiles(blobs, 1000)
         inline = JobSpec(command=COMMAND, parameters=Table(rows=rows), size=10)
-        spec, remarks = await files.checked(job(await put(blobs, b"".join(map(write_row, rows))), size=10))
-        _, of_inline = await files.checked(inline)
+        spec, remarks = await with_rows_counted(files, job(await put(blobs, b"".join(map(write_row, rows))), size=10))
+        _, of_inline = await with_rows_counted(files, inline)
         assert bool(remarks) == bool(of_inline), "misspelt names are noticed alike"
         assert spec.task_count == len(rows)
         numbers = range(1, len(rows) + 1)
@@ -138,13 +139,17 @@ async def test_values_put_in_more_than_once_count_more_than_once(blobs: Blobs) -
     sha256 = await put(blobs, b'{"b": "%s"}\n' % (b"x" * 9_000))
     files = RowFiles(blobs, 10)
     spec = JobSpec(command=["{b}"] * 20, parameters=RowFile(file=f"sha256:{sha256}"))
-    assert (await files.checked(spec))[0].task_count == 1
+    assert (await with_rows_counted(files, spec))[0].task_count == 1
     assert "have 20" in (await declined(files, spec.model_copy(update={"command": ["{b}"] * 22}))).message
 
 
 async def test_a_count_is_held_against_the_file(blobs: Blobs) -> None:
     files, sha256 = RowFiles(blobs, 3), await put(blobs, b'{"a": 1}\n' * 3)
-    assert (await files.checked(job(sha256)))[0] == (await files.checked(job(sha256, 3)))[0] == job(sha256, 3)
+    assert (
+        (await with_rows_counted(files, job(sha256)))[0]
+        == (await with_rows_counted(files, job(sha256, 3)))[0]
+        == job(sha256, 3)
+    )
     assert (await declined(files, job(sha256, 2))).code == "wrong_count"
     assert (await declined(RowFiles(blobs, 2), job(sha256))).code == "too_many_tasks"
     assert (await declined(files, job("0" * 64))).code == "missing_file"
@@ -157,7 +162,7 @@ async def test_calls_that_share_tasks_are_held_against_the_file(blobs: Blobs) ->
         function = Function(f"sha256:{sha256}", "3.11", "s", chunk=10, calls=calls)
         return JobSpec(function=function, parameters=RowFile(file=f"sha256:{sha256}"), requires={"python": "3.11"})
 
-    assert (await files.checked(calling(21)))[0].task_count == 3
+    assert (await with_rows_counted(files, calling(21)))[0].task_count == 3
     for calls in (20, 31):
         assert (await declined(files, calling(calls))).code == "wrong_count"
 
@@ -166,15 +171,17 @@ async def test_names_that_no_row_has_are_told(blobs: Blobs) -> None:
     files = RowFiles(blobs, 10)
     sha256 = await put(blobs, b'{"seed": 1}\n{"seed": 2, "lr": 0.1}\n')
     spec = JobSpec(command=["t", "{sede}", "{lr}", "${HOME}"], parameters=RowFile(file=f"sha256:{sha256}"))
-    (remark,) = (await files.checked(spec))[1]
+    (remark,) = (await with_rows_counted(files, spec))[1]
     assert "{sede}" in remark
     assert "did you mean {seed}?" in remark
-    assert (await files.checked(JobSpec(command=["t", "{x}"])))[1] == [], "without a sweep, braces are the program's"
+    assert (await with_rows_counted(files, JobSpec(command=["t", "{x}"])))[1] == [], (
+        "without a sweep, braces are the program's"
+    )
 
 
 async def test_a_run_whose_file_is_gone_or_spoilt_keeps_saying_so(blobs: Blobs, tmp_path: Path) -> None:
     files, sha256 = RowFiles(blobs, 10), await put(blobs, b'{"a": 1}\n{"a": 2}\n')
-    spec, _ = await files.checked(job(sha256))
+    spec, _ = await with_rows_counted(files, job(sha256))
     assign = Assign(1, 1, (run(spec, 2),))
     path = blobs.find(sha256)
     assert path
@@ -199,7 +206,7 @@ async def test_whoever_hangs_up_is_counted_for_no_longer(blobs: Blobs, monkeypat
     sha256 = await put(blobs, b'{"a": 1}\n' * 5)
     stopped = module.threading.Event()
     monkeypatch.setattr(module, "read_row", slow)
-    checking = asyncio.create_task(RowFiles(blobs, 10).checked(job(sha256)))
+    checking = asyncio.create_task(with_rows_counted(RowFiles(blobs, 10), job(sha256)))
     await begun.wait()
     checking.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -48,6 +48,7 @@ for name in sys.argv[1:]:
 """
 
 
+@pytest.mark.long
 async def test_a_real_grid_and_the_floor_bring_all_results(tmp_path: Path) -> None:
     ways = [
         processes.ours("ours", 3, silent=False),

@@ -182,6 +182,7 @@ async def test_a_loser_dies_with_its_interpreter(grid: Grid) -> None:
         await grid.stop_worker("bee")
 
 
+@pytest.mark.long
 async def test_a_sweep_of_the_simulator_on_the_grid(grid: Grid) -> None:
     await grid.start_worker("ant", slots=2)
     small = ["no-passing", "--seeds", "2", "--jobs", "2", "--tasks", "4", "--pcs", "4", "--intervals", "50", "--json"]

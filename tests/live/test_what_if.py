@@ -6,9 +6,12 @@ import asyncio
 import json
 import sys
 
+import pytest
+
 from tests.live.grid import ROOT, Grid
 
 
+@pytest.mark.long
 async def test_what_if_of_a_live_grid(grid: Grid) -> None:
     await grid.start_worker("ant", slots=1)
     await grid.start_worker("bee", slots=1)

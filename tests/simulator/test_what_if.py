@@ -19,11 +19,12 @@ from loopline_simulator.whatif.inputs import batches
 from loopline_simulator.whatif.recording import Reported, record
 from loopline_simulator.whatif.replay_world import WhatIfWorld
 from loopline_simulator.whatif.tally import Tally
-from tests.campaign import tried
+from tests.campaign import LONG, tried
 from tests.simulator.recorded import Recorded, RecordedChanging
 
 PATTERN = Pattern(to_loaded=1 / 100, to_steady=1 / 10, steady=(0.8, 1.0), loaded=(0.0, 0.2))
 BEGAN = 1_700_000_000.0
+POLICIES = sorted(REGISTRY) if LONG else ["fair", "first-come", "round-robin", "turnaround"]
 
 
 def facts(slots=1):
@@ -78,7 +79,7 @@ def ends(tally):
     return {job.id: job.finished_at for job in tally.jobs.values()}
 
 
-@pytest.mark.parametrize("policy", sorted(REGISTRY))
+@pytest.mark.parametrize("policy", POLICIES)
 def test_the_same_decisions_on_steady_machines_end_alike(policy):
     log, truth = recorded(steady_hosts(), chosen=settings(policy))
     recording, tally = what_if(log)
@@ -87,7 +88,7 @@ def test_the_same_decisions_on_steady_machines_end_alike(policy):
     assert tally.lost_s == pytest.approx(truth.lost_s, abs=1e-2)
 
 
-@pytest.mark.parametrize("policy", sorted(REGISTRY))
+@pytest.mark.parametrize("policy", POLICIES)
 def test_what_waited_at_a_worker_was_not_at_work_there(policy):
     """Tasks of a second that are sent ahead: most of the time from sending to result they spend in the queue."""
     chosen = replace(settings(policy), prefetch_s=10.0)
@@ -131,7 +132,7 @@ def say_goodbye(world, leaves):
 
 
 @pytest.mark.parametrize("order", list(Order))
-@pytest.mark.parametrize("policy", sorted(REGISTRY))
+@pytest.mark.parametrize("policy", POLICIES)
 def test_another_policy_on_steady_machines_ends_as_if_simulated_directly(policy, order):
     log, truth = recorded(steady_hosts())
     direct = Tally()
@@ -164,7 +165,7 @@ def test_the_same_decisions_on_machines_that_come_and_go_end_alike(absence, seed
     assert max(apart) < 0.01
 
 
-@pytest.mark.parametrize("policy", sorted(REGISTRY))
+@pytest.mark.parametrize("policy", POLICIES)
 def test_a_grid_with_delays_and_queues_is_told_as_it_was(policy):
     """Real sessions and workers, frames that take their time, and short tasks that wait at unlike machines."""
     apart, means = [], []

@@ -62,6 +62,7 @@ async def test_a_filled_database_goes_down_and_up_again(url):
         assert (await store.jobs.page()).items[0].id == 1
 
 
+@pytest.mark.long
 async def test_every_step_can_be_taken_back(url):
     revisions = [step.revision for step in await on(url, scripts)]
     for revision in reversed(revisions):

@@ -140,7 +140,7 @@ class Placer:
         is_fresh = task in state.fresh[job.id]
         if not eligibility.may_start(state, job, task, worker, is_fresh=is_fresh):
             return False
-        if not may_take(state, job.owner, job.slots):
+        if state.settings.user_slots is not None and not may_take(state, job.owner, job.slots):
             return False
         job.cursor, state.grid.pointer = task, job.arrival
         if state.accounts.are_kept:
@@ -160,7 +160,7 @@ class Placer:
             return False
         if self._state.plans and self._planning.is_planned_on(worker.name):
             return False
-        if not may_take(self._state, job.owner, job.slots):
+        if self._state.settings.user_slots is not None and not may_take(self._state, job.owner, job.slots):
             return False
         job.cursor, self._state.grid.pointer = task, job.arrival
         if self._state.accounts.are_kept:

@@ -17,15 +17,14 @@ class UserJobs:
 
     def place(self, job: Job) -> None:
         """Enter a job as it is now; one that is over leaves."""
-        before, now = self.entered.get(job.id), None if job.is_over else (job.owner, job.task_count)
-        if now == before:
+        number = job.id
+        if (number in self.entered) is not job.is_over:  # as most often: it is entered, and goes on
             return
-        if before is not None:
-            del self.entered[job.id]
-            self._count(*before, -1)
-        if now is not None:
-            self.entered[job.id] = now
-            self._count(*now, 1)
+        if job.is_over:
+            self._count(*self.entered.pop(number), -1)
+        else:
+            self.entered[number] = job.owner, job.task_count
+            self._count(job.owner, job.task_count, 1)
 
     def _count(self, owner: str, tasks: int, sign: int) -> None:
         self.jobs[owner] = self.jobs.get(owner, 0) + sign
