@@ -85,6 +85,7 @@ def _named_as_schemathesis_knows_it(request: pytest.FixtureRequest) -> None:
     request.node._nodeid = request.node.nodeid  # gone in pytest 9.2; schemathesis 4.32 asks for it
 
 
+@pytest.mark.long
 @lazy.include(method="GET").parametrize()
 @as_described
 def test_what_is_read_is_as_described(case: schemathesis.Case, target: Target) -> None:

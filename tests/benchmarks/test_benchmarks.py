@@ -31,6 +31,7 @@ def _file(name: str) -> str:
     return run_all.MODULES[name].removeprefix("benchmarks.").replace(".", "/") + ".py"
 
 
+@pytest.mark.long
 def test_each_says_what_it_takes() -> None:
     modules = [run_all.MODULES[name] for name in run_all.names()]
     command = [sys.executable, "-c", HELP_OF_ALL, *modules]

@@ -38,6 +38,8 @@ ELSEWHERE = {
 }
 """Beginnings of lines that are not run here, and why."""
 
+QUICK = {"README.md", "files.md", "index.md", "sweeps.md"}
+"""Pages whose commands `make test` types; those of the others are typed by the long run."""
 COMMANDS = [(page.name, block) for page in PAGES if page.name not in STEP_BY_STEP for block in typed(page)]
 SWF = "; a log in the Standard Workload Format\n1 0 0 60 1 -1 -1 1 60 -1 1 1 1 1 1 -1 -1 -1\n"
 
@@ -91,7 +93,11 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
         yield one
 
 
-@pytest.mark.parametrize(("page", "block"), COMMANDS, ids=lambda part: part if isinstance(part, str) else part[0])
+@pytest.mark.parametrize(
+    ("page", "block"),
+    [pytest.param(*each, marks=() if each[0] in QUICK else pytest.mark.long) for each in COMMANDS],
+    ids=lambda part: part if isinstance(part, str) else part[0],
+)
 def test_it_runs_as_it_is_printed(reader: Terminal, page: str, block: list[str]) -> None:
     lines = [line.replace("http://127.0.0.1:7461", "$MASTER") for line in block if not reason(line)]
     if not lines:

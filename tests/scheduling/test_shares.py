@@ -190,6 +190,7 @@ def test_what_was_used_outlives_the_master() -> None:
     assert {attempt.job for attempt in grid.scheduler.state.attempts.values()} == {2}, "it is Bob's turn"
 
 
+@pytest.mark.long
 def test_each_users_order_costs_a_user_of_few_jobs_less_and_is_kept() -> None:
     everybodys, own = (run(UsersCase(1, "round-robin", Order.HOLD, within)) for within in OrderWithin)
     assert (everybodys.passings, everybodys.own_passings, own.own_passings) == (0, 0, 0)

@@ -39,6 +39,7 @@ def test_choosing_by_turnaround_beats_choosing_blindly() -> None:
     assert ours < 0.9 * turnaround("random")
 
 
+@pytest.mark.long
 def test_programs_that_are_known_are_as_good_as_sizes_that_are_given() -> None:
     given = turnaround("turnaround", sizes=SizeKnowledge.GIVEN)
     assert turnaround("turnaround") < 1.2 * given

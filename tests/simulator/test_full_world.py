@@ -57,7 +57,7 @@ def test_all_is_well_in_the_end(policy: str) -> None:
     assert not missing, f"never happened in {len(SEEDS)} runs: {missing}"
 
 
-@pytest.mark.parametrize("replicas", [1, None])
+@pytest.mark.parametrize("replicas", [pytest.param(1, marks=pytest.mark.long), None])
 @pytest.mark.parametrize("order", list(Order))
 def test_under_every_promise(order: Order, replicas: int | None) -> None:
     for seed in range(100, 100 + tried(1)):
@@ -111,6 +111,7 @@ def test_a_run_says_what_was_broken(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- the same seed ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_bytes() -> None:
     few = replace(ROUGH, jobs=3)
     logs = [live_through(3, SchedulerSettings(), few).world.store.log for _ in range(2)]

@@ -204,6 +204,7 @@ def test_a_network_that_looks_only_when_asked_is_one_that_always_looks(
     assert found == expected
 
 
+@pytest.mark.long
 def test_what_passed_long_ago_does_not_matter() -> None:
     """Asked now and then, it skips what is too old to count: how full it is found is what the formula says."""
     for use, places in ((1.0, 3), (4.0, 2)):

@@ -174,6 +174,7 @@ def ours(seed: int, policy: str, order: Order) -> tuple[float, int]:
     return measures.total.mean, measures.passed
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("choose", "policy", "order"),
     [

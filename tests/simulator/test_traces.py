@@ -195,6 +195,7 @@ def simulate(capsys, *words):
     return code, out, err
 
 
+@pytest.mark.long
 def test_policies_beside_one_another(files, capsys):
     words = ["--swf", files / "a.swf", "--pcs", 3, "--patterns", "steady", "--processes", 1]
     code, out, _ = simulate(capsys, *words)
