@@ -34,7 +34,7 @@ def demand_view(state: State) -> DemandView:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What one job adds to a line."""
+    """Part of a line that is due to one job."""
 
     job: Job
     tasks: int

@@ -129,9 +129,9 @@ class Demand(Body):
     memory_bytes: int = 0  # of one task
     labels: list[Name] = Field(default_factory=list)
     slots: int = 1  # of one task on one worker
-    network: bool = False
+    network: bool = False  # tasks use it
     python: str | None = None
-    folder: str = ""
+    folder: str = ""  # that workers share; empty: none
     software: str = ""  # packages or an image, as workers name what they can provide
     nodes: int = 1  # workers that one task needs at once
     jobs: int = 0
