@@ -25,7 +25,7 @@ from loopline_shared.rest.access import (
 )
 from loopline_shared.rest.bodies import (
     Counts,
-    Demand,
+    DemandLine,
     DemandView,
     Explanation,
     FieldError,
@@ -122,7 +122,7 @@ def answers(fake: FakeMaster) -> None:
     fake.on("POST /prune", ok(PRUNED))
     fake.on("GET /history", ok(HISTORY))
     fake.on("GET /shares", ok(SHARES))
-    fake.on("GET /demand", ok(DemandView(slots=3, demands=[Demand(labels=["gpu"], tasks=3)])))
+    fake.on("GET /demand", ok(DemandView(slots=3, demands=[DemandLine(labels=["gpu"], tasks=3)])))
     fake.on("PUT /shares/ann", ok(SHARES))
 
 

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from loopline.cli.common import PLAIN, Common
 from loopline.cli.render import human, tables
-from loopline_shared.rest.bodies import Demand, DemandView
+from loopline_shared.rest.bodies import DemandLine, DemandView
 
 
 async def demand(*, common: Common = PLAIN) -> None:
@@ -33,7 +33,7 @@ def _picture(view: DemandView) -> RenderableType:
     return Group(Text(f"{view.slots:,} slots more would be busy at once", "dim"), made)
 
 
-def _needs(one: Demand) -> str:
+def _needs(one: DemandLine) -> str:
     """Return the requirements of a line in a few words."""
     words = [one.os or "", f"{one.memory_bytes / 1e9:g} GB" if one.memory_bytes else "", *one.labels]
     words += ["network" if one.network else "", f"functions of {one.python}" if one.python else ""]

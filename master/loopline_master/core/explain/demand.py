@@ -13,7 +13,7 @@ from loopline_master.core.index.requirements import RequirementClass, requiremen
 from loopline_master.core.shares.user_limits import slots_taken
 from loopline_master.core.state import State
 from loopline_shared.model import Order
-from loopline_shared.rest.bodies import Demand, DemandView
+from loopline_shared.rest.bodies import DemandLine, DemandView
 
 
 def demand_view(state: State) -> DemandView:
@@ -41,10 +41,10 @@ class _Part:
     waiting: int
 
 
-def _demand(state: State, parts: list[_Part]) -> Demand:
+def _demand(state: State, parts: list[_Part]) -> DemandLine:
     job, requires = parts[0].job, parts[0].job.spec.requires
     known_s = [measure.mean_work(state.grid, part.job) for part in parts if measure.is_known(part.job, 1)]
-    return Demand(
+    return DemandLine(
         os=requires.os,
         memory_bytes=requires.memory_bytes,
         labels=sorted(requires.labels),

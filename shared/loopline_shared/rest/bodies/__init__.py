@@ -26,7 +26,7 @@ from loopline_shared.rest.bodies.jobs import (
 from loopline_shared.rest.bodies.network import FileFlow, KnownBy, MeasurementView, NetworkNodeView, NetworkView
 from loopline_shared.rest.bodies.reports import (
     BrokenPlan,
-    Demand,
+    DemandLine,
     DemandView,
     ForecastReport,
     GridChange,
@@ -61,7 +61,7 @@ __all__ = [
     "Body",
     "BrokenPlan",
     "Counts",
-    "Demand",
+    "DemandLine",
     "DemandView",
     "Eta",
     "Expected",

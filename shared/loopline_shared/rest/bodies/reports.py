@@ -122,7 +122,7 @@ class ShareRequest(Body):
     share: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]  # all begin with 1
 
 
-class Demand(Body):
+class DemandLine(Body):
     """Tasks of equal requirements that could start now: none that is held, paused or beyond a limit of its user."""
 
     os: str | None = None
@@ -143,7 +143,7 @@ class Demand(Body):
 
 class DemandView(Body):
     slots: int  # that all of it would occupy
-    demands: list[Demand]  # in the order in which their jobs came
+    demands: list[DemandLine]  # in the order in which their jobs came
 
 
 class PruneRequest(Body):
