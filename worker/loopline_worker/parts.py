@@ -13,6 +13,7 @@ from loopline_worker.attempts.limits import quota_of
 from loopline_worker.attempts.runner import Runner
 from loopline_worker.core.events import Event
 from loopline_worker.core.machine import Machine
+from loopline_worker.departure import Departure
 from loopline_worker.environments import image_tool, uv
 from loopline_worker.environments.environments import Abilities, Environments
 from loopline_worker.environments.package_maker import PackageMaker
@@ -74,6 +75,7 @@ class Parts:
     monitor: OwnerMonitor
     disk: Disk
     attempt_log: AttemptLog
+    departure: Departure
 
     def close(self) -> None:
         """Let go of files, probes and processes."""
@@ -93,7 +95,11 @@ def assemble(
     python = find_python(settings.python)
     sandbox = _sandbox(settings, python)
     abilities = _abilities(settings, sandbox)
-    own = _facts(settings, data_directory, computer, python, sandbox, abilities)
+    departure = Departure(
+        time.time(),
+        until=settings.until, idle_timeout_s=settings.idle_timeout_s, death_timeout_s=settings.death_timeout_s,
+    )  # fmt: skip
+    own = replace(_facts(settings, data_directory, computer, python, sandbox, abilities), until=departure.told)
     preferences = preferences_of(settings, computer.memory_bytes())
     machine = Machine(own.slots, preferences, settings.grace_s)
     meter, link_quality = Meter(computer), LinkQuality()
@@ -127,7 +133,7 @@ def assemble(
         launcher=launcher, runner=runner, environments=environments,
         delivery=ResultDelivery(journal, spool, uploads, task_group, post, on_uploaded=peering.keep_outputs),
         monitor=monitor, disk=Disk(data_directory, settings.disk_reserve_bytes),
-        attempt_log=AttemptLog(Contribution(data_directory.contribution)),
+        attempt_log=AttemptLog(Contribution(data_directory.contribution)), departure=departure,
     )  # fmt: skip
 
 
