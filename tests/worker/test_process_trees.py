@@ -14,10 +14,10 @@ import pytest
 from loopline_shared.model import Outcome
 from loopline_shared.protocol.worker_link import Run
 from loopline_worker.launch.portable_family import _signal_without_proc
-from loopline_worker.supervisor.family import signal_all, tree_of
 from loopline_worker.launch.process_tree import PosixTree, TreeCpuTime
 from loopline_worker.launch.windows_launcher import WindowsTree
 from loopline_worker.supervisor import processes
+from loopline_worker.supervisor.family import signal_all, tree_of
 from tests.worker.bench import Bench, processes_of, python, run_of, until
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="needs Linux")

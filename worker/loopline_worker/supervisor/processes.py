@@ -14,7 +14,18 @@ _SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 class Process:
     """Process as it was when its ``stat`` was read."""
 
-    __slots__ = ("address_bytes", "cpu_s", "memory_bytes", "parent", "pid", "session", "state", "terminal", "threads", "waited_cpu_s")
+    __slots__ = (
+        "address_bytes",
+        "cpu_s",
+        "memory_bytes",
+        "parent",
+        "pid",
+        "session",
+        "state",
+        "terminal",
+        "threads",
+        "waited_cpu_s",
+    )
 
     def __init__(self, pid: int, stat: bytes) -> None:
         fields = stat[stat.rindex(b")") + 2 :].split()  # the name before it may hold anything, brackets included

@@ -38,7 +38,9 @@ class ZygoteLine:
 
     def configure(self, yields: bool, isolates: bool, places: Places) -> None:
         """Say how supervisors are to be; before the first is asked for."""
-        self._send(CONFIGURE, str(int(yields)), str(int(isolates)), *(f"{use}={place}" for use, place in places.items()))
+        self._send(
+            CONFIGURE, str(int(yields)), str(int(isolates)), *(f"{use}={place}" for use, place in places.items())
+        )
 
     def fork(self, connection: int, claims: int) -> None:
         """Have a supervisor forked with its end of the connection to the agent, and its claim tokens."""

@@ -12,7 +12,7 @@ import os
 import resource
 import signal
 
-from loopline_worker.supervisor.users import identity
+from loopline_worker.supervisor.users import credentials
 from loopline_worker.supervisor.walls import landlock, namespaces
 
 TYPE_CHECKING = False  # typing is not light
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from loopline_worker.supervisor.orders import TaskOrder
-    from loopline_worker.supervisor.users.identity import TaskUser
+    from loopline_worker.supervisor.users.credentials import TaskUser
 
     FileActions = list[tuple[int, int, int]]
 
@@ -82,7 +82,7 @@ def _spawn_from_path(order: TaskOrder, actions: FileActions) -> int:
 def _spawn_within(order: TaskOrder, actions: FileActions, user: TaskUser | None) -> int:
     """Start the command from a thread that gives up what the task is not to have, and this process needs again."""
     if user:
-        identity.become(user)
+        credentials.become(user)
     if order.places:
         namespaces.enter(*order.places)
         os.chdir(order.folder)

@@ -33,7 +33,7 @@ from loopline_worker.supervisor.scratch_folders import ScratchFolders
 from loopline_worker.supervisor.selector import Selector
 from loopline_worker.supervisor.spawn import disable_core_dumps
 from loopline_worker.supervisor.task_processes import TaskProcesses
-from loopline_worker.supervisor.users import folders, identity
+from loopline_worker.supervisor.users import credentials, folders
 from loopline_worker.supervisor.walls import landlock
 from loopline_worker.supervisor.walls.cell import Cell
 from loopline_worker.supervisor.walls.connect_filter import ConnectFilter
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from loopline_worker.supervisor.control_groups import Places
     from loopline_worker.supervisor.task_processes import TreeEnd
-    from loopline_worker.supervisor.users.identity import TaskUser
+    from loopline_worker.supervisor.users.credentials import TaskUser
 
 _UMASK = 0o007
 """Of tasks with a user of their own: what they make is for their group, too, which the agent is in."""
@@ -110,7 +110,7 @@ class Supervisor:
     def _set_up(self) -> None:
         """Take on what every task is to inherit."""
         if self._user:
-            identity.join([self._user.gid])
+            credentials.join([self._user.gid])
             os.umask(_UMASK)
         disable_core_dumps()
         if self._yields:

@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from loopline_worker.supervisor.orders import TaskOrder
     from loopline_worker.supervisor.selector import Selector
-    from loopline_worker.supervisor.users.identity import TaskUser
+    from loopline_worker.supervisor.users.credentials import TaskUser
 
 _DEAD = "ZX"
 _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024

@@ -1,8 +1,8 @@
 """The zygote: a small process that forks a supervisor for each slot.
 
 ``launch/posix.py`` starts it, or else a service does, as the one process that may run tasks as users of their own
-(``users/service.py``). It ends when the agent and the last supervisor have ended, and kills what a supervisor that was
-itself killed left behind. ``requests.py`` has what the agent may ask for.
+(``users/service.py``). It ends when the agent and the last supervisor have ended, and kills what a supervisor that
+was itself killed left behind. ``requests.py`` has what the agent may ask for.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Zygote:
     """Forks supervisors and reaps them."""
 
     def __init__(self, agent: socket.socket, users: SlotUsers | None = None, agent_pid: int = 0) -> None:
-        """``users``: whom tasks run as; None: the user of this process. ``agent_pid``: the agent, if it is a child."""
+        """``users``: whom tasks run as; None: as this process. ``agent_pid``: the agent, if it is a child."""
         self._agent = agent
         self._users = users
         self._agent_pid = agent_pid
@@ -90,8 +90,8 @@ class Zygote:
     def _configure(self, yields: str, isolates: str, *places: str) -> None:
         """Take note of how supervisors are to be.
 
-        ``places``: folders for control groups with their purpose, such as ``memory=/sys/...``. ``isolates``: tasks are kept from the abstract
-        sockets and the processes of others.
+        ``places``: folders for control groups with their purpose, such as ``memory=/sys/...``. ``isolates``: tasks
+        are kept from the abstract sockets and the processes of others.
         """
         self._yields, self._isolates = yields == "1", isolates == "1"
         self._places = dict(place.split("=", 1) for place in places)
@@ -148,7 +148,7 @@ class Zygote:
         if pid in self._supervisors:
             self._supervisors.discard(pid)
             if self._users:
-                self._users.take_back(pid)
+                self._users.reclaim(pid)
             self._groups_left.add(pid)
         self._groups_left = {
             supervisor

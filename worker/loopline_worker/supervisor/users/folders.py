@@ -1,4 +1,4 @@
-"""Folders of tasks that have a user of their own: lent to that user before a task, and handed over to the agent after.
+"""Folders of tasks that have a user of their own: lent to that user before, and handed over to the agent after.
 
 What is made in them belongs to the group of the task's user, which the agent is in.
 """
@@ -9,11 +9,11 @@ import os
 from contextlib import suppress
 
 from loopline_worker.supervisor.spawn import apart
-from loopline_worker.supervisor.users import identity
+from loopline_worker.supervisor.users import credentials
 
 TYPE_CHECKING = False  # typing is not light
 if TYPE_CHECKING:
-    from loopline_worker.supervisor.users.identity import TaskUser
+    from loopline_worker.supervisor.users.credentials import TaskUser
 
 _GIVE_GROUP = "ug+rwX,-t"
 _FOLDER_MODE = 0o2770
@@ -26,7 +26,7 @@ def lend(folder: str, group: int) -> None:
     """
     around = os.path.dirname(folder)  # noqa: PTH120 - pathlib is not light
     if not os.stat(around).st_mode & 0o001:  # noqa: PTH116
-        os.chmod(around, 0o711)  # noqa: PTH101
+        os.chmod(around, 0o711)  # noqa: PTH101, S103 - through it, and nothing is listed
     for place, _, files in os.walk(folder):
         os.chown(place, -1, group)
         os.chmod(place, _FOLDER_MODE)  # noqa: PTH101
@@ -48,7 +48,7 @@ def hand_over(folder: str, user: TaskUser) -> None:
     """Let the user's group, which the agent is in, read, change and remove all that is the user's in a folder."""
 
     def start() -> int:
-        identity.become(user)
+        credentials.become(user)
         null = os.open(os.devnull, os.O_RDWR)
         actions = [(os.POSIX_SPAWN_DUP2, null, one) for one in (0, 1, 2)]
         try:

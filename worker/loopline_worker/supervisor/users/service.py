@@ -1,9 +1,9 @@
-"""The first process of a service whose tasks have users of their own: it starts the agent, and serves it as its zygote.
+"""The first process of a service whose tasks have users of their own: it starts the agent and is its zygote.
 
     python -I -S .../supervisor/users/service.py [--user NAME] --tasks-as USERS -- COMMAND...
 
-systemd starts it as the agent's user with the capabilities to kill, and to take on other users and groups; a container
-starts it as root with these alone, and ``--user`` says whom it turns into. COMMAND, the agent, has no capability.
+systemd starts it as the agent's user with the capabilities to kill, and to take on other users and groups; a
+container starts it as root with these alone, and ``--user`` says whom it turns into. COMMAND, the agent, has none.
 USERS: the beginning of names that end in 1, 2 and so on, or a range of numbers such as 61001-61008.
 It imports the standard library only.
 """
@@ -20,8 +20,8 @@ if __name__ == "__main__":
     sys.path.append(os.path.abspath(f"{__file__}/../../../.."))  # noqa: PTH100 - isolated, it finds nothing else of ours
 
 from loopline_worker.supervisor import requests
-from loopline_worker.supervisor.users import identity, slot_users
-from loopline_worker.supervisor.users.identity import TaskUser
+from loopline_worker.supervisor.users import credentials, slot_users
+from loopline_worker.supervisor.users.credentials import TaskUser
 from loopline_worker.supervisor.users.slot_users import SlotUsers
 from loopline_worker.supervisor.zygote import Zygote
 
@@ -62,18 +62,20 @@ def _parse(words: list[str]) -> tuple[str, str, list[str]]:
 
 
 def _settle(user: str, names: str) -> list[TaskUser]:
-    """Become the agent's user, with what is needed to start others, and return those. Raises an error that says why."""
-    if not identity.is_possible():
-        raise ValueError(f"no calls are known for {sys.platform} on {os.uname().machine}: run `loopline worker` itself")
+    """Become the agent's user, with what is needed to start others, and return those. Errors say why not."""
+    if not credentials.is_possible():
+        raise ValueError(
+            f"no calls are known for {sys.platform} on {os.uname().machine}: run `loopline worker` itself"
+        )
     if os.geteuid() == 0:
         if not user:
             raise ValueError("--user NAME is missing: the agent does not run as root")
         entry = pwd.getpwnam(user)
-        identity.settle(TaskUser(entry.pw_uid, entry.pw_gid))
-    if os.geteuid() == 0 or not identity.has_needed():
+        credentials.settle(TaskUser(entry.pw_uid, entry.pw_gid))
+    if os.geteuid() == 0 or not credentials.has_needed():
         raise ValueError("CAP_SETUID, CAP_SETGID and CAP_KILL are missing: systemd's AmbientCapabilities= gives them")
-    identity.keep_only(identity.NEEDED)
-    identity.give_up_more()
+    credentials.keep_only(credentials.NEEDED)
+    credentials.give_up_more()
     users = slot_users.find(names)
     if not users:
         raise ValueError(f"there is no user {names}1: `loopline service install --system` makes them")
@@ -89,9 +91,9 @@ def _start(command: list[str], connection: socket.socket, groups: list[int]) -> 
         return pid
     try:
         os.setsid()
-        identity.end_with_parent(signal.SIGTERM)
-        identity.join(groups)
-        identity.keep_only(frozenset())
+        credentials.end_with_parent(signal.SIGTERM)
+        credentials.join(groups)
+        credentials.keep_only(frozenset())
         os.umask(_UMASK)
         connection.set_inheritable(True)
         os.execve(command[0], command, {**os.environ, requests.VARIABLE: str(connection.fileno())})  # noqa: S606

@@ -1,6 +1,6 @@
 """The users that tasks run as: one for each slot, from a list that the administrator made.
 
-A task of one user can neither read nor signal what belongs to another slot's, to the agent or to the computer's owner.
+A task can neither read nor signal what belongs to another slot, to the agent or to the computer's owner.
 What it makes belongs to the group of its user, which the agent is in.
 """
 
@@ -11,8 +11,8 @@ import pwd
 import signal
 from contextlib import suppress
 
-from loopline_worker.supervisor.users import folders, identity
-from loopline_worker.supervisor.users.identity import TaskUser
+from loopline_worker.supervisor.users import credentials, folders
+from loopline_worker.supervisor.users.credentials import TaskUser
 
 _MOST_USERS = 1000
 
@@ -45,14 +45,14 @@ class SlotUsers:
         """Give the next user to a supervisor."""
         self._lent[supervisor] = self._free.pop()
 
-    def take_back(self, supervisor: int) -> None:
+    def reclaim(self, supervisor: int) -> None:
         """Free the user of a supervisor that has ended; whatever still runs as that user is killed."""
         if user := self._lent.pop(supervisor, None):
             kill_all_of(user)
             self._free.append(user)
 
     def hand_over(self, folder: str) -> None:
-        """Let the agent read and remove what the users left in a folder. Those without a slot lose their processes."""
+        """Let the agent read and remove what the users left in a folder. Those without a slot lose all processes."""
         for user in self._free:
             kill_all_of(user)
         for user in (*self._free, *self._lent.values()):
@@ -66,8 +66,8 @@ def kill_all_of(user: TaskUser) -> None:
         os.waitpid(child, 0)
         return
     try:
-        identity.become(user)
-        if os.getresuid() == (user.uid,) * 3 and not identity.has_any():
+        credentials.become(user)
+        if os.getresuid() == (user.uid,) * 3 and not credentials.has_any():
             os.kill(-1, signal.SIGKILL)
     finally:
         os._exit(0)

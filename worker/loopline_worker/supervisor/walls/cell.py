@@ -17,7 +17,7 @@ from contextlib import suppress
 from loopline_worker.supervisor.orders import Unpacker, pack
 from loopline_worker.supervisor.spawn import apart
 from loopline_worker.supervisor.task_processes import TreeEnd
-from loopline_worker.supervisor.users import identity
+from loopline_worker.supervisor.users import credentials
 from loopline_worker.supervisor.walls.cell_init import KILL
 
 TYPE_CHECKING = False
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from loopline_worker.supervisor.orders import TaskOrder
-    from loopline_worker.supervisor.users.identity import TaskUser
+    from loopline_worker.supervisor.users.credentials import TaskUser
 
 _HOME = os.path.abspath(f"{__file__}/../../../..")  # noqa: PTH100
 _PART_BYTES = 65536
@@ -184,7 +184,7 @@ class Cell:
 
         def start() -> int:
             if self._user:
-                identity.become(self._user)
+                credentials.become(self._user)
             return os.posix_spawn(command[0], command, {}, file_actions=actions, setpgroup=0)
 
         if not self._user:

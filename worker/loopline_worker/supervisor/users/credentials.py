@@ -1,4 +1,4 @@
-"""Who a thread is to the kernel: its user, its groups and its capabilities (credentials(7), capabilities(7)).
+"""The credentials of a thread: its user, its groups and its capabilities (credentials(7), capabilities(7)).
 
 The kernel keeps these by thread, and what a thread starts inherits them. The C library would change them in all
 threads at once; so the calls here are the kernel's own.
