@@ -110,7 +110,7 @@ class Owner:
 
     @property
     def slots_allowed(self) -> int:
-        """Return the slots that may be used: while nothing new may start, what ends is not replaced."""
+        """Return the slots that may be used: those in hand, while no attempt may start."""
         slots = self.decision.slots
         return min(slots, self._slots_in_hand()) if self._nothing_new else slots
 

@@ -1,4 +1,4 @@
-"""Whether the network connection is metered (a phone's, for instance), as NetworkManager tells it.
+"""The watch of NetworkManager, which tells if the network connection is metered (a phone's, for instance).
 
 Where no NetworkManager answers, the connection counts as unmetered. NetworkManager's guesses count as its word.
 """
