@@ -96,10 +96,7 @@ def assemble(
     python = find_python(settings.python)
     sandbox = _sandbox(settings, python)
     abilities = _abilities(settings, sandbox)
-    departure = Departure(
-        time.time(),
-        until=settings.until, idle_timeout_s=settings.idle_timeout_s, death_timeout_s=settings.death_timeout_s,
-    )  # fmt: skip
+    departure = _departure(settings)
     own = replace(_facts(settings, data_directory, computer, python, sandbox, abilities), until=departure.told)
     preferences = preferences_of(settings, computer.memory_bytes())
     machine = Machine(own.slots, preferences, settings.grace_s)
@@ -147,6 +144,11 @@ def _allowance(settings: WorkerSettings, data_directory: DataDirectory) -> Netwo
     if settings.dedicated:
         return NetworkAllowance(data_directory.traffic, on_metered=True)
     return NetworkAllowance(data_directory.traffic, settings.most_megabytes_a_day, on_metered=settings.on_metered)
+
+
+def _departure(settings: WorkerSettings) -> Departure:
+    timeouts = {"idle_timeout_s": settings.idle_timeout_s, "death_timeout_s": settings.death_timeout_s}
+    return Departure(time.time(), until=settings.until, **timeouts)
 
 
 def _open_journal(data_directory: DataDirectory) -> Journal:
