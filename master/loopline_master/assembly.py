@@ -6,6 +6,7 @@ import logging
 import time
 from functools import partial
 
+from loopline_master.busy_time import BusyTime
 from loopline_master.certificates.encryption import Encryption
 from loopline_master.certificates.job_secrets import JobSecrets
 from loopline_master.certificates.worker_keys import WorkerKeys
@@ -128,6 +129,7 @@ def _add_streams(parts: Parts) -> None:
     network = LiveNetwork(parts[MasterSettings], engine, parts[Scheduler], exchange)
     encryption = parts[Encryption]
     check = partial(with_files, blobs)
+    busy_time = BusyTime()
     links = WorkerLinks(
         engine,
         parts[MasterSettings],
@@ -135,6 +137,7 @@ def _add_streams(parts: Parts) -> None:
         check=check,
         exchange=exchange,
         keys=WorkerKeys(encryption, store.tokens),
+        busy_time=busy_time,
         ca=lambda: encryption.ca,
     )
     encryption.on_plain_ended = lambda: links.close_plain("connect by TLS from now on")
@@ -149,9 +152,15 @@ def _add_streams(parts: Parts) -> None:
     )
     auth = Auth(store.tokens, session_key(parts[MasterSettings]), streams.end, required=parts[MasterSettings].tokens)
     clients = ClientLinks(
-        auth, parts[Submissions], store=store, subscriptions=subscriptions, scheduler=parts[Scheduler]
+        auth,
+        parts[Submissions],
+        store=store,
+        subscriptions=subscriptions,
+        scheduler=parts[Scheduler],
+        busy_time=busy_time,
     )
     parts.add(
+        busy_time,
         exchange,
         network,
         measurement,
