@@ -24,6 +24,7 @@ from loopline_shared.rest.access import (
 )
 from loopline_shared.rest.bodies import (
     AttemptView,
+    DemandView,
     Explanation,
     ForecastReport,
     GridChange,
@@ -269,6 +270,10 @@ class RestClient:
     async def history(self, by: HistorySubject = "user", *, since: float = 0.0, limit: int = 100) -> HistoryReport:
         """Return the processor time that was used since then, by subject; the greatest first."""
         return await self._get(HistoryReport, "/history", {"by": by, "since": repr(since), "limit": str(limit)})
+
+    async def demand(self) -> DemandView:
+        """Return what could start now if there were slots for it, for each different requirement."""
+        return await self._get(DemandView, "/demand")
 
     async def shares(self) -> SharesView:
         """Return what each user has used of the grid, against their share."""

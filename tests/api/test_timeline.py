@@ -83,6 +83,8 @@ async def test_a_held_last_task_is_there_with_its_beginning_and_end(master: Benc
         {"id": first, "held_by": None, "waiting_for": []},
         {"id": held, "held_by": first, "waiting_for": []},
     ]
+    (demand,) = (await master.get("/demand", "reader"))["demands"]
+    assert (demand["labels"], demand["tasks"], demand["workers"]) == (["nowhere"], 1, 0)
     reasons = (await master.get(f"/jobs/{held}/explain"))["reasons"]
     assert [reason["job"] for reason in reasons if reason["code"] == "held"] == [first]
     await master.ask("POST", f"/jobs/{first}/cancel")

@@ -25,6 +25,8 @@ from loopline_shared.rest.access import (
 )
 from loopline_shared.rest.bodies import (
     Counts,
+    DemandLine,
+    DemandView,
     Explanation,
     FieldError,
     HistoryLine,
@@ -120,6 +122,7 @@ def answers(fake: FakeMaster) -> None:
     fake.on("POST /prune", ok(PRUNED))
     fake.on("GET /history", ok(HISTORY))
     fake.on("GET /shares", ok(SHARES))
+    fake.on("GET /demand", ok(DemandView(slots=3, demands=[DemandLine(labels=["gpu"], tasks=3)])))
     fake.on("PUT /shares/ann", ok(SHARES))
 
 
@@ -156,6 +159,7 @@ LINES = [
     ("history --json", "lines"),
     ("shares --json", "users"),
     ("shares ann 2 --json", "users"),
+    ("demand --json", "demands"),
     ("top --json", "workers"),
     ("results 7 --json", "stdout"),
 ]

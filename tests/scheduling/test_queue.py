@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from loopline_master.core.events import JobCancelled, JobPaused, JobSubmitted
+from loopline_master.core.explain.demand import demand_view
 from loopline_master.core.explain.explain_job import explain_job
 from loopline_master.core.explain.queue_view import queue
-from tests.scheduling.driver import Grid
+from tests.scheduling.driver import Grid, facts, spec
 
 
 def turns(grid: Grid) -> list[tuple[int, int | None]]:
@@ -74,3 +76,38 @@ def test_those_that_wait_outside_the_grid_come_last_and_name_whom_they_wait_for(
     while running := grid.running("a"):
         grid.end(running[0])
     assert turns(grid) == []
+
+
+def demanded(grid: Grid) -> list[tuple[int, int, int]]:
+    return [(one.tasks, one.waiting, one.workers) for one in demand_view(grid.scheduler.state).demands]
+
+
+def test_demand_is_what_could_start_and_never_what_is_held_or_paused() -> None:
+    grid = Grid(policy="first-come")
+    first = grid.submit(3, 9.0)
+    second = grid.submit(5, 5.0)  # holds nothing, and is held by nobody: the first is larger
+    grid.submit(4, 9.0)  # its last task is held by both
+    gpu = grid.submit(2, 1e9, requires={"labels": ["gpu"], "slots": 2})
+    assert demanded(grid) == [(11, 0, 0), (1, 0, 0)]
+    view = demand_view(grid.scheduler.state)
+    assert (view.slots, view.demands[1].labels, view.demands[0].jobs) == (13, ["gpu"], 3)
+    grid.step(JobPaused(first))
+    assert demanded(grid) == [(5 + 3, 0, 0), (1, 0, 0)]
+    grid.step(JobCancelled(second), JobCancelled(gpu))
+    assert demanded(grid) == [(4, 0, 0)]
+
+
+def test_demand_counts_what_waits_at_busy_workers() -> None:
+    grid = Grid(policy="first-come", prefetch_s=60.0)
+    grid.join("a")
+    grid.submit(4, 40.0)
+    assert demanded(grid) == [(0, 3, 1)]
+
+
+def test_demand_is_within_the_limit_of_its_user() -> None:
+    grid = Grid(policy="first-come", shares=True, user_slots=3)
+    for user in ("ann", "bob"):
+        grid.step(JobSubmitted(user, spec(9, 90.0)))
+    assert demanded(grid) == [(6, 0, 0)]
+    grid.join("a", facts(2))
+    assert demanded(grid) == [(4, 0, 1)]

@@ -1,4 +1,4 @@
-"""The queue: jobs in the order of their turns, and the shares of users, who take turns first."""
+"""The queue: jobs in the order of their turns, what of them could start, and the shares of users."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from loopline_master.core.events import ShareChanged
+from loopline_master.core.explain.demand import demand_view
 from loopline_master.core.explain.explain_shares import shares_view
 from loopline_master.core.explain.queue_view import queue
 from loopline_master.core.scheduler import Scheduler
@@ -15,7 +16,7 @@ from loopline_master.http.auth import ADMINS, READERS
 from loopline_master.http.live.open_streams import OpenStreams
 from loopline_master.http.operations import Routes
 from loopline_shared.model import Name
-from loopline_shared.rest.bodies import ShareRequest, SharesView
+from loopline_shared.rest.bodies import DemandView, ShareRequest, SharesView
 from loopline_shared.rest.columns import Queue
 
 routes = Routes("jobs")
@@ -30,6 +31,15 @@ async def get_queue(scheduler: Scheduler) -> Queue:
     Jobs that wait for others to succeed come last.
     """
     return Queue(queue(scheduler.state))
+
+
+@routes("GET /demand", READERS)
+async def get_demand(scheduler: Scheduler) -> DemandView:
+    """Return what could start now if there were slots for it, for each different requirement.
+
+    Programs that start and end workers ask this. What is held, paused, or beyond a limit of its user is left out.
+    """
+    return demand_view(scheduler.state)
 
 
 @routes("GET /shares", READERS)

@@ -26,6 +26,8 @@ from loopline_shared.rest.bodies.jobs import (
 from loopline_shared.rest.bodies.network import FileFlow, KnownBy, MeasurementView, NetworkNodeView, NetworkView
 from loopline_shared.rest.bodies.reports import (
     BrokenPlan,
+    DemandLine,
+    DemandView,
     ForecastReport,
     GridChange,
     Health,
@@ -59,6 +61,8 @@ __all__ = [
     "Body",
     "BrokenPlan",
     "Counts",
+    "DemandLine",
+    "DemandView",
     "Eta",
     "Expected",
     "Explanation",

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from loopline_shared.model import Order, OrderWithin
+from loopline_shared.model import Name, Order, OrderWithin
 from loopline_shared.rest.bodies.base import Body
 from loopline_shared.rest.times import Time
 
@@ -120,6 +120,30 @@ class SharesView(Body):
 
 class ShareRequest(Body):
     share: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]  # all begin with 1
+
+
+class DemandLine(Body):
+    """Tasks of equal requirements that could start now: none that is held, paused or beyond a limit of its user."""
+
+    os: str | None = None
+    memory_bytes: int = 0  # of one task
+    labels: list[Name] = Field(default_factory=list)
+    slots: int = 1  # of one task on one worker
+    network: bool = False  # tasks use it
+    python: str | None = None
+    folder: str = ""  # that workers share; empty: none
+    software: str = ""  # packages or an image, as workers name what they can provide
+    nodes: int = 1  # workers that one task needs at once
+    jobs: int = 0
+    tasks: int = 0  # that could start at once, if there were free slots
+    waiting: int = 0  # more that wait at busy workers, and could begin at once elsewhere
+    workers: int = 0  # that could run such a task, busy ones included
+    expected_s: float | None = None  # of one task of the job with the shortest, at speed 1; null: nothing is known
+
+
+class DemandView(Body):
+    slots: int  # that all of it would occupy
+    demands: list[DemandLine]  # in the order in which their jobs came
 
 
 class PruneRequest(Body):

@@ -1,0 +1,90 @@
+"""Demand: what could start now if there were slots for it, for each different requirement.
+
+What is held, paused, or beyond a limit of its user is not counted: another worker would not have it start.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from loopline_master.core.entities import Job
+from loopline_master.core.estimates import measure
+from loopline_master.core.index.requirements import RequirementClass, requirement_class_of
+from loopline_master.core.shares.user_limits import slots_taken
+from loopline_master.core.state import State
+from loopline_shared.model import Order
+from loopline_shared.rest.bodies import DemandLine, DemandView
+
+
+def demand_view(state: State) -> DemandView:
+    """Return the demand by requirement, in the order in which jobs came: O(n) in live jobs, for people."""
+    alike: dict[RequirementClass, list[_Part]] = {}
+    left = _slots_left(state)
+    for job in state.index.live.values():
+        waiting = state.index.attempts.queues.of_job.get(job.id, 0)
+        tasks = _within(left, job, _startable(state, job))
+        if tasks or waiting:
+            key = requirement_class_of(job.spec.requires, job.nodes)
+            alike.setdefault(key, []).append(_Part(job, tasks, waiting))
+    demands = [_demand(state, parts) for parts in alike.values()]
+    return DemandView(
+        slots=sum((one.tasks + one.waiting) * one.nodes * one.slots for one in demands), demands=demands
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Part of a line that is due to one job."""
+
+    job: Job
+    tasks: int
+    waiting: int
+
+
+def _demand(state: State, parts: list[_Part]) -> DemandLine:
+    job, requires = parts[0].job, parts[0].job.spec.requires
+    known_s = [measure.mean_work(state.grid, part.job) for part in parts if measure.is_known(part.job, 1)]
+    return DemandLine(
+        os=requires.os,
+        memory_bytes=requires.memory_bytes,
+        labels=sorted(requires.labels),
+        slots=requires.slots,
+        network=requires.network,
+        python=requires.python,
+        folder=requires.folder,
+        software=requires.software.ability if requires.software else "",
+        nodes=job.nodes,
+        jobs=len(parts),
+        tasks=sum(part.tasks for part in parts),
+        waiting=sum(part.waiting for part in parts),
+        workers=len(state.index.requirements.serving(job)),
+        expected_s=min(known_s, default=None),
+    )
+
+
+def _startable(state: State, job: Job) -> int:
+    """Return how many of the job's tasks could start now, replicas for speed left out."""
+    if job.paused:
+        return 0
+    fresh = state.fresh[job.id].count
+    if fresh and job.order is Order.HOLD:
+        is_behind = state.index.hold_over(job).blocker(job.arrival, job.weight) is not None
+        fresh -= is_behind  # its last task would be held
+    return fresh + state.index.ready_sets[job.id].to_retry.count + state.index.needs_replica(job).count
+
+
+def _slots_left(state: State) -> dict[str, int]:
+    """Return the slots that each user may still have at once; empty if users have no limit."""
+    allowed = state.settings.user_slots
+    if allowed is None or not state.accounts.are_kept:
+        return {}
+    return {name: max(0, allowed - slots_taken(state, name)) for name in state.accounts.users}
+
+
+def _within(left: dict[str, int], job: Job, tasks: int) -> int:
+    """Return how many of so many tasks their user's limit lets start, and count them as started."""
+    if job.owner not in left or not tasks:
+        return tasks
+    tasks = min(tasks, left[job.owner] // job.slots)
+    left[job.owner] -= tasks * job.slots
+    return tasks
