@@ -155,6 +155,11 @@ def test_a_hot_computer_runs_nothing() -> None:
     assert asked(AWAY, most_celsius=90.0).slots == 4, "no sensor"
 
 
+def test_without_the_network_what_runs_goes_on_and_nothing_new_starts() -> None:
+    assert asked(replace(AWAY, network="metered")) == Decision(4, "metered", nothing_new=True)
+    assert not asked(replace(AWAY, network="metered", program="zoom")).nothing_new, "nothing runs anyhow"
+
+
 def test_tasks_make_way_for_what_others_were_seen_to_want() -> None:
     assert asked(replace(AWAY, wanted_cores=3.0)).slots == 1
     assert asked(replace(AWAY, wanted_cores=4.0)).slots == 0

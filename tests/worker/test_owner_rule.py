@@ -51,10 +51,16 @@ def owned(*runs: AttemptId | Run, grace_s: float = 10.0, preferences: OwnerPrefe
 
 
 def looks(
-    machine: Driver, spare: float, at_s: float | None = None, *, paused: str = "", memory: int = 100
+    machine: Driver,
+    spare: float,
+    at_s: float | None = None,
+    *,
+    paused: str = "",
+    memory: int = 100,
+    network: str = "",
 ) -> Instructions:
     """The owner leaves so many cores, at this time."""
-    signs = Signs(SLOTS, spare, idle_s=math.inf, memory_available_bytes=memory, paused=paused)
+    signs = Signs(SLOTS, spare, idle_s=math.inf, memory_available_bytes=memory, paused=paused, network=network)
     after_s = 0.0 if at_s is None else at_s - machine.now
     return machine.happens(OwnerObserved(signs, 0.0), after_s=after_s)
 
@@ -121,6 +127,16 @@ def test_while_memory_is_short_nothing_new_is_taken() -> None:
     assert machine.slots_offered == 0
     assert started(machine.happens(assigned(A))) == []
     assert machine.outcomes() == {A: (Outcome.GIVEN_BACK, "too little memory would be left to the owner")}
+
+
+def test_without_the_network_what_runs_goes_on_and_is_not_replaced() -> None:
+    machine = owned(A, B)
+    assert not looks(machine, 3, network="metered").todo[1:], "but for a line in the log"
+    assert machine.slots_offered == 2
+    assert started(machine.happens(assigned(A, B, C))) == []
+    assert machine.outcomes() == {C: (Outcome.GIVEN_BACK, "metered")}
+    looks(machine, 3)
+    assert machine.slots_offered == 3
 
 
 def test_what_stands_frozen_gets_no_new_neighbours() -> None:

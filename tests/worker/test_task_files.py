@@ -21,6 +21,7 @@ from loopline_worker.attempts import scratch
 from loopline_worker.attempts.limits import Quota
 from loopline_worker.files import downloads, hard_links, staging
 from loopline_worker.files import outputs as outputs_module
+from loopline_worker.files.allowance import NetworkAllowance
 from loopline_worker.files.cache import Cache
 from loopline_worker.files.downloads import DownloadError, Downloads
 from loopline_worker.files.outputs import Collected, Collector, OutputsError
@@ -244,6 +245,21 @@ async def test_one_that_has_not_reached_the_master_is_given_up_at_once(
     await asyncio.to_thread(is_over.wait)
     assert not part.exists()
     assert not downloads_of(master, name)
+
+
+async def test_what_came_is_counted_and_nothing_more_comes_than_is_allowed(
+    master: SmallMaster, gate: HttpClient, tmp_path: Path
+) -> None:
+    allowance = NetworkAllowance(tmp_path / "traffic.json", len(CONTENT) / 1e6)
+    downloads = Downloads(gate, allowance=allowance)
+    assert not allowance.look("2026-03-04")
+    await downloads.fetch(master.holds(CONTENT), tmp_path / "first")
+    assert "used up" in allowance.look("2026-03-04")
+    assert "used up" in NetworkAllowance(tmp_path / "traffic.json", 1).look("2026-03-04"), "after a restart too"
+    with pytest.raises(DownloadError, match="used up"):
+        await downloads.fetch(master.holds(b"other"), tmp_path / "second")
+    assert not allowance.look("2026-03-05")
+    await downloads.fetch(master.holds(b"other"), tmp_path / "second")
 
 
 # Into the scratch folder

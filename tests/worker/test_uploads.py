@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from loopline_shared.model import AttemptId, Outcome, Output, OutputFile, Result
+from loopline_worker.files.allowance import NetworkAllowance
 from loopline_worker.files.uploads import Uploads
 from loopline_worker.link.http_client import HttpClient
 from loopline_worker.settings import WorkerSettings
@@ -46,6 +48,22 @@ async def test_a_file_is_sent_once(uploads: Uploads, spool: Spool, master: Small
     assert await deliver(uploads, spool) == RESULT
     assert master.blobs[NAME] == CONTENT
     assert [method for method, _, _ in master.asked] == ["HEAD", "PUT", "HEAD"]
+
+
+async def test_a_file_waits_for_a_connection_that_is_not_metered(
+    uploads: Uploads, spool: Spool, master: SmallMaster, tmp_path: Path
+) -> None:
+    uploads._allowance = allowance = NetworkAllowance(tmp_path / "traffic.json")
+    allowance.is_metered = True
+    assert allowance.look("2026-03-04") == "the network connection is metered"
+    delivering = asyncio.create_task(deliver(uploads, spool))
+    await asyncio.sleep(0)
+    assert not delivering.done()
+    assert not master.asked
+    allowance.is_metered = False
+    allowance.look("2026-03-04")
+    assert await delivering == RESULT
+    assert allowance.moved_mb == len(CONTENT) / 1e6
 
 
 async def test_an_upload_is_gone_on_with(uploads: Uploads, spool: Spool, master: SmallMaster) -> None:

@@ -25,7 +25,7 @@ _GROUPS = {
     ),
     "the owner of this computer": (
         *("policy", "dedicated", "idle_s", "grace_s", "leave_cores", "leave_memory_bytes", "heed_load", "on_battery"),
-        *("hours", "not_while", "owner_page", "owner_port"),
+        *("on_metered", "most_megabytes_a_day", "hours", "not_while", "owner_page", "owner_port"),
     ),
     "what tasks may do": (
         *(

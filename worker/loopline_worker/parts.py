@@ -18,6 +18,7 @@ from loopline_worker.environments.environments import Abilities, Environments
 from loopline_worker.environments.package_maker import PackageMaker
 from loopline_worker.environments.recipe import Recipes
 from loopline_worker.environments.store import EnvironmentStore
+from loopline_worker.files.allowance import NetworkAllowance
 from loopline_worker.files.cache import Cache
 from loopline_worker.files.downloads import Downloads
 from loopline_worker.files.task_files import AttemptFiles
@@ -97,12 +98,16 @@ def assemble(
     preferences = preferences_of(settings, computer.memory_bytes())
     machine = Machine(own.slots, preferences, settings.grace_s)
     meter, link_quality = Meter(computer), LinkQuality()
-    uploads = Uploads(http_client, link_quality.moved)
+    allowance = _allowance(settings, data_directory)
+    uploads = Uploads(http_client, link_quality.moved, allowance)
     spool = Spool(data_directory.spool, settings.spool_limit_bytes)
     journal = _open_journal(data_directory)
     pause = Pause(data_directory.pause)
-    peering = Peering(name, settings, http_client, task_group, lambda: pause.until > time.time())
-    cache = Cache(data_directory.cache, settings.cache_limit_bytes, Downloads(http_client, peering))
+    peering = Peering(
+        name, settings, http_client, task_group,
+        is_paused=lambda: pause.until > time.time() or bool(allowance.why_closed), on_sent=allowance.spend,
+    )  # fmt: skip
+    cache = Cache(data_directory.cache, settings.cache_limit_bytes, Downloads(http_client, peering, allowance))
     peering.serve_from(cache)
     launcher = FunctionLauncher(make_launcher(not settings.dedicated, sandbox), cache, (python.program,))
     attempt_files = AttemptFiles(cache, spool, settings.scratch_limit_bytes, settings.outputs_limit_bytes)
@@ -119,7 +124,7 @@ def assemble(
     environments.use_by(runner.software)
     monitor = OwnerMonitor(
         settings, computer, machine, post,
-        preferences=preferences, meter=meter, pause=pause, free_bytes=data_directory.free_bytes,
+        preferences=preferences, meter=meter, pause=pause, free_bytes=data_directory.free_bytes, allowance=allowance,
     )  # fmt: skip
     return Parts(
         settings=settings, facts=own, data_directory=data_directory, http_client=http_client, machine=machine,
@@ -129,6 +134,13 @@ def assemble(
         monitor=monitor, disk=Disk(data_directory, settings.disk_reserve_bytes),
         attempt_log=AttemptLog(Contribution(data_directory.contribution)),
     )  # fmt: skip
+
+
+def _allowance(settings: WorkerSettings, data_directory: DataDirectory) -> NetworkAllowance:
+    """Return the network allowance; a dedicated computer has no owner to set one."""
+    if settings.dedicated:
+        return NetworkAllowance(data_directory.traffic, on_metered=True)
+    return NetworkAllowance(data_directory.traffic, settings.most_megabytes_a_day, on_metered=settings.on_metered)
 
 
 def _open_journal(data_directory: DataDirectory) -> Journal:

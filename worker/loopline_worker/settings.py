@@ -120,6 +120,10 @@ class WorkerSettings(Settings):
     ] = None
     heed_load: Annotated[bool, Field(description="fewer slots while other programs need the processor")] = True
     on_battery: Annotated[bool, Field(description="tasks run on battery too")] = False
+    on_metered: Annotated[bool, Field(description="files of tasks go over metered connections too")] = False
+    most_megabytes_a_day: Annotated[
+        float | None, Field(ge=0, description="files of tasks that go over the network in a day; default: any")
+    ] = None
     hours: Annotated[Hours, BeforeValidator(_hours), Field(description="weekly, when tasks run")] = Hours()
     not_while: Annotated[
         tuple[str, ...],

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from loopline_worker.owner import metered
 from loopline_worker.presence import bus as bus_module
 from loopline_worker.presence import logind, mutter
 from loopline_worker.presence.bus import Bus, BusProbe
@@ -121,6 +122,17 @@ async def test_logind_knows_that_nobody_is_there_and_who_comes(monkeypatch: pyte
             since = int((time.time() - 1000) * 1e6)
             await login.sets(path, logind._SESSION, IdleHint=("b", True), IdleSinceHint=("t", since))
             await until(lambda: (probe.look().idle_s or 0) >= 1000)
+
+
+async def test_network_manager_tells_whether_the_connection_is_metered(monkeypatch: pytest.MonkeyPatch) -> None:
+    name, path = metered._SERVICE, metered._PATH
+    async with service(monkeypatch, name, path, "--system", name, path, name) as network, TaskGroup() as task_group:
+        await network.does("AddProperty", "ssv", name, "Metered", ("u", 4))
+        told: list[bool] = []
+        task_group.start(metered.watch(told.append))
+        await until(lambda: told == [False])
+        await network.sets(path, name, Metered=("u", 1))
+        await until(lambda: told[-1])
 
 
 OURS = os.getuid()

@@ -110,16 +110,20 @@ class Owner:
 
     @property
     def slots_allowed(self) -> int:
-        """Return the slots that may be used: while memory is short, what ends is not replaced."""
+        """Return the slots that may be used: those in hand, while no attempt may start."""
         slots = self.decision.slots
-        return min(slots, self._slots_in_hand()) if self.decision.short_of_memory else slots
+        return min(slots, self._slots_in_hand()) if self._nothing_new else slots
 
     @property
     def pause_reason(self) -> str:
         """Return why what waits here would wait for long; empty if attempts may start."""
-        if self._attempts.frozen or self.decision.short_of_memory or not self.decision.slots:
+        if self._attempts.frozen or self._nothing_new or not self.decision.slots:
             return self.decision.why or "what runs here is frozen"
         return ""
+
+    @property
+    def _nothing_new(self) -> bool:
+        return self.decision.short_of_memory or self.decision.nothing_new
 
     def looked(self, event: OwnerObserved, now: float, todo: list[Instruction]) -> bool:
         """Apply the owner policy to what was seen."""

@@ -6,7 +6,7 @@ Pure: everything that it goes by is an argument. Whatever is not known for certa
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 KEEP = 0.5
@@ -63,6 +63,7 @@ class Signs:
     is_time: bool = True  # within the weekly hours
     program: str = ""  # one that runs and means "not now"
     paused: str = ""  # until when the owner has paused the worker
+    network: str = ""  # why no files may come or go; empty if they may
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,7 @@ class Decision:
     why: str = ""
     at_once: bool = False  # what may not run is not coming back soon: no grace
     short_of_memory: bool = False  # nothing new, and less of what there is: freezing would not help
+    nothing_new: bool = False  # what runs goes on
 
 
 _TOO_LITTLE_MEMORY = "too little memory would be left to the owner"
@@ -86,6 +88,13 @@ def is_there(preferences: OwnerPreferences, signs: Signs) -> bool:
 
 def decide(preferences: OwnerPreferences, signs: Signs, most: int, before: int) -> Decision:
     """Decide how many of ``most`` slots may be used, after ``before`` until now."""
+    decision = _slots_for(preferences, signs, most, before)
+    if signs.network and decision.slots:  # a task without its files, or whose results stay here, helps nobody
+        return replace(decision, why=decision.why or signs.network, nothing_new=True)
+    return decision
+
+
+def _slots_for(preferences: OwnerPreferences, signs: Signs, most: int, before: int) -> Decision:
     if signs.paused:
         return Decision(0, f"paused by the owner {signs.paused}", at_once=True)
     if preferences.most_share < 1:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loopline_shared.errors import LooplineError
+from loopline_worker.files.allowance import NetworkAllowance
 from loopline_worker.link.http_client import HttpClient
 
 if TYPE_CHECKING:
@@ -35,8 +36,11 @@ class DownloadError(Exception):
 class Downloads:
     """Downloads some files at a time, from the master or, if they are large and it says so, from other workers."""
 
-    def __init__(self, http: HttpClient, peering: Peering | None = None) -> None:
+    def __init__(
+        self, http: HttpClient, peering: Peering | None = None, allowance: NetworkAllowance | None = None
+    ) -> None:
         self._http = http
+        self._allowance = allowance
         self._peering = peering
         self._turn = asyncio.Semaphore(_AT_ONCE)
         self._threads = ThreadPoolExecutor(_AT_ONCE, "download")
@@ -52,6 +56,8 @@ class Downloads:
             size_of,
         )
 
+        if self._allowance and self._allowance.why_closed:
+            raise DownloadError(f"file {sha256} cannot be fetched: {self._allowance.why_closed}")
         backoff, wrong = self._http.backoff(), 0
         heard_at, had_bytes = time.monotonic(), size_of(part)
         while True:
@@ -76,13 +82,17 @@ class Downloads:
 
     async def _try(self, sha256: str, part: Path, size_bytes: int | None) -> None:
         """Try once: from wherever the pieces of a large file are, or the whole file from the master."""
-        from loopline_worker.files.receiving import GoneError
+        from loopline_worker.files.receiving import GoneError, size_of
 
+        had_bytes = size_of(part)
         try:
             if not self._peering or not await self._peering.fetch(sha256, part, size_bytes):
                 await self._try_whole(sha256, part)
         except GoneError:
             raise DownloadError(f"the master has no file {sha256}", is_gone=True) from None
+        finally:
+            if self._allowance:
+                self._allowance.spend(max(0, size_of(part) - had_bytes))
 
     async def _try_whole(self, sha256: str, part: Path) -> None:
         """Try in a thread. If nobody waits any more, its connection is cut off, and it writes nothing more."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import INLINE_LIMIT_BYTES, Outcome, Output, Result, Sha256
+from loopline_worker.files.allowance import NetworkAllowance
 from loopline_worker.link.http_client import HttpClient
 
 log = logging.getLogger(__name__)
@@ -35,9 +36,13 @@ class Uploads:
     """Uploads some files at a time; ``on_moved`` is called with the size and duration of each upload."""
 
     def __init__(
-        self, http: HttpClient, on_moved: Callable[[int, float], None] = lambda size_bytes, seconds: None
+        self,
+        http: HttpClient,
+        on_moved: Callable[[int, float], None] = lambda size_bytes, seconds: None,
+        allowance: NetworkAllowance | None = None,
     ) -> None:
         self._http = http
+        self._allowance = allowance
         self._on_moved = on_moved
         self._turn = asyncio.Semaphore(_AT_ONCE)
 
@@ -94,6 +99,8 @@ class Uploads:
         while True:
             try:
                 async with self._turn:
+                    if self._allowance:
+                        await self._allowance.wait()
                     refusal = await self._try(sha256, file)
                 if refusal is None or refusal.reason:
                     return refusal
@@ -141,6 +148,8 @@ class Uploads:
         ) as answer:
             if answer.status < 300:
                 self._on_moved(size_bytes - offset, time.monotonic() - since)
+                if self._allowance:
+                    self._allowance.spend(size_bytes - offset)
             return answer.status
 
 

@@ -23,6 +23,7 @@ from loopline_worker.core.events import Event, OwnerObserved
 from loopline_worker.core.instructions import RecordPreemption
 from loopline_worker.core.machine import Machine
 from loopline_worker.core.owner_policy import Decision, OwnerPreferences, Policy, Signs
+from loopline_worker.files.allowance import NetworkAllowance
 from loopline_worker.host.computer import Computer, is_contained
 from loopline_worker.host.contention import Contention
 from loopline_worker.host.load import Battery, Meter, hottest
@@ -56,6 +57,7 @@ class OwnerMonitor:
         meter: Meter,
         pause: Pause,
         free_bytes: Callable[[], int],
+        allowance: NetworkAllowance,
     ) -> None:
         self.preferences = preferences
         self.history = PreemptionHistory()
@@ -64,6 +66,7 @@ class OwnerMonitor:
         self._computer = computer
         self._meter = meter
         self._free_bytes = free_bytes
+        self._allowance = allowance
         self._sampled = Load(0)
         self._machine = machine
         self._post = post
@@ -104,6 +107,10 @@ class OwnerMonitor:
             task_group.start(self._yield_processor(self._contention))
         if self._programs:
             task_group.start(self._watch_programs(self._programs))
+        if self._allowance.asks_for_metered:
+            from loopline_worker.owner import metered
+
+            task_group.start(metered.watch(self._learn_metered))
 
     def tell_of_waking(self, on_wake: Callable[[], None]) -> None:
         """Call ``on_wake`` whenever the computer was suspended and goes on."""
@@ -157,8 +164,14 @@ class OwnerMonitor:
             on_battery=self._battery.is_in_use(),
             is_time=not self._heeds_hours or self._hours.include(now.tm_wday, now.tm_hour * 60 + now.tm_min),
             program=self._signs.program,
+            network=self._allowance.look(time.strftime("%Y-%m-%d", now)),
         )
         self._sampled = self._sample_load()
+
+    def _learn_metered(self, is_metered: bool) -> None:
+        if is_metered != self._allowance.is_metered:
+            self._allowance.is_metered = is_metered
+            self.sample()
 
     def _sample_load(self) -> Load:
         """Return what changes slowly of a load."""

@@ -44,6 +44,10 @@ def in_words(settings: WorkerSettings, preferences: OwnerPreferences) -> list[st
         words.append(f"Tasks use at most {settings.most_cores_percent:g} % of the cores.")
     if preferences.most_celsius is not None:
         words.append(f"Nothing runs while a sensor of this computer is above {preferences.most_celsius:g} °C.")
+    if not settings.on_metered:
+        words.append("No files go over a metered connection, and no task starts on one.")
+    if settings.most_megabytes_a_day is not None:
+        words.append(f"Files of tasks take at most {settings.most_megabytes_a_day:g} MB of the network a day.")
     if settings.hours.spans:
         words.append(f"Tasks run only in these hours: {settings.hours.text}.")
     if settings.not_while:

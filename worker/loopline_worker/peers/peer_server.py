@@ -41,6 +41,9 @@ class PeerHost(Protocol):
     def may_serve(self, sha256: str) -> bool:
         """True as long as the owner allows that the file is served."""
 
+    def note_sent(self, count_bytes: int) -> None:
+        """Note that so much was sent."""
+
 
 class PeerServer:
     """Serves files to those who connect, and dials those who cannot. ``limit`` is the owner's, for all together."""
@@ -157,6 +160,7 @@ class PeerServer:
     def _has_ended(self, serving: Serving) -> None:
         del self._serving[serving]
         self._ended_bytes += serving.sent_bytes
+        self._host.note_sent(serving.sent_bytes)
 
 
 def _listener(address: str, port: int) -> socket.socket:

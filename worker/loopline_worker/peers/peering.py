@@ -81,6 +81,7 @@ class Peering:
         http: HttpClient,
         task_group: TaskGroup,
         is_paused: Callable[[], bool] = lambda: False,
+        on_sent: Callable[[int], None] = lambda count_bytes: None,
     ) -> None:
         self.on_news: Callable[[], None] = lambda: None
         """Called when the master should hear of something soon."""
@@ -95,6 +96,7 @@ class Peering:
         self._http = http
         self._task_group = task_group
         self._is_paused = is_paused
+        self._on_sent = on_sent
         rate = settings.peer_bytes_s
         burst_bytes = max(_LEAST_BURST_BYTES, (rate or 0.0) * _BURST_S)
         self._sends, self._receives = (TokenBucket(rate, burst_bytes, time.monotonic()) for _ in "ab")
@@ -298,6 +300,10 @@ class Peering:
     def may_serve(self, sha256: str = "") -> bool:
         """True as long as the owner has not paused the worker, nor anybody wants it if it is for a probe."""
         return not self._is_paused() and not (sha256 == PROBE_FILE and self.is_wanted())
+
+    def note_sent(self, count_bytes: int) -> None:
+        """Count what was sent against the owner's allowance."""
+        self._on_sent(count_bytes)
 
     # Helpers.
 

@@ -44,6 +44,7 @@ class DataDirectory:
         self.pause = self.folder / "pause.json"
         self.speed = self.folder / "speed.json"
         self.contribution = self.folder / "contribution.json"
+        self.traffic = self.folder / "traffic.json"
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.scratch.mkdir(exist_ok=True)
