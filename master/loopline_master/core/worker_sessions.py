@@ -325,7 +325,7 @@ class Outbox:
         self._concerned[worker] = None
 
     def cancel_stranger(self, worker: str, stranger: Id) -> bool:
-        """Cancel an attempt that the worker should not have; False if this frame takes no more of them."""
+        """Cancel an attempt that is unknown here; False if this frame is full of them."""
         cancels = self._cancels.setdefault(worker, [])
         cancels.append(AttemptId(*stranger))
         return len(cancels) < MAX_STRANGERS_PER_ASSIGN
