@@ -141,7 +141,9 @@ class WorkerLinks:
         )
         await socket.prepare(request)
         charged = partial(self._busy_time.charged, sender)
-        link = WorkerLink(request, socket, next(self._sessions), self._max_frames, self._complete, charged)
+        link = WorkerLink(
+            request, socket, next(self._sessions), self._max_frames, complete=self._complete, charged=charged
+        )
         try:
             await self._serve_worker(link, bearer)
         except ProtocolError as error:
