@@ -56,6 +56,7 @@ PASSED_ON = {
 }  # to other programs, --help included
 SPEAKS_FOR_ITSELF = PASSED_ON | {"replay", "token", "demo", "local", "run", "join", "leave", "service", "completion"}
 SPEAKS_FOR_ITSELF |= {"login", "logout"}  # tests/live/test_encryption.py
+SPEAKS_FOR_ITSELF |= {"elastic"}  # tests/cli/test_elastic.py
 TOKEN = TokenView(id="t1", name="ann", role="user", created_at=1.0)
 DEED = AuditEntry(id=1, at=1.0, who="ann", role="user", token="t1", address="::1", did="cancel_job", on="7")
 JOIN_TOKEN = JoinTokenView(id="a1", uses=1, used=0, created_at=1.0, expires_at=2.0)
