@@ -15,16 +15,15 @@ from pydantic_core import CoreSchema, core_schema
 
 from loopline_shared.paths import RelativePath
 from loopline_shared.protocol.host_link import HostLink
+from loopline_shared.protocol.task_metrics import Left
 
 INLINE_LIMIT_BYTES = 4096
 """Longest output that travels inside its result; longer output is a blob named by its SHA-256."""
-MAX_INLINE_BYTES = 64 * 1024
-"""Longest return values inside the result of a task that makes several calls."""
+MAX_INLINE_BYTES = 64 * 1024  # longest return values inside the result of a task that makes several calls
 MAX_CHUNK = 1_000_000  # calls of one task
 MAX_OWN_INPUTS = 100  # files of one task, beside those that its job's tasks share
 MAX_OUTPUT_PATTERNS = 100
-MAX_OUTPUT_FILES = 1000
-"""Maximum number of files that an attempt brings back: their names travel inside its result."""
+MAX_OUTPUT_FILES = 1000  # that an attempt brings back: their names travel inside its result
 MAX_OUTPUT_NAMES = 100_000  # characters of those names altogether
 MAX_ID = 2**53 - 1  # the largest number that survives every JSON reader
 
@@ -398,3 +397,4 @@ class Result:
     value: Output | None = None  # a function's return value or exception: a pickle
     system_s: Seconds = 0.0  # system part of cpu_s; 0: unknown
     agent_died: bool = False  # while it ran, without its computer: that may have been the task's doing
+    metrics: Left = None

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -243,7 +244,8 @@ async def test_results_stream_as_tasks_finish(master: Bench) -> None:
     job, may_end = await master.submit(**SPEC), set[int]()
 
     def does(run: Run) -> Result | None:
-        return done(run, b"%d" % run.attempt.task) if run.attempt.task in may_end else None
+        result = replace(done(run, b"%d" % run.attempt.task), metrics={"loss": run.attempt.task / 4})
+        return result if run.attempt.task in may_end else None
 
     async with master.worker(does=does) as worker, results_of(master, job) as lines:
         await until(lambda: holds(worker, 3))
@@ -252,6 +254,7 @@ async def test_results_stream_as_tasks_finish(master: Bench) -> None:
             await worker.look_again()
             result = TaskResult.model_validate_json(await lines.readline())
             assert (result.number, result.stdout, result.parameters) == (number, str(number), {"i": number})
+            assert result.metrics == {"loss": number / 4}
         assert await lines.readline() == b""
     now = await master.ask("GET", f"/jobs/{job}/results?follow=false")
     listed = [json.loads(line) for line in now.content.splitlines()]

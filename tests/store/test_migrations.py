@@ -80,6 +80,8 @@ OF_USERS = ("within", "used", "overdrawn", "looked_at")
 """Columns of jobs and of the grid since 0015."""
 OF_TOKENS = ("expires_at", "used_at", "used_from")
 """Columns of the tokens since 0017."""
+OF_ATTEMPTS = ("metrics",)
+"""Columns of the attempts since 0018."""
 QUARANTINE = ("health", "quarantines", "quarantined_until", "quarantine_reason", "half_open")
 """Columns of the workers, under these names since 0014."""
 
@@ -92,7 +94,9 @@ async def test_rows_stay_as_they_are_where_tables_are_made_anew(url):
         return {name: sorted(map(repr, connection.execute(select(*columns)))) for name, columns in known.items()}
 
     def rows_of_0006(connection):
-        return rows(connection, without=["took_down", "nodes", *OF_USERS, *PLANNING, *QUARANTINE, *OF_TOKENS])
+        return rows(
+            connection, without=["took_down", "nodes", *OF_USERS, *PLANNING, *QUARANTINE, *OF_TOKENS, *OF_ATTEMPTS]
+        )
 
     async with open_store(url) as store:
         await keep(store, a_job(), a_task(), an_attempt(**ended()), a_worker())

@@ -102,10 +102,37 @@ async def test_the_environment_is_the_documented_one(bench: Bench, monkeypatch: 
         "MINE": "1", "LOOPLINE_JOB": "1", "LOOPLINE_JOB_NAME": "pi", "LOOPLINE_TASK": "1",
         "LOOPLINE_ATTEMPT": "1.1.1", "LOOPLINE_WORKER": "bench", "LOOPLINE_SLOTS": "2",
         "LOOPLINE_PARAMETERS": '{"seed": 7}', "LOOPLINE_SCRATCH": scratch,
+        "LOOPLINE_RESULT": f"{tmp}/result.json",
     }  # fmt: skip
     assert {
         name: value for name, value in environment.items() if name not in ("LC_CTYPE", "LC_ALL", "TZ")
     } == expected
+
+
+@pytest.mark.parametrize(
+    ("written", "metrics"),
+    [
+        ('{"loss": 0.5, "n": 3}', {"loss": 0.5, "n": 3}),
+        ("", None),
+        ('{"loss": "low"}', None),
+        ('{"loss": NaN}', None),
+        ('{"": 1}', None),
+        ('{"loss": 0.5}' + " " * 20_000, None),
+    ],
+    ids=["numbers", "empty", "text", "no number", "no name", "too long"],
+)
+async def test_metrics_are_what_a_task_writes_as_its_result(
+    bench: Bench, written: str, metrics: dict[str, float] | None
+) -> None:
+    result = await bench.result(run_of("sh", "-c", f"printf '%s' '{written}' > $LOOPLINE_RESULT"))
+    assert (result.outcome, result.metrics) == (Outcome.SUCCEEDED, metrics)
+    assert ("LOOPLINE_RESULT" in result.reason) is (metrics is None)
+
+
+async def test_no_link_is_followed_to_metrics(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text('{"pin": 1234}')
+    result = await bench.result(run_of("sh", "-c", f"ln -s {tmp_path}/secret $LOOPLINE_RESULT"))
+    assert (result.metrics, "LOOPLINE_RESULT" in result.reason) == (None, True)
 
 
 async def test_stdin_is_empty(bench: Bench) -> None:

@@ -284,6 +284,7 @@ class Attempt:
     outputs: tuple[OutputFile, ...] | None = None
     value: Output | None = None  # of a function
     system_s: float = 0.0  # of cpu_s
+    metrics: dict[str, int | float] | None = None  # of the task's own
     work: float = 0.0  # that it did in reference CPU-seconds, where its result was accepted
     id: AttemptId = field(init=False, repr=False, compare=False)
     task_id: TaskId = field(init=False, repr=False, compare=False)

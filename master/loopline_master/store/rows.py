@@ -190,6 +190,7 @@ _RECORDED = (
     "stderr",
     "outputs",
     "value",
+    "metrics",
 )
 
 

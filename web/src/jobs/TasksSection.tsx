@@ -14,7 +14,7 @@ import { Empty, Shown } from "../ui/states";
 
 const STATES: TaskState[] = ["running", "queued", "succeeded", "failed", "cancelled"];
 const PAGE = 50;
-const MOST_PARAMETER_COLUMNS = 4;
+const MOST_OWN_COLUMNS = 4;
 
 export function TasksSection({ job }: { job: JobView }) {
   const [word] = useWord("state");
@@ -93,17 +93,29 @@ function tookOf(task: TaskView): string {
   return task.wall_s == null ? between(task.began_at ?? null, task.finished_at, now.value) : duration(task.wall_s);
 }
 
-/** A column for each parameter; of many, one that has them all. */
-function parametersOf(tasks: TaskView[]): Column<TaskView>[] {
-  const names = [...new Set(tasks.flatMap((task) => Object.keys(task.parameters ?? {})))];
-  if (names.length <= MOST_PARAMETER_COLUMNS)
-    return names.map((name) => ({ name, class: "number", show: (task) => String(task.parameters?.[name] ?? "–") }));
+type Named = Record<string, string | number | boolean> | null | undefined;
+
+/** A column for each name, to sort by; of many names, one that has them all. */
+function columnsFor(title: string, tasks: TaskView[], of: (task: TaskView) => Named): Column<TaskView>[] {
+  const names = [...new Set(tasks.flatMap((task) => Object.keys(of(task) ?? {})))];
+  if (names.length <= MOST_OWN_COLUMNS)
+    return names.map((name) => ({
+      name,
+      class: "number",
+      show: (task) => shown(of(task)?.[name]),
+      order: (task) => ordered(of(task)?.[name]),
+    }));
   const all = (task: TaskView): string =>
-    Object.entries(task.parameters ?? {})
-      .map(([name, value]) => `${name}=${value}`)
+    Object.entries(of(task) ?? {})
+      .map(([name, value]) => `${name}=${shown(value)}`)
       .join(" ");
-  return [{ name: "Parameters", class: "reason", show: all, title: all }];
+  return [{ name: title, class: "reason", show: all, title: all }];
 }
+
+const shown = (value: string | number | boolean | undefined): string => (value === undefined ? "–" : String(value));
+
+const ordered = (value: string | number | boolean | undefined): string | number | null =>
+  typeof value === "boolean" ? Number(value) : (value ?? null);
 
 const columnsOf = (job: number, tasks: TaskView[]): Column<TaskView>[] => [
   {
@@ -114,13 +126,14 @@ const columnsOf = (job: number, tasks: TaskView[]): Column<TaskView>[] => [
       </Link>
     ),
   },
-  ...parametersOf(tasks),
+  ...columnsFor("Parameters", tasks, (task) => task.parameters),
   { name: "State", show: (task) => <TaskChip task={task} /> },
   {
     name: "Worker",
     show: ({ worker }) => (worker ? <Link to={`/workers/${worker}`}>{worker}</Link> : <span class="faint">–</span>),
   },
-  { name: "Took", class: "right number", show: tookOf },
+  { name: "Took", class: "right number", show: tookOf, order: (task) => task.wall_s },
+  ...columnsFor("Metrics", tasks, (task) => task.metrics),
   { name: "Exit", class: "right number", show: (task) => task.exit_code ?? "–" },
   { name: "Failures", class: "right number", show: (task) => task.failures || "–" },
   { name: "Reason", class: "reason", show: (task) => task.reason },

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from loopline_shared.model import Held, Outcome, OutputFile, Result, Stream
 from loopline_shared.protocol.worker_link import Run
-from loopline_worker.attempts import scratch
+from loopline_worker.attempts import result_file, scratch
 from loopline_worker.attempts.capture import Capture
 from loopline_worker.attempts.judge import Verdict, is_read, judge
 from loopline_worker.attempts.limits import Stopwatch, Watch, fills, is_over
@@ -294,7 +294,7 @@ class Attempt:
             self.trouble = self.trouble or ended.trouble or self._lack_of_disk(ended)
             if is_over(self._output_bytes(), self._job.limits.output_bytes):  # it was quicker than the watch
                 ended = replace(ended, breach=Breach.OUTPUT)
-        if self._task_files or (ended.exit_code and ended.folder_is_left):
+        if self._task_files or (ended.folder_is_left and (ended.exit_code or result_file.is_there(self.folder))):
             return None
         verdict = judge(ended, self._job, self._verdict, self.trouble)
         return None if self._has_value_file(ended, verdict[0]) else self._result(ended, verdict)
@@ -332,7 +332,12 @@ class Attempt:
             value_file = self._spool.value_file(self.id)
             value = await asyncio.to_thread(read_result, self.folder, value_file, self._job.limits.value_bytes)
             ended = replace(ended, value=value)
-        return self._result(ended, (outcome, reason), outputs)
+        metrics, remark = None, ""
+        if is_read(outcome) and ended.folder_is_left:
+            metrics, remark = await asyncio.to_thread(result_file.read, self.folder)
+        if outcome is Outcome.SUCCEEDED:
+            reason = "; ".join(filter(None, (reason, remark)))
+        return replace(self._result(ended, (outcome, reason), outputs), metrics=metrics)
 
     async def _with_breach(self, ended: Ended) -> Ended:
         """Return the end with a breach of the scratch limit, if that explains the failure."""

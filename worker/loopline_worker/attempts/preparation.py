@@ -13,7 +13,7 @@ from loopline_shared.model import Function
 from loopline_shared.paths import TEMPORARY
 from loopline_shared.protocol.gang_messages import GangPlace
 from loopline_shared.protocol.worker_link import Run
-from loopline_worker.attempts import scratch
+from loopline_worker.attempts import result_file, scratch
 from loopline_worker.attempts.limits import Quota
 from loopline_worker.launch.interface import Call, Job
 
@@ -71,6 +71,7 @@ class TaskEnvironment:
     LOOPLINE_SLOTS       how many slots the task occupies: how many threads to use
     LOOPLINE_PARAMETERS  the task's parameters, a JSON object
     LOOPLINE_SCRATCH     the scratch folder: where the task starts, removed when it ends
+    LOOPLINE_RESULT      file for its metrics, a JSON object of names and numbers
     ==================== ==========================================================================
 
     A member of a gang has these besides:
@@ -112,6 +113,7 @@ class TaskEnvironment:
             "LOOPLINE_SLOTS": str(run.slots),
             "LOOPLINE_PARAMETERS": json.dumps(run.parameters) if run.parameters and not run.function else "{}",
             scratch.VARIABLE: home,
+            result_file.VARIABLE: f"{for_files}{os.sep}{result_file.NAME}",
             **(_of_gang(run.gang) if run.gang else {}),
         }
 

@@ -28,6 +28,7 @@ TOLD_BY = and_(  # the attempt that describes a task: the winner, else the lates
 TASK_ROWS = select(
     tasks, attempts.c.worker, attempts.c.exit_code, attempts.c.reason, attempts.c.wall_s,
     attempts.c.started_at.label("began_at"), attempts.c.ended_at, attempts.c.state.label("attempt_state"),
+    attempts.c.metrics,
 ).outerjoin_from(tasks, attempts, TOLD_BY)  # fmt: skip
 _SPEC = select(specs.c.spec).where(specs.c.job == bindparam("of_job"))
 

@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field, WithJsonSchema
 
 from loopline_shared.model import AttemptId, AttemptState, Output, OutputFile, TaskId, TaskState
+from loopline_shared.protocol.task_metrics import Metrics
 from loopline_shared.rest.bodies.base import Body
 from loopline_shared.rest.times import Time
 from loopline_shared.scalar import Scalar
@@ -64,6 +65,7 @@ class TaskView(Body):
     wall_s: float | None = None  # how long that attempt ran; null: it has not ended
     prefetched: bool = False  # that attempt waits at its worker for a slot
     parameters: dict[str, Scalar] | None = None  # null: not asked for, or not to be read any more
+    metrics: Metrics | None = Field(None, description="what the task wrote to the file named by LOOPLINE_RESULT")
 
 
 class VoteView(Body):

@@ -1,0 +1,15 @@
+"""Metrics: names and numbers that tasks leave with their results."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0018"
+down_revision = "0017"
+
+
+def upgrade() -> None:
+    op.add_column("attempts", sa.Column("metrics", sa.Text()))
+
+
+def downgrade() -> None:
+    op.drop_column("attempts", "metrics")
