@@ -70,6 +70,8 @@ class MasterStub:
         self._next += 1
         return True
 
+    def cut(self) -> None: ...
+
     def close(self) -> None: ...
 
 

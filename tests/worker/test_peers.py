@@ -330,8 +330,7 @@ async def test_who_has_listened_cannot_repeat_what_was_said(tmp_path: Path) -> N
         heard: list[bytes] = []
         secret = bytes.fromhex(source.secret)
         calling = asyncio.create_task(asyncio.to_thread(handshake.call, near, "receive", grant, secret))
-        far.setblocking(False)
-        listening = handshake.listen(_Tapped(far, heard), lambda _: secret)  # type: ignore[arg-type]
+        listening = asyncio.to_thread(handshake.listen, _Tapped(far, heard), lambda _: secret)  # type: ignore[arg-type]
         await asyncio.gather(calling, listening)
         near.close(), far.close()
         lines = b"".join(heard).splitlines(keepends=True)
@@ -347,12 +346,11 @@ async def test_who_has_listened_cannot_repeat_what_was_said(tmp_path: Path) -> N
 
 async def test_a_listener_that_does_not_know_the_grant_is_not_believed() -> None:
     near, far = socket.socketpair()
-    far.setblocking(False)
     grant = Node.__new__(Node)
     grant.name = "ant"
     wanted = grant.grant_to("bee", NAME)
     calling = asyncio.create_task(asyncio.to_thread(handshake.call, near, "receive", wanted, b"right"))
-    listening = asyncio.create_task(handshake.listen(far, lambda _: b"wrong"))
+    listening = asyncio.create_task(asyncio.to_thread(handshake.listen, far, lambda _: b"wrong"))
     with pytest.raises(HandshakeError, match="does not know"):
         await calling
     near.close()
