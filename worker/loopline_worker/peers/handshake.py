@@ -7,8 +7,8 @@
 The caller receives the file, or serves it if it dials out (role ``serve``). A listener that does not know the grant,
 or finds it expired or the proof wrong, closes the connection without a word.
 
-In an encrypted grid all this is said over TLS (peers/peer_tls.py), and each end must be the worker that the grant names.
-Both ends block, in threads, for a few seconds in all.
+In an encrypted grid all this is said over TLS (peers/peer_tls.py), and each end must be the worker that the grant
+names. Both ends block, in threads, for a few seconds in all.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _closed_on_error(link: socket.socket) -> Iterator[_Lines]:
 
 
 class _Lines:
-    """Lines on a connection, until a moment at which all has to be said. What follows them belongs to the transfer."""
+    """Lines on a connection, all of which have to be said by a moment. What follows belongs to the transfer."""
 
     def __init__(self, link: socket.socket) -> None:
         self.link = link

@@ -148,8 +148,9 @@ class Peering:
         sent, received = self._server.sent_bytes / 1e6, self._book.received_bytes / 1e6
         how = "encrypted" if self._tls else "not encrypted"
         return (
-            f"Port {self._server.port} is open to other workers of the grid, for files ({how}): {self._server.count} are "
-            f"served now; {sent:,.0f} MB sent and {received:,.0f} MB received since the worker started."
+            f"Port {self._server.port} is open to other workers of the grid, for files ({how}): "
+            f"{self._server.count} are served now; {sent:,.0f} MB sent and {received:,.0f} MB received since the "
+            "worker started."
         )
 
     def close(self) -> None:
@@ -331,7 +332,7 @@ class Peering:
             self._task_group.start(self._listen(self._server))
 
     def _close_port(self) -> None:
-        """Close the port, because the operator does not want it any more, or not in the clear."""
+        """Close the port, because the operator no longer wants it, or wants it encrypted."""
         if self._server is not None:
             log.info("the port that was open to other workers is closed")
             self._server.close()
