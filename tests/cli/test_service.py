@@ -1,5 +1,6 @@
 """``loopline service``: what is written and run, checked by the tools that will read it."""
 
+import configparser
 import getpass
 import plistlib
 import shutil
@@ -129,6 +130,17 @@ def test_tasks_never_run_as_root(monkeypatch: pytest.MonkeyPatch) -> None:
         install.plan(system=True)
     monkeypatch.setenv("SUDO_USER", "ann")
     assert "\nUser=ann\n" in install.plan(system=True).files[Path("/etc/systemd/system") / plans.UNIT].decode()
+
+
+@linux_only
+def test_desktops_start_a_reporter_for_a_service_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/opt/a lab/50%/python3")
+    (entry,) = install.plan(system=True, user="ann").beside.items()
+    assert entry[0] == Path("/etc/xdg/autostart/loopline-reporter.desktop")
+    reader = configparser.RawConfigParser()
+    reader.read_string(entry[1].decode())
+    assert reader["Desktop Entry"]["exec"] == '"/opt/a lab/50%%/python3" -P -m loopline_worker.presence.reporter'
+    assert not install.plan().beside, "a service of the user sees the desktop itself"
 
 
 @pytest.fixture

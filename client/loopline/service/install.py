@@ -15,6 +15,7 @@ from typing import Any
 from loopline.programs import require
 from loopline.service import installed, plans
 from loopline.service.plans import Plan
+from loopline.service.reporter import with_reporter
 from loopline_shared.errors import LooplineError
 from loopline_shared.joining import membership_file
 
@@ -71,7 +72,7 @@ def plan(system: bool = False, user: str | None = None, arguments: Sequence[str]
         _only_for_systemd(system)
         return plans.for_macos(command, Path.home(), os.getuid())
     if system:
-        return plans.for_system(command, _who(user))
+        return with_reporter(plans.for_system(command, _who(user)), sys.executable)
     config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     return plans.for_user(command, config, getpass.getuser())
 
@@ -83,7 +84,7 @@ def install(system: bool = False, user: str | None = None, arguments: Sequence[s
     _check_manager()
     if todo.is_written:
         _stop(todo)  # some managers ignore new files while the service runs
-    for file, content in todo.files.items():
+    for file, content in {**todo.files, **todo.beside}.items():
         _write(file, content)
     _note_lingering(todo)
     for command in todo.install:
@@ -97,7 +98,7 @@ def uninstall(system: bool = False) -> State:
     _check_manager()
     if todo.is_written:
         _stop(todo)
-    for file in todo.files:
+    for file in (*todo.files, *todo.beside):
         file.unlink(missing_ok=True)
     _restore_lingering(todo)
     return state(system)

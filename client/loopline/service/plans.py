@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path, PurePath, PureWindowsPath
 from string import Template
@@ -28,6 +28,7 @@ class Plan:
     install: Sequence[Sequence[str]]
     uninstall: Sequence[Sequence[str]]
     status: Sequence[str]
+    beside: Mapping[Path, bytes] = field(default_factory=dict)  # files that say nothing of whether it is installed
     lingers: str = ""  # the user whose services run while they are logged out; empty: no such thing
 
     @property
@@ -42,8 +43,8 @@ def for_user(command: Sequence[str], config: Path, user: str) -> Plan:
     manage = ["systemctl", "--user"]
     return Plan(
         {
-            folder / SLICE: _filled("loopline.slice"),
-            folder / UNIT: _filled("user.service", command=_for_systemd(command)),
+            folder / SLICE: filled("loopline.slice"),
+            folder / UNIT: filled("user.service", command=_for_systemd(command)),
         },
         [
             [*manage, "daemon-reload"],
@@ -53,7 +54,7 @@ def for_user(command: Sequence[str], config: Path, user: str) -> Plan:
         ],
         [[*manage, "disable", "--now", UNIT]],
         [*manage, "is-active", UNIT],
-        user,
+        lingers=user,
     )
 
 
@@ -61,8 +62,8 @@ def for_system(command: Sequence[str], user: str, folder: Path = Path("/etc/syst
     """Return the plan of a systemd system unit, for a computer that nobody sits at."""
     return Plan(
         {
-            folder / SLICE: _filled("loopline.slice"),
-            folder / UNIT: _filled("system.service", command=_for_systemd(command), user=user),
+            folder / SLICE: filled("loopline.slice"),
+            folder / UNIT: filled("system.service", command=_for_systemd(command), user=user),
         },
         [["systemctl", "daemon-reload"], ["systemctl", "enable", UNIT], ["systemctl", "restart", UNIT]],
         [["systemctl", "disable", "--now", UNIT]],
@@ -77,7 +78,7 @@ def for_macos(command: Sequence[str], home: Path, user_id: int) -> Plan:
     log = escape(str(home / "Library" / "Logs" / "loopline-worker.log"))
     domain = f"gui/{user_id}"
     return Plan(
-        {file: _filled("launchd.plist", arguments=arguments, log=log)},
+        {file: filled("launchd.plist", arguments=arguments, log=log)},
         [["launchctl", "bootstrap", domain, str(file)]],
         [["launchctl", "bootout", f"{domain}/{LABEL}"]],
         ["launchctl", "print", f"{domain}/{LABEL}"],
@@ -90,7 +91,7 @@ def for_windows(command: Sequence[str], folder: PurePath, user: str) -> Plan:
     file = Path(folder / "loopline-worker.xml")
     quiet = str(PureWindowsPath(program).with_name("pythonw.exe"))  # without a window
     words = escape(subprocess.list2cmdline(arguments))
-    text = _filled("task.xml", user=escape(user), program=escape(quiet), arguments=words).decode()
+    text = filled("task.xml", user=escape(user), program=escape(quiet), arguments=words).decode()
     return Plan(
         {file: text.encode("utf-16")},
         [["schtasks", "/create", "/tn", TASK, "/xml", str(file), "/f"], ["schtasks", "/run", "/tn", TASK]],
@@ -99,7 +100,8 @@ def for_windows(command: Sequence[str], folder: PurePath, user: str) -> Plan:
     )
 
 
-def _filled(template: str, **values: str) -> bytes:
+def filled(template: str, **values: str) -> bytes:
+    """Return a template with these values."""
     text = (files("loopline.service") / "templates" / template).read_text("utf-8")
     return Template(text).substitute(values).encode()
 
