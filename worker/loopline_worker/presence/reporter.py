@@ -34,8 +34,8 @@ _IDLE = 8
 """GNOME's flag for what keeps the screen on."""
 
 
+class Desktop:
     """Signs of the desktop itself: it is locked, or a program keeps its screen on (a film, a call, a presentation)."""
-    """Whether the desktop is locked, and whether a program keeps its screen on: a film, a call, a presentation."""
 
     def __init__(self) -> None:
         self.is_locked = False
