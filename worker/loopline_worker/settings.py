@@ -137,7 +137,7 @@ class WorkerSettings(Settings):
         Field(
             description="socket for reporters of desktops, if its folder is the worker's: a system service has one"
         ),
-    ] = Path("/run/loopline/desk")
+    ] = Path("/run/loopline/sessions")
     dedicated: Annotated[bool, Field(description="nobody else uses this computer: tasks need not yield")] = False
     data_dir: Annotated[
         Path,

@@ -17,14 +17,14 @@ from urllib.parse import urlencode
 from loopline_shared.errors import LooplineError
 from loopline_shared.terminal.parser import Parser
 from loopline_worker.owner.blockers import end_of
-from loopline_worker.owner.desk import ask as ask_desk
 from loopline_worker.owner.page import contributed_words, figures, headline, presence
+from loopline_worker.owner.session_server import ask as ask_session_server
 from loopline_worker.owner.state import WorkerState
 from loopline_worker.settings import WorkerSettings
 
 _ANSWER_WITHIN_S = 5.0
 _ADDRESS_FILE = "owner-page"
-_DESK = "unix:"
+_SOCKET = "unix:"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -67,7 +67,7 @@ def in_text(state: WorkerState, address: str) -> str:
         "when tasks may run:",
         *(f"  {line}" for line in state.preferences),
         "",
-        *([] if address.startswith(_DESK) else [f"the same in a browser: {address}"]),
+        *([] if address.startswith(_SOCKET) else [f"the same in a browser: {address}"]),
     ]
     return "\n".join(lines)
 
@@ -86,15 +86,15 @@ def _address(folder: Path | None) -> str:
         return file.read_text("ascii").strip()
     except OSError:
         if folder is None and settings.owner_socket.exists():
-            return f"{_DESK}{settings.owner_socket}"
+            return f"{_SOCKET}{settings.owner_socket}"
         hint = "start one: loopline worker; or give its folder by --data-dir"
         raise LooplineError("unreachable", f"no worker of yours runs here ({file} does not exist)", hint) from None
 
 
 def _ask(address: str, options: argparse.Namespace) -> dict[str, Any]:
-    if address.startswith(_DESK):
+    if address.startswith(_SOCKET):
         words = {"for": options.words} if options.verb == "pause" else {}
-        return ask_desk(Path(address.removeprefix(_DESK)), {"do": options.verb or "state", **words})
+        return ask_session_server(Path(address.removeprefix(_SOCKET)), {"do": options.verb or "state", **words})
     if options.verb == "pause":
         try:
             end_of(options.words, time.time())

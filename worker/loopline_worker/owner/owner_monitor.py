@@ -118,10 +118,10 @@ class OwnerMonitor:
         if self._idle_detector:
             self._idle_detector.tell_of_waking(on_wake)
 
-    def heed(self, reports: SessionReports) -> None:
+    def use_reports(self, reports: SessionReports) -> None:
         """Go by what the reporters of this computer's sessions tell."""
         if self._idle_detector:
-            self._idle_detector.heed(reports)
+            self._idle_detector.use_reports(reports)
 
     def knows(self, uid: int) -> bool:
         """True if this user is logged in at this computer."""

@@ -55,7 +55,7 @@ class IdleDetector:
             if hasattr(probe, "on_wake"):
                 probe.on_wake = on_wake
 
-    def heed(self, reports: SessionReports) -> None:
+    def use_reports(self, reports: SessionReports) -> None:
         """Have the probe that knows of sessions go by what their reporters tell."""
         for probe in self._probes:
             if hasattr(probe, "reports"):

@@ -23,10 +23,10 @@ from loopline_worker.presence.session_reports import SessionReport
 from loopline_worker.presence.x11 import X11
 from loopline_worker.task_group import TaskGroup
 
-SOCKET = Path("/run/loopline/desk")
+SOCKET = Path("/run/loopline/sessions")
 _AGAIN_S = 10.0
 _EVERY_S, _WHILE_TASKS_RUN_S = 2.0, 0.1
-_ASK_DESKTOP_EVERY_S = 5.0
+_ASK_SOCKETTOP_EVERY_S = 5.0
 _ANSWER_WITHIN_S = 5.0
 _MOST_BYTES = 4096
 _NOWHERE = Path(os.devnull)
@@ -35,7 +35,7 @@ _IDLE = 8
 
 
 class Desktop:
-    """Signs of the desktop itself: it is locked, or a program keeps its screen on (a film, a call, a presentation)."""
+    """Signs of the desktop: it is locked, or a program keeps its screen on (a film, a call, a presentation)."""
 
     def __init__(self) -> None:
         self.is_locked = False
@@ -48,7 +48,7 @@ class Desktop:
                 async with Bus.open(of_system=False) as bus:
                     while True:
                         await self._ask(bus)
-                        await asyncio.sleep(_ASK_DESKTOP_EVERY_S)
+                        await asyncio.sleep(_ASK_SOCKETTOP_EVERY_S)
             self.is_locked = self.is_inhibited = False
             await asyncio.sleep(_AGAIN_S)
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from loopline_shared.errors import LooplineError
-from loopline_worker.owner import desk as desk_module
+from loopline_worker.owner import session_server as server_module
 from loopline_worker.owner.__main__ import in_text
-from loopline_worker.owner.desk import Desk, ask, people_but_tasks
+from loopline_worker.owner.session_server import SessionServer, ask, people_but_tasks
 from loopline_worker.owner.state import WorkerState
 from loopline_worker.presence import reporter as reporter_module
 from loopline_worker.presence.idle_detector import IdleDetector
@@ -31,7 +31,7 @@ ME = os.getuid()
 
 @dataclass
 class Worker:
-    """What the desk asks of the rest of the agent."""
+    """What the server asks of the rest of the agent."""
 
     place: Path
     reports: SessionReports = field(default_factory=SessionReports)
@@ -61,11 +61,11 @@ class Worker:
 
 @pytest.fixture
 async def worker(tmp_path: Path) -> AsyncIterator[Worker]:
-    worker = Worker(tmp_path / "desk")
-    desk = Desk(worker.place, worker, worker.reports, worker, worker.here.__contains__)  # type: ignore[arg-type]
-    await desk.open()
+    worker = Worker(tmp_path / "sessions")
+    server = SessionServer(worker.place, worker, worker.reports, worker, worker.here.__contains__)  # type: ignore[arg-type]
+    await server.open()
     yield worker
-    await desk.close()
+    await server.close()
     assert not worker.place.exists()
 
 
@@ -119,7 +119,7 @@ async def test_nonsense_is_refused(worker: Worker, line: bytes) -> None:
 
 
 async def test_a_user_has_so_many_connections_and_no_more(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desk_module, "_MOST_OF_A_USER", 1)
+    monkeypatch.setattr(server_module, "_MOST_OF_A_USER", 1)
     reader, writer = await asyncio.open_unix_connection(worker.place)
     writer.write(b'{"do": "state"}\n')
     await reader.readuntil()

@@ -1,4 +1,4 @@
-"""The desk: a socket by which those who sit at this computer reach a worker that is a service of the system.
+"""The session server: a socket by which those who sit here reach a worker that is a service of the system.
 
 The kernel names the user at the other end (SO_PEERCRED). Only users who have a session here are answered, so that a
 task, whoever it runs as, is not. One line of JSON asks, one answers: reports of sessions, the state, a pause.
@@ -36,7 +36,7 @@ _PAUSE_S = 0.01
 _ANSWER_WITHIN_S = 5.0
 
 
-class Desk:
+class SessionServer:
     """Serves the socket. ``may_ask`` says of a user whether they are answered."""
 
     def __init__(
