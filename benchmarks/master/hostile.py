@@ -1,9 +1,10 @@
 """An honest sweep beside an attack: ``python -m benchmarks.master.hostile [--seconds S] [--json]``.
 
-A real master (benchmarks/master/swarm.py) and light workers that rest between Reports, first alone, then beside
-hostile workers (frames of 8 MiB of nonsense, again and again), hostile users (bodies of 1 MiB that are no job) and
-clients that send half a request on 200 connections. Printed are the sweep's rate in both, and the slowest answer to
-a small question. All of it shares one computer: what the attackers' own process uses is lost to the sweep, too.
+A real master (benchmarks/master/swarm.py) and light workers that rest between Reports, first alone, then beside a
+hostile worker (Reports of 100,000 attempts that it never had, frames of 8 MiB of nonsense, again and again), a
+hostile user (bodies of 1 MiB that are no job), and clients without a token that send half a request on 200
+connections. Printed are the sweep's rate in both, and the slowest answer to a small question. All of it shares one
+computer: what the attackers' own process uses is lost to the sweep, too.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import aiohttp
 from benchmarks.light.workers import Tally, swarm
 from benchmarks.master.swarm import COMMAND, SLOTS, master
 from loopline.client import AsyncClient
-from loopline_shared.model import Facts
+from loopline_shared.model import AttemptId, Facts, Load
 from loopline_shared.protocol.worker_link import WorkerSession
 from loopline_shared.spec import JobSpec, Range
 
@@ -33,6 +34,8 @@ WORKERS = 10
 REST_S = 0.25
 QUEUED = 500_000
 CONNECTIONS = 200
+STRANGERS = 100_000
+REPORTS = 20
 PAUSE_S = 0.05
 _FACTS = Facts("linux", "x86_64", "3.11.7", "0.2.0", "hostile", cpus=1, memory_bytes=2**33, slots=1)
 _NONSENSE = b'{"kind":"report","seq":1,"seen":0,"results":[],"holding":[' + b"1," * 2**22 + b"1]}"
@@ -48,22 +51,44 @@ class Row:
     answers: int
 
 
-async def hostile_worker(url: str) -> None:
-    """Say hello, send nonsense, and come again when it is thrown out."""
-    async with aiohttp.ClientSession() as http:
+@dataclass(frozen=True)
+class Tokens:
+    """Headers of those who come; nobody shares a token with an attacker."""
+
+    sweep: dict[str, str]
+    hostile_worker: dict[str, str]
+    hostile_user: dict[str, str]
+
+
+async def tokens_of(url: str, folder: Path) -> Tokens:
+    """Have the new master make the tokens."""
+    admin = (folder / "master" / "tokens" / "admin").read_text().strip()
+    async with AsyncClient(url, admin) as client:
+        made = [(await client.create_token(f"the-{role}", role)).secret for role in ("worker", "user")]
+    return Tokens(*({"Authorization": f"Bearer {secret}"} for secret in (admin, *made)))
+
+
+async def hostile_worker(url: str, headers: dict[str, str]) -> None:
+    """Say hello, send a long Report and nonsense, and come again when it is thrown out."""
+    strangers = [AttemptId(1, task, 9) for task in range(STRANGERS)]
+    async with aiohttp.ClientSession(headers=headers) as http:
         while True:
             with suppress(aiohttp.ClientError, ConnectionError):
                 async with http.ws_connect(f"{url}/api/v1/link", max_msg_size=0) as link:
-                    await link.send_bytes(WorkerSession("hostile", "b", _FACTS).hello())
-                    await link.receive()
+                    session = WorkerSession("hostile", "b", _FACTS)
+                    await link.send_bytes(session.hello())
+                    session.receive((await link.receive()).data)
+                    for _ in range(REPORTS):
+                        await link.send_bytes(session.report((), (), Load(slots=1), strangers)[1])
+                        session.receive((await link.receive()).data)
                     await link.send_bytes(_NONSENSE)
                     await link.receive()
             await asyncio.sleep(PAUSE_S)
 
 
-async def hostile_user(url: str) -> None:
+async def hostile_user(url: str, headers: dict[str, str]) -> None:
     """Submit what is no job."""
-    async with aiohttp.ClientSession(headers={"Content-Type": "application/json"}) as http:
+    async with aiohttp.ClientSession(headers={"Content-Type": "application/json", **headers}) as http:
         while True:
             with suppress(aiohttp.ClientError, ConnectionError):
                 async with http.post(f"{url}/api/v1/jobs", data=_NO_JOB) as answer:
@@ -83,22 +108,22 @@ async def slow_client(url: str) -> None:
         await asyncio.sleep(PAUSE_S)
 
 
-async def _attack(url: str) -> None:
+async def _attack(url: str, tokens: Tokens) -> None:
     async with asyncio.TaskGroup() as group:
-        group.create_task(hostile_worker(url))
-        group.create_task(hostile_user(url))
+        group.create_task(hostile_worker(url, tokens.hostile_worker))
+        group.create_task(hostile_user(url, tokens.hostile_user))
         for _ in range(CONNECTIONS):
             group.create_task(slow_client(url))
 
 
-def attack(url: str) -> None:
+def attack(url: str, tokens: Tokens) -> None:
     """Attack until killed: a process of its own."""
-    asyncio.run(_attack(url))
+    asyncio.run(_attack(url, tokens))
 
 
-async def ask(url: str, took_s: list[float]) -> None:
+async def ask(url: str, headers: dict[str, str], took_s: list[float]) -> None:
     """Ask a small question again and again."""
-    async with aiohttp.ClientSession() as http:
+    async with aiohttp.ClientSession(headers=headers) as http:
         while True:
             begin = time.perf_counter()
             async with http.get(f"{url}/api/v1/session") as answer:
@@ -109,16 +134,17 @@ async def ask(url: str, took_s: list[float]) -> None:
 
 async def measure(seconds: float, is_attacked: bool) -> Row:
     """Let the sweep run for so long."""
-    with tempfile.TemporaryDirectory() as folder, master(Path(folder)) as (_, url):
-        async with AsyncClient(url, None) as client:
+    with tempfile.TemporaryDirectory() as folder, master(Path(folder), tokens=True) as (_, url):
+        tokens = await tokens_of(url, Path(folder))
+        async with AsyncClient(url, tokens.sweep["Authorization"].removeprefix("Bearer ")) as client:
             await client.submit(JobSpec(command=COMMAND, parameters={"i": Range(range=[1, QUEUED])}))
-        attacker = multiprocessing.get_context("spawn").Process(target=attack, args=(url,), daemon=True)
+        attacker = multiprocessing.get_context("spawn").Process(target=attack, args=(url, tokens), daemon=True)
         if is_attacked:
             attacker.start()
         tally, took_s = Tally(QUEUED), list[float]()
         work = [
-            asyncio.create_task(swarm(url, {}, WORKERS, SLOTS, tally, rest_s=REST_S)),
-            asyncio.create_task(ask(url, took_s)),
+            asyncio.create_task(swarm(url, tokens.sweep, WORKERS, SLOTS, tally, rest_s=REST_S)),
+            asyncio.create_task(ask(url, tokens.sweep, took_s)),
         ]
         try:
             await asyncio.wait(work, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)

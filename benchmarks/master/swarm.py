@@ -53,14 +53,14 @@ class Row:
 
 @contextmanager
 def master(
-    folder: Path, *flags: str, delay_s: float = 0.0, profile: str = ""
+    folder: Path, *flags: str, tokens: bool = False, delay_s: float = 0.0, profile: str = ""
 ) -> Iterator[tuple[psutil.Process, str]]:
-    """Start a master; yield its process and its address."""
+    """Start a master; yield its process and its address. ``tokens``: it asks for them."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("LOOPLINE", "XDG"))}
     environment |= {"HOME": str(folder), "PYTHONPATH": str(ROOT)}
     program = ["benchmarks.light.slow_disk", str(delay_s)] if delay_s else ["loopline_master"]
     program = ["cProfile", "-o", profile, "-m", *program] if profile else program
-    options = ["--port", "0", "--no-tokens", "--data-dir", str(folder / "master"), *flags]
+    options = ["--port", "0", "--data-dir", str(folder / "master"), *([] if tokens else ["--no-tokens"]), *flags]
     command = [sys.executable, "-m", *program, *options]
     with (folder / "master.log").open("w") as log:
         process = subprocess.Popen(command, cwd=folder, env=environment, text=True, stdout=-1, stderr=log)

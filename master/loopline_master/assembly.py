@@ -6,6 +6,7 @@ import logging
 import time
 from functools import partial
 
+from loopline_master.busy_time import BusyTime
 from loopline_master.certificates.encryption import Encryption
 from loopline_master.certificates.job_secrets import JobSecrets
 from loopline_master.certificates.worker_keys import WorkerKeys
@@ -75,6 +76,8 @@ async def assemble(settings: MasterSettings, store: Store) -> Parts:
     parts.add(scheduler, metrics, sampler, clock, engine, engine.changes, solver)
     _add_files(parts)
     _add_submissions(parts)
+    parts.add(BusyTime())
+    _add_worker_links(parts)
     _add_streams(parts)
     parts.add(_notifier(parts), Forecaster(scheduler, store.eta_records, clock), Deeds(store, settings))
     parts.add(api_document())
@@ -116,55 +119,56 @@ def _add_submissions(parts: Parts) -> None:
     parts.add(submissions, retries, DryRuns(parts[Scheduler], parts[Blobs], parts[RowFiles]))
 
 
-def _add_streams(parts: Parts) -> None:
-    """Add the links of workers and clients, and the parts that send responses without end."""
-    store, engine, blobs, rows = parts[Store], parts[Engine], parts[Blobs], parts[RowFiles]
-    secrets, jobs_own = GangSecrets(session_key(parts[MasterSettings])), parts[JobSecrets]
+def _add_worker_links(parts: Parts) -> None:
+    """Add the links of workers, and what they tell of the network between them."""
+    settings, engine, encryption = parts[MasterSettings], parts[Engine], parts[Encryption]
+    secrets, jobs_own = GangSecrets(session_key(settings)), parts[JobSecrets]
 
     async def complete(assign: Assign) -> Assign:
-        return jobs_own.fill_in(secrets.fill_in(await rows.complete(assign)))
+        return jobs_own.fill_in(secrets.fill_in(await parts[RowFiles].complete(assign)))
 
-    exchange = Exchange(parts[MasterSettings], peer_key(parts[MasterSettings]), parts[Metrics])
-    network = LiveNetwork(parts[MasterSettings], engine, parts[Scheduler], exchange)
-    encryption = parts[Encryption]
-    check = partial(with_files, blobs)
+    exchange = Exchange(settings, peer_key(settings), parts[Metrics])
+    network = LiveNetwork(settings, engine, parts[Scheduler], exchange)
     links = WorkerLinks(
         engine,
-        parts[MasterSettings],
+        settings,
         complete,
-        check=check,
+        check=partial(with_files, parts[Blobs]),
         exchange=exchange,
-        keys=WorkerKeys(encryption, store.tokens),
+        keys=WorkerKeys(encryption, parts[Store].tokens),
+        busy_time=parts[BusyTime],
         ca=lambda: encryption.ca,
     )
     encryption.on_plain_ended = lambda: links.close_plain("connect by TLS from now on")
-    measurement = Measurement(network, exchange, parts[Scheduler], links.probe)
-    limits = parts[Limits]
+    parts.add(exchange, network, Measurement(network, exchange, parts[Scheduler], links.probe))
+    parts.add(PieceLists(parts[Blobs]), links)
+
+
+def _add_streams(parts: Parts) -> None:
+    """Add the links of clients, and the parts that send responses without end."""
+    store, engine, blobs, limits = parts[Store], parts[Engine], parts[Blobs], parts[Limits]
     subscriptions, streams = Subscriptions(), OpenStreams(limits.max_listeners, limits.user_listeners)
     engine.changes.add_listener(subscriptions)
-    stored = StoredResults(store, blobs, rows)
+    stored = StoredResults(store, blobs, parts[RowFiles])
     followed = FollowedResults(stored, subscriptions, parts[Scheduler])
     output = TaskOutput(
-        store, blobs, files=parts[RetainedFiles], links=links, changes=engine.changes, streams=streams
+        store,
+        blobs,
+        files=parts[RetainedFiles],
+        links=parts[WorkerLinks],
+        changes=engine.changes,
+        streams=streams,
     )
     auth = Auth(store.tokens, session_key(parts[MasterSettings]), streams.end, required=parts[MasterSettings].tokens)
     clients = ClientLinks(
-        auth, parts[Submissions], store=store, subscriptions=subscriptions, scheduler=parts[Scheduler]
-    )
-    parts.add(
-        exchange,
-        network,
-        measurement,
-        PieceLists(blobs),
-        links,
-        subscriptions,
-        streams,
-        stored,
-        followed,
-        output,
         auth,
-        clients,
+        parts[Submissions],
+        store=store,
+        subscriptions=subscriptions,
+        scheduler=parts[Scheduler],
+        busy_time=parts[BusyTime],
     )
+    parts.add(subscriptions, streams, stored, followed, output, auth, clients)
 
 
 def _notifier(parts: Parts) -> Notifier:

@@ -10,13 +10,15 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from typing import TypeVar
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
+from loopline_master.busy_time import BusyTime, rest_after
 from loopline_master.certificates.job_secrets import has_secrets
 from loopline_master.certificates.worker_keys import Bearer, WorkerKeys, shown_by
 from loopline_master.core.effects import Declined
@@ -48,6 +50,7 @@ _TAKEN = (
     "another agent works under this name, with a key or a data folder of its own",
     "give this one another --name; if the other has stopped, it is let in as soon as its link is known to be dead",
 )
+_COMPARED_WITHIN_S = 1e-6  # an attempt that a Report names, with what is believed
 _MAX_REASON_BYTES = 123  # of a WebSocket close frame
 Answer = TypeVar("Answer", Wrote, FlowMeasured)
 Complete = Callable[[Assign], Awaitable[Assign]]
@@ -67,9 +70,11 @@ class WorkerLinks:
         check: Check,
         exchange: Exchange,
         keys: WorkerKeys,
+        busy_time: BusyTime,
         ca: Callable[[], str] = str,
     ) -> None:
         self._engine = engine
+        self._busy_time = busy_time
         self._exchange = exchange
         self._complete = complete
         self._check = check
@@ -129,11 +134,16 @@ class WorkerLinks:
 
     async def serve(self, request: web.Request, bearer: Bearer) -> web.WebSocketResponse:
         """Serve one connection until it ends."""
+        sender = bearer.token or request.remote or ""
+        await self._busy_time.rest(sender)
         socket = web.WebSocketResponse(
             compress=False, decode_text=False, max_msg_size=MAX_FRAME_BYTES, timeout=CLOSE_WITHIN_S
         )
         await socket.prepare(request)
-        link = WorkerLink(request, socket, next(self._sessions), self._max_frames, self._complete)
+        charged = partial(self._busy_time.charged, sender)
+        link = WorkerLink(
+            request, socket, next(self._sessions), self._max_frames, complete=self._complete, charged=charged
+        )
         try:
             await self._serve_worker(link, bearer)
         except ProtocolError as error:
@@ -194,6 +204,12 @@ class WorkerLinks:
         return refused
 
 
+def _attempts_named(message: object) -> int:
+    if not isinstance(message, Report):
+        return 0
+    return sum(one.last - one.first + 1 for one in message.waiting) + len(message.holding)
+
+
 def _lacks_something(assign: Assign) -> bool:
     """True if some of a run is to be filled in: a row file's line, a gang's or a job's secret."""
     return any(run.row_file or run.gang or has_secrets(run) for run in assign.run)
@@ -221,9 +237,10 @@ class WorkerLink:
         session: int,
         max_frames: int,
         complete: Complete,
+        charged: Callable[[], AbstractContextManager[None]],
     ) -> None:
         self.session = session
-        self._complete = complete
+        self._complete, self._charged = complete, charged
         self.remote = request.remote
         self.shown, self.instance = shown_by(request), ""
         self.is_encrypted = request.secure
@@ -235,6 +252,7 @@ class WorkerLink:
         self._reads: dict[int, asyncio.Future[Wrote | None]] = {}
         self._probes: dict[int, asyncio.Future[FlowMeasured | None]] = {}
         self._numbers = count(1)
+        self._rest_s = 0.0
         self._sending = asyncio.create_task(self._send_all())
         self._sending.add_done_callback(self._has_stopped)
 
@@ -345,7 +363,7 @@ class WorkerLink:
     async def _receive(self) -> Hello | Report | None:
         """Return the next message that is no answer to a Read; None if the connection is over."""
         while (frame := await self._socket.receive()).type in (WSMsgType.BINARY, WSMsgType.TEXT):
-            message = self._protocol.receive(frame.data)
+            message = await self._read(frame.data)
             if isinstance(message, Wrote):
                 _resolve(self._reads.pop(message.number, None), message)
             elif isinstance(message, FlowMeasured):
@@ -353,6 +371,16 @@ class WorkerLink:
             elif message:
                 return message
         return None
+
+    async def _read(self, frame: bytes) -> Hello | Report | Wrote | FlowMeasured | None:
+        """Return the message in a frame; the rest that a long one costs comes before the next frame."""
+        if self._rest_s:
+            await asyncio.sleep(self._rest_s)
+        begin = time.perf_counter()
+        with self._charged():
+            message = self._protocol.receive(frame)
+        self._rest_s = rest_after(time.perf_counter() - begin + _COMPARED_WITHIN_S * _attempts_named(message))
+        return message
 
     def _has_stopped(self, sending: asyncio.Task[None]) -> None:
         error = None if sending.cancelled() else sending.exception()

@@ -48,6 +48,10 @@ HEADERS_WITHIN_S = 75.0  # those of a request must come, after the connection or
 BODY_WITHIN_S = 300.0  # a body that is read as a whole must come; of a file, a piece in UPLOAD_PIECE_WITHIN_S
 UPLOAD_PIECE_WITHIN_S = 60.0
 
+# Senders of what is refused (busy_time.py).
+LONGEST_REST_S = 30.0  # before they are read again; who would rest for longer is told to come back
+REST_TURN_S = 0.1  # between several messages of one sender that rest at once
+
 # Supervision.
 LAG_EVERY_S = 5.0  # the lag of the event loop is measured
 READY_WITHIN_S = 5.0  # the database must answer /readyz

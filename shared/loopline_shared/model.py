@@ -194,8 +194,7 @@ Data = Annotated[
 ]
 """Raw bytes; base64 in JSON."""
 
-Stream = Literal["stdout", "stderr"]
-"""Output stream of a task."""
+Stream = Literal["stdout", "stderr"]  # of a task
 STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
 
 NO_NUL = r"^[^\x00]*$"
@@ -241,6 +240,7 @@ class Facts:
     sandbox: Annotated[str, Field(max_length=20, pattern=NO_NUL)] = ""  # around tasks; empty: of an earlier release
     link: HostLink | None = None  # its network card; None: unknown
     gang_network: bool = False  # members of gangs that request the network reach one another
+    until: Seconds | None = None  # since 1970: when it has to end, as a cluster's allocation does; None: it stays
     software: tuple[Name, ...] = ()  # that it can provide for tasks (protocol/software.py)
     machine: Annotated[str, Field(max_length=64, pattern=NO_NUL)] = ""
     """Told from a copy of it by this; the same until the computer is started again. Empty: of an earlier release."""

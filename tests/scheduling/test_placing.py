@@ -285,3 +285,43 @@ def test_whoever_came_first_a_frozen_task_goes_to_the_same_worker(
         found.append(place_of(grid, job))
     assert found[0] == found[1]
     assert len(found[0]) == 2
+
+
+# --- workers that have to end -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", ["round-robin", "first-come", "fair", "turnaround"])
+def test_a_worker_that_has_to_end_gets_nothing_that_would_not_be_done(policy: str) -> None:
+    grid = Grid(policy=policy, order=Order.NONE, prefetch_s=100.0)
+    grid.join("w", replace(facts(1), until=grid.now + 60.0))
+    long = grid.submit(3, 3 * 40.0)
+    assert [attempt.job for attempt in grid.running("w")] == [long], "40 s of 60, and no second one waits behind it"
+    grid.now += 40.0
+    grid.end(grid.running("w")[0], wall_s=40.0, cpu_s=40.0)
+    assert not grid.running("w"), "40 s of 20"
+    grid.now += 1.0
+    grid.submit(1, 10.0)
+    assert len(grid.running("w")) == 1, "10 s of 19"
+    grid.join("other", facts(1))
+    assert grid.running("other")[0].job == long
+
+
+@pytest.mark.parametrize("policy", ["round-robin", "first-come", "fair", "turnaround"])
+def test_a_task_of_which_nothing_is_known_is_tried_while_there_is_time(policy: str) -> None:
+    grid = Grid(policy=policy)
+    grid.join("w", replace(facts(1), until=grid.now + 60.0))
+    grid.submit(1)
+    assert len(grid.running("w")) == 1
+    late = Grid(policy=policy)
+    late.join("w", replace(facts(1), until=late.now - 1.0))
+    late.submit(1)
+    assert not late.running("w")
+
+
+def test_copies_for_speed_are_made_in_an_allocation_for_jobs_that_ask() -> None:
+    for asked, copies in (({}, 0), ({"max_replicas": 2}, 1)):
+        grid = Grid(policy="round-robin", max_replicas=2)
+        grid.join("own", facts(1))
+        grid.submit(1, 10.0, **asked)
+        grid.join("paid", replace(facts(1), until=grid.now + 600.0))
+        assert len(grid.running("paid")) == copies

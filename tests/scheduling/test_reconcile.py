@@ -6,7 +6,7 @@ import pytest
 
 from loopline_master.core.events import JobCancelled, JobPaused, WorkerLeft, WorkerReported
 from loopline_shared.model import AttemptId, Held, JobState, Load, Outcome, TaskId
-from loopline_shared.protocol.worker_link import Assign, Report
+from loopline_shared.protocol.worker_link import MAX_STRANGERS_PER_ASSIGN, Assign, Report
 from tests.scheduling.driver import Grid, facts, result
 
 FIRST, SECOND = AttemptId(1, 1, 1), AttemptId(1, 1, 2)
@@ -87,6 +87,14 @@ def test_an_unknown_attempt_is_cancelled(stranger: AttemptId) -> None:
     effects = grid.report("a", holding=[FIRST, stranger])
     assert said(effects.assigns["a"]) == [f"cancel {stranger}"]
     assert list(effects.attempts) == []
+
+
+def test_of_very_many_unknown_attempts_the_rest_is_cancelled_after_the_next_report() -> None:
+    grid = believed("running")
+    strangers = [AttemptId(99, task, 1) for task in range(MAX_STRANGERS_PER_ASSIGN + 2)]
+    first = grid.report("a", holding=[FIRST, *strangers]).assigns["a"].cancel
+    assert first == tuple(strangers[:-2])
+    assert grid.report("a", holding=[FIRST, *strangers[-2:]]).assigns["a"].cancel == tuple(strangers[-2:])
 
 
 def test_another_workers_attempt_is_a_stranger() -> None:

@@ -28,6 +28,7 @@ from loopline_shared.protocol import worker_link
 from loopline_shared.protocol.transfers import PeerReport
 from loopline_shared.protocol.worker_link import (
     MAX_FRAME_BYTES,
+    MAX_FRAME_VALUES,
     MAX_HELLO_BYTES,
     MAX_RESULTS_PER_REPORT,
     PROTOCOL_VERSION,
@@ -228,6 +229,11 @@ def test_a_frame_over_the_limit_is_refused_unread() -> None:
         ProtocolError, match=f"{MAX_FRAME_BYTES + 1:,} bytes is over the limit of {MAX_FRAME_BYTES:,}"
     ):
         worker_link.decode_from_worker(b" " * (MAX_FRAME_BYTES + 1))
+
+
+def test_a_frame_of_very_many_values_is_refused_unread() -> None:
+    with pytest.raises(ProtocolError, match=f"more than {MAX_FRAME_VALUES:,} values"):
+        worker_link.decode_from_worker(b"[" + b"1," * MAX_FRAME_VALUES + b"1,1]")
 
 
 @pytest.mark.parametrize(

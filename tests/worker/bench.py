@@ -16,6 +16,7 @@ from loopline_worker.core.events import AttemptEnded, Event, Followed, Returned
 from loopline_worker.launch.posix import PosixLauncher
 from loopline_worker.launch.sandbox import Sandbox
 from loopline_worker.state.journal import Spool
+from loopline_worker.supervisor.requests import ZygoteLine
 from loopline_worker.task_group import TaskGroup
 
 
@@ -61,13 +62,14 @@ class Bench:
         output_limit_bytes: int = 100_000,
         quota: Quota | None = None,
         sandbox: Sandbox | None = None,
+        given: ZygoteLine | None = None,
     ) -> None:
         self.results: dict[AttemptId, Result] = {}
         self.troubles: list[str] = []
         self.folder = folder
         self.scratch = folder / "scratch"
         self.spool = Spool(folder / "spool", 2**30)
-        self.launcher = PosixLauncher(yields, sandbox)
+        self.launcher = PosixLauncher(yields, sandbox, given)
         self.task_group = TaskGroup()
         self.followed: list[tuple[int, int]] = []
         self.returned: list[int] = []

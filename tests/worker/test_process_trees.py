@@ -13,11 +13,11 @@ import pytest
 
 from loopline_shared.model import Outcome
 from loopline_shared.protocol.worker_link import Run
-from loopline_worker.launch import family
-from loopline_worker.launch.family import _signal_without_proc, tree_of
+from loopline_worker.launch.portable_family import _signal_without_proc
 from loopline_worker.launch.process_tree import PosixTree, TreeCpuTime
 from loopline_worker.launch.windows_launcher import WindowsTree
 from loopline_worker.supervisor import processes
+from loopline_worker.supervisor.family import signal_all, tree_of
 from tests.worker.bench import Bench, processes_of, python, run_of, until
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="needs Linux")
@@ -230,11 +230,11 @@ os.waitpid(os.posix_spawn("/bin/sleep", ["sleep", "100"], {{}}, file_actions=[op
     try:
         await until(lambda: processes.children(supervisor.pid))
         [child] = processes.children(supervisor.pid)
-        assert family.signal_all(supervisor.pid, signal.SIGSTOP) == 0
+        assert signal_all(supervisor.pid, signal.SIGSTOP) == 0
         (tmp_path / "gate").open("w").close()  # it starts all the same, with its program
         await until(lambda: processes.read(f"/proc/{child}/comm") == b"sleep\n")
-        assert family.signal_all(supervisor.pid, signal.SIGSTOP) == 1
+        assert signal_all(supervisor.pid, signal.SIGSTOP) == 1
         await until(lambda: (now := processes.status(child)) and now.state == "T")
     finally:
-        family.signal_all(supervisor.pid, signal.SIGKILL)
+        signal_all(supervisor.pid, signal.SIGKILL)
         await supervisor.wait()

@@ -300,7 +300,14 @@ class Agent:
             parts.journal.rest()
             if self._link.has_been_silent:
                 self.post(LinkSilent())
+            self._depart_in_time()
             await asyncio.sleep(SAMPLE_EVERY_S)
+
+    def _depart_in_time(self) -> None:
+        machine, departure = self.parts.machine, self.parts.departure
+        if reason := departure.reason(time.time(), is_idle=machine.is_idle, is_linked=self._link.is_open):
+            log.info("ending: %s", reason)
+            self.stop()
 
     def _sample(self) -> None:
         parts = self.parts

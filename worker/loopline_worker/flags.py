@@ -23,6 +23,7 @@ _GROUPS = {
         "data_dir",
         "python",
     ),
+    "how long this worker stays": ("until", "idle_timeout_s", "death_timeout_s"),
     "the owner of this computer": (
         *("policy", "dedicated", "idle_s", "grace_s", "leave_cores", "leave_memory_bytes", "heed_load", "on_battery"),
         *("on_metered", "most_megabytes_a_day", "hours", "not_while", "owner_page", "owner_port"),
@@ -43,6 +44,7 @@ _METAVARS = {"s": "SECONDS", "master": "URL", "slots": "N", "port": "N", "dir": 
 _METAVARS |= {
     "not_while": "PROGRAM",
     "policy": "WHEN",
+    "until": "TIME",
     "sandbox": "KIND",
     "sandbox_network": "WHICH",
     "images": "PROGRAM",

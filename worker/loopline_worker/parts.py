@@ -13,6 +13,7 @@ from loopline_worker.attempts.limits import quota_of
 from loopline_worker.attempts.runner import Runner
 from loopline_worker.core.events import Event
 from loopline_worker.core.machine import Machine
+from loopline_worker.departure import Departure
 from loopline_worker.environments import image_tool, uv
 from loopline_worker.environments.environments import Abilities, Environments
 from loopline_worker.environments.package_maker import PackageMaker
@@ -45,6 +46,7 @@ from loopline_worker.state.contribution import Contribution
 from loopline_worker.state.data_directory import DataDirectory, Disk
 from loopline_worker.state.journal import Journal, Spool
 from loopline_worker.state.result_delivery import ResultDelivery
+from loopline_worker.supervisor import requests
 from loopline_worker.task_group import TaskGroup
 
 if TYPE_CHECKING:
@@ -75,6 +77,7 @@ class Parts:
     monitor: OwnerMonitor
     disk: Disk
     attempt_log: AttemptLog
+    departure: Departure
 
     def close(self) -> None:
         """Let go of files, probes and processes."""
@@ -94,7 +97,8 @@ def assemble(
     python = find_python(settings.python)
     sandbox = _sandbox(settings, python)
     abilities = _abilities(settings, sandbox)
-    own = _facts(settings, data_directory, computer, python, sandbox, abilities)
+    departure = _departure(settings)
+    own = replace(_facts(settings, data_directory, computer, python, sandbox, abilities), until=departure.told)
     preferences = preferences_of(settings, computer.memory_bytes())
     machine = Machine(own.slots, preferences, settings.grace_s)
     meter, link_quality = Meter(computer), LinkQuality()
@@ -132,7 +136,7 @@ def assemble(
         launcher=launcher, runner=runner, environments=environments,
         delivery=ResultDelivery(journal, spool, uploads, task_group, post, on_uploaded=peering.keep_outputs),
         monitor=monitor, disk=Disk(data_directory, settings.disk_reserve_bytes),
-        attempt_log=AttemptLog(Contribution(data_directory.contribution)),
+        attempt_log=AttemptLog(Contribution(data_directory.contribution)), departure=departure,
     )  # fmt: skip
 
 
@@ -141,6 +145,11 @@ def _allowance(settings: WorkerSettings, data_directory: DataDirectory) -> Netwo
     if settings.dedicated:
         return NetworkAllowance(data_directory.traffic, on_metered=True)
     return NetworkAllowance(data_directory.traffic, settings.most_megabytes_a_day, on_metered=settings.on_metered)
+
+
+def _departure(settings: WorkerSettings) -> Departure:
+    timeouts = {"idle_timeout_s": settings.idle_timeout_s, "death_timeout_s": settings.death_timeout_s}
+    return Departure(time.time(), until=settings.until, **timeouts)
 
 
 def _open_journal(data_directory: DataDirectory) -> Journal:
@@ -184,7 +193,12 @@ def _facts(
 
 
 def _abilities(settings: WorkerSettings, sandbox: Sandbox | None) -> Abilities:
-    """Return what this worker can provide: packages need the network, and images need bubblewrap."""
+    """Return what this worker can provide: packages need the network, and images need bubblewrap.
+
+    Where tasks have users of their own it provides neither: they could not read what another one has built.
+    """
+    if requests.inherited():
+        return Abilities(None, None)
     has_network = sandbox is None or sandbox.grants_network
     has_images = sandbox is not None and sandbox.kind is SandboxChoice.BUBBLEWRAP
     return Abilities(

@@ -17,6 +17,7 @@ from loopline_shared.rest.address import DEFAULT_URL
 from loopline_shared.settings_source import Settings, config_file, read_table
 from loopline_worker.core.hours import Hours
 from loopline_worker.core.owner_policy import Policy
+from loopline_worker.departure import end_of_allocation, end_of_stay
 
 _MIB = 2**20
 _OWN_MASTER = platformdirs.user_data_path("loopline", appauthor=False) / "master"
@@ -203,6 +204,20 @@ class WorkerSettings(Settings):
         BeforeValidator(_split),
         Field(max_length=50, description="folders that other computers have, too, in which jobs may run (--cwd)"),
     ] = ()
+    until: Annotated[
+        float | None,
+        BeforeValidator(end_of_stay),
+        Field(
+            description="when it has to end: in so long (55m), or a time (2027-01-31T08:00:00Z); default: never, or"
+            " as the Slurm allocation around it"
+        ),
+    ] = Field(default_factory=end_of_allocation)
+    idle_timeout_s: Annotated[
+        float | None, Field(ge=1, description="ends after so long without a task; default: never")
+    ] = None
+    death_timeout_s: Annotated[
+        float | None, Field(ge=1, description="ends after so long without its master; default: never")
+    ] = None
     retry_min_s: Annotated[float, Field(gt=0, description="first pause before connecting again")] = 0.2
     retry_max_s: Annotated[float, Field(gt=0, description="longest pause, and that after a refusal")] = 30.0
 

@@ -35,7 +35,8 @@ def install(
     system
         Install a service of the system rather than of this user, for a computer that nobody sits at. Needs sudo.
     user
-        User who runs the tasks with --system; never root.
+        One user who runs the worker and all tasks with --system, never root. Without it a user is made for the
+        worker, and one for each slot.
     print_
         Show the files and commands, and do nothing.
     """

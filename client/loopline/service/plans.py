@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path, PurePath, PureWindowsPath
 from string import Template
@@ -12,6 +12,9 @@ from xml.sax.saxutils import escape
 
 UNIT = "loopline-worker.service"
 SLICE = "loopline.slice"
+USERS = "loopline.conf"
+TASKS_AS = "loopline-task-"
+"""The beginning of the names of the users that tasks run as."""
 LABEL = "org.loopline.worker"
 TASK = "Loopline worker"
 
@@ -59,12 +62,31 @@ def for_user(command: Sequence[str], config: Path, user: str) -> Plan:
 
 
 def for_system(command: Sequence[str], user: str, folder: Path = Path("/etc/systemd/system")) -> Plan:
-    """Return the plan of a systemd system unit, for a computer that nobody sits at."""
+    """Return the plan of a systemd system unit whose tasks run as this user, for a computer that nobody sits at."""
+    return _of_system(folder, filled("system.service", command=_for_systemd(command), user=user))
+
+
+def for_system_with_users(
+    command: Sequence[str], starter: Sequence[str], slots: int, etc: Path = Path("/etc")
+) -> Plan:
+    """Return the plan of a systemd system unit with a user for the worker and one for each slot.
+
+    ``starter``: the beginning of a command that starts the worker and runs its tasks as those users.
+    """
+    words = [*starter, "--tasks-as", TASKS_AS, "--", *command]
+    plan = _of_system(etc / "systemd/system", filled("system_with_users.service", command=_for_systemd(words)))
+    users = etc / "sysusers.d" / USERS
+    lines = "\n".join(f'u {TASKS_AS}{slot} - "Tasks of Loopline"' for slot in range(1, slots + 1))
+    return replace(
+        plan,
+        beside={users: filled("sysusers.conf", slots=lines)},
+        install=[["systemd-sysusers", str(users)], *plan.install],
+    )
+
+
+def _of_system(folder: Path, unit: bytes) -> Plan:
     return Plan(
-        {
-            folder / SLICE: filled("loopline.slice"),
-            folder / UNIT: filled("system.service", command=_for_systemd(command), user=user),
-        },
+        {folder / SLICE: filled("loopline.slice"), folder / UNIT: unit},
         [["systemctl", "daemon-reload"], ["systemctl", "enable", UNIT], ["systemctl", "restart", UNIT]],
         [["systemctl", "disable", "--now", UNIT]],
         ["systemctl", "is-active", UNIT],

@@ -14,8 +14,12 @@ from collections.abc import Iterator
 from loopline_master.core.entities import Job, Worker
 from loopline_master.core.estimates import measure
 from loopline_master.core.index.attempts import milliseconds
+from loopline_master.core.index.sorted_collections import IntervalSet
 from loopline_master.core.state import State
 
+_LONGER = 1.1
+_MORE_S = 1.0
+"""A task is given so much more time than is expected where a worker has to end."""
 _MANY = 32
 """So many prefetched attempts are many, unless they take but moments."""
 _PATIENCE = 8
@@ -26,7 +30,9 @@ def fits(state: State, job: Job, worker: Worker) -> bool:
     """True if the worker meets the job's requirements and has the slots of one task free."""
     index = state.index
     free = index.slots.idle.keys.get(worker.name)
-    return free is not None and -free[0] >= job.slots and index.requirements.fits(job, worker)
+    if free is None or -free[0] < job.slots:
+        return False
+    return worker.name in index.requirements.workers[index.requirements.keys[job.id]]
 
 
 def may_start(state: State, job: Job, task: int, worker: Worker, *, is_fresh: bool) -> bool:
@@ -37,12 +43,38 @@ def may_start(state: State, job: Job, task: int, worker: Worker, *, is_fresh: bo
     index = state.index
     if not job.is_live or job.paused or job.nodes > 1 or not fits(state, job, worker):
         return False
+    if worker.facts.until is not None and not ends_in_time(state, job, task, worker, state.now):
+        return False
     if not is_fresh:
-        if task not in index.ready_sets[job.id].to_retry and task not in index.to_replicate(job):
+        if task not in index.ready_sets[job.id].to_retry and task not in replicable(state, job, worker):
             return False
         if index.on_worker(job.task_id(task), worker.name):
             return False
     return worker.health >= 0 or not should_go_elsewhere(state, job, task, worker)
+
+
+def ends_in_time(state: State, job: Job, task: int, worker: Worker, start_at: float) -> bool:
+    """True if the task, begun on this worker then, is expected to end before the worker has to.
+
+    Of a task of which nothing is known, no more is expected than that there is time left.
+    """
+    until = worker.facts.until
+    if until is None:
+        return True
+    left_s = until - max(start_at, state.now)
+    if not measure.is_known(job, task):
+        return left_s > 0
+    return _LONGER * measure.work_of(state.grid, job, task) / measure.speed_now(worker) + _MORE_S <= left_s
+
+
+def replicable(state: State, job: Job, worker: Worker) -> IntervalSet:
+    """Return the job's tasks that may get a replica on this worker.
+
+    One that has to end is in somebody's allocation: there, copies for speed are made of jobs that ask for replicas.
+    """
+    index = state.index
+    is_asked = worker.facts.until is None or job.spec.max_replicas is not None
+    return index.to_replicate(job) if is_asked else index.needs_replica(job)
 
 
 def should_go_elsewhere(state: State, job: Job, task: int, worker: Worker) -> bool:
@@ -108,16 +140,25 @@ class Prefetch:
 
     def may_wait(self, job: Job, task: int, worker: Worker) -> bool:
         """True if this worker may prefetch the task: a task to start, of one slot, and known to be short."""
-        is_fresh = task in self._state.fresh[job.id] and not self._index.is_held(job)
-        if not (is_fresh or task in self._index.ready_sets[job.id].to_retry) or job.slots > 1 or job.nodes > 1:
+        index = self._index
+        is_fresh = task in self._state.fresh[job.id] and not index.is_held(job)
+        if not (is_fresh or task in index.ready_sets[job.id].to_retry) or job.slots > 1 or job.nodes > 1:
             return False
-        if not measure.is_known(job, task) or not self._index.requirements.fits(job, worker):
+        requirements = index.requirements
+        if not measure.is_known(job, task) or worker.name not in requirements.workers[requirements.keys[job.id]]:
             return False
-        if self._index.on_worker(job.task_id(task), worker.name):
+        if index.on_worker(job.task_id(task), worker.name):
             return False
-        if should_go_elsewhere(self._state, job, task, worker):
+        if worker.health < 0 and should_go_elsewhere(self._state, job, task, worker):
+            return False
+        if worker.facts.until is not None and not self.ends_in_time(job, task, worker):
             return False
         return 0 < self.expected_s(job, task, worker) <= self.room_s(worker)
+
+    def ends_in_time(self, job: Job, task: int, worker: Worker) -> bool:
+        """True if the task is expected to end before the worker has to, be it that it waits there for a slot."""
+        start_at = self._state.now if worker.name in self._slots.idle.keys else self.free_at(worker)
+        return ends_in_time(self._state, job, task, worker, start_at)
 
     def is_too_long(self, job: Job, worker: Worker) -> bool:
         """True if no task of the job may wait there: all are alike, and known to take too long."""

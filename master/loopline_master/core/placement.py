@@ -200,6 +200,8 @@ def _worth_moving(state: State, prefetch: Prefetch, worker: Worker) -> Attempt |
         job = state.jobs[last.job]
         if not eligibility.fits(state, job, worker) or state.index.on_worker(last.task_id, worker.name):
             continue
+        if not eligibility.ends_in_time(state, job, last.task, worker, state.now):
+            continue
         if eligibility.should_go_elsewhere(state, job, last.task, worker):
             continue
         behind_s = (-wait_ms - queue[last.id] / max(1, donor.offered)) / 1e3 + last.expected_s

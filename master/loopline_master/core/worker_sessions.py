@@ -33,18 +33,16 @@ from loopline_shared.protocol.gang_messages import Word
 from loopline_shared.protocol.worker_link import (
     MAX_LONG_RUNS_PER_ASSIGN,
     MAX_RUNS_PER_ASSIGN,
+    MAX_STRANGERS_PER_ASSIGN,
     Assign,
     Report,
     Run,
 )
 from loopline_shared.spec import MAX_RUN_CHARACTERS
 
-_ALMOST_NEW = 1 / 16
-"""By this part of it a lease may end early."""
-
+_ALMOST_NEW = 1 / 16  # by this part of it a lease may end early
 _RUNS = AttemptState.RUNNING
-Id = tuple[int, int, int]
-"""Equal to an AttemptId."""
+Id = tuple[int, int, int]  # equal to an AttemptId
 
 _INPUT_CHARACTERS = 150
 """Of an input of a task's own, beside its path."""
@@ -175,8 +173,8 @@ def _compare(state: State, outbox: Outbox, worker: Worker, report: Report) -> No
         elif attempt.state is not _RUNS or (held is not None and held.frozen):
             _is_held(state, attempt, held, report.seen)
     for stranger in strangers:
-        if not _is_ours(state, worker, stranger):
-            outbox.cancel_stranger(worker.name, AttemptId(*stranger))
+        if not (_is_ours(state, worker, stranger) or outbox.cancel_stranger(worker.name, stranger)):
+            break  # the next Report names the rest
 
 
 def _without_members(state: State, attempts: list[Attempt], report: Report) -> list[Attempt]:
@@ -326,9 +324,11 @@ class Outbox:
         """Answer the worker's Report with an Assign, as every Report is answered."""
         self._concerned[worker] = None
 
-    def cancel_stranger(self, worker: str, attempt: AttemptId) -> None:
-        """Cancel an attempt that the worker holds although it is over, or was never given to it."""
-        self._cancels.setdefault(worker, []).append(attempt)
+    def cancel_stranger(self, worker: str, stranger: Id) -> bool:
+        """Cancel an attempt that is unknown here; False if this frame is full of them."""
+        cancels = self._cancels.setdefault(worker, [])
+        cancels.append(AttemptId(*stranger))
+        return len(cancels) < MAX_STRANGERS_PER_ASSIGN
 
     def seal(self, state: State) -> dict[str, Assign]:
         """Return the numbered frames, and note on each attempt which frame carries its command.

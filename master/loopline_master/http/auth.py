@@ -7,7 +7,6 @@ that a slow hash or a comparison in constant time would add nothing.
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from secrets import token_hex, token_urlsafe
@@ -15,6 +14,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from loopline_master.buckets import Buckets
 from loopline_master.http.sessions import Sessions, check_own_page, foreign_page, is_own_page, session_cookie
 from loopline_master.http.token_times import TokenTimes
 from loopline_master.settings import is_loopback
@@ -85,7 +85,7 @@ class Auth:
         self._sessions = Sessions(session_key)
         self._required = required
         self._known: dict[str, Caller] = {}  # by hash of the token: those found in the store
-        self._failures = _Buckets(burst=100, per_s=1)
+        self._failures = Buckets(burst=100, per_s=1)
 
     async def admit(self, request: web.Request, access: Access) -> Caller:
         """Return the caller. Raises LooplineError if the caller is unknown or has no right to the operation."""
@@ -159,7 +159,7 @@ class Auth:
         """Accept a computer with the token that it generated; again if it repeats the request because an answer was
         lost.
         """
-        if self._failures.is_empty(address):
+        if self._failures.level(address) < 1:
             raise _too_many_failures()
         token = TokenView(id=wish.token, name=wish.worker, role="worker", worker=wish.worker, created_at=time.time())
         outcome = await self._tokens.join(_hash(wish.secret), token, wish.hash)
@@ -212,7 +212,7 @@ class Auth:
         """
         caller = await self.by_secret(secret)
         if caller is None:
-            if self._failures.is_empty(address):
+            if self._failures.level(address) < 1:
                 raise _too_many_failures()
             self._failures.spend(address)
             raise LooplineError("wrong_token", "invalid, expired or revoked token", _HINT, status=401)
@@ -240,29 +240,3 @@ def _host_of(url: str) -> str:
         return urlsplit(url).hostname or ""
     except ValueError:
         return ""
-
-
-class _Buckets:
-    """A token bucket for each key. Only the most recently used ones are remembered: the others are full again."""
-
-    MOST = 10_000
-
-    def __init__(self, burst: float, per_s: float) -> None:
-        self._burst = burst
-        self._per_s = per_s
-        self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()  # (level, when)
-
-    def is_empty(self, key: str) -> bool:
-        """True if the bucket of this key has no token left."""
-        return self._level(key) < 1
-
-    def spend(self, key: str) -> None:
-        """Spend a token of the bucket of this key."""
-        self._levels[key] = self._level(key) - 1, time.monotonic()
-        self._levels.move_to_end(key)
-        if len(self._levels) > self.MOST:
-            self._levels.popitem(last=False)
-
-    def _level(self, key: str) -> float:
-        level, when = self._levels.get(key, (self._burst, 0.0))
-        return min(self._burst, level + (time.monotonic() - when) * self._per_s)

@@ -26,6 +26,7 @@ from aiohttp import web
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from loopline_master import timings
+from loopline_master.busy_time import BusyTime
 from loopline_master.http.answers import JSON, json_answer, times_for
 from loopline_master.http.auth import Access, Auth, Caller
 from loopline_master.http.deeds import Deeds
@@ -185,7 +186,7 @@ class Operation:
         caller = await parts[Auth].admit(request, self.access)
         arguments = self._arguments(request)
         if self.body:
-            arguments["body"] = await _read_body(request, self.body)
+            arguments["body"] = await _read_body(request, self.body, parts[BusyTime], caller)
         of_request = Parts(caller, request)
         for name, kind in self.handed_in.items():
             arguments[name] = (of_request if kind in of_request else parts)[kind]
@@ -259,13 +260,16 @@ def _without_none(annotation: Any) -> Any:
     return Union[tuple(kind for kind in get_args(annotation) if kind is not NoneType)]  # noqa: UP007
 
 
-async def _read_body(request: web.Request, model: type[BaseModel]) -> BaseModel:
+async def _read_body(request: web.Request, model: type[BaseModel], busy_time: BusyTime, caller: Caller) -> BaseModel:
     if request.content_type != JSON:
         raise LooplineError("media_type", "the body must be JSON", f"send it with Content-Type: {JSON}", status=415)
+    sender = caller.token or request.remote or ""
+    await busy_time.rest(sender)
     try:
         async with asyncio.timeout(timings.BODY_WITHIN_S):
             content = await request.read()
-        return model.model_validate_json(content)
+        with busy_time.charged(sender):
+            return model.model_validate_json(content)
     except TimeoutError:
         raise too_slow() from None
     except web.HTTPRequestEntityTooLarge:

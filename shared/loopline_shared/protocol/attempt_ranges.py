@@ -31,7 +31,9 @@ def _bounded(ranges: tuple[AttemptRange, ...]) -> tuple[AttemptRange, ...]:
     return ranges
 
 
-AttemptRanges = Annotated[tuple[AttemptRange, ...], Field(fail_fast=True), AfterValidator(_bounded)]
+AttemptRanges = Annotated[
+    tuple[AttemptRange, ...], Field(max_length=MAX_ATTEMPTS, fail_fast=True), AfterValidator(_bounded)
+]
 
 
 def ranges_of(attempts: Iterable[AttemptId]) -> tuple[AttemptRange, ...]:

@@ -53,9 +53,11 @@ PROTOCOL_VERSION = 3
 OLDEST_VERSION = 3
 """The earliest that is spoken: this version or the one before, in which a refused worker says Hello again."""
 MAX_FRAME_BYTES = 64 * 2**20
+MAX_FRAME_VALUES = 10**6  # they cost more to read than bytes do; a full Report has less than half as many
 MAX_HELLO_BYTES = 2**20
 MAX_RUNS_PER_ASSIGN = 500
 MAX_LONG_RUNS_PER_ASSIGN = 50  # each of at most MAX_RUN_CHARACTERS, a character of at most 6 bytes; or as much in all
+MAX_STRANGERS_PER_ASSIGN = 1000  # attempts that are cancelled because their worker should not have them
 MAX_RESULTS_PER_REPORT = 500
 MAX_OUTPUT_FILES_PER_REPORT = 20_000  # each with a path of at most MAX_PATH_CHARACTERS, of at most 4 bytes
 MAX_WROTE_BYTES = 64 * 1024
@@ -235,6 +237,8 @@ def decode_from_master(frame: bytes) -> ToWorker:
 def _decode(adapter: TypeAdapter[Message], frame: bytes) -> Message:
     if len(frame) > MAX_FRAME_BYTES:
         raise ProtocolError(f"a frame of {len(frame):,} bytes is over the limit of {MAX_FRAME_BYTES:,}")
+    if frame.count(b",") > MAX_FRAME_VALUES:
+        raise ProtocolError(f"a frame of more than {MAX_FRAME_VALUES:,} values")
     try:
         return adapter.validate_json(frame)
     except ValidationError as error:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from loopline_shared.paths import TEMPORARY
+from loopline_worker.supervisor import requests
 
 VARIABLE = "LOOPLINE_SCRATCH"
 
@@ -32,6 +33,10 @@ def _remove(folder: Path) -> None:
     if folder.is_symlink():  # planted by a task that shares a room with it: what it leads to is not ours
         folder.unlink(missing_ok=True)
     shutil.rmtree(folder, ignore_errors=True)
+    if folder.is_dir() and (zygote := requests.inherited()):  # what is left is that of a task's user
+        with suppress(OSError):
+            zygote.hand_over(str(folder))
+        shutil.rmtree(folder, ignore_errors=True)
     if folder.is_dir():  # a task may lock its own folders
         folder.chmod(0o700)
         for place, names, _ in os.walk(folder):

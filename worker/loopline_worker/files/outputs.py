@@ -211,8 +211,9 @@ class Collector:
         return False
 
     def _own(self, moved: Path, path: str) -> Path:
-        """Return the moved file, or a copy if it has other hard links, such as an input that the cache shares."""
-        if moved.lstat().st_nlink == 1:
+        """Return the moved file, or a copy if it has other hard links or belongs to the user of a task."""
+        status = moved.lstat()
+        if status.st_nlink == 1 and (os.name == "nt" or status.st_uid == os.geteuid()):
             moved.chmod(0o600)
             return moved
         own = self._store / "copied"

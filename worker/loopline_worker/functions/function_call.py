@@ -126,6 +126,11 @@ class FunctionCall:
         if self._interpreter and not self._has_ended:
             self._interpreter.tree.thaw()
 
+    def lend(self, folder: str) -> None:
+        """Let the interpreter use a folder, if there is one."""
+        if self._interpreter and not self._has_ended:
+            self._interpreter.tree.lend(folder)
+
     def is_still(self) -> bool:
         """True if no process of it runs any more."""
         return self._interpreter is None or self._has_ended or self._interpreter.tree.is_still()

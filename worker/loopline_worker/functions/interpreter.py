@@ -122,6 +122,7 @@ class Interpreter:
             except OSError:
                 scratch.remove(Path(clean))
         scratch.make(Path(folder))
+        self.tree.lend(folder)
 
     def leave_folder(self) -> None:
         """Keep the last call's folder from serving the next call, because there may be something in it."""

@@ -100,6 +100,9 @@ class EndedTree:
     def follow(self) -> None:
         """Do nothing."""
 
+    def lend(self, folder: str) -> None:
+        """Do nothing."""
+
     def is_still(self) -> bool:
         """True, for nothing runs."""
         return True

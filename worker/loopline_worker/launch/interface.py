@@ -125,6 +125,9 @@ class Tree(Protocol):
     def thaw(self) -> None:
         """Let it go on."""
 
+    def lend(self, folder: str) -> None:
+        """Let its processes use a folder that the agent made, if they have a user of their own. Raises OSError."""
+
     def is_still(self) -> bool:
         """True if no process of it runs any more: a stopped process stops when it next has its turn."""
 

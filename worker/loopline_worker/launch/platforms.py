@@ -18,5 +18,6 @@ def make_launcher(yields: bool, sandbox: Sandbox | None = None) -> Launcher:
 
         return WindowsLauncher(yields)
     from loopline_worker.launch.posix import PosixLauncher
+    from loopline_worker.supervisor import requests
 
-    return PosixLauncher(yields, sandbox)
+    return PosixLauncher(yields, sandbox, requests.inherited())

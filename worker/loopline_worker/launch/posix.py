@@ -23,6 +23,7 @@ from loopline_worker.launch.supervisor_link import SupervisorLink
 from loopline_worker.supervisor import processes
 from loopline_worker.supervisor.control_groups import Places
 from loopline_worker.supervisor.orders import Claims, TaskOrder
+from loopline_worker.supervisor.requests import ZygoteLine
 from loopline_worker.timings import LAST_TASK_SHARE, LONGEST_COUNTED_S, PREFETCH_S, SLOW_TASK_S, SUPERVISOR_IDLE_S
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 _HOME = Path(__file__).parents[2]
 _PROGRAM = (
     f"import sys; sys.path.append({str(_HOME)!r}); "
-    "from loopline_worker.supervisor.zygote import main; main(*map(int, sys.argv[1:4]), *sys.argv[4:])"
+    "from loopline_worker.supervisor.zygote import main; main(int(sys.argv[1]))"
 )
 _NEEDED = ("LD_LIBRARY_PATH",)  # by some builds of Python; nothing else, the agent's token least of all
 _MOST_PREFETCHED = 16
@@ -42,14 +43,16 @@ _MOST_PREFETCHED = 16
 class PosixLauncher:
     """Keeps the zygote and the links to supervisors. A supervisor that was killed is replaced at the next start."""
 
-    def __init__(self, yields: bool, sandbox: Sandbox | None = None) -> None:
+    def __init__(self, yields: bool, sandbox: Sandbox | None = None, given: ZygoteLine | None = None) -> None:
+        """``given``: the line to a zygote that a service has started, which runs tasks as users of their own."""
+        self._given = given
         self._yields = yields
         self._sandbox = sandbox
         self._claimed_places: Places | None = None
         self._users_threads = _UsersThreads()
         self._durations = DurationEstimate()
         self._process: subprocess.Popen[bytes] | None = None
-        self._socket: socket.socket | None = None
+        self._zygote: ZygoteLine | None = None
         self._idle: dict[SupervisorLink, float] = {}  # since when; the last to have become so comes last
         self._links: set[SupervisorLink] = set()
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -140,7 +143,7 @@ class PosixLauncher:
                 on_failure.callback(claims.close)
                 self._ask_zygote(theirs.fileno(), claims.supervisors_end)
             on_failure.pop_all()
-        link = SupervisorLink(ours, claims, self._places, self)
+        link = SupervisorLink(ours, claims, self._places, self, self._signal if self._given else None)
         self._links.add(link)
         return link
 
@@ -155,12 +158,12 @@ class PosixLauncher:
 
     def _ask_zygote(self, *files: int) -> None:
         """Have the zygote fork a supervisor with these files; start a zygote if there is none."""
-        if self._socket:
+        if self._zygote:
             with suppress(ConnectionError):
-                socket.send_fds(self._socket, [b"+"], files)
+                self._zygote.fork(*files)
                 return
             self._lose_zygote()
-        socket.send_fds(self._start_zygote(), [b"+"], files)
+        self._start_zygote().fork(*files)
 
     # Reports by links.
 
@@ -174,7 +177,7 @@ class PosixLauncher:
 
     def link_idle(self, link: SupervisorLink) -> None:
         """Keep the supervisor for the next task."""
-        if self._socket is None or link not in self._links:
+        if self._zygote is None or link not in self._links:
             self.drop(link)
             return
         self._idle[link] = time.monotonic()
@@ -201,23 +204,26 @@ class PosixLauncher:
 
     # The zygote.
 
-    def _start_zygote(self) -> socket.socket:
+    def _start_zygote(self) -> ZygoteLine:
+        if self._given and self._given.is_closed:
+            raise OSError("the service's supervisor is gone")
+        self._zygote = self._given or ZygoteLine(self._start_own_zygote())
+        self._zygote.configure(self._yields, self._sandbox is not None, self._places)
+        asyncio.get_running_loop().add_reader(self._zygote.connection.fileno(), self._lose_zygote)
+        return self._zygote
+
+    def _start_own_zygote(self) -> socket.socket:
         if self._process:
             self._process.poll()
         ours, theirs = socket.socketpair()
         with theirs:
-            places = [f"{kind}={place}" for kind, place in self._places.items()]
-            isolates = self._sandbox is not None
-            options = [str(int(number)) for number in (theirs.fileno(), self._yields, isolates)]
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _PROGRAM, *options, *places],
+                [sys.executable, "-I", "-S", "-c", _PROGRAM, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()], cwd="/", start_new_session=True,
                 env={name: os.environ[name] for name in _NEEDED if name in os.environ},
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             )  # fmt: skip
         descriptors.restore_limit(self._process.pid)
-        self._socket = ours
-        asyncio.get_running_loop().add_reader(ours.fileno(), self._lose_zygote)
         return ours
 
     def _lose_zygote(self) -> None:
@@ -226,11 +232,17 @@ class PosixLauncher:
         self._hang_up()
         self._links.clear()
 
+    def _signal(self, root: int, signum: int) -> int:
+        """Have the zygote signal all processes below one, for they are not this user's. Return how many they are."""
+        if self._zygote:
+            self._zygote.signal(root, signum)
+        return len(processes.descendants(root))
+
     def _hang_up(self) -> None:
-        if self._socket:
-            asyncio.get_running_loop().remove_reader(self._socket.fileno())
-            self._socket.close()
-        self._socket = None
+        if self._zygote:
+            asyncio.get_running_loop().remove_reader(self._zygote.connection.fileno())
+            self._zygote.connection.close()
+        self._zygote = None
         for link in list(self._idle):
             self.drop(link)
 

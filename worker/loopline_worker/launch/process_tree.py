@@ -8,17 +8,19 @@ import math
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from loopline_worker.launch.family import for_all, signal_all, tree_of, usage_of
 from loopline_worker.launch.interface import Ended, LaunchListener, Limits, Usage
 from loopline_worker.launch.memory_shares import MemoryShares
+from loopline_worker.launch.portable_family import signal_all, usage_of
 from loopline_worker.launch.sinks import Sink
 from loopline_worker.supervisor import control_groups, priority, processes
 from loopline_worker.supervisor.control_groups import ControlGroup, Hits
+from loopline_worker.supervisor.family import for_all, tree_of
 from loopline_worker.supervisor.orders import Breach, TaskOrder
+from loopline_worker.supervisor.users import folders
 
 if TYPE_CHECKING:
     from loopline_shared.model import AttemptId
@@ -35,6 +37,8 @@ class TreeLink(Protocol):
     group: ControlGroup
     hits: Hits
     past_cpu_s: float
+    task_group: int
+    signal: Callable[[int, int], int] | None
 
     @property
     def last(self) -> PosixTree | None:
@@ -102,7 +106,7 @@ class PosixTree:
         self.link.request("kill", self.number)
         if self._root:  # while its process id is not known, nothing runs yet
             with suppress(OSError):
-                signal_all(self._root, signal.SIGKILL)
+                self._signal(signal.SIGKILL)
 
     def freeze(self) -> None:
         """Freeze what runs in its slot, for this task may have ended just now."""
@@ -118,6 +122,11 @@ class PosixTree:
         """Have the supervisor pass on its output as it comes."""
         if not self._has_ended:
             self.link.request("follow", self.number)
+
+    def lend(self, folder: str) -> None:
+        """Let its processes use a folder that the agent made for them. Raises OSError."""
+        if self.link.task_group:
+            folders.lend(folder, self.link.task_group)
 
     def is_still(self) -> bool:
         """True if each process is stopped, or has had no processor time since the last call.
@@ -218,6 +227,9 @@ class PosixTree:
     def _group(self) -> ControlGroup:
         return self.link.group
 
+    def _signal(self, signum: int) -> int:
+        return (self.link.signal or signal_all)(self._root, signum)
+
     def _set_frozen(self, frozen: bool) -> None:
         """Freeze or thaw it, now or as soon as it runs. A thaw that fails is tried again at the next ``measure``."""
         self.is_frozen = frozen
@@ -242,7 +254,7 @@ class PosixTree:
             self._is_in_frozen_group = True
             found = for_all(self._root, signal.SIGSTOP, self._group.add_to_frozen)
         else:
-            found = signal_all(self._root, signal.SIGSTOP)
+            found = self._signal(signal.SIGSTOP)
         if not found or self.link.last is not self:  # what runs here has not started, or had not
             self.link.request_confirmation()
 
@@ -250,7 +262,7 @@ class PosixTree:
         """Continue it by both means, for either may have stopped some. Raises OSError if it may still be frozen."""
         is_thawed = self._group.freeze(False)
         if self._root:
-            signal_all(self._root, signal.SIGCONT)
+            self._signal(signal.SIGCONT)
         if not is_thawed and self._group.is_set_to_freeze():
             raise OSError("its control group is still frozen")
 

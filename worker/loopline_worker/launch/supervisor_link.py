@@ -6,7 +6,7 @@ import asyncio
 import math
 import socket
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, Protocol
 
@@ -40,13 +40,23 @@ class SupervisorLink:
     to start.
     """
 
-    def __init__(self, ours: socket.socket, claims: Claims, places: Places, listener: LinkListener) -> None:
+    def __init__(
+        self,
+        ours: socket.socket,
+        claims: Claims,
+        places: Places,
+        listener: LinkListener,
+        signal: Callable[[int, int], int] | None = None,
+    ) -> None:
+        """``signal`` signals all processes below one; None: this process may do so itself."""
         ours.setblocking(False)
         self.root = 0  # whose children are its tasks: the supervisor, or the first process of its cell
         self.session = 0
         self.group = ControlGroup({}, "")
         self.hits = 0, 0  # how often all its tasks until now hit limits
         self.past_cpu_s = 0.0  # CPU time of its tasks until now
+        self.task_group = 0  # that its tasks' user is alone in; 0: they run as the agent's user
+        self.signal = signal
         self._places = places
         self._known_cells = set[int]()  # of which the supervisor has had the walls
         self._socket = ours
@@ -176,7 +186,7 @@ class SupervisorLink:
 
     def _handle(self, report: dict[str, Any]) -> None:
         if "supervisor" in report:
-            self.root, self.session = report["supervisor"], report["session"]
+            self.root, self.session, self.task_group = report["supervisor"], report["session"], report["group"]
             self.group = ControlGroup(self._places, name_of(self.root))
             return
         if "root" in report:

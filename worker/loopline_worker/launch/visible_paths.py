@@ -79,6 +79,8 @@ def copy_etc(folder: Path) -> Path | None:
         for name in _OF_ETC:
             source, target = Path("/etc", name), folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
+            for made in target.relative_to(folder).parents:
+                (folder / made).chmod(0o755)  # tasks may have another user
             if str(source) in LIVE and source.exists():
                 target.touch()
             elif source.is_dir() and not source.is_symlink():

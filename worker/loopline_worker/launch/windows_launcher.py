@@ -17,9 +17,9 @@ import psutil
 
 from loopline_worker.attempts import scratch
 from loopline_worker.launch import job_object
-from loopline_worker.launch.family import usage_of
 from loopline_worker.launch.interface import Ended, Job, Limits, Usage
 from loopline_worker.launch.job_object import JobObject
+from loopline_worker.launch.portable_family import usage_of
 from loopline_worker.launch.sinks import Target, opened
 
 _LOOK_AGAIN_S = 0.1
@@ -115,6 +115,9 @@ class WindowsTree:
 
     def follow(self) -> None:
         """Do nothing: output goes to files."""
+
+    def lend(self, folder: str) -> None:
+        """Do nothing: its processes are the agent's user's."""
 
     def is_still(self) -> bool:
         """True: suspended processes stop at once."""

@@ -99,8 +99,8 @@ class SessionServer:
             raise ValueError("only those who are logged in at this computer are answered")
         match request.get("do"):
             case "report":
-                self._reports.note(connection, uid, SessionReport.from_json(request))
-                self._monitor.nudge()
+                if self._reports.note(connection, uid, SessionReport.from_json(request)):
+                    self._monitor.nudge()
                 return {"watch": self._monitor.watches}
             case "pause":
                 self._controls.pause(end_of(str(request.get("for")), time.time()))

@@ -25,7 +25,7 @@ from loopline_worker.task_group import TaskGroup
 
 SOCKET = Path("/run/loopline/sessions")
 _AGAIN_S = 10.0
-_EVERY_S, _WHILE_TASKS_RUN_S = 2.0, 0.1
+_EVERY_S, _WHILE_TASKS_RUN_S = 5.0, 0.1
 _ASK_SOCKETTOP_EVERY_S = 5.0
 _ANSWER_WITHIN_S = 5.0
 _MOST_BYTES = 4096

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+_COARSE_S = 0.01
 _GOOD_FOR_S = 15.0
 """Age of a report that no longer counts: reporters speak every few seconds."""
 
@@ -45,9 +46,12 @@ class SessionReports:
         self._clock = clock
         self._latest: dict[object, tuple[int, float, SessionReport]] = {}
 
-    def note(self, connection: object, uid: int, report: SessionReport) -> None:
-        """Keep a report in place of the last one on its connection."""
-        self._latest[connection] = (uid, self._clock(), report)
+    def note(self, connection: object, uid: int, report: SessionReport) -> bool:
+        """Keep a report in place of the last one on its connection. True if the session was used since that one."""
+        _, at, last = self._latest.get(connection, (uid, 0.0, SessionReport(None)))
+        now = self._clock()
+        self._latest[connection] = (uid, now, report)
+        return last.idle_s is None or _idle_s(report, 0.0) < _idle_s(last, now - at) - _COARSE_S
 
     def forget(self, connection: object) -> None:
         """Forget what was told on a connection that is closed."""

@@ -22,6 +22,7 @@ import psutil
 from loopline_shared.errors import LooplineError
 from loopline_worker.attempts import scratch
 from loopline_worker.core.events import DiskObserved
+from loopline_worker.supervisor import requests
 
 log = logging.getLogger(__name__)
 
@@ -89,8 +90,19 @@ class DataDirectory:
             return False
         return True
 
+    def open_to_tasks(self) -> None:
+        """Let tasks with users of their own through to their scratch folders, and read nothing on the way."""
+        for folder in (self.folder, self.scratch):
+            folder.chmod(0o711)
+        for folder in self.folder.iterdir():
+            if folder != self.scratch and folder.is_dir():
+                folder.chmod(0o700)
+
     def sweep(self) -> None:
         """Kill what an earlier agent left running, and remove its scratch folders."""
+        if zygote := requests.inherited():
+            self.open_to_tasks()
+            zygote.hand_over(str(self.scratch))
         give_up = time.monotonic() + _PATIENCE_S
         while (left := self._leftovers()) and time.monotonic() < give_up:
             for process in left:

@@ -14,7 +14,18 @@ _SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 class Process:
     """Process as it was when its ``stat`` was read."""
 
-    __slots__ = ("cpu_s", "memory_bytes", "parent", "pid", "session", "state", "terminal", "threads", "waited_cpu_s")
+    __slots__ = (
+        "address_bytes",
+        "cpu_s",
+        "memory_bytes",
+        "parent",
+        "pid",
+        "session",
+        "state",
+        "terminal",
+        "threads",
+        "waited_cpu_s",
+    )
 
     def __init__(self, pid: int, stat: bytes) -> None:
         fields = stat[stat.rindex(b")") + 2 :].split()  # the name before it may hold anything, brackets included
@@ -27,6 +38,7 @@ class Process:
         self.threads = int(fields[17])
         self.cpu_s = user + system
         self.waited_cpu_s = waited_user + waited_system  # of children that have ended, and of theirs
+        self.address_bytes = int(fields[20])
         self.memory_bytes = int(fields[21]) * _PAGE_BYTES
 
 

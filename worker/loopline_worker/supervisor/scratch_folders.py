@@ -11,13 +11,19 @@ from contextlib import suppress
 
 from loopline_worker.supervisor.inotify import FolderWatcher
 
+TYPE_CHECKING = False  # typing is not light
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 TEMPORARY = ".tmp"
 
 
 class ScratchFolders:
     """The scratch folders of one supervisor; at most one of them is spare."""
 
-    def __init__(self) -> None:
+    def __init__(self, lend: Callable[[str], None] = lambda folder: None) -> None:
+        """``lend`` gives a new folder to the user that tasks run as."""
+        self._lend = lend
         self._spare = ""
         self._fingerprints: list[tuple[int, ...]] = []  # of a folder and the one in it, when they were made
         self._watcher = FolderWatcher()
@@ -38,6 +44,7 @@ class ScratchFolders:
                 self._is_watched = self._is_watched or self._watcher.watch(folder, inner)
                 return
         os.makedirs(inner)  # noqa: PTH103
+        self._lend(folder)
         self._fingerprints, self._is_watched = [_fingerprint(folder), _fingerprint(inner)], False
 
     def recycle(self, folder: str) -> bool:

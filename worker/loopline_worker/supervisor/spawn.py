@@ -12,11 +12,15 @@ import os
 import resource
 import signal
 
+from loopline_worker.supervisor.users import credentials
 from loopline_worker.supervisor.walls import landlock, namespaces
 
 TYPE_CHECKING = False  # typing is not light
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from loopline_worker.supervisor.orders import TaskOrder
+    from loopline_worker.supervisor.users.credentials import TaskUser
 
     FileActions = list[tuple[int, int, int]]
 
@@ -30,9 +34,17 @@ def disable_core_dumps() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def spawn(order: TaskOrder, stdout: int, stderr: int) -> int:
-    """Start the task and return its process id once it runs. Raises OSError or ValueError if it cannot be run."""
-    start = _spawn_within if order.places or order.paths else _spawn_from_path
+def spawn(order: TaskOrder, stdout: int, stderr: int, user: TaskUser | None = None) -> int:
+    """Start the task, as that user if there is one, and return its process id once it runs.
+
+    Raises OSError or ValueError if it cannot be run.
+    """
+
+    def start(order: TaskOrder, actions: FileActions) -> int:
+        if user or order.places or order.paths:
+            return apart(lambda: _spawn_within(order, actions, user))
+        return _spawn_from_path(order, actions)
+
     actions = [(os.POSIX_SPAWN_DUP2, stdout, 1), (os.POSIX_SPAWN_DUP2, stderr, 2)]
     user_threads = order.user_threads
     _limit("RLIMIT_NPROC", user_threads)
@@ -67,28 +79,40 @@ def _spawn_from_path(order: TaskOrder, actions: FileActions) -> int:
     raise refused or FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
 
-def _spawn_within(order: TaskOrder, actions: FileActions) -> int:
-    """Start the command from a thread that has given up all other paths, which this process needs again."""
-    started: list[int | Exception] = []
+def _spawn_within(order: TaskOrder, actions: FileActions, user: TaskUser | None) -> int:
+    """Start the command from a thread that gives up what the task is not to have, and this process needs again."""
+    if user:
+        credentials.become(user)
+    if order.places:
+        namespaces.enter(*order.places)
+        os.chdir(order.folder)
+    elif order.paths:
+        landlock.confine(order.paths)
+    return _spawn_from_path(order, actions)
+
+
+def apart(work: Callable[[], int], stays: _thread.LockType | None = None) -> int:
+    """Do this in a thread of its own, which may give up what this one needs again; return the result.
+
+    ``stays``: a lock until whose release the thread stays, for what it has started to die with it (prctl(2)).
+    """
+    results: list[int | Exception] = []
     is_done = _thread.allocate_lock()
     is_done.acquire()
 
-    def start() -> None:
+    def do() -> None:
         try:
-            if order.places:
-                namespaces.enter(*order.places)
-                os.chdir(order.folder)
-            else:
-                landlock.confine(order.paths or {})
-            started.append(_spawn_from_path(order, actions))
+            results.append(work())
         except Exception as error:
-            started.append(error)
+            results.append(error)
         finally:
             is_done.release()
+        if stays:
+            stays.acquire()
 
-    _thread.start_new_thread(start, ())
+    _thread.start_new_thread(do, ())
     is_done.acquire()
-    if isinstance(result := started[0], Exception):
+    if isinstance(result := results[0], Exception):
         raise result
     return result
 

@@ -28,10 +28,12 @@ from loopline_worker.supervisor.control_groups import ControlGroup, breach, name
 from loopline_worker.supervisor.intervals import END_BATCH_S, KEEP_FOLDER_S, OUTPUT_QUIET_S
 from loopline_worker.supervisor.orders import Breach, TaskOrder, Unpacker, claim, pack
 from loopline_worker.supervisor.pump import Pump
+from loopline_worker.supervisor.requests import FILES
 from loopline_worker.supervisor.scratch_folders import ScratchFolders
 from loopline_worker.supervisor.selector import Selector
 from loopline_worker.supervisor.spawn import disable_core_dumps
 from loopline_worker.supervisor.task_processes import TaskProcesses
+from loopline_worker.supervisor.users import credentials, folders
 from loopline_worker.supervisor.walls import landlock
 from loopline_worker.supervisor.walls.cell import Cell
 from loopline_worker.supervisor.walls.connect_filter import ConnectFilter
@@ -42,24 +44,36 @@ if TYPE_CHECKING:
 
     from loopline_worker.supervisor.control_groups import Places
     from loopline_worker.supervisor.task_processes import TreeEnd
+    from loopline_worker.supervisor.users.credentials import TaskUser
 
-FILES = 2
-"""Number of files in a request to the zygote, and with an order whose task has files of its own to write to."""
+_UMASK = 0o007
+"""Of tasks with a user of their own: what they make is for their group, too, which the agent is in."""
 
 
 class Supervisor:
     """Serves one connection of the agent until that is closed."""
 
-    def __init__(self, connection: int, claims: int, yields: bool, places: Places, isolates: bool = False) -> None:
+    def __init__(
+        self,
+        connection: int,
+        claims: int,
+        yields: bool,
+        places: Places,
+        *,
+        isolates: bool = False,
+        user: TaskUser | None = None,
+    ) -> None:
+        """``user``: whom tasks run as; None: the user of this process."""
         self._agent = socket.socket(fileno=connection)
         self._connection = connection
         self._claims = claims
         self._yields = yields
         self._isolates = isolates
-        self._filter = ConnectFilter()
+        self._user = user
+        self._filter = ConnectFilter(user)
         self._group = ControlGroup(places, name_of(os.getpid()))
         self._selector = Selector(connection)
-        self._folders = ScratchFolders()
+        self._folders = ScratchFolders(self._lend)
         self._unpacker = Unpacker()
         self._orders: dict[int, TaskOrder] = {}
         self._files: list[int] = []  # that came with the order
@@ -71,8 +85,8 @@ class Supervisor:
         self._is_over = False  # the agent hung up
         self._is_spent = False
         self._hits = 0, 0
-        self._cell = Cell()
-        self._own = TaskProcesses(self._selector)
+        self._cell = Cell(user)
+        self._own = TaskProcesses(self._selector, user)
         self._runner: TaskProcesses | Cell = self._own  # of the task
         self._cpu_s = time.process_time()  # until the last task ended
         self._reset()
@@ -85,7 +99,8 @@ class Supervisor:
         except OSError as error:
             self._send({"trouble": f"cannot start a process: {error.strerror}"})
             return
-        self._send({"supervisor": os.getpid(), "session": os.getsid(0)})
+        group = self._user.gid if self._user else 0
+        self._send({"supervisor": os.getpid(), "session": os.getsid(0), "group": group})
         while order := self._next_order():
             self._serve(order)
             self._reset()
@@ -94,6 +109,9 @@ class Supervisor:
 
     def _set_up(self) -> None:
         """Take on what every task is to inherit."""
+        if self._user:
+            credentials.join([self._user.gid])
+            os.umask(_UMASK)
         disable_core_dumps()
         if self._yields:
             priority.yield_to_owner()
@@ -120,6 +138,8 @@ class Supervisor:
             end = {"elapsed_s": time.monotonic() - started_s}
             self._account(self._runner.end(self._killed), end)
         end["folder_is_left"] = not (order.makes_folder and self._folders.recycle(order.folder))
+        if self._user and end["folder_is_left"]:
+            folders.hand_over(order.folder, self._user)
         before_s, self._cpu_s = self._cpu_s, time.process_time()
         end["overhead_s"] = end.get("overhead_s", 0.0) + self._cpu_s - before_s
         self._report_end(*self._pump.close(), end)
@@ -132,8 +152,11 @@ class Supervisor:
         try:
             if order.makes_folder:
                 self._folders.make(order.folder)
+            else:
+                self._lend(order.folder)
             os.chdir(order.folder)
             files = given or self._pump.open()
+            self._open_to_user(files)
             self._runner = self._prepared_cell(order) if order.cell else self._own
             self._group.limit(order.memory_bytes, order.processes)
         except OSError as error:
@@ -148,6 +171,18 @@ class Supervisor:
         finally:
             _close(given)
         return {}
+
+    def _lend(self, folder: str) -> None:
+        """Let the user that tasks run as use a folder. Raises OSError."""
+        if self._user:
+            folders.lend(folder, self._user.gid)
+
+    def _open_to_user(self, files: list[int]) -> None:
+        """Let the task open by name (/dev/stderr) what it has inherited."""
+        if self._user:
+            for file in files:
+                with suppress(OSError):  # a socket, which nobody opens
+                    os.fchmod(file, 0o622)
 
     def _prepared_cell(self, order: TaskOrder) -> Cell:
         """Return the cell with the order's walls. Tell the agent which process has its tasks. Raises OSError."""

@@ -18,6 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from loopline_worker.supervisor.orders import TaskOrder
     from loopline_worker.supervisor.selector import Selector
+    from loopline_worker.supervisor.users.credentials import TaskUser
 
 _DEAD = "ZX"
 _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
@@ -53,8 +54,10 @@ class TreeEnd:
 class TaskProcesses:
     """Starts one task after the other, and lets nothing of it outlive it."""
 
-    def __init__(self, selector: Selector) -> None:
+    def __init__(self, selector: Selector, user: TaskUser | None = None) -> None:
+        """``user``: whom tasks run as; None: the user of this process."""
         self._selector = selector
+        self._user = user
         self._is_first = os.getpid() == 1  # of a process namespace, in which all others are the task's
         self._oom_score = priority.RaisedOomScore()
         self._task = 0
@@ -69,7 +72,7 @@ class TaskProcesses:
         self._user_s = self._system_s = 0.0
         self._peak_memory = 0
         with self._oom_score:
-            self._task = spawn(order, stdout, stderr)
+            self._task = spawn(order, stdout, stderr, self._user)
 
     @property
     def has_ended(self) -> bool:

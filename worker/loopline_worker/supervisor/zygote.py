@@ -1,7 +1,8 @@
-"""The zygote: a small process, started by ``launch/posix.py``, that forks a supervisor for each slot.
+"""The zygote: a small process that forks a supervisor for each slot.
 
-A request is one byte, the supervisor's connection to the agent, and its claim tokens. The zygote ends when the agent
-and the last supervisor have ended, and kills what a supervisor that was itself killed left behind.
+``launch/posix.py`` starts it, or else a service does, as the one process that may run tasks as users of their own
+(``users/service.py``). It ends when the agent and the last supervisor have ended, and kills what a supervisor that
+was itself killed left behind. ``requests.py`` has what the agent may ask for.
 """
 
 from __future__ import annotations
@@ -13,44 +14,44 @@ import socket
 import time
 from contextlib import suppress
 
-from loopline_worker.supervisor import priority, processes, subreaper
+from loopline_worker.supervisor import family, priority, processes, requests, subreaper
 from loopline_worker.supervisor.control_groups import ControlGroup, name_of, remove_places
 from loopline_worker.supervisor.intervals import RETRY_S
 from loopline_worker.supervisor.orders import pack
 from loopline_worker.supervisor.selector import Selector
-from loopline_worker.supervisor.supervisor import FILES, Supervisor
+from loopline_worker.supervisor.supervisor import Supervisor
+
+TYPE_CHECKING = False  # typing is not light
+if TYPE_CHECKING:
+    from loopline_worker.supervisor.users.slot_users import SlotUsers
 
 _TRIES = 100
 
 
-def main(fd: int, yields: int, isolates: int, *places: str) -> None:
-    """Run the zygote. ``places``: folders for control groups with their purpose, such as ``memory=/sys/...``.
-
-    ``isolates``: tasks are kept from the abstract sockets and the processes of others.
-    """
-    agent = socket.socket(fileno=fd)
+def main(fd: int) -> None:
+    """Run the zygote of an agent that started it."""
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, signal.SIG_IGN)  # the agent decides when it is over
-    subreaper.adopt_orphans()
-    if yields:
-        priority.lower_own_session()
-    gc.freeze()  # what exists now is shared with every supervisor and never collected: its pages are not copied
-    Zygote(agent, bool(yields), bool(isolates), dict(place.split("=", 1) for place in places)).run()
+    Zygote(socket.socket(fileno=fd)).run()
 
 
 class Zygote:
     """Forks supervisors and reaps them."""
 
-    def __init__(self, agent: socket.socket, yields: bool, isolates: bool, places: dict[str, str]) -> None:
+    def __init__(self, agent: socket.socket, users: SlotUsers | None = None, agent_pid: int = 0) -> None:
+        """``users``: whom tasks run as; None: as this process. ``agent_pid``: the agent, if it is a child."""
         self._agent = agent
-        self._yields = yields
-        self._isolates = isolates
-        self._places = places
+        self._users = users
+        self._agent_pid = agent_pid
+        self.agent_status = 0  # of wait(2), once the agent has ended
+        self._yields = self._isolates = False
+        self._places: dict[str, str] = {}
         self._supervisors: set[int] = set()
         self._groups_left: set[int] = set()  # supervisors that are gone, while their groups are not
 
     def run(self) -> None:
         """Serve until the agent hangs up; return when every supervisor and every control group is gone."""
+        subreaper.adopt_orphans()
         self._serve()
         self._agent.close()
         while self._reap(0):  # each supervisor has seen the agent go as well, and ends
@@ -64,27 +65,51 @@ class Zygote:
         selector = Selector(self._agent.fileno())
         while True:
             if selector.wait():
-                request = self._receive()
+                request = requests.receive(self._agent)
                 if request is None:
                     return
-                if len(request) == FILES:
-                    self._fork_supervisor(*request)
-                for file in request:
-                    os.close(file)
+                kind, words, files = request
+                try:
+                    self._obey(kind, words, files)
+                finally:
+                    for file in files:
+                        os.close(file)
             while self._reap(os.WNOHANG):
                 pass
 
-    def _receive(self) -> list[int] | None:
-        """Return the files of a request, fewer if descriptors are short; None at the end."""
-        try:
-            byte, files, _, _ = socket.recv_fds(self._agent, 1, FILES)
-        except OSError:
-            return None
-        for file in files:
-            os.set_inheritable(file, False)
-        return files if byte else None
+    def _obey(self, kind: bytes, words: list[str], files: list[int]) -> None:
+        if kind == requests.FORK and len(files) == requests.FILES:
+            self._fork_supervisor(*files)
+        elif kind == requests.CONFIGURE:
+            self._configure(*words)
+        elif kind == requests.SIGNAL:
+            self._signal(*map(int, words))
+        elif kind == requests.HAND_OVER and self._users:
+            self._users.hand_over(*words)
+
+    def _configure(self, yields: str, isolates: str, *places: str) -> None:
+        """Take note of how supervisors are to be.
+
+        ``places``: folders for control groups with their purpose, such as ``memory=/sys/...``. ``isolates``: tasks
+        are kept from the abstract sockets and the processes of others.
+        """
+        self._yields, self._isolates = yields == "1", isolates == "1"
+        self._places = dict(place.split("=", 1) for place in places)
+        if self._yields:
+            priority.lower_own_session()
+        gc.freeze()  # what exists now is shared with every supervisor and never collected: its pages are not copied
+
+    def _signal(self, root: int, signum: int) -> None:
+        """Signal what is below a process that is itself below this one."""
+        with suppress(OSError):  # no file descriptor left
+            if root in processes.descendants(os.getpid()) and root != self._agent_pid:
+                family.signal_all(root, signum)
 
     def _fork_supervisor(self, connection: int, claims: int) -> None:
+        user = self._users.next() if self._users else None
+        if self._users and not user:
+            os.write(connection, pack({"trouble": "there are more slots than users for them"}))
+            return
         try:
             pid = os.fork()
         except OSError as error:
@@ -92,10 +117,12 @@ class Zygote:
             return
         if pid:
             self._supervisors.add(pid)
+            if self._users:
+                self._users.lend(pid)
             return
         try:
             self._agent.close()
-            Supervisor(connection, claims, self._yields, self._places, self._isolates).run()
+            Supervisor(connection, claims, self._yields, self._places, isolates=self._isolates, user=user).run()
         except BaseException:
             import traceback  # rarely needed, and copied with every fork otherwise
 
@@ -110,14 +137,18 @@ class Zygote:
         """
         with suppress(OSError):  # no file descriptor left: soon again
             for pid in processes.children(os.getpid()):
-                if pid not in self._supervisors:
+                if pid not in self._supervisors and pid != self._agent_pid:
                     os.kill(pid, signal.SIGKILL)
         try:
-            pid, _ = os.waitpid(-1, options)
+            pid, status = os.waitpid(-1, options)
         except ChildProcessError:
             return False
+        if pid == self._agent_pid:
+            self.agent_status = status
         if pid in self._supervisors:
             self._supervisors.discard(pid)
+            if self._users:
+                self._users.reclaim(pid)
             self._groups_left.add(pid)
         self._groups_left = {
             supervisor

@@ -64,7 +64,7 @@ def meets(facts: Facts, key: RequirementClass, most_bytes: int | None = None) ->
         and (python is None or facts.functions == python or f"{PACKAGES}{python}" in facts.software)
         and (not software or software in facts.software)
         and (not folder or any(folder == one or folder.startswith(f"{one}/") for one in facts.folders))
-        and (facts.gangs or nodes == 1)
+        and (nodes == 1 or (facts.gangs and facts.until is None))
     )
 
 

@@ -136,7 +136,8 @@ class View:
             found = _least(self._first_waiting(job, worker, start), first)
             if found is not None:
                 break
-        return _least(found, self.first_stalled(job, worker)) if is_free else found
+        found = _least(found, self.first_stalled(job, worker)) if is_free else found
+        return found if worker.facts.until is None else self._in_time(job, found, worker)
 
     def first_stalled(self, job: Job, worker: Worker) -> int | None:
         """Return the job's first task that needs another attempt, and may have it on this worker.
@@ -153,9 +154,9 @@ class View:
         cursor. None if no task of the job could have an attempt on this worker.
         """
         fresh = self._state.fresh[job.id]
-        if after + 1 in fresh:
+        if after + 1 in fresh and worker.facts.until is None:
             return after + 1  # as most often: none of the others could come before it
-        ready_set, others = self.index.ready_sets[job.id], self.index.to_replicate(job)
+        ready_set, others = self.index.ready_sets[job.id], eligibility.replicable(self._state, job, worker)
         for start in (after, 0):
             found = fresh.first_after(start)
             if ready_set.to_retry.starts:
@@ -163,7 +164,7 @@ class View:
             if others.starts:
                 found = _least(found, self._first_elsewhere(others, job, worker, start))
             if found is not None:
-                return found
+                return self._in_time(job, found, worker)
         return None
 
     # --- placements -----------------------------------------------------------------------------------------
@@ -171,12 +172,18 @@ class View:
     def accepts(self, job: Job, task: int, worker: Worker) -> bool:
         """True if the scheduler would accept this placement now, to start at once or to wait at a busy worker."""
         if self.is_free(worker):
-            return eligibility.may_start(self._state, job, task, worker, is_fresh=task in self.fresh(job))
+            return eligibility.may_start(self._state, job, task, worker, is_fresh=task in self._state.fresh[job.id])
         return self.prefetch.may_wait(job, task, worker)
 
     def should_go_elsewhere(self, job: Job, task: int, worker: Worker) -> bool:
         """True if the task failed on this unhealthy worker and there is another healthy candidate for it."""
         return eligibility.should_go_elsewhere(self._state, job, task, worker)
+
+    def _in_time(self, job: Job, task: int | None, worker: Worker) -> int | None:
+        """Return the task; None if it would not be done before the worker has to end."""
+        if task is None or worker.facts.until is None or self.prefetch.ends_in_time(job, task, worker):
+            return task
+        return None
 
     # --- looking them up ------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from secrets import token_hex
 from aiohttp import WSCloseCode, WSMsgType, web
 from pydantic import ValidationError
 
+from loopline_master.busy_time import BusyTime
 from loopline_master.change_feed import PART, Cursor, Subscription, Subscriptions, is_all_to_come, written
 from loopline_master.core.entities import Attempt, Job, Task
 from loopline_master.core.scheduler import Scheduler
@@ -53,6 +54,8 @@ async def open_calls(
     calls: ClientLinks, limits: Limits, streams: OpenStreams, caller: Caller, request: web.Request
 ) -> web.WebSocketResponse:
     """Open the WebSocket of a client that calls functions; protocol/client_link.py defines its messages."""
+    sender = caller.token or request.remote or ""
+    await calls.busy_time.rest(sender)
     socket = web.WebSocketResponse(
         compress=False,
         heartbeat=STILL_HERE_EVERY_S,
@@ -61,7 +64,7 @@ async def open_calls(
     )
     with streams.seat(caller):
         await socket.prepare(request)
-        await calls.serve(request, socket)
+        await calls.serve(request, socket, sender)
     return socket
 
 
@@ -76,21 +79,23 @@ class ClientLinks:
         store: Store,
         subscriptions: Subscriptions,
         scheduler: Scheduler,
+        busy_time: BusyTime,
     ) -> None:
         self.auth, self.submissions = auth, submissions
         self.store, self.subscriptions = store, subscriptions
         self.scheduler = scheduler  # read only
+        self.busy_time = busy_time
 
-    async def serve(self, request: web.Request, socket: web.WebSocketResponse) -> None:
-        """Serve one link until it is closed."""
-        link = _ClientLink(self, request, socket)
+    async def serve(self, request: web.Request, socket: web.WebSocketResponse, sender: str) -> None:
+        """Serve one link until it is closed; ``sender`` answers for the time that its messages cost."""
+        link = _ClientLink(self, request, socket, sender)
         with self.submissions.fresh_keys.link(link.name):
             await link.serve()
 
 
 class _ClientLink:
-    def __init__(self, of: ClientLinks, request: web.Request, socket: web.WebSocketResponse) -> None:
-        self._of, self._request, self._socket = of, request, socket
+    def __init__(self, of: ClientLinks, request: web.Request, socket: web.WebSocketResponse, sender: str) -> None:
+        self._of, self._request, self._socket, self._sender = of, request, socket, sender
         self.name = token_hex(16)
         self._submissions = 0
         self._subscriptions: dict[int, _Subscription] = {}  # by job
@@ -119,7 +124,7 @@ class _ClientLink:
 
     async def _receive_all(self, group: asyncio.TaskGroup) -> None:
         while (frame := await self._socket.receive()).type in (WSMsgType.BINARY, WSMsgType.TEXT):
-            message = self._read(frame.data)
+            message = await self._read(frame.data)
             if isinstance(message, Follow):
                 self._follow(message)
             elif isinstance(message, Drop):
@@ -131,10 +136,14 @@ class _ClientLink:
                 else:
                     self._put(message)
 
-    def _read(self, frame: bytes | str) -> Submit | Follow | Drop | Refusal:
+    async def _read(self, frame: bytes | str) -> Submit | Follow | Drop | Refusal:
         """Return the message; a Refusal if it is an invalid submission. Raises ProtocolError for anything else."""
         try:
-            message = decode_from_client(frame)
+            await self._of.busy_time.rest(self._sender)
+            with self._of.busy_time.charged(self._sender):
+                message = decode_from_client(frame)
+        except LooplineError as error:
+            raise ProtocolError(error.message) from None
         except ValidationError as error:
             number = number_of(frame)
             if number is None:

@@ -6,6 +6,7 @@ folders. It ends with the supervisor, and all tasks with it: bubblewrap has the 
 
 from __future__ import annotations
 
+import _thread
 import errno
 import os
 import signal
@@ -14,7 +15,9 @@ import sys
 from contextlib import suppress
 
 from loopline_worker.supervisor.orders import Unpacker, pack
+from loopline_worker.supervisor.spawn import apart
 from loopline_worker.supervisor.task_processes import TreeEnd
+from loopline_worker.supervisor.users import credentials
 from loopline_worker.supervisor.walls.cell_init import KILL
 
 TYPE_CHECKING = False
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from loopline_worker.supervisor.orders import TaskOrder
+    from loopline_worker.supervisor.users.credentials import TaskUser
 
 _HOME = os.path.abspath(f"{__file__}/../../../..")  # noqa: PTH100
 _PART_BYTES = 65536
@@ -46,7 +50,10 @@ def words_of(program: str, *arguments: str) -> list[str]:
 class Cell:
     """Runs the tasks of one slot in a sandbox, which it makes with the first and whenever another is asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, user: TaskUser | None = None) -> None:
+        """``user``: whose the cell and all in it is; None: the user of this process."""
+        self._user = user
+        self._starter: _thread.LockType | None = None  # until its release the thread stays that started bubblewrap
         self._walls: dict[int, list[str]] = {}  # the program and its options, by number
         self._number = 0  # of the walls that are up
         self._wrapper = 0  # process id
@@ -143,6 +150,9 @@ class Cell:
             with suppress(ChildProcessError):
                 while True:  # the first process, too, if its parent did not
                     os.waitpid(-1, 0)
+        if self._starter:
+            self._starter.release()
+            self._starter = None
         self._socket, self._wrapper, self.root, self._number = None, 0, 0, 0
 
     def _start(self, walls: list[str], connection: int) -> None:
@@ -154,13 +164,8 @@ class Cell:
             os.lseek(files[0], 0, os.SEEK_SET)
             passed = [(os.POSIX_SPAWN_DUP2, file, file) for file in (files[0], files[3], connection)]
             command = [program, "--args", str(files[0]), "--info-fd", str(files[3]), "--"]
-            self._wrapper = os.posix_spawn(
-                program,
-                [*command, *words_of("main", str(connection))],
-                {},
-                file_actions=[*passed, (os.POSIX_SPAWN_DUP2, files[1], 2)],
-                setpgroup=0,
-            )
+            command += words_of("main", str(connection))
+            self._wrapper = self._spawn(command, [*passed, (os.POSIX_SPAWN_DUP2, files[1], 2)])
             os.close(files.pop())
             told = b""
             while part := os.read(files[2], 4096):
@@ -173,6 +178,20 @@ class Cell:
         finally:
             for file in files:
                 os.close(file)
+
+    def _spawn(self, command: list[str], actions: list[tuple[int, int, int]]) -> int:
+        """Start bubblewrap as the cell's user. It dies with the thread that has started it."""
+
+        def start() -> int:
+            if self._user:
+                credentials.become(self._user)
+            return os.posix_spawn(command[0], command, {}, file_actions=actions, setpgroup=0)
+
+        if not self._user:
+            return start()
+        self._starter = _thread.allocate_lock()
+        self._starter.acquire()
+        return apart(start, self._starter)
 
     def _send(self, data: bytes, *files: int) -> None:
         assert self._socket

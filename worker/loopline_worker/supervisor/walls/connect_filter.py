@@ -19,6 +19,7 @@ from contextlib import suppress
 from fcntl import ioctl
 
 from loopline_worker.supervisor import processes
+from loopline_worker.supervisor.users import credentials
 from loopline_worker.supervisor.walls import connect_rules
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
@@ -46,7 +47,9 @@ _libc = ctypes.CDLL(None, use_errno=True)
 class ConnectFilter:
     """Decides on the connections of all tasks of this process. ``is_open``: this task may use the loopback."""
 
-    def __init__(self) -> None:
+    def __init__(self, user: credentials.TaskUser | None = None) -> None:
+        """``user``: whom tasks run as, and who connects for them; None: the user of this process."""
+        self._user = user
         self.is_open = False
         self.reaches: list[str] | None = None  # computers that this task may connect to; None: all
         self.folders: list[str] | None = None  # in which a task under Landlock reaches sockets; None: in all
@@ -86,6 +89,8 @@ class ConnectFilter:
 
     def _handle(self, number: int, pid: int, file: int, address: int, length: int) -> None:
         try:
+            if self._user:
+                credentials.become(self._user)
             self._reply(number, self._connect(number, pid, file, address, min(length, _LONGEST_ADDRESS)))
         finally:
             self._under_way -= 1

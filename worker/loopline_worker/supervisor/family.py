@@ -1,17 +1,19 @@
-"""The processes below a supervisor, as the agent sees them: signalled all at once, and measured."""
+"""The processes below a supervisor: found, and signalled all at once.
+
+The agent does it, whose priority is not low; where tasks have users of their own, the zygote does it for the agent.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
-import sys
-from collections.abc import Callable
 from contextlib import suppress
 
-import psutil
-
-from loopline_worker.launch.interface import Usage
 from loopline_worker.supervisor import processes, subreaper
+
+TYPE_CHECKING = False  # typing is not light
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _MOST_ROUNDS = 20
 _KCMP = {"x86_64": 312, "aarch64": 272}
@@ -37,8 +39,6 @@ def for_all(supervisor: int, signum: int, act: Callable[[int], None]) -> int:
 
     The number of rounds is limited, for a task may fork faster than the agent can look: the next call goes on.
     """
-    if sys.platform != "linux":
-        return _signal_without_proc(supervisor, signum)
     done: set[int] = set()
     for _ in range(_MOST_ROUNDS):
         fresh = set(processes.descendants(supervisor)) - done
@@ -63,43 +63,15 @@ def _is_starting(supervisor: int, pid: int) -> bool:
     stand still for as long, and could not tell which task it has begun and which has ended.
     """
     number, libc = _KCMP.get(os.uname().machine), subreaper.libc
-    return bool(number and libc and libc.syscall(number, supervisor, pid, _SAME_MEMORY, 0, 0) == 0)
+    if not number or not libc:
+        return False
+    order = libc.syscall(number, supervisor, pid, _SAME_MEMORY, 0, 0)
+    return order == 0 or (order < 0 and _looks_like(supervisor, pid))
 
 
-def usage_of(pid: int, with_itself: bool = True) -> Usage:
-    """Measure a process and its living descendants by psutil, for systems without /proc."""
-    cpu_s, memory_bytes, tree = 0.0, 0, list[psutil.Process]()
-    with suppress(psutil.Error):
-        root = psutil.Process(pid)
-        tree = [*([root] if with_itself else []), *root.children(recursive=True)]
-        for process in tree:
-            with suppress(psutil.Error):
-                times = process.cpu_times()
-                cpu_s += times.user + times.system
-                memory_bytes += process.memory_info().rss
-    return Usage(cpu_s, memory_bytes, len(tree))
-
-
-def _signal_without_proc(supervisor: int, signum: int) -> int:
-    """Signal the process groups of the supervisor's children, then each other process that psutil finds below it."""
-    below: list[psutil.Process] = []
-    with suppress(psutil.Error):
-        root, own = psutil.Process(supervisor), _group_of(supervisor)
-        groups = {group for child in root.children() if (group := _group_of(child.pid)) and group != own}
-        for group in groups:
-            with suppress(OSError):
-                os.killpg(group, signum)
-        below = root.children(recursive=True)
-        for process in below:
-            if _group_of(process.pid) not in groups:
-                with suppress(psutil.Error, OSError):
-                    process.send_signal(signum)
-    return len(below)
-
-
-def _group_of(pid: int) -> int:
-    """Return the process group; 0 if the process has ended."""
-    try:
-        return os.getpgid(pid)
-    except OSError:
-        return 0
+def _looks_like(supervisor: int, pid: int) -> bool:
+    """True for a child of exactly the supervisor's size; what only those know who may look into both is not asked."""
+    of_both = processes.status(supervisor), processes.status(pid)
+    if not of_both[0] or not of_both[1] or of_both[1].parent != supervisor:
+        return False
+    return of_both[0].address_bytes == of_both[1].address_bytes

@@ -1,0 +1,60 @@
+"""Time of the event loop that goes into reading long messages, and the rest that their senders take for it.
+
+Everybody else waits while a long frame or body is read. What is refused is charged to its sender, who has ``SHARE``
+of the loop's time for it, after a ``BURST_S``, and is read later if that was used up. A link whose frames are
+accepted rests as well after each long one, so that it never has more than a tenth of the loop for its frames.
+Messages that are read within ``FREE_S`` cost nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from loopline_master.buckets import Buckets
+from loopline_master.timings import LONGEST_REST_S, REST_TURN_S
+from loopline_shared.errors import LooplineError
+
+FREE_S = 0.01
+BURST_S = 0.2
+SHARE = 0.02
+LINK_RESTS = 9  # times as long as the reading of its frame took
+
+
+class BusyTime:
+    """Time used up by each sender: a token's id, or the address of one who needs no token."""
+
+    def __init__(self) -> None:
+        self._left = Buckets(BURST_S, SHARE)
+
+    @contextmanager
+    def charged(self, sender: str) -> Iterator[None]:
+        """Charge the sender for the time of this block if it refuses, by an exception, what the sender sent."""
+        begin = time.perf_counter()
+        try:
+            yield
+        except Exception:
+            if (extra_s := time.perf_counter() - begin - FREE_S) > 0:
+                self._left.spend(sender, extra_s)
+            raise
+
+    async def rest(self, sender: str) -> None:
+        """Wait until the sender may be read again; several of its messages one after the other.
+
+        Raises LooplineError (429) if that would take too long.
+        """
+        owed_s = -self._left.level(sender) / SHARE
+        if owed_s <= 0:
+            return
+        if owed_s > LONGEST_REST_S:
+            message = "too much of what you sent was refused: reading it keeps others waiting"
+            raise LooplineError("too_much_refused", message, f"send it again in {owed_s:.0f} s", status=429)
+        self._left.spend(sender, REST_TURN_S * SHARE)
+        await asyncio.sleep(owed_s)
+
+
+def rest_after(reading_s: float) -> float:
+    """Return for how long a link is not read after a frame whose reading took so long; 0: it is read on at once."""
+    return max(0.0, reading_s - FREE_S) * LINK_RESTS

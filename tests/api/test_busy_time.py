@@ -1,0 +1,90 @@
+"""Whoever sends what takes long to read and is refused is read later, and nobody else is."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from loopline_master import buckets, busy_time
+from loopline_master.busy_time import BURST_S, FREE_S, LINK_RESTS, SHARE, BusyTime, rest_after
+from loopline_shared.errors import LooplineError
+from loopline_shared.protocol.worker_link import WorkerSession
+from tests.api.bench import FACTS, Bench, running_master
+
+
+class Clock:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now, self.slept = 1000.0, list[float]()
+        for module in (buckets.time, busy_time.time):
+            monkeypatch.setattr(module, "monotonic", lambda: self.now)
+            monkeypatch.setattr(module, "perf_counter", lambda: self.now)
+        monkeypatch.setattr(busy_time.asyncio, "sleep", self._sleep)
+
+    async def _sleep(self, seconds: float) -> None:
+        self.slept.append(round(seconds, 6))
+
+    def refuse(self, busy: BusyTime, sender: str, reading_s: float) -> None:
+        with suppress(ValueError), busy.charged(sender):
+            self.now += reading_s
+            raise ValueError
+
+
+async def test_the_sender_rests_until_it_had_no_more_than_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, busy = Clock(monkeypatch), BusyTime()
+    clock.refuse(busy, "a", FREE_S)
+    clock.refuse(busy, "a", BURST_S / 2 + FREE_S)
+    await busy.rest("a")
+    clock.refuse(busy, "a", BURST_S / 2 + 0.1 + FREE_S)
+    await busy.rest("a")
+    await busy.rest("b")
+    assert clock.slept == [pytest.approx(0.1 / SHARE, rel=0.1)]
+
+
+async def test_several_that_rest_at_once_are_read_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, busy = Clock(monkeypatch), BusyTime()
+    clock.refuse(busy, "a", BURST_S + FREE_S + SHARE)
+    for _ in range(3):
+        await busy.rest("a")
+    one, two, three = clock.slept
+    assert one < two < three
+
+
+async def test_who_would_rest_for_too_long_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, busy = Clock(monkeypatch), BusyTime()
+    clock.refuse(busy, "a", 60.0)
+    with pytest.raises(LooplineError, match="keeps others waiting") as told:
+        await busy.rest("a")
+    assert told.value.status == 429
+
+
+def test_a_link_rests_after_a_long_frame_alone() -> None:
+    assert rest_after(FREE_S) == 0.0
+    assert rest_after(FREE_S + 1.0) == pytest.approx(LINK_RESTS)
+
+
+async def test_nonsense_by_one_keeps_nobody_else_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(busy_time, "FREE_S", -60.0)  # each refusal costs a minute of the loop
+    monkeypatch.setattr(busy_time, "LINK_RESTS", 0)
+    async with running_master(tmp_path) as master:
+        assert (await master.ask("POST", "/jobs", "user", json={"command": 1})).status == 422
+        late = await master.ask("POST", "/jobs", "user", json={"command": ["true"]})
+        assert (late.status, late.body["code"]) == (429, "too_much_refused")
+        await master.submit("admin")
+        await _nonsense_from_a_worker(master, "worker")
+        with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+            await _nonsense_from_a_worker(master, "worker")
+        assert refused.value.status == 429
+        await _nonsense_from_a_worker(master, "admin")
+
+
+async def _nonsense_from_a_worker(master: Bench, role: str) -> None:
+    async with master.http.ws_connect(master.address("/link"), headers=master.headers(role)) as socket:
+        await socket.send_bytes(WorkerSession("bad", "boot", FACTS).hello())
+        await socket.receive_bytes()
+        await socket.send_bytes(b"[]")
+        async with asyncio.timeout(20):
+            assert (await socket.receive()).type is aiohttp.WSMsgType.CLOSE

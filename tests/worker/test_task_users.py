@@ -1,0 +1,167 @@
+"""Tasks with users of their own, one for each slot: what belongs to whom, and what a service gives its agent."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from loopline_shared.model import Outcome
+from loopline_worker.launch.sandbox import Sandbox, open_sandbox
+from loopline_worker.settings import SandboxChoice
+from loopline_worker.supervisor.requests import ZygoteLine
+from loopline_worker.supervisor.users import folders, service
+from loopline_worker.supervisor.walls import landlock
+from tests.worker.bench import Bench, run_of, until
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or os.geteuid() != 0, reason="only root gives tasks users of their own"
+)
+FIRST = 20_000 + 4 * (os.getpid() % 10_000)  # of this process alone: all that runs as one of them may be killed
+USERS = {FIRST, FIRST + 1}
+ZYGOTE = f"""
+import socket, sys
+sys.path.append({str(Path(service.__file__).parents[3])!r})
+from loopline_worker.supervisor.users.slot_users import SlotUsers, find
+from loopline_worker.supervisor.zygote import Zygote
+Zygote(socket.socket(fileno=int(sys.argv[1])), SlotUsers(find("{min(USERS)}-{max(USERS)}"))).run()
+"""
+SANDBOXES = [SandboxChoice.OFF, *([SandboxChoice.LANDLOCK] if landlock.version() else [])]
+
+
+@pytest.fixture(params=SANDBOXES)
+async def bench(request: pytest.FixtureRequest) -> AsyncIterator[Bench]:
+    folder = Path(tempfile.mkdtemp())  # not pytest's own, which only root may enter
+    folder.chmod(0o711)
+    sandbox: Sandbox | None = open_sandbox(request.param)
+    ours, theirs = socket.socketpair()
+    with theirs:
+        zygote = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", ZYGOTE, str(theirs.fileno())], pass_fds=[theirs.fileno()]
+        )
+    try:
+        async with Bench(folder, sandbox=sandbox, given=ZygoteLine(ours)) as bench:
+            yield bench
+        assert zygote.wait(60) == 0
+        assert not any(map(_is_a_task, psutil.process_iter()))
+    finally:
+        zygote.kill()
+        zygote.wait()
+        shutil.rmtree(folder)
+
+
+async def test_what_a_slot_has_is_no_other_slot_s(bench: Bench) -> None:
+    leaves = "echo secret > mine; mkdir -m 700 closed; touch closed/one; echo > begun"
+    waits = f"{leaves}; while [ ! -e go ]; do sleep 0.01; done; id -u"
+    runs = [run_of("sh", "-c", waits, task=task) for task in (1, 2)]
+    for run in runs:
+        bench.runner.start(run)
+        await until((bench.scratch / str(run.attempt) / "begun").exists)
+    first = bench.scratch / str(runs[0].attempt)
+    assert first.stat().st_uid == os.geteuid()
+    assert first.stat().st_mode & 0o7777 == 0o2770
+
+    refused = await bench.result(run_of("true", task=3))
+    assert (refused.outcome, "more slots than users" in refused.reason) == (Outcome.GIVEN_BACK, True)
+
+    (bench.scratch / str(runs[1].attempt) / "go").touch()
+    second = await bench.end_of(runs[1])
+    spies = (
+        f"cat {first}/mine; ls {first}; kill -0 {os.getpid()}; echo x > /dev/stderr; grep CapEff /proc/self/status"
+    )
+    spied = await bench.result(run_of("sh", "-c", spies, task=4))
+    assert spied.stdout.data.split() == [b"CapEff:", b"0000000000000000"]
+    assert spied.stderr.data.endswith(b"x\n")
+
+    (first / "go").touch()
+    results = [await bench.end_of(runs[0]), second]
+    assert {int(result.stdout.data) for result in results} == USERS
+    await until(lambda: not any(bench.scratch.iterdir()))  # what only the task's user might enter, too
+
+
+async def test_what_is_killed_dies_with_all_that_it_started(bench: Bench) -> None:
+    """The zygote does it for the agent; and where a supervisor was killed, all that its slot's user runs goes."""
+    stubborn = "trap '' TERM; setsid sleep 600 & echo > begun; while :; do sleep 0.1; done"
+    for task, end in ((1, bench.runner.cancel), (2, None)):
+        run = run_of("sh", "-c", stubborn, task=task)
+        bench.runner.start(run)
+        await until((bench.scratch / str(run.attempt) / "begun").exists)
+        if end:
+            end(run.attempt)
+            assert (await bench.end_of(run)).outcome is Outcome.CANCELLED
+        else:
+            tree = bench.runner._attempts[run.attempt]._tree
+            assert tree
+            supervisor = tree.link.root  # type: ignore[attr-defined]
+            os.kill(supervisor, signal.SIGKILL)
+            assert (await bench.end_of(run)).outcome is Outcome.GIVEN_BACK
+        await until(lambda: not any(map(_is_a_task, psutil.process_iter())))
+
+
+def test_a_folder_is_lent_to_a_group_alone(tmp_path: Path) -> None:
+    """A link to what the cache has can be read, and stays the agent's."""
+    folder, cached = tmp_path / "scratch" / "1.1.1", tmp_path / "cached"
+    (folder / "inner").mkdir(parents=True, mode=0o700)
+    cached.write_text("large")
+    cached.chmod(0o600)
+    os.link(cached, folder / "large")
+    (folder / "inner" / "program").touch(mode=0o700)
+    folders.lend(str(folder), FIRST)
+    found = {path.name: path.stat() for path in (folder, *folder.rglob("*"))}
+    modes = {name: (status.st_gid, oct(status.st_mode & 0o7777)) for name, status in found.items()}
+    assert modes == {
+        "1.1.1": (FIRST, "0o2770"),
+        "inner": (FIRST, "0o2770"),
+        "large": (0, "0o644"),
+        "program": (FIRST, "0o770"),
+    }
+    assert {status.st_uid for status in found.values()} == {0}
+
+
+def _is_a_task(process: psutil.Process) -> bool:
+    try:
+        return process.uids().real in USERS and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def test_the_agent_of_a_service_has_no_power_and_is_in_its_tasks_groups(tmp_path: Path) -> None:
+    says = "id -u; id -G; umask; grep -h -E 'CapPrm|CapEff|CapAmb|NoNewPrivs' /proc/self/status; exit 7"
+    done = _serve("--user", "nobody", "--tasks-as", f"{min(USERS)}-{max(USERS)}", "--", "/bin/sh", "-c", says)
+    nobody = int(subprocess.check_output(["id", "-u", "nobody"]))
+    uid, groups, umask, *powers = done.stdout.splitlines()
+    assert (int(uid), umask) == (nobody, "0077")
+    assert set(map(int, groups.split())) >= USERS
+    assert {line.split()[0]: int(line.split()[1], 16) for line in powers} == {
+        "CapPrm:": 0,
+        "CapEff:": 0,
+        "CapAmb:": 0,
+        "NoNewPrivs:": 1,
+    }
+    assert done.returncode == 7
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--tasks-as", "61601-61602", "--", "/bin/true"], "--user NAME is missing"),
+        (["--user", "nobody", "--tasks-as", "no-such-user-", "--", "/bin/true"], "there is no user no-such-user-1"),
+        (["--user", "nobody", "--tasks-as", "0-3", "--", "/bin/true"], "is root or the agent itself"),
+        (["--user", "nobody", "--tasks-as", "61601-61602"], "there is no command"),
+    ],
+)
+def test_a_service_that_would_protect_nothing_is_refused(words: list[str], why: str) -> None:
+    done = _serve(*words)
+    assert (done.returncode, why in done.stderr) == (2, True), done.stderr
+
+
+def _serve(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-I", "-S", service.__file__, *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

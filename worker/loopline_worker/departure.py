@@ -1,0 +1,68 @@
+"""When a worker ends by itself: it has to by a certain time, has been idle, or has been without its master for long.
+
+A computer that somebody lends has none of these; an allocation of a cluster has all three.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import time
+from datetime import datetime
+
+LEAVES_BEFORE_S = 5.0
+"""It ends so long before it has to: tasks are returned to the queue, and the master is told."""
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def end_of_stay(value: object) -> float | None:
+    """Return seconds since 1970. Raises ValueError for what is neither a duration from now nor a time."""
+    text = "" if value is None else str(value).strip()
+    if not text:
+        return None
+    if found := re.fullmatch(r"(\d{1,9})([smhd])", text):
+        return time.time() + int(found[1]) * _UNITS[found[2]]
+    if re.fullmatch(r"\d{9,11}(\.\d+)?", text):
+        return float(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"expected 90s, 55m, 2h, or a time such as 2027-01-31T08:00:00Z, got {text!r:.50}") from None
+    return moment.timestamp()
+
+
+def end_of_allocation() -> float | None:
+    """Return when the Slurm job around this process has to end; None if that is unknown."""
+    try:
+        return end_of_stay(os.environ.get("SLURM_JOB_END_TIME"))
+    except ValueError:
+        return None
+
+
+class Departure:
+    """Watches for a reason to end. Times are seconds since 1970."""
+
+    def __init__(
+        self, now: float, *, until: float | None, idle_timeout_s: float | None, death_timeout_s: float | None
+    ) -> None:
+        self.until = until
+        self._idle_s, self._death_s = idle_timeout_s, death_timeout_s
+        self._busy_at = self._linked_at = now
+
+    @property
+    def told(self) -> float | None:
+        """By when the master may count on this worker; None: on end."""
+        return None if self.until is None else max(0.0, self.until - LEAVES_BEFORE_S)
+
+    def reason(self, now: float, *, is_idle: bool, is_linked: bool) -> str:
+        """Return why this worker ends now; empty if it stays."""
+        self._busy_at = self._busy_at if is_idle and is_linked else now
+        self._linked_at = now if is_linked else self._linked_at
+        if now >= (math.inf if self.told is None else self.told):
+            return "its time is over"
+        if self._idle_s is not None and now - self._busy_at >= self._idle_s:
+            return f"no task came for {self._idle_s:g} s"
+        if self._death_s is not None and now - self._linked_at >= self._death_s:
+            return f"the master was away for {self._death_s:g} s"
+        return ""

@@ -1,0 +1,102 @@
+"""Requests of the agent to the zygote: both ends of their connection.
+
+A request is one byte, the size of its body, the body, which is words divided by zeros, and up to two open files.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import suppress
+from functools import lru_cache
+
+TYPE_CHECKING = False  # typing is not light
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from loopline_worker.supervisor.control_groups import Places
+
+VARIABLE = "LOOPLINE_ZYGOTE"
+"""Where a service names the agent's end of the connection: its file's number."""
+FILES = 2
+"""Number of files in a request for a supervisor, and with an order whose task has files of its own to write to."""
+CONFIGURE, FORK, SIGNAL, HAND_OVER = b"o", b"+", b"s", b"h"
+_HEAD_BYTES = 5
+_MOST_BYTES = 2**16
+
+
+class ZygoteLine:
+    """The agent's end. Its methods raise OSError if the zygote is gone."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+
+    @property
+    def is_closed(self) -> bool:
+        """True once the agent has hung up."""
+        return self.connection.fileno() < 0
+
+    def configure(self, yields: bool, isolates: bool, places: Places) -> None:
+        """Say how supervisors are to be; before the first is asked for."""
+        self._send(
+            CONFIGURE, str(int(yields)), str(int(isolates)), *(f"{use}={place}" for use, place in places.items())
+        )
+
+    def fork(self, connection: int, claims: int) -> None:
+        """Have a supervisor forked with its end of the connection to the agent, and its claim tokens."""
+        self._send(FORK, files=(connection, claims))
+
+    def signal(self, root: int, signum: int) -> None:
+        """Have all processes below a supervisor, or below the first process of its cell, signalled."""
+        self._send(SIGNAL, str(root), str(int(signum)))
+
+    def hand_over(self, folder: str) -> None:
+        """Wait until the agent may read and remove all that tasks' users have left in a folder.
+
+        What still runs as one of these users, and is in no slot, is killed. It may be called in any thread.
+        """
+        done, theirs = os.pipe()
+        try:
+            try:
+                self._send(HAND_OVER, folder, files=(theirs,))
+            finally:
+                os.close(theirs)
+            os.read(done, 1)
+        finally:
+            os.close(done)
+
+    def _send(self, kind: bytes, *words: str, files: Sequence[int] = ()) -> None:
+        content = os.fsencode("\0".join(words))
+        socket.send_fds(self.connection, [kind + len(content).to_bytes(_HEAD_BYTES - 1, "big") + content], files)
+
+
+def receive(agent: socket.socket) -> tuple[bytes, list[str], list[int]] | None:
+    """Return the next request: its kind, its words and its files, fewer if descriptors are short; None at the end."""
+    try:
+        head, files, _, _ = socket.recv_fds(agent, _HEAD_BYTES, FILES)
+        for file in files:
+            os.set_inheritable(file, False)
+        head += _rest(agent, _HEAD_BYTES - len(head)) if head else b""
+        size = int.from_bytes(head[1:], "big")
+        if len(head) < _HEAD_BYTES or size > _MOST_BYTES:
+            return None
+        return head[:1], os.fsdecode(_rest(agent, size)).split("\0"), files
+    except OSError:
+        return None
+
+
+def _rest(agent: socket.socket, size: int) -> bytes:
+    content = b""
+    while len(content) < size and (part := agent.recv(size - len(content))):
+        content += part
+    return content
+
+
+@lru_cache(1)
+def inherited() -> ZygoteLine | None:
+    """Return the connection to the zygote that a service has started beside this process; None without one."""
+    with suppress(ValueError, OSError):
+        connection = socket.socket(fileno=int(os.environ.pop(VARIABLE, "")))
+        connection.set_inheritable(False)
+        return ZygoteLine(connection)
+    return None

@@ -1,0 +1,60 @@
+"""Folders of tasks that have a user of their own: lent to that user before, and handed over to the agent after.
+
+What is made in them belongs to the group of the task's user, which the agent is in.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from loopline_worker.supervisor.spawn import apart
+from loopline_worker.supervisor.users import credentials
+
+TYPE_CHECKING = False  # typing is not light
+if TYPE_CHECKING:
+    from loopline_worker.supervisor.users.credentials import TaskUser
+
+_GIVE_GROUP = "ug+rwX,-t"
+_FOLDER_MODE = 0o2770
+
+
+def lend(folder: str, group: int) -> None:
+    """Let the members of a group alone, beside the agent, use a folder that the agent made. Raises OSError.
+
+    The caller is the agent's user, and in that group. Large inputs are links that others share: all may read those.
+    """
+    around = os.path.dirname(folder)  # noqa: PTH120 - pathlib is not light
+    if not os.stat(around).st_mode & 0o001:  # noqa: PTH116
+        os.chmod(around, 0o711)  # noqa: PTH101, S103 - through it, and nothing is listed
+    for place, _, files in os.walk(folder):
+        os.chown(place, -1, group)
+        os.chmod(place, _FOLDER_MODE)  # noqa: PTH101
+        for name in files:
+            _lend_file(f"{place}/{name}", group)
+
+
+def _lend_file(path: str, group: int) -> None:
+    status = os.lstat(path)
+    if status.st_nlink > 1:
+        os.chmod(path, status.st_mode | 0o444)  # noqa: PTH101
+        return
+    os.chown(path, -1, group, follow_symlinks=False)
+    if not os.path.islink(path):  # noqa: PTH114
+        os.chmod(path, status.st_mode | 0o060 | (status.st_mode & 0o100) >> 3)  # noqa: PTH101
+
+
+def hand_over(folder: str, user: TaskUser) -> None:
+    """Let the user's group, which the agent is in, read, change and remove all that is the user's in a folder."""
+
+    def start() -> int:
+        credentials.become(user)
+        null = os.open(os.devnull, os.O_RDWR)
+        actions = [(os.POSIX_SPAWN_DUP2, null, one) for one in (0, 1, 2)]
+        try:
+            return os.posix_spawn("/bin/chmod", ["chmod", "-Rf", _GIVE_GROUP, "--", folder], {}, file_actions=actions)
+        finally:
+            os.close(null)
+
+    with suppress(OSError):
+        os.waitpid(apart(start), 0)

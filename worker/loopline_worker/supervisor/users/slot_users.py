@@ -1,0 +1,73 @@
+"""The users that tasks run as: one for each slot, from a list that the administrator made.
+
+A task can neither read nor signal what belongs to another slot, to the agent or to the computer's owner.
+What it makes belongs to the group of its user, which the agent is in.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import signal
+from contextlib import suppress
+
+from loopline_worker.supervisor.users import credentials, folders
+from loopline_worker.supervisor.users.credentials import TaskUser
+
+_MOST_USERS = 1000
+
+
+def find(names: str) -> list[TaskUser]:
+    """Return the users PREFIX1, PREFIX2 and so on, or those of a range of numbers (FIRST-LAST)."""
+    first, dash, last = names.partition("-")
+    if dash and first.isdigit() and last.isdigit():
+        return [TaskUser(uid, uid) for uid in range(int(first), min(int(last), int(first) + _MOST_USERS) + 1)]
+    found: list[TaskUser] = []
+    with suppress(KeyError):
+        while len(found) < _MOST_USERS:
+            entry = pwd.getpwnam(f"{names}{len(found) + 1}")
+            found.append(TaskUser(entry.pw_uid, entry.pw_gid))
+    return found
+
+
+class SlotUsers:
+    """The users, and which supervisor has which."""
+
+    def __init__(self, users: list[TaskUser]) -> None:
+        self._free = list(reversed(users))
+        self._lent: dict[int, TaskUser] = {}  # by supervisor
+
+    def next(self) -> TaskUser | None:
+        """Return the user of the next supervisor; None if there is none left."""
+        return self._free[-1] if self._free else None
+
+    def lend(self, supervisor: int) -> None:
+        """Give the next user to a supervisor."""
+        self._lent[supervisor] = self._free.pop()
+
+    def reclaim(self, supervisor: int) -> None:
+        """Free the user of a supervisor that has ended; whatever still runs as that user is killed."""
+        if user := self._lent.pop(supervisor, None):
+            kill_all_of(user)
+            self._free.append(user)
+
+    def hand_over(self, folder: str) -> None:
+        """Let the agent read and remove what the users left in a folder. Those without a slot lose all processes."""
+        for user in self._free:
+            kill_all_of(user)
+        for user in (*self._free, *self._lent.values()):
+            folders.hand_over(folder, user)
+
+
+def kill_all_of(user: TaskUser) -> None:
+    """Kill all processes of a user, in one call of the user's own so that none can fork ahead of it."""
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        return
+    try:
+        credentials.become(user)
+        if os.getresuid() == (user.uid,) * 3 and not credentials.has_any():
+            os.kill(-1, signal.SIGKILL)
+    finally:
+        os._exit(0)
