@@ -22,11 +22,12 @@ from loopline_master.change_feed import ChangeFeed
 from loopline_master.core.estimates import eta
 from loopline_master.core.estimates.eta import Forecast, Outlook, Unknown
 from loopline_master.core.explain import submission_notes
+from loopline_master.core.planning.explain_plan import estimated_start
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.store.records import EtaRecords, JudgedEta, ToldEta
 from loopline_master.timings import ETA_CALIBRATE_EVERY_S, ETA_FRESH_FOR_S, ETA_FRESH_SHARE
 from loopline_shared.model import SizeSource
-from loopline_shared.rest.bodies import Eta, ForecastReport, JobView, MomentReport
+from loopline_shared.rest.bodies import Eta, ForecastReport, JobView, MomentReport, PlanView
 
 MOMENTS = (0, 25, 50, 75)
 """Moments at which a job is forecast for the record: at its first finished task, and at so many per cent of them."""
@@ -156,6 +157,13 @@ class Forecaster:
         if has_size and (doubt := submission_notes.implausible_size(state, job)):
             notes.append(doubt)
         return notes
+
+    def start_of(self, job: int) -> PlanView | None:
+        """Return the estimated start of a held gang that has no plan yet; None if it is unknown."""
+        state = self._scheduler.state
+        found = state.jobs.get(job)
+        told = estimated_start(state, found, self._current_outlook()) if found is not None else None
+        return told if isinstance(told, PlanView) else None
 
     def report(self) -> ForecastReport:
         """Return how accurate past ETAs were."""

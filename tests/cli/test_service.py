@@ -1,6 +1,6 @@
 """``loopline service``: what is written and run, checked by the tools that will read it."""
 
-import getpass
+import configparser
 import plistlib
 import shutil
 import subprocess
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from loopline.cli.errors import Exit
-from loopline.service import install, installed, plans
+from loopline.service import install, installed, plans, trusted
 from loopline_shared.errors import LooplineError
 from tests.cli.conftest import Run
 
@@ -36,7 +36,7 @@ def written(plan: plans.Plan) -> list[str]:
 @pytest.mark.parametrize("system", [True, False], ids=["system", "user"])
 def test_systemd_finds_nothing_wrong_with_its_units(tmp_path: Path, system: bool) -> None:
     if system:
-        plan = plans.for_system(COMMAND, getpass.getuser(), tmp_path)
+        plan = plans.for_system_with_users(COMMAND, ["/usr/bin/python3"], 2, tmp_path)
     else:
         plan = plans.for_user(COMMAND, tmp_path, "ann")
     # a user's manager cannot be asked where there is none: the same unit files are read by the system's rules
@@ -122,13 +122,46 @@ def test_without_systemd_it_says_so(run: Run, monkeypatch: pytest.MonkeyPatch, t
 
 
 @linux_only
-def test_tasks_never_run_as_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SUDO_USER", raising=False)
-    monkeypatch.setattr("getpass.getuser", lambda: "root")
+def test_tasks_never_run_as_root() -> None:
     with pytest.raises(LooplineError, match="must not run as root"):
-        install.plan(system=True)
-    monkeypatch.setenv("SUDO_USER", "ann")
-    assert "\nUser=ann\n" in install.plan(system=True).files[Path("/etc/systemd/system") / plans.UNIT].decode()
+        install.plan(system=True, user="root")
+    of_ann = install.plan(system=True, user="ann").files[Path("/etc/systemd/system") / plans.UNIT].decode()
+    assert "\nUser=ann\n" in of_ann
+    assert "Capabilities" not in of_ann
+
+
+@linux_only
+def test_a_service_of_the_system_has_a_user_for_each_slot() -> None:
+    plan = install.plan(system=True, arguments=["--slots", "2"])
+    unit = plan.files[Path("/etc/systemd/system") / plans.UNIT].decode()
+    assert "\nUser=loopline\nAmbientCapabilities=CAP_SETUID CAP_SETGID CAP_KILL\n" in unit
+    [(file, users), _] = plan.beside.items()
+    assert users.count(b"\nu loopline-task-") >= 2
+    assert plan.install[0] == ["systemd-sysusers", str(file)]
+
+
+@linux_only
+def test_a_service_with_more_power_trusts_what_root_alone_may_change(tmp_path: Path) -> None:
+    trusted.check(Path("/bin/sh"))
+    program = tmp_path / "program"
+    program.touch()
+    program.chmod(0o777)
+    with pytest.raises(LooplineError, match=rf"others than root may change {program}") as refused:
+        trusted.check(program)
+    assert "/opt/loopline" in refused.value.hint
+
+
+@linux_only
+@pytest.mark.parametrize("user", [None, "ann"])
+def test_desktops_start_a_reporter_for_a_service_of_the_system(
+    monkeypatch: pytest.MonkeyPatch, user: str | None
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/opt/a lab/50%/python3")
+    entry = install.plan(system=True, user=user).beside[Path("/etc/xdg/autostart/loopline-reporter.desktop")]
+    reader = configparser.RawConfigParser()
+    reader.read_string(entry.decode())
+    assert reader["Desktop Entry"]["exec"] == '"/opt/a lab/50%%/python3" -P -m loopline_worker.presence.reporter'
+    assert not install.plan().beside, "a service of the user sees the desktop itself"
 
 
 @pytest.fixture
@@ -181,12 +214,13 @@ def plans_of(command: list[str], tmp_path: Path) -> dict[str, plans.Plan]:
     return {
         "user": plans.for_user(command, tmp_path, "ann"),
         "system": plans.for_system(command, "ann", tmp_path / "system"),
+        "users": plans.for_system_with_users(command, ["/usr/bin/python3", "-I"], 2, tmp_path / "etc"),
         "macos": plans.for_macos(command, tmp_path, 501),
         "windows": plans.for_windows(command, PureWindowsPath(tmp_path), "ann"),
     }
 
 
-@pytest.mark.parametrize("kind", ["user", "system", "macos", "windows"])
+@pytest.mark.parametrize("kind", ["user", "system", "users", "macos", "windows"])
 def test_an_old_service_is_recognised_with_its_arguments(kind: str, tmp_path: Path) -> None:
     for command, is_old in ((OLD_COMMAND, True), (COMMAND, False)):
         plan = plans_of(command, tmp_path)[kind]

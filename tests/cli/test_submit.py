@@ -1,11 +1,12 @@
 """From a command line to the job that reaches the master."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from loopline_shared.rest.bodies import Submission
+from loopline_shared.rest.bodies import PlanView, Submission
 from loopline_shared.spec import JobSpec
 from tests.cli.conftest import Run
 from tests.cli.fake_master import FakeMaster, ok
@@ -47,3 +48,23 @@ def test_a_command_line_is_a_job(fake: FakeMaster, run: Run, words: list[str], d
     expected = {"name": "t", "command": ["t"], "folder": Path.cwd().as_posix()} | document
     assert fake.seen[0].body == expected
     JobSpec.model_validate(fake.seen[0].body)
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({"kind": "promise", "machines": ["ant", "bee"]}, r"promised start: .{19} on ant, bee  for 1m"),
+        (
+            {"kind": "estimate", "machines": [], "p50_at": 1e9},
+            r"estimated start: .{19}, as likely as not by .{19} on 2 workers not chosen yet  for 1m",
+        ),
+    ],
+)
+def test_the_receipt_says_when_and_where_a_gang_starts(
+    fake: FakeMaster, run: Run, told: dict[str, Any], said: str
+) -> None:
+    known = {"task": 1, "start_at": 1e9, "slots": 1, "limit_s": 60, "limit_is_given": True, "told_at": 1e9}
+    plan = PlanView.model_validate(known | {"first_start_at": None} | told)
+    fake.on("POST /jobs", ok(Submission(id=1, task_count=1, plan=plan), 201))
+    ran = run("submit", "--nodes", "2", "--", "t")
+    assert re.fullmatch(f"job 1 submitted: 1 task\n{said}\n", ran.out), ran.out

@@ -9,11 +9,14 @@ from copy import copy
 
 import pytest
 
+from loopline_master.core.estimates.eta import outlook
 from loopline_master.core.events import JobCancelled, WorkerDrained
 from loopline_master.core.explain.explain_job import explain_job
 from loopline_master.core.gangs.gang import GangPhase
+from loopline_master.core.planning.explain_plan import estimated_start
 from loopline_master.core.planning.plan import Plan, PlanKind
 from loopline_shared.model import AttemptId, Order, TaskId
+from loopline_shared.rest.bodies import PlanView
 from tests.scheduling.driver import Grid
 
 NAMES = ("ant", "bee", "cat", "dog")
@@ -212,6 +215,20 @@ def test_a_held_gang_behind_tasks_that_have_not_begun_has_an_estimate() -> None:
     [said] = [reason.detail for reason in explanation.reasons if reason.code == "outlook"]
     likely, late = (float(word) for word in re.findall(r"in (\d+) s", said))
     assert 150 <= likely < late, "four tasks of 100 s on two slots"
+    state = made.scheduler.state
+    told = estimated_start(state, state.jobs[gang], outlook(state))
+    assert isinstance(told, PlanView)
+    assert (told.kind, told.machines, told.start_at) == ("estimate", [], told.p90_at)
+    assert (round(told.p50_at - state.now), round(told.p90_at - state.now)) == (likely, late)
+
+
+def test_members_of_a_gang_work_at_the_same_time_also_in_forecasts() -> None:
+    made = grid(slots=1, order=Order.NONE)
+    known = made.submit(1, size=10)
+    made.end(AttemptId(known, 1, 1), wall_s=10.0, cpu_s=10.0)
+    job = made.submit(2, nodes=4, size=800, timeout_s=900)
+    reports(made)
+    assert 150 <= outlook(made.scheduler.state)[job].p50_s <= 220, "one gang after the other, 100 s each"
 
 
 @pytest.mark.parametrize("limit_s", [7, 33, 40, 63, 100, 170])

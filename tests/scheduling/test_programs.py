@@ -32,6 +32,13 @@ def expected(*works: float) -> float:
     return prediction.work
 
 
+FUNCTION: dict[str, Any] = {
+    "function": {"file": f"sha256:{'ab' * 32}", "python": "3.11", "session": "s"},
+    "requires": {"python": "3.11"},
+    "parameters": {"rows": [{"call": ""}]},
+}
+
+
 # --- which program a job runs -----------------------------------------------------------------------------------
 
 
@@ -46,6 +53,8 @@ def expected(*works: float) -> float:
         ({"command": ["python3", "-c", "print(1)"]}, ("ann", "python3", "python3")),
         ({"command": [r"C:\tools\pi.exe"], "name": "pi.exe"}, ("ann", "pi", "pi")),
         ({"tasks": [TaskSpec(command=["./a"]), TaskSpec(command=["./b"])]}, ("ann", "a", "a")),
+        ({**FUNCTION, "folder": "/f"}, ("ann", "function abababababab", "/f")),
+        ({**FUNCTION, "name": "sweep", "folder": "/f"}, ("ann", "sweep", "/f")),
     ],
 )
 def test_a_program_is_known_by_owner_name_and_folder(job: dict[str, Any], key: tuple[str, str, str]) -> None:

@@ -67,7 +67,7 @@ def test_controllers_are_handed_on_from_a_group_of_ours(
     assert set(places) == {"core", "memory", "pids"}
     name = Path(places["core"]).name
     assert written == [
-        ("agent", "cgroup.procs", b"0"),
+        ("agent", "cgroup.procs", str(os.getpid()).encode()),
         *(("service", "cgroup.subtree_control", text) for text in (b"+cpu", b"+memory", b"+pids")),
         *((name, "cgroup.subtree_control", text) for text in (b"+memory", b"+pids")),
         (name, "cpu.idle", b"1"),

@@ -35,6 +35,8 @@ async def test_what_it_finds_is_json(tmp_path: Path) -> None:
     assert {probe["probe"] for probe in found["probes"]} >= {"terminals"}
     assert found["speed"] > 0
     assert any("leave free" in words for words in found["preferences"])
+    packages = next(limit for limit in found["limits"] if limit["name"] == "packages that tasks ask for")
+    assert packages["detail"].startswith("by uv (")
     assert found["terms"] == found["preferences"], "the name of the release before"
 
 

@@ -17,14 +17,14 @@ from loopline_shared.model import Outcome
 from loopline_worker.launch.sandbox import Sandbox, open_sandbox
 from loopline_worker.settings import SandboxChoice
 from loopline_worker.supervisor.requests import ZygoteLine
-from loopline_worker.supervisor.users import service
+from loopline_worker.supervisor.users import folders, service
 from loopline_worker.supervisor.walls import landlock
 from tests.worker.bench import Bench, run_of, until
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or os.geteuid() != 0, reason="only root gives tasks users of their own"
 )
-FIRST = 61_601
+FIRST = 20_000 + 4 * (os.getpid() % 10_000)  # of this process alone: all that runs as one of them may be killed
 USERS = {FIRST, FIRST + 1}
 ZYGOTE = f"""
 import socket, sys
@@ -50,7 +50,7 @@ async def bench(request: pytest.FixtureRequest) -> AsyncIterator[Bench]:
         async with Bench(folder, sandbox=sandbox, given=ZygoteLine(ours)) as bench:
             yield bench
         assert zygote.wait(60) == 0
-        assert not [process for process in psutil.process_iter() if process.uids().real in USERS]
+        assert not any(map(_is_a_task, psutil.process_iter()))
     finally:
         zygote.kill()
         zygote.wait()
@@ -102,7 +102,27 @@ async def test_what_is_killed_dies_with_all_that_it_started(bench: Bench) -> Non
             supervisor = tree.link.root  # type: ignore[attr-defined]
             os.kill(supervisor, signal.SIGKILL)
             assert (await bench.end_of(run)).outcome is Outcome.GIVEN_BACK
-        await until(lambda: not [process for process in psutil.process_iter() if _is_a_task(process)])
+        await until(lambda: not any(map(_is_a_task, psutil.process_iter())))
+
+
+def test_a_folder_is_lent_to_a_group_alone(tmp_path: Path) -> None:
+    """A link to what the cache has can be read, and stays the agent's."""
+    folder, cached = tmp_path / "scratch" / "1.1.1", tmp_path / "cached"
+    (folder / "inner").mkdir(parents=True, mode=0o700)
+    cached.write_text("large")
+    cached.chmod(0o600)
+    os.link(cached, folder / "large")
+    (folder / "inner" / "program").touch(mode=0o700)
+    folders.lend(str(folder), FIRST)
+    found = {path.name: path.stat() for path in (folder, *folder.rglob("*"))}
+    modes = {name: (status.st_gid, oct(status.st_mode & 0o7777)) for name, status in found.items()}
+    assert modes == {
+        "1.1.1": (FIRST, "0o2770"),
+        "inner": (FIRST, "0o2770"),
+        "large": (0, "0o644"),
+        "program": (FIRST, "0o770"),
+    }
+    assert {status.st_uid for status in found.values()} == {0}
 
 
 def _is_a_task(process: psutil.Process) -> bool:

@@ -44,6 +44,8 @@ from loopline_worker.task_group import TaskGroup
 
 if TYPE_CHECKING:
     from loopline_worker.owner.server import OwnerServer
+    from loopline_worker.owner.session_server import SessionServer
+    from loopline_worker.owner.state import OwnerControls
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +80,7 @@ class Agent:
         self.parts.peering.on_news = self.parts.environments.on_news = self._link.speak
         self.parts.peering.is_wanted = lambda: not self.parts.machine.is_idle or self.parts.machine.is_in_use
         self._page: OwnerServer | None = None
+        self._session_server: SessionServer | None = None
         self._quarantine: Quarantine | None = None  # of the last Assign
         self._is_ready = asyncio.Event()
         self._stopped = asyncio.Event()
@@ -108,6 +111,8 @@ class Agent:
         finally:
             if self._page:
                 await self._page.close()
+            if self._session_server:
+                await self._session_server.close()
             parts.close()
 
     async def _keep_certificate(self) -> None:
@@ -340,6 +345,21 @@ class Agent:
             )
             self._page = OwnerServer(parts.data_directory.folder, controls, parts.settings.owner_port)
             await self._page.open()
+            await self._open_session_server(controls)
+
+    async def _open_session_server(self, controls: OwnerControls) -> None:
+        """Open the socket for those who sit here, if this worker is a service of the system."""
+        from loopline_worker.owner import session_server
+        from loopline_worker.presence.session_reports import SessionReports
+
+        monitor, place = self.parts.monitor, self.parts.settings.owner_socket
+        if session_server.has_place(place) and monitor.preferences.asks_who_is_there:
+            reports = SessionReports()
+            monitor.use_reports(reports)
+            self._session_server = session_server.SessionServer(
+                place, controls, reports, monitor, session_server.people_but_tasks(monitor.knows)
+            )
+            await self._session_server.open()
 
     async def _leave(self) -> None:
         log.info("shutting down: returning running tasks to the queue")

@@ -16,6 +16,7 @@ from typing import Any
 from loopline_shared.errors import LooplineError
 from loopline_shared.terminal.parser import Parser
 from loopline_worker.core.owner_policy import Signs, decide
+from loopline_worker.environments import image_tool, uv
 from loopline_worker.functions.python import find as find_python
 from loopline_worker.host import speed
 from loopline_worker.host.computer import Computer, is_contained, processor
@@ -158,7 +159,7 @@ async def _find(settings: WorkerSettings, detector: IdleDetector) -> Findings:
         speed=_speed(settings, computer),
         pressure=Pressure.now(),
         on_battery=battery,
-        limits=[*abilities(), _functions(settings), *_planner()],
+        limits=[*abilities(), _functions(settings), *_software(settings), *_planner()],
         peers=_peers(settings),
         preferences=in_words(settings, preferences),
         layout=layout().words,
@@ -172,6 +173,18 @@ def _functions(settings: WorkerSettings) -> Ability:
         return Ability("functions", False, error.message)
     detail = python.obstacle or f"under Python {python.version}"
     return Ability("functions", not python.obstacle, f"{detail} ({python.program})")
+
+
+def _software(settings: WorkerSettings) -> list[Ability]:
+    """Return whether the programs are here that provide packages and images for tasks."""
+    installer, unpacker = uv.find(settings.fetch_pythons), image_tool.find(settings.images)
+    others = f"; other Pythons: {', '.join(installer.pythons) or 'none'}" if installer else ""
+    packages = f"by uv ({installer.program}){others}" if installer else "uv is not installed (pip install uv)"
+    images = "unpacked by %s, run by bubblewrap" if unpacker else "%s is not installed, or not allowed here (images)"
+    return [
+        Ability("packages that tasks ask for", bool(installer), packages),
+        Ability("container images that tasks ask for", bool(unpacker), images % settings.images.value),
+    ]
 
 
 def _peers(settings: WorkerSettings) -> Ability:

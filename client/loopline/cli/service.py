@@ -35,7 +35,8 @@ def install(
     system
         Install a service of the system rather than of this user, for a computer that nobody sits at. Needs sudo.
     user
-        User who runs the tasks with --system; never root.
+        One user who runs the worker and all tasks with --system, never root. Without it a user is made for the
+        worker, and one for each slot.
     print_
         Show the files and commands, and do nothing.
     """
@@ -77,13 +78,13 @@ def _show(state: State, common: Common) -> None:
 
 
 def _document(plan: Plan) -> dict[str, object]:
-    files = {str(file): _text(content) for file, content in plan.files.items()}
+    files = {str(file): _text(content) for file, content in {**plan.files, **plan.beside}.items()}
     return {"files": files, "commands": [list(command) for command in plan.install]}
 
 
 def _shown(plan: Plan) -> Text:
     shown = Text()
-    for file, content in plan.files.items():
+    for file, content in {**plan.files, **plan.beside}.items():
         shown.append(f"{file}\n", "bold").append(f"{_text(content)}\n")
     for command in plan.install:
         shown.append(f"$ {shlex.join(command)}\n", "bold")

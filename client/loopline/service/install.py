@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import importlib.util
 import os
 import subprocess
 import sys
@@ -13,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from loopline.programs import require
-from loopline.service import installed, plans
+from loopline.service import installed, plans, trusted
 from loopline.service.plans import Plan
+from loopline.service.reporter import with_reporter
 from loopline_shared.errors import LooplineError
 from loopline_shared.joining import membership_file
 
@@ -71,7 +73,9 @@ def plan(system: bool = False, user: str | None = None, arguments: Sequence[str]
         _only_for_systemd(system)
         return plans.for_macos(command, Path.home(), os.getuid())
     if system:
-        return plans.for_system(command, _who(user))
+        if user:
+            return with_reporter(plans.for_system(command, _who(user)), sys.executable)
+        return with_reporter(plans.for_system_with_users(command, _starter(), _slots()), sys.executable)
     config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     return plans.for_user(command, config, getpass.getuser())
 
@@ -81,9 +85,11 @@ def install(system: bool = False, user: str | None = None, arguments: Sequence[s
     require("worker")
     todo = plan(system, user, arguments)
     _check_manager()
+    if system and not user:
+        trusted.check(Path(_command(())[0]), Path(_starter()[-1]), Path(sys.executable))
     if todo.is_written:
         _stop(todo)  # some managers ignore new files while the service runs
-    for file, content in todo.files.items():
+    for file, content in {**todo.files, **todo.beside}.items():
         _write(file, content)
     _note_lingering(todo)
     for command in todo.install:
@@ -93,11 +99,11 @@ def install(system: bool = False, user: str | None = None, arguments: Sequence[s
 
 def uninstall(system: bool = False) -> State:
     """Stop the service and remove its files, if there are any."""
-    todo = plan(system, user="nobody")
+    todo = plan(system)
     _check_manager()
     if todo.is_written:
         _stop(todo)
-    for file in todo.files:
+    for file in (*todo.files, *todo.beside):
         file.unlink(missing_ok=True)
     _restore_lingering(todo)
     return state(system)
@@ -127,7 +133,7 @@ def is_installed() -> bool:
 
 def state(system: bool = False, user: str | None = None) -> State:
     """Return the state of the service."""
-    todo = plan(system, user or "nobody")
+    todo = plan(system, user)
     is_running = todo.is_written and _succeeds(todo.status)
     found = installed.find(todo.files)
     reinstall = found.reinstall(system) if found and found.is_outdated else ""
@@ -143,7 +149,7 @@ def arguments() -> tuple[str, ...]:
 def outdated_services() -> list[str]:
     """Return the commands that install again what an earlier release installed on this computer."""
     kinds = [False, True] if sys.platform == "linux" else [False]
-    found = {system: installed.find(plan(system, "nobody").files) for system in kinds}
+    found = {system: installed.find(plan(system).files) for system in kinds}
     return [service.reinstall(system) for system, service in found.items() if service and service.is_outdated]
 
 
@@ -156,20 +162,31 @@ def _command(arguments: Sequence[str]) -> list[str]:
     return [sys.executable, "-P", "-m", "loopline", "worker", *arguments]
 
 
+def _starter() -> list[str]:
+    """Return the beginning of the command by which a service starts a worker whose tasks have users of their own.
+
+    That process has more power than others: it is isolated, and loads the standard library and its own folder.
+    """
+    found = importlib.util.find_spec("loopline_worker")
+    folder = Path(found.origin).parent if found and found.origin else Path("loopline_worker")
+    return [sys.executable, "-I", "-S", str(folder / "supervisor" / "users" / "service.py")]
+
+
+def _slots() -> int:
+    """Return how many users tasks need at most: idle interpreters and those that end have one, too."""
+    return 2 * (os.cpu_count() or 1) + 4
+
+
 def _stop(plan: Plan) -> None:
     for command in plan.uninstall:
         with suppress(LooplineError):  # it may have been stopped or disabled by hand
             _run(command)
 
 
-def _who(user: str | None) -> str:
-    found = user or os.environ.get("SUDO_USER") or getpass.getuser()
-    if found == "root":
-        hint = (
-            "name another user with --user; a user of its own is best: sudo useradd --system --create-home loopline"
-        )
-        raise LooplineError("service", "tasks must not run as root", hint)
-    return found
+def _who(user: str) -> str:
+    if user == "root":
+        raise LooplineError("service", "tasks must not run as root", "leave --user out: tasks get users of their own")
+    return user
 
 
 def _only_for_systemd(system: bool) -> None:

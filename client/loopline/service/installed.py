@@ -64,7 +64,8 @@ def _read_unit(text: str) -> Installed | None:
     if not command:
         return None
     words = [word.replace("%%", "%").replace("$$", "$") for word in shlex.split(command[1])]
-    return _installed(words, user[1].strip() if user else "")
+    has_own_users = "--tasks-as" in words
+    return _installed(words, user[1].strip() if user and not has_own_users else "")
 
 
 def _read_task(content: bytes) -> Installed | None:

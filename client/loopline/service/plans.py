@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path, PurePath, PureWindowsPath
 from string import Template
@@ -12,6 +12,9 @@ from xml.sax.saxutils import escape
 
 UNIT = "loopline-worker.service"
 SLICE = "loopline.slice"
+USERS = "loopline.conf"
+TASKS_AS = "loopline-task-"
+"""The beginning of the names of the users that tasks run as."""
 LABEL = "org.loopline.worker"
 TASK = "Loopline worker"
 
@@ -28,6 +31,7 @@ class Plan:
     install: Sequence[Sequence[str]]
     uninstall: Sequence[Sequence[str]]
     status: Sequence[str]
+    beside: Mapping[Path, bytes] = field(default_factory=dict)  # files that say nothing of whether it is installed
     lingers: str = ""  # the user whose services run while they are logged out; empty: no such thing
 
     @property
@@ -42,8 +46,8 @@ def for_user(command: Sequence[str], config: Path, user: str) -> Plan:
     manage = ["systemctl", "--user"]
     return Plan(
         {
-            folder / SLICE: _filled("loopline.slice"),
-            folder / UNIT: _filled("user.service", command=_for_systemd(command)),
+            folder / SLICE: filled("loopline.slice"),
+            folder / UNIT: filled("user.service", command=_for_systemd(command)),
         },
         [
             [*manage, "daemon-reload"],
@@ -53,17 +57,36 @@ def for_user(command: Sequence[str], config: Path, user: str) -> Plan:
         ],
         [[*manage, "disable", "--now", UNIT]],
         [*manage, "is-active", UNIT],
-        user,
+        lingers=user,
     )
 
 
 def for_system(command: Sequence[str], user: str, folder: Path = Path("/etc/systemd/system")) -> Plan:
-    """Return the plan of a systemd system unit, for a computer that nobody sits at."""
+    """Return the plan of a systemd system unit whose tasks run as this user, for a computer that nobody sits at."""
+    return _of_system(folder, filled("system.service", command=_for_systemd(command), user=user))
+
+
+def for_system_with_users(
+    command: Sequence[str], starter: Sequence[str], slots: int, etc: Path = Path("/etc")
+) -> Plan:
+    """Return the plan of a systemd system unit with a user for the worker and one for each slot.
+
+    ``starter``: the beginning of a command that starts the worker and runs its tasks as those users.
+    """
+    words = [*starter, "--tasks-as", TASKS_AS, "--", *command]
+    plan = _of_system(etc / "systemd/system", filled("system_with_users.service", command=_for_systemd(words)))
+    users = etc / "sysusers.d" / USERS
+    lines = "\n".join(f'u {TASKS_AS}{slot} - "Tasks of Loopline"' for slot in range(1, slots + 1))
+    return replace(
+        plan,
+        beside={users: filled("sysusers.conf", slots=lines)},
+        install=[["systemd-sysusers", str(users)], *plan.install],
+    )
+
+
+def _of_system(folder: Path, unit: bytes) -> Plan:
     return Plan(
-        {
-            folder / SLICE: _filled("loopline.slice"),
-            folder / UNIT: _filled("system.service", command=_for_systemd(command), user=user),
-        },
+        {folder / SLICE: filled("loopline.slice"), folder / UNIT: unit},
         [["systemctl", "daemon-reload"], ["systemctl", "enable", UNIT], ["systemctl", "restart", UNIT]],
         [["systemctl", "disable", "--now", UNIT]],
         ["systemctl", "is-active", UNIT],
@@ -77,7 +100,7 @@ def for_macos(command: Sequence[str], home: Path, user_id: int) -> Plan:
     log = escape(str(home / "Library" / "Logs" / "loopline-worker.log"))
     domain = f"gui/{user_id}"
     return Plan(
-        {file: _filled("launchd.plist", arguments=arguments, log=log)},
+        {file: filled("launchd.plist", arguments=arguments, log=log)},
         [["launchctl", "bootstrap", domain, str(file)]],
         [["launchctl", "bootout", f"{domain}/{LABEL}"]],
         ["launchctl", "print", f"{domain}/{LABEL}"],
@@ -90,7 +113,7 @@ def for_windows(command: Sequence[str], folder: PurePath, user: str) -> Plan:
     file = Path(folder / "loopline-worker.xml")
     quiet = str(PureWindowsPath(program).with_name("pythonw.exe"))  # without a window
     words = escape(subprocess.list2cmdline(arguments))
-    text = _filled("task.xml", user=escape(user), program=escape(quiet), arguments=words).decode()
+    text = filled("task.xml", user=escape(user), program=escape(quiet), arguments=words).decode()
     return Plan(
         {file: text.encode("utf-16")},
         [["schtasks", "/create", "/tn", TASK, "/xml", str(file), "/f"], ["schtasks", "/run", "/tn", TASK]],
@@ -99,7 +122,8 @@ def for_windows(command: Sequence[str], folder: PurePath, user: str) -> Plan:
     )
 
 
-def _filled(template: str, **values: str) -> bytes:
+def filled(template: str, **values: str) -> bytes:
+    """Return a template with these values."""
     text = (files("loopline.service") / "templates" / template).read_text("utf-8")
     return Template(text).substitute(values).encode()
 

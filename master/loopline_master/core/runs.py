@@ -19,14 +19,17 @@ from loopline_shared.sweep import Sweep
 ProgramKey = tuple[str, str, str]
 """A program's owner, name and folder."""
 _MAX_NAME = 200
+_SHORT_HASH = 12
 _INTERPRETER = re.compile(r"(python|pypy|node|ruby|perl|php|bash|sh|zsh|dash|rscript|julia|java|env)[0-9.]*", re.I)
 _INLINE = ("-c", "-e")
 
 
 def key_of(owner: str, spec: JobSpec) -> ProgramKey:
-    """Which program a job runs. A name that only repeats the command's first word says nothing: two scripts of one
-    interpreter are two programs.
+    """Return the program that a job runs. A name that only repeats the command's first word says nothing: two scripts
+    of one interpreter are two programs, and so are two functions without a name.
     """
+    if spec.function and not spec.name:
+        return (owner, f"function {spec.function.file.partition(':')[2][:_SHORT_HASH]}", spec.folder)
     command = spec.command or (spec.tasks[0].command if spec.tasks else None) or [""]
     program = _program_of(command)
     name = program if spec.name.removesuffix(".exe") in ("", _base(command[0])) else spec.name

@@ -12,7 +12,7 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
-from loopline_worker.supervisor import processes
+from loopline_worker.supervisor import processes, requests
 from loopline_worker.supervisor.control_groups import Places, remove_places
 
 _ROOT = Path("/")
@@ -71,11 +71,14 @@ def _delegate(own: Path) -> None:
     wanted = {"memory", "pids", "cpu"} & _words(own / "cgroup.controllers")
     if wanted <= _words(own / "cgroup.subtree_control") or not (own / "cgroup.events").exists():
         return  # it is done, or this is the system's root group
-    if _words(own / "cgroup.procs") != {str(os.getpid())}:
+    ours = {str(os.getpid()), *([str(os.getppid())] if requests.inherited() else [])}
+    there = _words(own / "cgroup.procs")
+    if not there <= ours:
         return  # other processes are in it
     leaf = own / "agent"
     leaf.mkdir(exist_ok=True)
-    processes.write(str(leaf / "cgroup.procs"), b"0")
+    for pid in there:
+        processes.write(str(leaf / "cgroup.procs"), pid.encode())
     _enable(own, wanted)
 
 

@@ -38,7 +38,8 @@ class MemoryShares:
             own, mapped = resident_bytes, 0
             if resident_bytes + in_files > limit_bytes:
                 shares = [processes.memory_shares(pid) for pid in pids]
-                own, mapped = sum(share[0] for share in shares), sum(share[1] for share in shares)
+                if any(map(any, shares)):  # else they are another user's, and cannot be read
+                    own, mapped = sum(share[0] for share in shares), sum(share[1] for share in shares)
             self._known_bytes = own + max(mapped, in_files)
         except OSError:  # no file descriptor left: as it was
             return

@@ -149,7 +149,7 @@ def _facts(job: JobDetail, now: float) -> Iterable[tuple[str, RenderableType]]:
     elif job.eta_note:
         yield "ETA", f"none: {job.eta_note}"
     if job.plan is not None:
-        yield from _planned(job.plan, job.spec.nodes, now)
+        yield from planned(job.plan, job.spec.nodes)
     if job.waiting_for:
         yield "waits for", ", ".join(f"job {one}" for one in job.waiting_for)
     if job.files_coming:
@@ -164,14 +164,16 @@ def _facts(job: JobDetail, now: float) -> Iterable[tuple[str, RenderableType]]:
     yield "a task", f"at most {human.plural(job.max_attempts, 'attempt')}, {job.max_replicas or 'any number'} at once"
 
 
-def _planned(plan: PlanView, nodes: int, now: float) -> Iterable[tuple[str, RenderableType]]:
+def planned(plan: PlanView, nodes: int) -> Iterable[tuple[str, RenderableType]]:
     """Yield the planned start of a gang that waits, and what has become of earlier promises."""
     if plan.started_at is None and plan.start_at is None:
         yield "planned", f"no start yet: {plan.reason or f'too few workers for {nodes} nodes are there'}"
     elif plan.started_at is None and plan.start_at is not None:
-        start = f"{human.moment(plan.start_at)} on {', '.join(plan.machines)}"
+        early = f", as likely as not by {human.moment(plan.p50_at)}" if plan.p50_at is not None else ""
+        where = f"on {', '.join(plan.machines)}" if plan.machines else f"on {nodes} workers not chosen yet"
         limit = f"for {human.duration(plan.limit_s)}{'' if plan.limit_is_given else ' (predicted)'}"
-        yield "promised" if plan.kind == "promise" else "estimated", f"{start}  {limit}"
+        start = f"{human.moment(plan.start_at)}{early} {where}  {limit}"
+        yield "promised" if plan.kind == "promise" else "estimated", start
     if plan.broken:
         yield "promise", Text(f"broken: {plan.broken_reason}", "bold red")
 

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from loopline.cli.common import stderr
-from loopline.cli.render import human
+from loopline.cli.render import human, tables
 from loopline_shared.rest.bodies import Preview, Submission
 from loopline_shared.spec import JobSpec
 
@@ -17,11 +17,12 @@ LONGEST_COMMAND = 160
 MOST_NAMED = 5
 
 
-def receipt(submitted: Submission) -> RenderableType:
-    """Return what is shown about a submitted job."""
+def receipt(submitted: Submission, job: JobSpec) -> RenderableType:
+    """Return what is shown about a submitted job, with the planned start of a gang."""
     tasks = human.plural(submitted.task_count, "task")
     line = Text.assemble("job ", (str(submitted.id), "bold"), f" submitted: {tasks}")
-    return Group(line, *_warnings(submitted.warnings))
+    plan = tables.planned(submitted.plan, job.nodes) if submitted.plan is not None else ()
+    return Group(line, *(Text(f"{kind} start: {start}") for kind, start in plan), *_warnings(submitted.warnings))
 
 
 def preview(seen: Preview, job: JobSpec) -> RenderableType:

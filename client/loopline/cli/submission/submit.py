@@ -83,7 +83,7 @@ async def submit(
         submitted = await _sent(client, job, swept, found)
     if then.wait:
         return await follow(submitted.id, common, submitted.warnings)
-    common.show(submitted, lambda: receipt.receipt(submitted))
+    common.show(submitted, lambda: receipt.receipt(submitted, job))
     return 0
 
 

@@ -68,7 +68,7 @@ class _Course:
     key: RequirementClass
     based_on: str  # empty: on a guess, good enough for those behind it
     law: Lognormal  # of what a task takes in seconds on a slot, against its size
-    size: float  # of a task that is not yet started: in those seconds, in the mean
+    size: float  # of a task that is not yet started: in those seconds, in the mean; of a gang, each member's
     spread: float  # of their sizes, as a standard deviation of the logarithm
     unstarted: int
     under_way: list[tuple[float, float]]  # of its tasks under way: age, size
@@ -79,6 +79,7 @@ class _Course:
     def __post_init__(self) -> None:
         self.left_s = self.unstarted * self.size * self.law.mean
         self.left_s += sum(size * self.law.mean_left(age / size) for age, size in self.under_way)
+        self.left_s *= self.job.nodes
 
     @property
     def variance(self) -> float:
@@ -194,6 +195,7 @@ def _course(
 
     ``under_way``: age and number of each running task; ``speed``: mean speed of the slots it may use.
     """
+    speed *= job.nodes  # the size of a gang is that of all members together
     sizes = [(age, (job.sweep.size_at(number) or 1.0) / speed) for age, number in under_way]
     given = job.size if job.size_source is SizeSource.GIVEN else None
     if given is None and not job.succeeded:
@@ -299,7 +301,8 @@ def _share(courses: list[_Course]) -> None:
 
 def _end(course: _Course, slots: float) -> tuple[float, float]:
     """Return p50 and p90 of a job's end: when its last tasks start and their duration, by law."""
-    last = max(1.0, min(float(course.unstarted + len(course.under_way)), slots))
+    nodes = course.job.nodes
+    last = max(1.0, min(float(course.unstarted + len(course.under_way)), slots / nodes))
     half, most = (share ** (1 / last) for share in (0.5, 0.9))
     own = [
         max((size * course.law.left(age / size, q) for age, size in course.under_way), default=0.0)
@@ -308,7 +311,7 @@ def _end(course: _Course, slots: float) -> tuple[float, float]:
     if not course.unstarted:
         return own[0], own[1]
     law = Lognormal(course.law.mu + math.log(course.size), math.hypot(course.law.sigma, course.spread))
-    start = max(0.0, course.ahead_s - last * law.mean / 2 - law.mean) / slots
+    start = max(0.0, course.ahead_s - nodes * law.mean * (1 + last / 2)) / slots
     margin = math.exp(_Z90 * math.sqrt(course.variance + _MARGIN**2))
     return max(start + law.left(0.0, half), own[0]), max(start * margin + law.left(0.0, most), own[1])
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from loopline_master.core.entities import Job
-from loopline_master.core.estimates import eta
-from loopline_master.core.planning.grid_horizons import order_of
-from loopline_master.core.planning.plan import Plan
+from loopline_master.core.estimates import eta, measure
+from loopline_master.core.planning.grid_horizons import limit_of, order_of
+from loopline_master.core.planning.plan import Plan, PlanKind
 from loopline_master.core.state import State
-from loopline_shared.rest.bodies import Reason
+from loopline_shared.rest.bodies import PlanView, Reason
 
 _SHOWN = 4
+_BEHIND = "no workers are planned for it before all tasks of the jobs ahead of it have begun"
 
 
 def explain_start(state: State, job: Job) -> list[Reason]:
@@ -17,24 +18,68 @@ def explain_start(state: State, job: Job) -> list[Reason]:
     plan = state.plans.get(job.id)
     if plan is not None:
         return [explain_plan(plan, state.now)]
-    if job.nodes == 1 or job.is_computed or not state.index.is_held(job):
+    if not _is_behind(state, job):
         return []
-    return [_outlook(state, job)]
+    told = estimated_start(state, job, eta.outlook(state))
+    return [Reason(code="outlook", count=1, detail=f"{_BEHIND}; {_likely(told, state.now)}")]
 
 
-def _outlook(state: State, job: Job) -> Reason:
-    """Return when the jobs ahead of a held gang that has no plan are over, by their forecasts."""
-    detail = "no workers are planned for it before all tasks of the jobs ahead of it have begun"
-    arrivals, forecasts = state.index.hold_over(job).predecessors(job.arrival, job.weight), eta.outlook(state)
-    found = [forecasts.get(state.index.live[arrival].id) for arrival in arrivals]
-    unknown = [one for one in found if not isinstance(one, eta.Forecast)]
+def estimated_start(state: State, job: Job, outlook: eta.Outlook) -> PlanView | str | None:
+    """Return the estimated start of a held gang without a plan, by the forecasts of the jobs ahead of it.
+
+    The reason if one of those has none; None if the job has a plan, or no such gang.
+    """
+    if not _is_behind(state, job):
+        return None
+    arrivals = state.index.hold_over(job).predecessors(job.arrival, job.weight)
+    unknown = [one for one in (outlook.get(state.index.live[arrival].id) for arrival in arrivals) if not _known(one)]
     if unknown:
-        why = f": {unknown[0].reason}" if unknown[0] else ""
-        return Reason(code="outlook", count=1, detail=f"{detail}; when that will be is unknown{why}")
-    p90, half, _ = order_of(state, job, state.plans)
-    likely, late = _when(half, state.now), _when(p90, state.now)
-    detail += f"; those are 50 % likely to be over {likely}, and 90 % likely {late}"
-    return Reason(code="outlook", count=1, detail=detail)
+        return unknown[0].reason if isinstance(unknown[0], eta.Unknown) else "nothing is known of it yet"
+    number = state.index.ready_sets[job.id].to_retry.first_after(0) or state.fresh[job.id].first_after(0)
+    if number is None:
+        return None
+    p90, half, _ = order_of(state, job, state.plans, outlook)
+    own = outlook.get(job.id)
+    if isinstance(own, eta.Forecast):  # its workers have other work to end as well
+        lasts_s = measure.work_of(state.grid, job, number) / job.nodes
+        p90, half = max(p90, state.now + own.p90_s - lasts_s), max(half, state.now + own.p50_s - lasts_s)
+    limit_s, is_given = limit_of(state, job, number)
+    return PlanView(
+        task=number,
+        kind=PlanKind.ESTIMATE,
+        start_at=p90,
+        p50_at=min(half, p90),
+        p90_at=p90,
+        machines=[],
+        slots=job.slots,
+        limit_s=limit_s,
+        limit_is_given=is_given,
+        told_at=state.now,
+        first_start_at=None,
+        reason=_BEHIND,
+    )
+
+
+def _is_behind(state: State, job: Job) -> bool:
+    """True if the job is a held gang that has no plan."""
+    return (
+        job.is_live
+        and job.nodes > 1
+        and not job.is_computed
+        and job.id not in state.plans
+        and state.index.is_held(job)
+    )
+
+
+def _known(found: eta.Forecast | eta.Unknown | None) -> bool:
+    return isinstance(found, eta.Forecast)
+
+
+def _likely(told: PlanView | str | None, now: float) -> str:
+    """Say when a held gang is likely to start, or why that is unknown."""
+    if not isinstance(told, PlanView) or told.p50_at is None or told.p90_at is None:
+        return f"when that will be is unknown: {told}" if told else "when that will be is unknown"
+    return f"it is 50 % likely to start {_when(told.p50_at, now)}, and 90 % likely {_when(told.p90_at, now)}"
 
 
 def explain_plan(plan: Plan, now: float) -> Reason:

@@ -95,7 +95,9 @@ def _end_by_limit(attempt: Attempt, job: Job, lasts_s: float) -> int:
     return end_by_limit(began, lasts_s) if job.nodes == 1 else int(began) + steps_of(lasts_s)
 
 
-def order_of(state: State, job: Job, plans: Mapping[int, Plan]) -> tuple[float, float, bool]:
+def order_of(
+    state: State, job: Job, plans: Mapping[int, Plan], outlook: eta.Outlook | None = None
+) -> tuple[float, float, bool]:
     """Return when the jobs that a held job may not pass are over: p90, p50, and True if by their limits.
 
     Jobs ahead of it that are planned or run by limits end by these; of the others the forecast is asked.
@@ -106,7 +108,7 @@ def order_of(state: State, job: Job, plans: Mapping[int, Plan]) -> tuple[float, 
     p90, half = max((end for end, _, _ in known), default=0.0), max((half for _, half, _ in known), default=0.0)
     if len(known) == len(ends):
         return p90, half, all(is_bounded for _, _, is_bounded in known)
-    outlook = eta.outlook(state)
+    outlook = eta.outlook(state) if outlook is None else outlook
     for arrival, end in zip(arrivals, ends, strict=True):
         if end is None:
             found = outlook.get(state.index.live[arrival].id)

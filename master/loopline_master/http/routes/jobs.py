@@ -48,7 +48,10 @@ async def submit_job(
     gets the same answer, another body is declined.
     """
     made = await submissions.submit(caller.name, body, idempotency_key)
-    return made.model_copy(update={"warnings": [*made.warnings, *forecaster.notes_on(made.id)]})
+    more = {"warnings": [*made.warnings, *forecaster.notes_on(made.id)], "plan": made.plan}
+    if body.nodes > 1 and made.plan is None:
+        more["plan"] = forecaster.start_of(made.id)
+    return made.model_copy(update=more)
 
 
 @routes("GET /jobs", READERS)
@@ -79,7 +82,9 @@ async def get_job(
     """
     detail = forecaster.with_eta(found(await store.jobs.detail(job), f"job {job}"))
     spec = shown(detail.spec, is_own=caller.may_steer(detail.owner))
-    return detail.model_copy(update={"files_coming": tuple(files_of_job(scheduler, job)), "spec": spec})
+    plan = forecaster.start_of(job) if spec.nodes > 1 else None
+    more = {"files_coming": tuple(files_of_job(scheduler, job)), "spec": spec, "plan": plan or detail.plan}
+    return detail.model_copy(update=more)
 
 
 @routes("POST /jobs/{job}/cancel", USERS, declines=(409,))

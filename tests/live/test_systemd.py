@@ -1,0 +1,118 @@
+"""A worker as a service of a real systemd, booted in a container: installed, attacked, killed and removed."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator
+
+import pytest
+
+from tests.live.booted import Computer, booted, missing
+
+pytestmark = [pytest.mark.long, pytest.mark.skipif(bool(missing()), reason=missing())]
+MASTER = "LOOPLINE_MASTER=http://127.0.0.1:7461 LOOPLINE_TOKEN_FILE=/srv/m/tokens/admin"
+UNIT = "loopline-worker.service"
+LAST_JOB = "import json, sys; print(max(job['id'] for job in json.load(sys.stdin)))"
+SPY = """
+id -un; grep CapEff /proc/self/status
+worker=/var/lib/loopline
+for path in $worker/.config/loopline/membership.json $worker/worker/owner-page /home/ann/private; do
+    if cat $path 2>/dev/null; then echo reached $path; fi
+done
+mkdir -m 700 closed; touch closed/one
+"""
+STUBBORN = "trap '' TERM; (setsid env -i sh -c 'echo $$ > /dev/null; exec sleep 6543') & exec sleep 6543"
+
+
+@pytest.fixture(scope="module")
+def computer() -> Iterator[Computer]:
+    with booted() as computer:
+        computer.says("systemd-run --quiet --unit=master loopline master --port 7461 --data-dir /srv/m")
+        computer.until("test -s /srv/m/tokens/admin && curl -sf http://127.0.0.1:7461/healthz")
+        computer.says("useradd --create-home ann && echo secret > /home/ann/private && chown ann /home/ann/private")
+        computer.says("chmod 755 /home/ann; chmod 600 /home/ann/private")
+        yield computer
+
+
+def join_line(computer: Computer) -> str:
+    said = computer.says(f"{MASTER} loopline token join --address http://127.0.0.1:7461 --json")
+    return str(json.loads(said)["line"])
+
+
+def until_workers_are(computer: Computer, number: int) -> None:
+    connected = f"{MASTER} loopline workers --json | grep -c '\"connected\": *true'"
+    computer.until(f'test "$({connected})" = {number}')
+
+
+def submitted(computer: Computer, script: str, *options: str) -> str:
+    """Submit a shell script as a job of one task; return the job's number."""
+    computer.run(f"{MASTER} loopline submit {shlex.join(options)} -- sh -c {shlex.quote(script)}")
+    return computer.says(f"{MASTER} loopline jobs --json | python3 -c {shlex.quote(LAST_JOB)}")
+
+
+def test_a_service_of_the_system_has_users_for_its_tasks(computer: Computer) -> None:
+    computer.says("loopline service install --system -- --policy always")
+    computer.says(f"runuser -u loopline -- env HOME=/var/lib/loopline {join_line(computer)}")
+    computer.says(f"systemctl restart {UNIT}")
+    until_workers_are(computer, 1)
+
+    name, powers = said_by_spy(computer)
+    assert name.startswith("loopline-task-")
+    assert int(powers.split()[1], 16) == 0
+    agent, *_ = computer.says("pgrep -u loopline -f 'm loopline_worker'").split()
+    assert "CapPrm:\t0000000000000000" in computer.says(f"cat /proc/{agent}/status")
+    until_no_folder_is_left(computer, "/var/lib/loopline/worker/scratch")
+
+    kill_all_while_a_task_runs(computer, "loopline")
+    until_workers_are(computer, 1)  # systemd has started it again
+    until_no_folder_is_left(computer, "/var/lib/loopline/worker/scratch")
+
+    assert computer.says("loopline service status --system").startswith("installed and running")
+    computer.says("loopline service uninstall --system")
+    assert computer.run(f"systemctl cat {UNIT}").returncode != 0
+    assert computer.run("ls /etc/sysusers.d/loopline.conf").returncode != 0
+    until_workers_are(computer, 0)
+
+
+def test_a_service_of_a_user_is_that_user_alone(computer: Computer) -> None:
+    ann = "XDG_RUNTIME_DIR=/run/user/$(id -u ann)"
+    ann = f"runuser -u ann -- env --chdir=/home/ann HOME=/home/ann {ann}"
+    computer.says("loginctl enable-linger ann")
+    computer.until("test -S /run/user/$(id -u ann)/bus")
+    computer.says(f"{ann} {join_line(computer)} --service")
+    computer.says(f"{ann} loopline service install -- --policy always")
+    until_workers_are(computer, 1)
+
+    name, powers = said_by_spy(computer)
+    assert name == "ann"
+    assert int(powers.split()[1], 16) == 0
+    scratch = "/home/ann/.local/state/loopline/worker/scratch"
+    until_no_folder_is_left(computer, scratch)
+
+    kill_all_while_a_task_runs(computer, "ann")
+    until_workers_are(computer, 1)
+    until_no_folder_is_left(computer, scratch)
+
+    computer.says(f"{ann} loopline leave")
+    assert computer.run(f"{ann} systemctl --user cat {UNIT}").returncode != 0
+
+
+def said_by_spy(computer: Computer) -> list[str]:
+    """Return what a task says that tries to reach what is not its own: nothing but who it is."""
+    job = submitted(computer, SPY, "--wait")
+    return computer.says(f"{MASTER} loopline logs {job}.1").splitlines()
+
+
+def kill_all_while_a_task_runs(computer: Computer, user: str) -> None:
+    """Kill agent, zygote and supervisors at once: nothing of the task outlives them by a second."""
+    job = submitted(computer, STUBBORN)
+    computer.until("test $(pgrep -c -x sleep) -ge 2")
+    pids = computer.says(f"pgrep -u {user} -f 'loopline_worker|service.py'")
+    computer.says(f"kill -9 {' '.join(pids.split())}")
+    computer.until("! pgrep -x sleep", within_s=1)
+    computer.says(f"{MASTER} loopline cancel {job}")
+
+
+def until_no_folder_is_left(computer: Computer, scratch: str) -> None:
+    computer.until(f'test -d {scratch} && test -z "$(ls {scratch})"')
