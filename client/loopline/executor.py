@@ -82,9 +82,7 @@ class Executor(concurrent.futures.Executor):
         allow_builds: bool = False,
         values: Literal["any", "plain"] = "any",
     ) -> None:
-        _check(max_workers, initializer, detach)
-        if values not in _LOADS:
-            raise ValueError(f"values are {' or '.join(_LOADS)}")
+        _check(max_workers, initializer, detach, values)
         options = CallOptions(
             name=name,
             size=size,
@@ -106,15 +104,7 @@ class Executor(concurrent.futures.Executor):
         self._loop_thread = LoopThread("loopline-executor")
         self._closing: concurrent.futures.Future[None] | None = None  # set by shutdown
         self._submitter = self._loop_thread.call(
-            _made(
-                CallSubmitter,
-                self._client,
-                options,
-                session or uuid4().hex,
-                self._pending,
-                max_workers,
-                loads=_LOADS[values],
-            )
+            _made(self._client, options, session or uuid4().hex, self._pending, max_workers, _LOADS[values])
         )
         self._stop_grid: Callable[[bool], None] = lambda wait: None  # of ``local``
         ends_with_program(self)
@@ -347,12 +337,19 @@ async def _slots(client: AsyncClient) -> int:
     return sum([worker.slots async for worker in client.workers() if worker.connected])
 
 
-async def _made(kind: Callable[..., Answer], *arguments: Any, **named: Any) -> Answer:
-    """Make an object in the loop in which it will live."""
-    return kind(*arguments, **named)
+async def _made(
+    client: AsyncClient,
+    options: CallOptions,
+    session: str,
+    pending: PendingFutures,
+    max_workers: int | None,
+    loads: Loads,
+) -> CallSubmitter:
+    """Make the submitter in the loop in which it will live."""
+    return CallSubmitter(client, options, session, pending, max_workers, loads=loads)
 
 
-def _check(max_workers: int | None, initializer: object, detach: bool) -> None:
+def _check(max_workers: int | None, initializer: object, detach: bool, values: str) -> None:
     """Raise ValueError or TypeError, in the words of the standard library where it has them."""
     if max_workers is not None and max_workers <= 0:
         raise ValueError("max_workers must be greater than 0")
@@ -360,3 +357,5 @@ def _check(max_workers: int | None, initializer: object, detach: bool) -> None:
         raise TypeError("initializer must be a callable")
     if detach and max_workers is not None:
         raise ValueError("calls beyond max_workers wait in this program: it cannot detach from them")
+    if values not in _LOADS:
+        raise ValueError(f"values are {' or '.join(_LOADS)}")
