@@ -103,9 +103,8 @@ class Executor(concurrent.futures.Executor):
         self._batcher = CallBatcher(self._pickled, gather_s)
         self._loop_thread = LoopThread("loopline-executor")
         self._closing: concurrent.futures.Future[None] | None = None  # set by shutdown
-        self._submitter = self._loop_thread.call(
-            _made(self._client, options, session or uuid4().hex, self._pending, max_workers, _LOADS[values])
-        )
+        made = _made(self._client, options, session or uuid4().hex, self._pending, max_workers, _LOADS[values])
+        self._submitter = self._loop_thread.call(made)
         self._stop_grid: Callable[[bool], None] = lambda wait: None  # of ``local``
         ends_with_program(self)
 
