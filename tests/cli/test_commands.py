@@ -22,6 +22,7 @@ from loopline_shared.rest.access import (
     JoinTokenView,
     TokenCreated,
     TokenView,
+    WebhookSecret,
 )
 from loopline_shared.rest.bodies import (
     Counts,
@@ -115,6 +116,7 @@ def answers(fake: FakeMaster) -> None:
     fake.on("POST /tokens", ok(TokenCreated(**TOKEN.model_dump(), secret="ll_t1_x"), 201))
     fake.on("POST /tokens/t1/revoke", ok(TOKEN))
     fake.on("GET /audit-log", page(DEED))
+    fake.on("GET /webhook-secret", ok(WebhookSecret(secret="whsec_x")))
     fake.on("GET /join-tokens", page(JOIN_TOKEN))
     made = JoinTokenCreated(**JOIN_TOKEN.model_dump(), secret="lj_a1_x", address="http://lab-pc:7461")
     fake.on("POST /join-tokens", ok(made, 201))
@@ -148,6 +150,7 @@ LINES = [
     ("undrain pc-1 --json", "draining"),
     ("token create ann --json", "secret"),
     ("token list --json", None),
+    ("token webhook-secret --json", "secret"),
     ("audit --user ann --since 7d --json", None),
     ("token join --json", "line"),
     ("token joins --json", None),
