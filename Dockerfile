@@ -28,10 +28,13 @@ COPY . .
 RUN pip --python /opt/loopline/bin/python install --no-deps .
 
 FROM ${BASE_IMAGE}
-# The volumes take their owner from these folders. All state is below the home folder: /data.
+# The volumes take their owner from these folders. All state is below the home folder: /data, which tasks of other users
+# have to pass through. service.py is the first process of a worker whose tasks have users of their own.
 RUN useradd --uid 10001 --user-group --home-dir /data --no-create-home --shell /usr/sbin/nologin loopline \
-    && install -d -m 0700 -o loopline -g loopline /data /join
+    && install -d -m 0700 -o loopline -g loopline /join \
+    && install -d -m 0711 -o loopline -g loopline /data
 COPY --from=build /opt/loopline /opt/loopline
+RUN ln -s /opt/loopline/lib/python3*/site-packages/loopline_worker/supervisor/users/service.py /opt/loopline/service.py
 ENV PATH=/opt/loopline/bin:$PATH PYTHONUNBUFFERED=1
 USER 10001:10001
 WORKDIR /data

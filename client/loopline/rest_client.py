@@ -20,6 +20,7 @@ from loopline_shared.rest.access import (
     Role,
     TokenCreated,
     TokenView,
+    WebhookSecret,
     Whoami,
 )
 from loopline_shared.rest.bodies import (
@@ -307,6 +308,10 @@ class RestClient:
         """Create a token; the answer has its secret."""
         wish = {"name": name, "role": role, **({} if expires_s is None else {"expires_s": expires_s})}
         return await self.http.ask(TokenCreated, "POST", "/tokens", repeat=False, json=wish)
+
+    async def webhook_secret(self) -> str:
+        """Return the secret by which webhooks about your jobs are signed."""
+        return (await self._get(WebhookSecret, "/webhook-secret")).secret
 
     async def revoke_token(self, token: str) -> TokenView:
         """Revoke a token."""

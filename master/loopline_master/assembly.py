@@ -34,7 +34,7 @@ from loopline_master.http.web_app import api_document
 from loopline_master.links import WorkerLinks
 from loopline_master.metrics import InvariantSampler, Metrics, watch_step
 from loopline_master.notify.notifier import Notifier
-from loopline_master.notify.webhook import Webhooks, secret_in
+from loopline_master.notify.webhook import Webhooks, WebhookSecrets
 from loopline_master.peers.exchange import Exchange
 from loopline_master.peers.live_network import LiveNetwork
 from loopline_master.peers.measurement import Measurement
@@ -79,7 +79,8 @@ async def assemble(settings: MasterSettings, store: Store) -> Parts:
     parts.add(BusyTime())
     _add_worker_links(parts)
     _add_streams(parts)
-    parts.add(_notifier(parts), Forecaster(scheduler, store.eta_records, clock), Deeds(store, settings))
+    _add_notifier(parts)
+    parts.add(Forecaster(scheduler, store.eta_records, clock), Deeds(store, settings))
     parts.add(api_document())
     return parts
 
@@ -127,7 +128,7 @@ def _add_worker_links(parts: Parts) -> None:
     async def complete(assign: Assign) -> Assign:
         return jobs_own.fill_in(secrets.fill_in(await parts[RowFiles].complete(assign)))
 
-    exchange = Exchange(settings, peer_key(settings), parts[Metrics])
+    exchange = Exchange(settings, peer_key(settings), parts[Metrics], lambda: encryption.is_on)
     network = LiveNetwork(settings, engine, parts[Scheduler], exchange)
     links = WorkerLinks(
         engine,
@@ -171,7 +172,10 @@ def _add_streams(parts: Parts) -> None:
     parts.add(subscriptions, streams, stored, followed, output, auth, clients)
 
 
-def _notifier(parts: Parts) -> Notifier:
-    settings = parts[MasterSettings]
-    webhooks = Webhooks(secret_in(settings.data_dir), settings.webhook_hosts)
-    return Notifier(parts[Store], parts[Clock], webhooks=webhooks, commands=settings.notify_commands)
+def _add_notifier(parts: Parts) -> None:
+    settings, secrets = parts[MasterSettings], WebhookSecrets(parts[MasterSettings].data_dir)
+    webhooks = Webhooks(secrets, settings.webhook_hosts)
+    parts.add(
+        secrets,
+        Notifier(parts[Store], parts[Clock], webhooks=webhooks, commands=settings.notify_commands),
+    )

@@ -22,6 +22,7 @@ from loopline_shared.rest.access import (
     JoinTokenView,
     TokenCreated,
     TokenView,
+    WebhookSecret,
 )
 from loopline_shared.rest.bodies import (
     Counts,
@@ -55,6 +56,7 @@ PASSED_ON = {
 }  # to other programs, --help included
 SPEAKS_FOR_ITSELF = PASSED_ON | {"replay", "token", "demo", "local", "run", "join", "leave", "service", "completion"}
 SPEAKS_FOR_ITSELF |= {"login", "logout"}  # tests/live/test_encryption.py
+SPEAKS_FOR_ITSELF |= {"elastic"}  # tests/cli/test_elastic.py
 TOKEN = TokenView(id="t1", name="ann", role="user", created_at=1.0)
 DEED = AuditEntry(id=1, at=1.0, who="ann", role="user", token="t1", address="::1", did="cancel_job", on="7")
 JOIN_TOKEN = JoinTokenView(id="a1", uses=1, used=0, created_at=1.0, expires_at=2.0)
@@ -114,6 +116,7 @@ def answers(fake: FakeMaster) -> None:
     fake.on("POST /tokens", ok(TokenCreated(**TOKEN.model_dump(), secret="ll_t1_x"), 201))
     fake.on("POST /tokens/t1/revoke", ok(TOKEN))
     fake.on("GET /audit-log", page(DEED))
+    fake.on("GET /webhook-secret", ok(WebhookSecret(secret="whsec_x")))
     fake.on("GET /join-tokens", page(JOIN_TOKEN))
     made = JoinTokenCreated(**JOIN_TOKEN.model_dump(), secret="lj_a1_x", address="http://lab-pc:7461")
     fake.on("POST /join-tokens", ok(made, 201))
@@ -147,6 +150,7 @@ LINES = [
     ("undrain pc-1 --json", "draining"),
     ("token create ann --json", "secret"),
     ("token list --json", None),
+    ("token webhook-secret --json", "secret"),
     ("audit --user ann --since 7d --json", None),
     ("token join --json", "line"),
     ("token joins --json", None),

@@ -24,6 +24,8 @@ pytestmark = pytest.mark.timeout(1800)  # the first build downloads the base and
 ROOT = Path(__file__).parents[2]
 WORKERS = 4
 TASKS = 8
+TASKS_USERS = set(range(10101, 10165))
+NO_POWER = "CapPrm:\t0000000000000000"
 WHO_AND_WHERE = "import os, socket, time; time.sleep(1); print(os.getuid(), socket.gethostname())"
 
 
@@ -48,7 +50,7 @@ class Grid:
         return done.stdout
 
     def inside(self, service: str, *command: str) -> subprocess.CompletedProcess[str]:
-        return self.compose("exec", "-T", service, *command)
+        return self.compose("exec", "-T", "--user", "loopline", service, *command)
 
     @cached_property
     def token(self) -> str:
@@ -114,7 +116,7 @@ def job(grid: Grid) -> int:
 def test_tasks_run_on_several_workers_and_never_as_root(grid: Grid, job: int) -> None:
     users, hosts = zip(*(output.split() for output in grid.outputs(job)), strict=True)
     assert len(set(hosts)) > 1
-    assert "0" not in users
+    assert set(map(int, users)) <= TASKS_USERS
 
 
 def test_the_command_line_in_the_master_needs_no_token(grid: Grid) -> None:
@@ -129,6 +131,14 @@ def test_a_worker_reads_its_own_token_and_nothing_of_the_master(grid: Grid) -> N
     assert grid.inside("worker", "ls", "/join").stdout.split() == ["ca.pem", "worker"]
     assert grid.inside("worker", "ls", "/data/tokens").returncode != 0
     assert grid.inside("worker", "touch", "/join/mine").returncode != 0
+
+
+def test_a_worker_has_no_power(grid: Grid) -> None:
+    look = (
+        "for it in /proc/[0-9]*; do if grep -q -a loopline_worker $it/cmdline; then grep CapPrm $it/status; fi; done"
+    )
+    said = grid.inside("worker", "sh", "-c", f"{look} 2>/dev/null")
+    assert NO_POWER in said.stdout
 
 
 def test_its_tasks_do_not(grid: Grid) -> None:

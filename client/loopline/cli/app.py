@@ -48,6 +48,11 @@ COMMANDS: dict[str, tuple[Group, str, str]] = {
         "Show what each user has used of the grid, against their share.",
     ),
     "demand": (_MACHINES, "loopline.elastic.demand_command:demand", "Show what could start now, were there slots."),
+    "elastic": (
+        _MACHINES,
+        "loopline.elastic.elastic_command:elastic",
+        "Have a cluster or a command start workers while tasks could start.",
+    ),
     "drain": (_MACHINES, "loopline.cli.workers:drain", "Start nothing more on a worker; running tasks finish."),
     "undrain": (_MACHINES, "loopline.cli.workers:undrain", "Let a drained worker run tasks again."),
     "join": (_MACHINES, "loopline.cli.joining:join", "Make this computer a worker, with the line from a master."),

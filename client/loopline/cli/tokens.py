@@ -83,6 +83,14 @@ async def revoke(token: str, /, *, common: Common = PLAIN) -> None:
     common.show(revoked, lambda: Text(f"token {revoked.id} of {revoked.name} is revoked"))
 
 
+@token.command(name="webhook-secret")
+async def webhook_secret(*, common: Common = PLAIN) -> None:
+    """Print the secret by which the receiver of your jobs' webhooks (--notify URL) can check them."""
+    async with common.client() as client:
+        secret = await client.webhook_secret()
+    common.show({"secret": secret}, lambda: Text(secret), whole=True)
+
+
 @token.command
 async def join(
     *,

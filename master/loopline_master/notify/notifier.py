@@ -17,6 +17,7 @@ from loopline_master.store import Store
 from loopline_master.store.records import Due, NotificationKey
 from loopline_master.timings import NOTIFY_FIRST_PAUSE_S, NOTIFY_LONGEST_PAUSE_S, NOTIFY_LOOK_EVERY_S, NOTIFY_TRIES
 from loopline_shared.errors import LooplineError
+from loopline_shared.rest.bodies import JobView
 
 log = logging.getLogger(__name__)
 
@@ -80,9 +81,10 @@ class Notifier:
     async def _send(self, due: Due) -> None:
         message_id = f"job_{due.job}_{due.departure}"
         try:
-            body = await self._body(due)
+            job = await self._job(due)
+            body = _body(due, job)
             if due.notify.webhook is not None:
-                await self._webhooks.send(due.notify.webhook, message_id, body)
+                await self._webhooks.send(due.notify.webhook, message_id, body, job.owner)
             else:
                 await command.run(self._command(due.notify.command or ""), message_id, body)
         except LooplineError as error:
@@ -93,19 +95,22 @@ class Notifier:
         else:
             await self._store.notifications.delivered(due, self._clock())
 
-    async def _body(self, due: Due) -> str:
+    async def _job(self, due: Due) -> JobView:
         job = await (self._store.jobs.detail if due.state == BROKEN else self._store.jobs.view)(due.job)
         if job is None:
             raise LooplineError("notify", "the job is gone")
-        at = datetime.fromtimestamp(due.at, UTC).isoformat()
-        return json.dumps(
-            {"type": f"job.{due.state}", "timestamp": at, "data": job.model_dump(mode="json")}, separators=(",", ":")
-        )
+        return job
 
     def _command(self, name: str) -> list[str]:
         if name not in self._commands:
             raise LooplineError("notify", f"this master has no command {name} any more")
         return self._commands[name]
+
+
+def _body(due: Due, job: JobView) -> str:
+    at = datetime.fromtimestamp(due.at, UTC).isoformat()
+    message = {"type": f"job.{due.state}", "timestamp": at, "data": job.model_dump(mode="json")}
+    return json.dumps(message, separators=(",", ":"))
 
 
 def _receiver(due: Due) -> str:

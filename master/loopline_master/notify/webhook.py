@@ -8,6 +8,7 @@ that was checked.
 from __future__ import annotations
 
 import base64
+import hmac
 import ipaddress
 import socket
 from collections.abc import Sequence
@@ -25,18 +26,40 @@ from loopline_master.files.private_files import write_private
 from loopline_master.timings import WEBHOOK_WITHIN_S
 from loopline_shared.errors import LooplineError
 
+_PREFIX = "whsec_"
+_SECRET_BYTES = 24
 _WITHIN = aiohttp.ClientTimeout(total=WEBHOOK_WITHIN_S)
 _IPV4_WITHIN = [ipaddress.IPv6Network(net) for net in ("::/96", "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16")]
 """A gateway may translate such an address to any IPv4 address, including one that is not public."""
 _NOT_ALLOWED = "its administrator may allow it: webhook_hosts in the master's settings"
 
 
+class WebhookSecrets:
+    """The secret of each user, by which the receiver of a webhook knows that a job of this user is meant.
+
+    It follows from the master's secret, so that nothing is kept for it. The master's secret itself, which receivers
+    of release 0.1 have, signs as well for one more release.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._shared = secret_in(folder)
+
+    def of(self, user: str) -> str:
+        """Return the secret of a user, as a library of Standard Webhooks takes it."""
+        derived = hmac.digest(self._shared.encode(), f"webhooks of {user}".encode(), "sha256")
+        return _PREFIX + base64.b64encode(derived[:_SECRET_BYTES]).decode()
+
+    def signatures(self, user: str, message_id: str, at: datetime, body: str) -> str:
+        """Return the header that signs a message; a receiver needs one of its signatures."""
+        return " ".join(Webhook(secret).sign(message_id, at, body) for secret in (self.of(user), self._shared))
+
+
 class Webhooks:
     """Sends webhooks. Close it after use."""
 
-    def __init__(self, secret: str, allowed: Sequence[str]) -> None:
-        """Sign with ``secret``. ``allowed``: hosts and networks that may be called although they are not public."""
-        self._signer = Webhook(secret)
+    def __init__(self, secrets: WebhookSecrets, allowed: Sequence[str]) -> None:
+        """``allowed``: hosts and networks that may be called although they are not public."""
+        self._secrets = secrets
         self._resolver = _PublicResolver(allowed)
         self._http: aiohttp.ClientSession | None = None
 
@@ -45,15 +68,15 @@ class Webhooks:
         if self._http:
             await self._http.close()
 
-    async def send(self, url: str, message_id: str, body: str) -> None:
-        """Send a message. Raises LooplineError if no server accepted it."""
+    async def send(self, url: str, message_id: str, body: str, user: str) -> None:
+        """Send a message about a job of this user. Raises LooplineError if no server accepted it."""
         now = datetime.now(UTC)
         headers = {
             "Content-Type": "application/json",
             "User-Agent": "loopline",
             "webhook-id": message_id,
             "webhook-timestamp": str(int(now.timestamp())),
-            "webhook-signature": self._signer.sign(message_id, now, body),
+            "webhook-signature": self._secrets.signatures(user, message_id, now, body),
         }
         try:
             self._resolver.check_host(URL(url).host or "")
@@ -71,10 +94,10 @@ class Webhooks:
 
 
 def secret_in(folder: Path) -> str:
-    """Return the secret that signs webhooks; create it if there is none. Receivers get it from the administrator."""
+    """Return the master's secret for webhooks; create it if there is none."""
     file = folder / "webhook-secret"
     if not file.exists():
-        write_private(file, "whsec_" + base64.b64encode(token_bytes(24)).decode())
+        write_private(file, _PREFIX + base64.b64encode(token_bytes(_SECRET_BYTES)).decode())
     return file.read_text("ascii").strip()
 
 

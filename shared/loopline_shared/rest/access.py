@@ -39,6 +39,10 @@ class TokenCreated(TokenView):
     fingerprint: str = ""  # SHA-256 of its CA's key, if it has one
 
 
+class WebhookSecret(Body):
+    secret: str  # by which webhooks about the caller's jobs are signed, for a library of Standard Webhooks
+
+
 class JoinTokenRequest(Body):
     model_config = ConfigDict(extra="forbid", strict=True)
 

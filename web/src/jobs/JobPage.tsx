@@ -104,8 +104,7 @@ function JobFacts({ job }: { job: JobDetail }) {
 /** The kind of a plan, its start and its workers. */
 function plannedStart({ kind, start_at, machines }: NonNullable<JobDetail["plan"]>): string {
   if (start_at === null) return "none: too few workers are there";
-  const where = machines.length > 0 ? `on ${machines.join(", ")}` : "on workers that are not chosen yet";
-  return `${moment(start_at)} (${kind}) ${where}`;
+  return `${moment(start_at)} (${kind}) on ${machines.join(", ")}`;
 }
 
 /** Describes the predicted work of one task, with its range. */

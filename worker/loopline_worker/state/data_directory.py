@@ -94,6 +94,10 @@ class DataDirectory:
         """Let tasks with users of their own through to their scratch folders, and read nothing on the way."""
         for folder in (self.folder, self.scratch):
             folder.chmod(0o711)
+        for folder in self.folder.parents:
+            status = folder.stat()
+            if status.st_uid == os.geteuid() and not status.st_mode & 0o001:
+                folder.chmod(status.st_mode & 0o7777 | 0o001)
         for folder in self.folder.iterdir():
             if folder != self.scratch and folder.is_dir():
                 folder.chmod(0o700)

@@ -8,16 +8,17 @@ from aiohttp import web
 from pydantic import Field
 
 from loopline_master.certificates.encryption import Encryption
-from loopline_master.http.auth import ADMINS, ALL, Auth, Caller
+from loopline_master.http.auth import ADMINS, ALL, USERS, Auth, Caller
 from loopline_master.http.lookups import found
 from loopline_master.http.operations import Routes
 from loopline_master.http.parameters import Cursor, Limit
 from loopline_master.http.trusted_by import reached_at
+from loopline_master.notify.webhook import WebhookSecrets
 from loopline_master.settings import Limits, MasterSettings
 from loopline_master.store import Store
 from loopline_shared import __version__
 from loopline_shared.model import Name
-from loopline_shared.rest.access import AuditEntry, TokenCreated, TokenRequest, TokenView, Whoami
+from loopline_shared.rest.access import AuditEntry, TokenCreated, TokenRequest, TokenView, WebhookSecret, Whoami
 from loopline_shared.rest.bodies import Page
 from loopline_shared.rest.times import Moment
 
@@ -68,3 +69,9 @@ async def list_audit_log(
 async def whoami(caller: Caller) -> Whoami:
     """Return the name and the role of the token's owner."""
     return Whoami(name=caller.name, role=caller.role, version=__version__)
+
+
+@routes("GET /webhook-secret", USERS)
+async def get_webhook_secret(secrets: WebhookSecrets, caller: Caller) -> WebhookSecret:
+    """Return the secret by which the receiver of your webhooks can tell that they are this master's."""
+    return WebhookSecret(secret=secrets.of(caller.name))

@@ -17,7 +17,8 @@ import socket
 import sys
 
 if __name__ == "__main__":
-    sys.path.append(os.path.abspath(f"{__file__}/../../../.."))  # noqa: PTH100 - isolated, it finds nothing else of ours
+    _HERE = os.path.realpath(__file__)
+    sys.path.append(os.path.abspath(f"{_HERE}/../../../.."))  # noqa: PTH100 - isolated, it finds nothing else of ours
 
 from loopline_worker.supervisor import requests
 from loopline_worker.supervisor.users import credentials, slot_users
@@ -72,6 +73,7 @@ def _settle(user: str, names: str) -> list[TaskUser]:
             raise ValueError("--user NAME is missing: the agent does not run as root")
         entry = pwd.getpwnam(user)
         credentials.settle(TaskUser(entry.pw_uid, entry.pw_gid))
+        os.environ["HOME"] = entry.pw_dir
     if os.geteuid() == 0 or not credentials.has_needed():
         raise ValueError("CAP_SETUID, CAP_SETGID and CAP_KILL are missing: systemd's AmbientCapabilities= gives them")
     credentials.keep_only(credentials.NEEDED)

@@ -36,6 +36,8 @@ class SlotUsers:
     def __init__(self, users: list[TaskUser]) -> None:
         self._free = list(reversed(users))
         self._lent: dict[int, TaskUser] = {}  # by supervisor
+        self._used = set(users)  # who may have left something: at first all, for an earlier zygote may have lent them
+        self._is_swept = False
 
     def next(self) -> TaskUser | None:
         """Return the user of the next supervisor; None if there is none left."""
@@ -43,7 +45,8 @@ class SlotUsers:
 
     def lend(self, supervisor: int) -> None:
         """Give the next user to a supervisor."""
-        self._lent[supervisor] = self._free.pop()
+        self._lent[supervisor] = user = self._free.pop()
+        self._used.add(user)
 
     def reclaim(self, supervisor: int) -> None:
         """Free the user of a supervisor that has ended; whatever still runs as that user is killed."""
@@ -52,11 +55,16 @@ class SlotUsers:
             self._free.append(user)
 
     def hand_over(self, folder: str) -> None:
-        """Let the agent read and remove what the users left in a folder. Those without a slot lose all processes."""
-        for user in self._free:
-            kill_all_of(user)
-        for user in (*self._free, *self._lent.values()):
+        """Let the agent read and remove what the users left in a folder. Those without a slot lose all processes.
+
+        The first folder is that of all scratch folders, of which nothing is in use yet.
+        """
+        for user in self._used:
+            if user in self._free:
+                kill_all_of(user)
             folders.hand_over(folder, user)
+        if not self._is_swept:
+            self._is_swept, self._used = True, set(self._lent.values())
 
 
 def kill_all_of(user: TaskUser) -> None:
