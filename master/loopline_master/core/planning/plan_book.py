@@ -342,7 +342,8 @@ class PlanBook:
     def _neighbour(self, job: int) -> Neighbour:
         plan, slot, limit = self.plans[job], self._slots[job], self._gangs[job].limit
         half = slot.start if plan.p50 is None else min(slot.start, int(plan.p50))
-        return Neighbour(slot.start, slot.start + limit, half + limit, plan.slots, plan.is_promise, plan.is_given)
+        over = slot.start + limit, half + limit
+        return Neighbour(slot.start, *over, plan.slots, is_promise=plan.is_promise, is_limited=plan.is_given)
 
     def _gang(self, one: WaitingGang) -> PlannedGang:
         """Return the gang with the workers that may run it now, and the limit that its plan began with."""
