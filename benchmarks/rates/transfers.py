@@ -7,7 +7,8 @@ left the master and crossed the cable. From the master alone; between workers as
 master is killed halfway, a worker is stopped there, and while the cable is halved: how long until the next plan is
 told as well. With ``--others``, libtorrent, udpcast and rsync, without Loopline. With ``--mixed``, neighbours in name
 are at different switches. With ``--files 4``, as many jobs at once, each with a file of its own for its share of the
-workers: then the time is the makespan. The network is made of namespaces (benchmarks/harness/lab.py), which needs root.
+workers: then the time is the makespan. The network is made of namespaces (benchmarks/harness/lab.py), which needs
+root.
 """
 
 from __future__ import annotations

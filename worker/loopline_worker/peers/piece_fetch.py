@@ -39,8 +39,8 @@ _STARVED_AFTER_S = 8.0
 """A source that lives and has nothing for so long is left: those before it in the line need time to recover."""
 _SLOW_AFTER_S = 3.0
 _LEAST_SHARE = 1 / 8
-"""A source is left if it is for so long below the least rate of a stream, or below this share both of the planned rate
-and of one that there has been: what is planned may follow from capacities that are merely assumed."""
+"""A source is left if it is for so long below the least rate of a stream, or below this share both of the planned
+rate and of one that there has been: what is planned may follow from capacities that are merely assumed."""
 _LOOK_EVERY_S = 0.05
 _ORDER_HOLDS_S = 5.0
 """An order to wait holds for so long, unless the next one repeats it."""
