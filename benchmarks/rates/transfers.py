@@ -110,6 +110,8 @@ class LabGrid:
                 own = ["--name", name, "--data-dir", str(self.folder / name), "--slots", "1", "--dedicated"]
                 own += ["--sandbox", "off"]  # tasks write down when they have the file
                 self.agents[name] = self._start(name, "loopline_worker", *joins, *own)
+            while not all("connected to" in (self.folder / f"{name}.log").read_text() for name in self.agents):
+                time.sleep(0.1)
             yield
         finally:
             (self.stamps / "over").touch()
@@ -298,7 +300,8 @@ def main() -> None:
     for case in (replace(case, tls=not options.no_tls) for case in cases):
         tables.progress(case.name)
         lab = Lab(options.workers, options.edge, options.between, options.mixed)
-        found.append(measure(case, lab, options.mib, options.logs, options.files))
+        found.append(one := measure(case, lab, options.mib, options.logs, options.files))
+        tables.progress(f"{one.last_s} s, {one.master} copies, {one.right} of {one.expected} right")
     for name in WAYS if options.others and options.files == 1 else ():
         tables.progress(name)
         try:
