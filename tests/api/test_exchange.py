@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from loopline_shared.errors import LooplineError
 from loopline_shared.model import Load
 from loopline_shared.pieces import PieceList
 from loopline_shared.protocol import worker_link
+from loopline_shared.protocol.host_link import HostLink
 from loopline_shared.protocol.transfers import (
     Dial,
     FaultKind,
@@ -48,16 +50,20 @@ class Room:
         self.session = 0
         self.hellos: dict[str, tuple[Hello, int]] = {}
 
-    def join(self, name: str, host: str, port: int | None = 7462, **report: Any) -> None:
+    def join(self, name: str, host: str, port: int | None = 7462, subnet: str = "", **report: Any) -> None:
         self.session += 1
-        hello = Hello(PROTOCOL_VERSION, name, f"boot-{name}", FACTS)
+        hello = Hello(PROTOCOL_VERSION, name, f"boot-{name}", replace(FACTS, link=HostLink(subnet, "")))
         self.hellos[name] = hello, self.session
         self.tell(name, host, port=port, **report)
 
-    def tell(self, name: str, host: str, port: int | None = 7462, **report: Any) -> None:
+    def tell(
+        self, name: str, host: str, port: int | None = 7462, has_certificate: bool = False, **report: Any
+    ) -> None:
         hello, session = self.hellos[name]
         peers = PeerReport(port, **({"cached": ()} | report))
-        self.exchange.heard(hello, session, host, Report(1, 1, (), (), Load(1), peers=peers))
+        self.exchange.heard(
+            hello, session, host, Report(1, 1, (), (), Load(1), peers=peers), has_certificate=has_certificate
+        )
 
     def orders(self, name: str, ordered: PeerOrders) -> PeerOrders:
         return self.exchange.with_orders(name, Assign(1, 1, peers=ordered)).peers or PeerOrders()
@@ -97,6 +103,31 @@ def test_a_source_is_named_with_a_secret_that_it_computes_itself(room: Room) -> 
     assert bytes.fromhex(source.secret) == grants.secret_of(bytes.fromhex(terms.key), grant)
     assert 0 < source.expires_at - terms.now <= grants.GRANTED_FOR_S + 300
     assert room.orders("ant", serving("ant", "bee")) == PeerOrders(), "who can connect is not dialled"
+
+
+def test_by_default_workers_of_a_subnet_with_certificates_take_part_where_the_grid_is_encrypted(
+    tmp_path: Path,
+) -> None:
+    room, is_encrypted = Room(tmp_path, peers="auto"), [False]
+    room.exchange = Exchange(MasterSettings(data_dir=tmp_path), b"master", room.metrics, lambda: is_encrypted[0])
+    hello = Hello(PROTOCOL_VERSION, "ant", "boot", FACTS)
+    assert not room.exchange.is_on
+    assert room.exchange.terms(hello, has_certificate=True) is None
+    is_encrypted[0] = True
+    assert room.exchange.terms(hello) is None
+    terms = room.exchange.terms(hello, has_certificate=True)
+    assert terms
+    assert terms.encrypted
+    for name, subnet, has_certificate in (
+        ("ant", "10.0.0.0/24", True),
+        ("bee", "10.0.0.0/24", True),
+        ("cat", "10.0.9.0/24", True),
+        ("old", "10.0.0.0/24", False),
+    ):
+        room.join(name, "10.0.0.1", subnet=subnet, has_certificate=has_certificate)
+    assert [source.worker for source in room.sources("bee", "cat", "old", "ant")] == ["ant"]
+    room.exchange._peers_setting = "on"
+    assert [source.worker for source in room.sources("bee", "cat", "old", "ant")] == ["cat", "ant"]
 
 
 def test_who_has_left_is_named_to_nobody_and_an_old_link_ends_nothing(room: Room) -> None:

@@ -20,6 +20,7 @@ from loopline_shared.protocol.transfers import FaultKind, FileFetch, FileSource
 from loopline_worker.files.receiving import NetworkError, WrongContentError, write_all
 from loopline_worker.peers.flow_meter import FlowMeter
 from loopline_worker.peers.growing_file import GrowingFile
+from loopline_worker.peers.peer_tls import PeerTls
 from loopline_worker.peers.token_bucket import TokenBucket
 from loopline_worker.peers.upstreams import MasterUpstream, PeerUpstream, SourceError, Upstream
 
@@ -64,6 +65,7 @@ class PieceFetch:
         limit: TokenBucket,
         blamed: dict[Way, float],
         on_fault: OnFault,
+        tls: PeerTls | None = None,
     ) -> None:
         self.sha256 = sha256
         self.file = file
@@ -77,7 +79,7 @@ class PieceFetch:
         """From workers."""
         self.meter = FlowMeter()
         """Of what comes from the present source."""
-        self._receiver = receiver
+        self._receiver, self._tls = receiver, tls
         self._limits = [limit, TokenBucket(None, limit.burst_bytes)]  # the owner's, and the plan's
         self._on_fault = on_fault
         self._blamed = blamed  # until when; all fetches share it
@@ -101,7 +103,7 @@ class PieceFetch:
         """End ``run`` soon, because nobody waits for the file any more."""
         self._is_cut_off = True
         if upstream := self._upstream:
-            upstream.close()
+            upstream.cut()
 
     def run(self, pieces: PieceList, open_master: OpenMaster) -> None:
         """Fetch the file; its beginning may be here already.
@@ -176,7 +178,7 @@ class PieceFetch:
 
     def _connect(self, source: FileSource, first: int) -> PeerUpstream:
         if not source.dials_in:
-            return PeerUpstream.connect(source, self.sha256, self._receiver, first)
+            return PeerUpstream.connect(source, self.sha256, self._receiver, first, self._tls)
         link = self._dialled.pop(source.worker)
         try:
             return PeerUpstream(link, first)

@@ -11,6 +11,7 @@ cables.
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 from contextlib import suppress
 from typing import IO
@@ -102,7 +103,7 @@ class OutgoingPieces:
     def send(self, number: int, file: IO[bytes], start: int, length: int, *, is_late: bool = False) -> None:
         """Send a piece from the page cache, where it has just been written if it is passed on. Raises OSError."""
         self._link.sendall(_HEAD.pack(_LATE_PIECE if is_late else _PIECE, number))
-        if self._link.sendfile(file, start, length) != length:
+        if _send_file(self._link, file, start, length) != length:
             raise StreamError("the file is shorter than it was")
 
     def say_alive(self) -> None:
@@ -112,7 +113,7 @@ class OutgoingPieces:
     def _hear_if_said(self) -> None:
         self._link.settimeout(0.0)
         try:
-            with suppress(BlockingIOError):
+            with suppress(BlockingIOError, ssl.SSLWantReadError):
                 self._hear()
         finally:
             self._link.settimeout(self._patience_s)
@@ -127,3 +128,13 @@ class OutgoingPieces:
         number: int = _NUMBER.unpack_from(self._unread)[0]
         self._unread = self._unread[_NUMBER.size :]
         return number
+
+
+def _send_file(link: socket.socket, file: IO[bytes], start: int, length: int) -> int:
+    """Send a part of a file and return its length; where nothing is encrypted, the kernel does it alone."""
+    if not isinstance(link, ssl.SSLSocket):
+        return link.sendfile(file, start, length)
+    file.seek(start)
+    piece = file.read(length)
+    link.sendall(piece)
+    return len(piece)
