@@ -236,13 +236,13 @@ def _alive(state: State, task_id: TaskId, job: Job, task: Task) -> Reason:
     return Reason(code="running", count=len(attempts), detail=f"running on {places}{took_down}{votes}")
 
 
-def files_of_job(scheduler: Scheduler, job: int) -> list[FileFlow]:
-    """Return the large files that are on their way for a job, each to each worker once; some if there are many."""
+def files_of_job(scheduler: Scheduler, job: int, task: int | None = None) -> list[FileFlow]:
+    """Return the large files on their way for a job, or a task of it, to each worker once; some if there are many."""
     state = scheduler.state
     asked = state.jobs.get(job)
     found = {
         (flow.sha256, flow.receiver): flow
-        for worker, files in (_wanted(state, asked) if asked else ())
+        for worker, files in (_wanted(state, asked, task) if asked else ())
         for flow in files_coming(state, worker, files)
     }
     return list(found.values())[:_MOST_TRANSFERS_SHOWN]
