@@ -53,6 +53,7 @@ _STOP_WITHIN_S = 5.0
 _DRAIN_WITHIN_S = 2.0
 _FIRST_SAMPLE_S = 0.1
 _READ_WITHIN_S = 15.0
+_LOOK_AT_CERTIFICATE_EVERY_S = 86_400.0
 
 
 async def run(settings: WorkerSettings, data_directory: DataDirectory, on_start: Callable[[Agent], None]) -> None:
@@ -95,6 +96,7 @@ class Agent:
         try:
             self._restore()
             self._task_group.start(self._link.keep())
+            self._task_group.start(self._keep_certificate())
             self._sample()
             if not parts.settings.dedicated:
                 await asyncio.sleep(_FIRST_SAMPLE_S)
@@ -112,6 +114,13 @@ class Agent:
             if self._session_server:
                 await self._session_server.close()
             parts.close()
+
+    async def _keep_certificate(self) -> None:
+        """Have the certificate renewed in time, by connecting anew, however long the link stands."""
+        while True:
+            await asyncio.sleep(_LOOK_AT_CERTIFICATE_EVERY_S)
+            if self.parts.http_client.trust.identity.is_due:
+                self._link.reopen("the certificate is to be renewed")
 
     # Events in, instructions out.
 
