@@ -177,3 +177,18 @@ async def test_workers_come_for_200_tasks_and_go_and_a_crash_orphans_none(grid: 
     assert 0 < elastic.most <= MOST
     assert not [name for name in grid.folder.iterdir() if name.name.startswith("slurm-")], "folders go with workers"
     print(f"first task after {started_s:.1f} s, {elastic.most} queued at most, gone {gone_s:.1f} s after the last")
+
+
+async def test_a_time_limit_of_a_minute_ends_no_task_of_20_seconds(grid: Grid, slurm: dict[str, str]) -> None:
+    elastic = Elastic(grid, slurm, "--time-limit", "1m")
+    await elastic.start()
+    spec = JobSpec(command=["sleep", "20"], parameters={"i": Range(range=[1, 20])}, size=400.0)
+    job = (await grid.client().submit(spec)).id
+    await grid.ended(job, 400)
+    attempts = await grid.attempts(job)
+    print(*attempts, sep="\n")
+    assert {attempt.state.value for attempt in attempts} == {"succeeded"}
+    assert len(attempts) == 20
+    await elastic.kill()
+    await wait_for("the workers to go", elastic.is_gone, 120)
+    print(f"20 tasks of 20 s on {len({attempt.worker for attempt in attempts})} workers of a minute, none lost")

@@ -14,6 +14,7 @@ pytestmark = [pytest.mark.long, pytest.mark.skipif(bool(missing()), reason=missi
 MASTER = "LOOPLINE_MASTER=http://127.0.0.1:7461 LOOPLINE_TOKEN_FILE=/srv/m/tokens/admin"
 UNIT = "loopline-worker.service"
 LAST_JOB = "import json, sys; print(max(job['id'] for job in json.load(sys.stdin)))"
+SCRATCH_BYTES = 10_000_000
 SPY = """
 id -un; grep CapEff /proc/self/status
 worker=/var/lib/loopline
@@ -52,7 +53,7 @@ def submitted(computer: Computer, script: str, *options: str) -> str:
 
 
 def test_a_service_of_the_system_has_users_for_its_tasks(computer: Computer) -> None:
-    computer.says("loopline service install --system -- --policy always")
+    computer.says(f"loopline service install --system -- --policy always --scratch-limit-bytes {SCRATCH_BYTES}")
     computer.says(f"runuser -u loopline -- env HOME=/var/lib/loopline {join_line(computer)}")
     computer.says(f"systemctl restart {UNIT}")
     until_workers_are(computer, 1)
@@ -63,6 +64,10 @@ def test_a_service_of_the_system_has_users_for_its_tasks(computer: Computer) -> 
     agent, *_ = computer.says("pgrep -u loopline -f 'm loopline_worker'").split()
     assert "CapPrm:\t0000000000000000" in computer.says(f"cat /proc/{agent}/status")
     until_no_folder_is_left(computer, "/var/lib/loopline/worker/scratch")
+
+    hides = "mkdir -m 700 closed; for file in one two; do head -c 9000000 /dev/zero > closed/$file; done; sleep 99"
+    job = submitted(computer, hides, "--wait", "--max-attempts", "1")
+    assert "on disk" in computer.says(f"{MASTER} loopline explain {job}.1")
 
     kill_all_while_a_task_runs(computer, "loopline")
     until_workers_are(computer, 1)  # systemd has started it again

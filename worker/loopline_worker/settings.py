@@ -133,6 +133,12 @@ class WorkerSettings(Settings):
     ] = ()
     owner_page: Annotated[bool, Field(description="serve a page for the owner, on this computer only")] = True
     owner_port: Annotated[int, Field(ge=0, le=65535, description="port of that page; 0: any free port")] = 0
+    owner_socket: Annotated[
+        Path,
+        Field(
+            description="socket for reporters of desktops, if its folder is the worker's: a system service has one"
+        ),
+    ] = Path("/run/loopline/sessions")
     dedicated: Annotated[bool, Field(description="nobody else uses this computer: tasks need not yield")] = False
     data_dir: Annotated[
         Path,

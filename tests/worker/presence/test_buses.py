@@ -18,6 +18,7 @@ from loopline_worker.presence.idle_detector import IdleDetector
 from loopline_worker.presence.logind import Logind
 from loopline_worker.presence.mutter import Mutter
 from loopline_worker.presence.probe import Reading
+from loopline_worker.presence.session_reports import SessionReport, SessionReports
 from loopline_worker.task_group import TaskGroup
 from tests.worker.bench import until
 from tests.worker.presence.witnesses import DBUS, MOCK, bus, mock_service
@@ -136,6 +137,29 @@ async def test_network_manager_tells_whether_the_connection_is_metered(monkeypat
 
 
 OURS = os.getuid()
+
+
+def test_a_reporter_speaks_for_the_sessions_of_its_user_alone() -> None:
+    probe = Logind()
+    probe.reports = SessionReports()
+    both = {"1": session(), "2": session(**OTHERS)}
+    assert probe.judge(both, 1000.0).idle_s == 0.0
+    assert probe.people == {OURS, OURS + 1}
+    probe.reports.note("x", OURS + 1, SessionReport(77.0))
+    reading = probe.judge(both, 1000.0)
+    assert not reading.sees_desktop, "of the other session nothing is known"
+    probe.reports.note("y", OURS, SessionReport(88.0))
+    reading = probe.judge(both, 1000.0)
+    assert reading.sees_desktop
+    assert 77 <= (reading.idle_s or 0) < 88
+
+
+def test_a_program_that_keeps_the_screen_on_is_a_use_unless_the_session_is_locked() -> None:
+    probe = Logind()
+    probe._inhibitors = {OURS: "a film"}
+    idle = {"IdleHint": True, "IdleSinceHint": 900 * 10**6}
+    assert probe.judge({"1": session(**idle)}, 1000.0).idle_s == 0.0
+    assert probe.judge({"1": session(LockedHint=True, **idle)}, 1000.0).idle_s == 100.0
 
 
 def session(**changes: Any) -> dict[str, Any]:

@@ -94,12 +94,12 @@ class Link:
         if self._conversation:
             self._conversation.speak_soon()
 
-    def reopen(self) -> None:
-        """Connect anew at once: the computer was suspended, and the connection is most likely dead."""
+    def reopen(self, reason: str = "this computer was suspended") -> None:
+        """Connect anew at once: the connection is most likely dead, or was opened with an old certificate."""
         self._backoff.reset()
         self._woken.set()
         if self._conversation:
-            self._conversation.give_up("this computer was suspended")
+            self._conversation.give_up(reason)
 
     async def _pause(self, seconds: float) -> None:
         """Wait for so long, or until ``reopen``: not at all if it was called since the last connection stood."""

@@ -101,9 +101,14 @@ class BusProbe(Probe):
     async def keep_up(self, bus: Bus, on_input: Callable[[], None]) -> None:
         """Take readings, again and again, until the connection fails."""
 
+    @property
+    def is_up_to_date(self) -> bool:
+        """True if the last reading is not too old to count."""
+        return self._learned is not None and time.monotonic() - self._learned[0] <= _STALE_S
+
     def look(self) -> Reading:
         """Return the last reading, aged; without one, the reason."""
-        if self._learned is None or time.monotonic() - self._learned[0] > _STALE_S:
+        if self._learned is None or not self.is_up_to_date:
             return Reading(self.name, detail=self._trouble)
         at, reading = self._learned
         idle_s = reading.idle_s
