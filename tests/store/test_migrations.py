@@ -81,7 +81,7 @@ OF_USERS = ("within", "used", "overdrawn", "looked_at")
 OF_TOKENS = ("expires_at", "used_at", "used_from")
 """Columns of the tokens since 0017."""
 OF_ATTEMPTS = ("metrics",)
-"""Columns of the attempts since 0018."""
+"""Columns of the attempts since 0019."""
 QUARANTINE = ("health", "quarantines", "quarantined_until", "quarantine_reason", "half_open")
 """Columns of the workers, under these names since 0014."""
 
