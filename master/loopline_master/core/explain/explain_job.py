@@ -88,6 +88,7 @@ def _reasons(state: State, job: Job) -> list[Reason]:
         workers = {a.worker for a in state.attempts.values() if a.job == job.id and a.state in LIVE}
         detail = f"{_tasks(job.running)} of {job.task_count} running on {counted(len(workers), 'worker')}"
         reasons.append(Reason(code="running", count=job.running, detail=detail))
+        reasons += [explain_gang.what_it_does(state, gang) for gang in explain_gang.not_running(state, job)]
         reasons += _preparing(state, job, workers)
         reasons += _coming(state, job)
     plan = state.plans.get(job.id)
