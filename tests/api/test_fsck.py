@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from loopline_master import fsck
+from loopline_master.maintenance import fsck
 from loopline_shared.model import OutputFile, Result
 from loopline_shared.protocol.worker_link import Run
 from tests.api.bench import Bench, done, running_master, until

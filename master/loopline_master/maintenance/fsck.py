@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from loopline_master.backup import sum_of
+from loopline_master.maintenance.backup import sum_of
 from loopline_master.settings import MasterSettings
 from loopline_master.store.database import Transact, parse_url, reading
 from loopline_master.store.queries.file_references import FileReferences, Named
@@ -50,7 +50,7 @@ class Loss:
 
 
 @dataclass(slots=True)
-class Report:
+class FilesChecked:
     """The files that were read, and what is wrong with them."""
 
     files: int = 0
@@ -58,9 +58,9 @@ class Report:
     losses: list[Loss] = field(default_factory=list)
 
 
-async def check(settings: MasterSettings) -> Report:
+async def check(settings: MasterSettings) -> FilesChecked:
     """Read all files, then all rows that name some. Raises LooplineError if the database cannot be read."""
-    folder, report = settings.data_dir.absolute() / "files", Report()
+    folder, report = settings.data_dir.absolute() / "files", FilesChecked()
     damaged = set(_damaged(folder, report))
     named = set[str]()
     async with reading(parse_url(settings.database)) as read:
@@ -71,7 +71,7 @@ async def check(settings: MasterSettings) -> Report:
     return report
 
 
-def set_aside(settings: MasterSettings, report: Report) -> None:
+def set_aside(settings: MasterSettings, report: FilesChecked) -> None:
     """Move the damaged files away, so that the same content can be sent again."""
     files = settings.data_dir.absolute() / "files"
     place = settings.data_dir.absolute() / DAMAGED
@@ -80,7 +80,7 @@ def set_aside(settings: MasterSettings, report: Report) -> None:
         _path(files, name).rename(place / name)
 
 
-def _damaged(folder: Path, report: Report) -> Iterator[str]:
+def _damaged(folder: Path, report: FilesChecked) -> Iterator[str]:
     """Yield the names of the files whose content is another one."""
     told_at = time.monotonic()
     for file in _files(folder):
@@ -146,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if report.losses else 0
 
 
-def _tell(report: Report, *, as_json: bool) -> None:
+def _tell(report: FilesChecked, *, as_json: bool) -> None:
     if as_json:
         losses = [{**asdict(loss), "remedy": loss.remedy} for loss in report.losses]
         print(json.dumps({"files": report.files, "bytes": report.size_bytes, "losses": losses}))
