@@ -1,1 +1,1 @@
-"""What a master's own user does for its data: copies of all of it, and whether its files are whole."""
+"""Care of a master's data, by its own user: copies of all of it, and whether its files are whole."""
