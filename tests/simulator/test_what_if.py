@@ -182,5 +182,6 @@ def test_a_grid_with_delays_and_queues_is_told_as_it_was(policy):
         ]
         apart += [abs(again / once - 1) for once, again in pairs]
         means.append(abs(sum(again for _, again in pairs) / sum(once for once, _ in pairs) - 1))
-    assert min(means) < 0.01, "of two seeds, one may have a race between frames that is won the other way round"
+    assert max(means) < 0.01
+    assert max(apart) < 0.03
     assert sorted(apart)[len(apart) * 3 // 4] < 0.03
