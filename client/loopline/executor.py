@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import concurrent.futures.thread
+import pickle
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from types import ModuleType
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 from uuid import uuid4
 
 from loopline.client import AsyncClient
+from loopline.functions import plain_values
 from loopline.functions.batching import CallBatcher
 from loopline.functions.call_submitter import CallSubmitter
-from loopline.functions.calls import CallOptions, all_pickled, pickled
+from loopline.functions.calls import CallOptions, Loads, all_pickled, pickled
 from loopline.functions.futures import Batch, GridFuture, PendingFutures, in_order
 from loopline.functions.initializer import initialized
 from loopline.functions.loop_thread import LoopThread
@@ -27,6 +29,7 @@ MOST_SINGLE_CALLS = 1000
 """Most calls of one map that are tasks of their own unless ``chunksize`` says otherwise."""
 PROBED_CALLS = 8
 _FLUSH_WITHIN_S = 10.0
+_LOADS: dict[str, Loads] = {"any": pickle.loads, "plain": plain_values.loads}
 _MOST_NAMED_JOBS = 5
 
 
@@ -49,8 +52,9 @@ class Executor(concurrent.futures.Executor):
     wheel need ``allow_builds``.
 
     ``max_workers``: most tasks on the grid at a time; the others wait in this program. ``initializer``: called with
-    ``initargs`` in each interpreter before its first call. ``detach``: the program does not wait for open calls when
-    it ends, and the grid goes on making them.
+    ``initargs`` in each interpreter before its first call. ``values``: ``"plain"`` takes from workers nothing but
+    data (``functions/plain_values.py``), so that none of them can run code in this program. ``detach``: the program
+    does not wait for open calls when it ends, and the grid goes on making them.
     """
 
     def __init__(
@@ -76,8 +80,9 @@ class Executor(concurrent.futures.Executor):
         own_modules: bool = True,
         requirements: PackageList | None = None,
         allow_builds: bool = False,
+        values: Literal["any", "plain"] = "any",
     ) -> None:
-        _check(max_workers, initializer, detach)
+        _check(max_workers, initializer, detach, values)
         options = CallOptions(
             name=name,
             size=size,
@@ -98,9 +103,8 @@ class Executor(concurrent.futures.Executor):
         self._batcher = CallBatcher(self._pickled, gather_s)
         self._loop_thread = LoopThread("loopline-executor")
         self._closing: concurrent.futures.Future[None] | None = None  # set by shutdown
-        self._submitter = self._loop_thread.call(
-            _made(CallSubmitter, self._client, options, session or uuid4().hex, self._pending, max_workers)
-        )
+        made = _made(self._client, options, session or uuid4().hex, self._pending, max_workers, _LOADS[values])
+        self._submitter = self._loop_thread.call(made)
         self._stop_grid: Callable[[bool], None] = lambda wait: None  # of ``local``
         ends_with_program(self)
 
@@ -332,12 +336,19 @@ async def _slots(client: AsyncClient) -> int:
     return sum([worker.slots async for worker in client.workers() if worker.connected])
 
 
-async def _made(kind: Callable[..., Answer], *arguments: Any) -> Answer:
-    """Make an object in the loop in which it will live."""
-    return kind(*arguments)
+async def _made(
+    client: AsyncClient,
+    options: CallOptions,
+    session: str,
+    pending: PendingFutures,
+    max_workers: int | None,
+    loads: Loads,
+) -> CallSubmitter:
+    """Make the submitter in the loop in which it will live."""
+    return CallSubmitter(client, options, session, pending, max_workers, loads=loads)
 
 
-def _check(max_workers: int | None, initializer: object, detach: bool) -> None:
+def _check(max_workers: int | None, initializer: object, detach: bool, values: str) -> None:
     """Raise ValueError or TypeError, in the words of the standard library where it has them."""
     if max_workers is not None and max_workers <= 0:
         raise ValueError("max_workers must be greater than 0")
@@ -345,3 +356,5 @@ def _check(max_workers: int | None, initializer: object, detach: bool) -> None:
         raise TypeError("initializer must be a callable")
     if detach and max_workers is not None:
         raise ValueError("calls beyond max_workers wait in this program: it cannot detach from them")
+    if values not in _LOADS:
+        raise ValueError(f"values are {' or '.join(_LOADS)}")

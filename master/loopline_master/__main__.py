@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from loopline_master.app import Master, serving
+from loopline_master.app import Master, keep_serving
 from loopline_master.certificates.encryption import Encryption
 from loopline_master.settings import SCHEDULING, MasterSettings
 from loopline_shared import __version__
@@ -29,6 +29,7 @@ _EPILOG = """Every option can also be set as LOOPLINE_<NAME> in the environment,
 loopline.toml; limits are in [master.limits] or LOOPLINE_LIMITS__<NAME>. Exit codes: 0 stopped, 1 it cannot start or
 go on, 2 wrong options or settings."""
 _MOST_FILES = 65536
+log = logging.getLogger("loopline_master")
 _LONGEST_LINE = 2000
 
 
@@ -76,14 +77,15 @@ def _raise_file_limit() -> None:
 async def _run(settings: MasterSettings) -> None:
     told_to_stop = asyncio.Event()
     _on_signals(told_to_stop.set)
-    async with serving(settings) as master:
+
+    def greet(master: Master, *, is_again: bool) -> None:
+        if is_again:
+            log.info("the master serves again")
+            return
         gc.freeze()  # all objects of the start stay
         print(_greeting(settings, master), flush=True)
-        waiting = asyncio.create_task(told_to_stop.wait())
-        await asyncio.wait([waiting, master.working], return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
-    if not told_to_stop.is_set():
-        master.working.result()  # raises the error that ended the engine
+
+    await keep_serving(settings, told_to_stop, greet)
 
 
 def _on_signals(act: Callable[[], object]) -> None:
@@ -132,7 +134,9 @@ def _parser() -> Parser:
     for name, field in MasterSettings.model_fields.items():
         if name not in ("tokens", "limits"):
             flag, group = f"--{name.replace('_', '-')}", scheduling if name in SCHEDULING else parser
-            group.add_argument(flag, help=field.description, metavar=name.rpartition("_")[2].upper())
+            switch = {"nargs": "?", "const": "true"} if field.annotation is bool else {}
+            metavar = "on|off" if switch else name.rpartition("_")[2].upper()
+            group.add_argument(flag, help=field.description, metavar=metavar, **switch)  # type: ignore[arg-type]
     for old in old_names(MasterSettings):
         parser.add_argument(f"--{old.replace('_', '-')}", help=argparse.SUPPRESS)
     parser.add_argument("--no-tokens", dest="tokens", action="store_false", default=None, help="on loopback only")

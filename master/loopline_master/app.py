@@ -7,12 +7,12 @@ import errno
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from loopline_master.assembly import assemble
 from loopline_master.certificates.encryption import Encryption, prepare_folder
@@ -20,6 +20,7 @@ from loopline_master.engine import Engine
 from loopline_master.files.retention import Retention
 from loopline_master.forecaster import Forecaster
 from loopline_master.http.auth import Auth
+from loopline_master.http.listener import standing_in
 from loopline_master.http.operations import Parts
 from loopline_master.http.token_files import write_ca, write_first_tokens
 from loopline_master.http.web_app import listening, web_app
@@ -28,11 +29,19 @@ from loopline_master.metrics import Metrics
 from loopline_master.notify.notifier import Notifier
 from loopline_master.peers.live_network import LiveNetwork
 from loopline_master.settings import MasterSettings
-from loopline_master.store import open_store
+from loopline_master.store import StoreBroken, open_store
+from loopline_master.store.database import is_sqlite, parse_url
 from loopline_master.transfers.solver_thread import SolverThread
 from loopline_shared.errors import LooplineError
 
 log = logging.getLogger(__name__)
+
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S, _STANDBY_PAUSE_S = 0.5, 5.0, 1.0
+"""Before the master starts over; twice as long each time."""
+
+
+async def _nothing() -> None:
+    return
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,27 +53,93 @@ class Master:
     working: asyncio.Task[None]  # ends only when the engine breaks
 
 
+class OnStart(Protocol):
+    """Hears of each start; ``is_again``: the database was away."""
+
+    def __call__(self, master: Master, *, is_again: bool) -> None: ...
+
+
+async def keep_serving(settings: MasterSettings, told_to_stop: asyncio.Event, on_start: OnStart) -> None:
+    """Serve until told to stop, and start over whenever the database was away.
+
+    Raises LooplineError for what a person must mend. Until the database is back, the port answers 503.
+    """
+    starts, pause_s, said = 0, _FIRST_PAUSE_S, ""
+    async with AsyncExitStack() as stand_in:
+        while True:
+            try:
+                async with serving(settings, stand_in.aclose) as master:
+                    on_start(master, is_again=starts > 0)
+                    starts, pause_s, said = starts + 1, _FIRST_PAUSE_S, ""
+                    await _first(told_to_stop, master.working)
+                if not told_to_stop.is_set():
+                    master.working.result()
+                return
+            except LooplineError as error:
+                if told_to_stop.is_set() or not _passes(error, waits=settings.standby or starts > 0):
+                    raise
+                if error.message != said:
+                    log.warning("%s; trying again until it is free or back", said := error.message)
+                await stand_in.aclose()
+                await stand_in.enter_async_context(standing_in(settings))
+            if await _first(told_to_stop, asyncio.create_task(asyncio.sleep(pause_s))):
+                return
+            pause_s = min(2 * pause_s, _STANDBY_PAUSE_S if settings.standby else _LONGEST_PAUSE_S)
+
+
+async def _first(told_to_stop: asyncio.Event, task: asyncio.Task[None]) -> bool:
+    """Wait until told to stop or until the task has ended; True if told to stop."""
+    waiting = asyncio.create_task(told_to_stop.wait())
+    await asyncio.wait([waiting, task], return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    return told_to_stop.is_set()
+
+
+def _passes(error: LooplineError, *, waits: bool) -> bool:
+    """True if the master may go on by itself; its own lock may outlive a lost connection for a while."""
+    if isinstance(error, StoreBroken):
+        return error.is_passing
+    return error.code == "database_in_use" and waits
+
+
 @asynccontextmanager
-async def serving(settings: MasterSettings) -> AsyncIterator[Master]:
-    """Run a master on its port. Raises LooplineError if it cannot start. It stops in order, within a bounded time."""
+async def serving(
+    settings: MasterSettings, on_open: Callable[[], Awaitable[None]] = _nothing
+) -> AsyncIterator[Master]:
+    """Run a master on its port. Raises LooplineError if it cannot start. It stops in order, within a bounded time.
+
+    ``on_open`` is called before the port is opened.
+    """
+    _refuse_standby_without_server(settings)
     _make_data_folder(settings.data_dir)
     _refuse_lost_database(settings)
     prepare_folder(settings.data_dir)
-    async with open_store(settings.database, keep_samples_s=settings.keep_samples_days * 86400.0) as store:
+    async with open_store(
+        settings.database, keep_samples_s=settings.keep_samples_days * 86400.0, standby=settings.standby
+    ) as store:
         parts = await assemble(settings, store)
         _tell_of_encryption(parts[Encryption])
         engine = parts[Engine]
         await write_first_tokens(parts[Auth], settings)
         write_ca(parts[Encryption], settings)
+        await on_open()
         working = asyncio.create_task(engine.run(parts[WorkerLinks]))
+        watching = asyncio.create_task(store.watch())
+        watching.add_done_callback(partial(_stop_if_broken, engine))
         try:
             with _in_background(parts):
                 async with listening(settings, web_app(parts)) as url:
                     yield Master(url, parts, working)
         finally:
+            watching.cancel()
             engine.stop()
             parts[SolverThread].close()
             await asyncio.wait([working])  # its error is for the caller, which runs the master
+
+
+def _stop_if_broken(engine: Engine, watching: asyncio.Task[None]) -> None:
+    if not watching.cancelled() and isinstance(error := watching.exception(), Exception):
+        engine.stop(error)
 
 
 @contextmanager
@@ -105,6 +180,12 @@ def _log_failure(consequence: str, ended: asyncio.Task[None]) -> None:
     error = None if ended.cancelled() else ended.exception()
     if error is not None:
         log.error("%s, until the next start", consequence, exc_info=error)
+
+
+def _refuse_standby_without_server(settings: MasterSettings) -> None:
+    if settings.standby and is_sqlite(parse_url(settings.database)):
+        hint = "give both masters the --database-url of a PostgreSQL, and a --data-dir that both see"
+        raise LooplineError("standby", "a standby needs a database that both masters reach", hint)
 
 
 def _make_data_folder(folder: Path) -> None:

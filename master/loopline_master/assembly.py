@@ -128,7 +128,7 @@ def _add_worker_links(parts: Parts) -> None:
     async def complete(assign: Assign) -> Assign:
         return jobs_own.fill_in(secrets.fill_in(await parts[RowFiles].complete(assign)))
 
-    exchange = Exchange(settings, peer_key(settings), parts[Metrics])
+    exchange = Exchange(settings, peer_key(settings), parts[Metrics], lambda: encryption.is_on)
     network = LiveNetwork(settings, engine, parts[Scheduler], exchange)
     links = WorkerLinks(
         engine,

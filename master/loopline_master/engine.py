@@ -20,7 +20,7 @@ from loopline_master.core.effects import Declined, Done, Effects, Reply, Submitt
 from loopline_master.core.events import Batch, Event, MasterStoodStill
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.transfers.carrier import NumberedRequest
-from loopline_master.store import Store
+from loopline_master.store import Store, StoreBroken
 from loopline_master.timings import STOOD_STILL_S
 from loopline_shared.errors import LooplineError
 from loopline_shared.protocol.worker_link import Assign
@@ -94,9 +94,9 @@ class Engine:
             _break(future, self._end)
         return future
 
-    def stop(self) -> None:
-        """End ``run`` after the commit that is under way."""
-        self._end = self._end or _stopping()
+    def stop(self, error: Exception | None = None) -> None:
+        """End ``run`` after the commit that is under way; it raises the error, if there is one."""
+        self._end = self._end or error or _stopping()
         self._woken.set()
 
     async def run(self, links: AssignSink) -> None:
@@ -105,6 +105,8 @@ class Engine:
             while self._end is None:
                 await self._wait()
                 await self.turn(links)
+            if isinstance(self._end, StoreBroken):
+                raise self._end
         except Exception as error:
             self._end = error
             raise

@@ -166,7 +166,7 @@ class WorkerLinks:
         elif refused := await self._join(hello, link):
             link.refuse(refused)
         else:
-            peers = self._exchange.terms(hello)
+            peers = self._exchange.terms(hello, has_certificate=link.has_certificate)
             link.send(replace(self._welcome, peers=peers, ca=self._ca(), certificate=admitted))
             await self._hear(link, hello)
 
@@ -177,7 +177,9 @@ class WorkerLinks:
         try:
             async for report in link.reports():
                 if report.peers is not None:
-                    self._exchange.heard(hello, link.session, link.remote, report)
+                    self._exchange.heard(
+                        hello, link.session, link.remote, report, has_certificate=link.has_certificate
+                    )
                 checked = await self._check(report)
                 await self._engine.post(WorkerReported(hello.worker, link.session, checked))
         finally:
@@ -255,6 +257,11 @@ class WorkerLink:
         self._rest_s = 0.0
         self._sending = asyncio.create_task(self._send_all())
         self._sending.add_done_callback(self._has_stopped)
+
+    @property
+    def has_certificate(self) -> bool:
+        """True if the worker has shown a certificate of its own."""
+        return bool(self.shown.key)
 
     async def hello(self) -> Hello | None:
         """Return the worker's first message; None if it disconnected. Raises ProtocolError if it does not come in

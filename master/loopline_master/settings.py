@@ -46,6 +46,18 @@ def _split(value: object) -> object:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
+_WORDS: dict[bool | str, str] = {
+    **dict.fromkeys((True, "true", "yes", "1"), "on"),
+    **dict.fromkeys((False, "false", "no", "0"), "off"),
+}
+
+
+def _a_word(value: object) -> object:
+    """Return what a setting meant that was true or false before."""
+    said = value.lower() if isinstance(value, str) else value
+    return _WORDS.get(said, said) if isinstance(said, bool | str) else said
+
+
 def _data_dir() -> Path:
     return platformdirs.user_data_path("loopline", appauthor=False) / "master"
 
@@ -55,7 +67,7 @@ def _with_scheduler_settings(base: type[BaseModel], *, limits: bool) -> type[Bas
     chosen: dict[str, Any] = {
         field.name: (_TYPES[field.name], _DEFAULTS.get(field.name, field.default))
         for field in fields(SchedulerSettings)
-        if (field.name in _LIMITS) is limits
+        if (field.name in _LIMITS) is limits and field.name != "peers"  # which has a word more for an operator
     }
     return create_model(f"Scheduler{base.__name__}", __base__=base, **chosen)
 
@@ -121,6 +133,10 @@ class MasterSettings(_SettingsBase):
     database_url: Annotated[
         str | None, Field(description="URL of another database, such as PostgreSQL; by default SQLite in data_dir")
     ] = None
+    standby: Annotated[
+        bool,
+        Field(description="wait while another master has the database (PostgreSQL), and take over from it"),
+    ] = False
     keep_samples_days: Annotated[
         float, Field(gt=0, le=366, description="for how many days samples of workers (one a minute) are kept")
     ] = 14.0
@@ -152,6 +168,14 @@ class MasterSettings(_SettingsBase):
         BeforeValidator(_split),
         Field(max_length=50, description="addresses of proxies that encrypt before it; others cannot connect then"),
     ] = ()
+    peers: Annotated[
+        Literal["auto", "on", "off"],
+        BeforeValidator(_a_word),
+        Field(
+            description="whether large files may go between workers, on a port that each opens; auto: in one subnet, "
+            "where the grid is encrypted"
+        ),
+    ] = "auto"
     peer_file_bytes: Annotated[int, Field(ge=2**20, description="the smallest file that may go between workers")] = (
         16 * _MIB
     )
@@ -222,7 +246,7 @@ class MasterSettings(_SettingsBase):
     @property
     def scheduler(self) -> SchedulerSettings:
         """The settings that the scheduler decides by."""
-        given = dict(self) | dict(self.limits)
+        given = dict(self) | dict(self.limits) | {"peers": self.peers != "off"}
         return SchedulerSettings(**{name: given[name] for name in _TYPES})
 
     @property

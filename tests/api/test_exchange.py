@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,14 @@ from loopline_master.files.blobs import Blobs
 from loopline_master.metrics import Metrics
 from loopline_master.peers.exchange import Exchange
 from loopline_master.peers.piece_lists import PieceLists
+from loopline_master.peers.ways import with_ways
 from loopline_master.settings import MasterSettings
 from loopline_shared import grants
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import Load
 from loopline_shared.pieces import PieceList
 from loopline_shared.protocol import worker_link
+from loopline_shared.protocol.host_link import HostLink
 from loopline_shared.protocol.transfers import (
     Dial,
     FaultKind,
@@ -30,6 +33,7 @@ from loopline_shared.protocol.transfers import (
     PeerReport,
 )
 from loopline_shared.protocol.worker_link import PROTOCOL_VERSION, Assign, Hello, Report, Welcome
+from loopline_shared.rest.bodies import Explanation, FileFlow
 from tests.api.bench import FACTS, Bench, running_master
 
 FILE, SIZE = "a" * 64, 2**30
@@ -48,16 +52,20 @@ class Room:
         self.session = 0
         self.hellos: dict[str, tuple[Hello, int]] = {}
 
-    def join(self, name: str, host: str, port: int | None = 7462, **report: Any) -> None:
+    def join(self, name: str, host: str, port: int | None = 7462, subnet: str = "", **report: Any) -> None:
         self.session += 1
-        hello = Hello(PROTOCOL_VERSION, name, f"boot-{name}", FACTS)
+        hello = Hello(PROTOCOL_VERSION, name, f"boot-{name}", replace(FACTS, link=HostLink(subnet, "")))
         self.hellos[name] = hello, self.session
         self.tell(name, host, port=port, **report)
 
-    def tell(self, name: str, host: str, port: int | None = 7462, **report: Any) -> None:
+    def tell(
+        self, name: str, host: str, port: int | None = 7462, has_certificate: bool = False, **report: Any
+    ) -> None:
         hello, session = self.hellos[name]
         peers = PeerReport(port, **({"cached": ()} | report))
-        self.exchange.heard(hello, session, host, Report(1, 1, (), (), Load(1), peers=peers))
+        self.exchange.heard(
+            hello, session, host, Report(1, 1, (), (), Load(1), peers=peers), has_certificate=has_certificate
+        )
 
     def orders(self, name: str, ordered: PeerOrders) -> PeerOrders:
         return self.exchange.with_orders(name, Assign(1, 1, peers=ordered)).peers or PeerOrders()
@@ -84,6 +92,16 @@ def serving(source: str, receiver: str) -> PeerOrders:
     return PeerOrders(dial=(Dial(Grant(FILE, source, receiver, 0.0)),))
 
 
+def way_of(room: Room) -> str:
+    """What is explained of a file from ant to bee, and of another one from the master."""
+    flows = [
+        FileFlow(sha256=FILE, source=source, receiver="bee", rate_bytes_s=0, have_bytes=0, size_bytes=SIZE)
+        for source in ("ant", "master")
+    ]
+    explained = Explanation(subject="1", state="running", sentence="1 of 2 run")
+    return with_ways(explained, room.exchange, flows).sentence
+
+
 def test_a_source_is_named_with_a_secret_that_it_computes_itself(room: Room) -> None:
     room.join("ant", "10.0.0.1", port=7000)
     room.join("bee", "10.0.0.2", **WANTS)
@@ -97,6 +115,32 @@ def test_a_source_is_named_with_a_secret_that_it_computes_itself(room: Room) -> 
     assert bytes.fromhex(source.secret) == grants.secret_of(bytes.fromhex(terms.key), grant)
     assert 0 < source.expires_at - terms.now <= grants.GRANTED_FOR_S + 300
     assert room.orders("ant", serving("ant", "bee")) == PeerOrders(), "who can connect is not dialled"
+    assert way_of(room) == "1 of 2 run; bee connects to port 7000 of ant"
+
+
+def test_by_default_workers_of_a_subnet_with_certificates_take_part_where_the_grid_is_encrypted(
+    tmp_path: Path,
+) -> None:
+    room, is_encrypted = Room(tmp_path, peers="auto"), [False]
+    room.exchange = Exchange(MasterSettings(data_dir=tmp_path), b"master", room.metrics, lambda: is_encrypted[0])
+    hello = Hello(PROTOCOL_VERSION, "ant", "boot", FACTS)
+    assert not room.exchange.is_on
+    assert room.exchange.terms(hello, has_certificate=True) is None
+    is_encrypted[0] = True
+    assert room.exchange.terms(hello) is None
+    terms = room.exchange.terms(hello, has_certificate=True)
+    assert terms
+    assert terms.encrypted
+    for name, subnet, has_certificate in (
+        ("ant", "10.0.0.0/24", True),
+        ("bee", "10.0.0.0/24", True),
+        ("cat", "10.0.9.0/24", True),
+        ("old", "10.0.0.0/24", False),
+    ):
+        room.join(name, "10.0.0.1", subnet=subnet, has_certificate=has_certificate)
+    assert [source.worker for source in room.sources("bee", "cat", "old", "ant")] == ["ant"]
+    room.exchange._peers_setting = "on"
+    assert [source.worker for source in room.sources("bee", "cat", "old", "ant")] == ["cat", "ant"]
 
 
 def test_who_has_left_is_named_to_nobody_and_an_old_link_ends_nothing(room: Room) -> None:
@@ -119,7 +163,7 @@ def test_a_worker_that_cannot_be_reached_dials_the_receiver(room: Room) -> None:
     (dial,) = room.orders("ant", serving("ant", "bee")).dial
     assert (dial.host, dial.port) == ("10.0.0.2", 8000)
     assert dial.grant == Grant(FILE, "ant", "bee", source.expires_at)  # both ends make the same secret
-    assert "connects to port 8000 of bee" in room.exchange.way("ant", "bee")
+    assert way_of(room) == "1 of 2 run; bee cannot reach ant, which connects to port 8000 of bee instead"
 
 
 def test_a_worker_that_was_tried_in_vain_dials_too_and_without_any_way_the_master_is_left(room: Room) -> None:
@@ -128,7 +172,7 @@ def test_a_worker_that_was_tried_in_vain_dials_too_and_without_any_way_the_maste
     assert [source.dials_in for source in room.sources("bee", "ant")] == [True]
     room.tell("bee", "10.0.0.2", port=None, **WANTS)
     assert room.sources("bee", "ant") == ()
-    assert room.exchange.way("ant", "bee") == ""
+    assert way_of(room).endswith("cannot reach each other: it comes from the next of the line, or the master")
 
 
 def test_a_worker_on_the_masters_own_computer_dials_those_elsewhere(room: Room) -> None:

@@ -48,5 +48,5 @@ def test_the_tree_says_of_each_link_what_it_carries_how_that_is_known_and_what_f
     told = VIEW.model_copy(update={"file": "/lab/network.toml", "peers": False})
     fake.on("GET /network", ok(told))
     assert run("network").out.splitlines()[-1] == (
-        "from /lab/network.toml; files go from the master alone (peers = off)"
+        "from /lab/network.toml; files go from the master alone (peers = off, or auto without encryption)"
     )

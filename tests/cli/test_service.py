@@ -1,5 +1,6 @@
 """``loopline service``: what is written and run, checked by the tools that will read it."""
 
+import configparser
 import plistlib
 import shutil
 import subprocess
@@ -134,7 +135,7 @@ def test_a_service_of_the_system_has_a_user_for_each_slot() -> None:
     plan = install.plan(system=True, arguments=["--slots", "2"])
     unit = plan.files[Path("/etc/systemd/system") / plans.UNIT].decode()
     assert "\nUser=loopline\nAmbientCapabilities=CAP_SETUID CAP_SETGID CAP_KILL\n" in unit
-    [(file, users)] = plan.beside.items()
+    [(file, users), _] = plan.beside.items()
     assert users.count(b"\nu loopline-task-") >= 2
     assert plan.install[0] == ["systemd-sysusers", str(file)]
 
@@ -148,6 +149,19 @@ def test_a_service_with_more_power_trusts_what_root_alone_may_change(tmp_path: P
     with pytest.raises(LooplineError, match=rf"others than root may change {program}") as refused:
         trusted.check(program)
     assert "/opt/loopline" in refused.value.hint
+
+
+@linux_only
+@pytest.mark.parametrize("user", [None, "ann"])
+def test_desktops_start_a_reporter_for_a_service_of_the_system(
+    monkeypatch: pytest.MonkeyPatch, user: str | None
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/opt/a lab/50%/python3")
+    entry = install.plan(system=True, user=user).beside[Path("/etc/xdg/autostart/loopline-reporter.desktop")]
+    reader = configparser.RawConfigParser()
+    reader.read_string(entry.decode())
+    assert reader["Desktop Entry"]["exec"] == '"/opt/a lab/50%%/python3" -P -m loopline_worker.presence.reporter'
+    assert not install.plan().beside, "a service of the user sees the desktop itself"
 
 
 @pytest.fixture

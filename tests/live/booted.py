@@ -119,13 +119,20 @@ def booted() -> Iterator[Computer]:
         folder.rmdir()
 
 
+def _up(nspawn: int) -> Computer | None:
+    """Return the computer once its systemd has started all; before, the process changes that stands for it."""
+    for init in processes.children(nspawn):
+        computer = Computer(init)
+        if computer.run("systemctl is-system-running").stdout.strip() in ("running", "degraded"):
+            return computer
+    return None
+
+
 def _ready(nspawn: subprocess.Popen[bytes], folder: Path) -> Computer:
     give_up = time.monotonic() + 60
-    while not (inits := processes.children(nspawn.pid)):
+    while not (computer := _up(nspawn.pid)):
         has_time = nspawn.poll() is None and time.monotonic() < give_up
         assert has_time, (folder / "console").read_text()
         time.sleep(0.05)
-    computer = Computer(inits[-1])
-    computer.until("systemctl is-system-running | grep -E 'running|degraded'")
     computer.says(_PREPARES)
     return computer

@@ -14,6 +14,7 @@ pytestmark = [pytest.mark.long, pytest.mark.skipif(bool(missing()), reason=missi
 MASTER = "LOOPLINE_MASTER=http://127.0.0.1:7461 LOOPLINE_TOKEN_FILE=/srv/m/tokens/admin"
 UNIT = "loopline-worker.service"
 LAST_JOB = "import json, sys; print(max(job['id'] for job in json.load(sys.stdin)))"
+SCRATCH_BYTES = 10_000_000
 SPY = """
 id -un; grep CapEff /proc/self/status
 worker=/var/lib/loopline
@@ -52,7 +53,7 @@ def submitted(computer: Computer, script: str, *options: str) -> str:
 
 
 def test_a_service_of_the_system_has_users_for_its_tasks(computer: Computer) -> None:
-    computer.says("loopline service install --system -- --policy always")
+    computer.says(f"loopline service install --system -- --policy always --scratch-limit-bytes {SCRATCH_BYTES}")
     computer.says(f"runuser -u loopline -- env HOME=/var/lib/loopline {join_line(computer)}")
     computer.says(f"systemctl restart {UNIT}")
     until_workers_are(computer, 1)
@@ -63,6 +64,10 @@ def test_a_service_of_the_system_has_users_for_its_tasks(computer: Computer) -> 
     agent, *_ = computer.says("pgrep -u loopline -f 'm loopline_worker'").split()
     assert "CapPrm:\t0000000000000000" in computer.says(f"cat /proc/{agent}/status")
     until_no_folder_is_left(computer, "/var/lib/loopline/worker/scratch")
+
+    hides = "mkdir -m 700 closed; for file in one two; do head -c 9000000 /dev/zero > closed/$file; done; sleep 99"
+    job = submitted(computer, hides, "--wait", "--max-attempts", "1")
+    assert "on disk" in computer.says(f"{MASTER} loopline explain {job}.1")
 
     kill_all_while_a_task_runs(computer, "loopline")
     until_workers_are(computer, 1)  # systemd has started it again
@@ -96,6 +101,30 @@ def test_a_service_of_a_user_is_that_user_alone(computer: Computer) -> None:
 
     computer.says(f"{ann} loopline leave")
     assert computer.run(f"{ann} systemctl --user cat {UNIT}").returncode != 0
+
+
+def test_a_service_of_the_system_knows_who_sits_there(computer: Computer) -> None:
+    """A reporter as a desktop would start it: in a session of ann's, beside her X server."""
+    idle = "--policy when-idle --idle-s 2 --leave-memory-bytes 0"
+    computer.says(f"loopline service install --system -- {idle} --data-dir /var/lib/loopline/other")
+    computer.says(f"runuser -u loopline -- env HOME=/var/lib/loopline {join_line(computer)}")
+    computer.says(f"systemctl restart {UNIT}")
+    computer.until("test -S /run/loopline/sessions")
+    assert "logged in" in computer.run("runuser -u loopline-task-1 -- loopline owner pause 1h").stderr
+
+    session = "-p PAMName=login -E XDG_SESSION_TYPE=x11 -E XDG_SESSION_CLASS=user -E DISPLAY=:7"
+    reporter = computer.says("sed -n s/^Exec=//p /etc/xdg/autostart/loopline-reporter.desktop")
+    computer.says(f"systemd-run --quiet --unit=desk --uid=ann {session} Xvfb :7 -nolisten tcp")
+    owner = "runuser -l ann -c 'loopline owner --json'"
+    computer.until(f"{owner} | grep -q 'somebody is using'")
+    computer.says(f"systemd-run --quiet --unit=reporter --uid=ann -E DISPLAY=:7 {reporter}")
+    computer.until(f"{owner} | grep -q '\"in_use\": false'")
+    computer.says("DISPLAY=:7 runuser -u ann -- xdotool mousemove 7 7")
+    computer.until(f"{owner} | grep -q '\"in_use\": true'", within_s=10)
+    computer.says("runuser -l ann -c 'loopline owner pause 1h'")
+    computer.says("systemctl stop reporter desk")
+    computer.says("loopline service uninstall --system")
+    assert computer.run("ls /etc/xdg/autostart/loopline-reporter.desktop").returncode != 0
 
 
 def said_by_spy(computer: Computer) -> list[str]:

@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +26,49 @@ class Missing(Exception):
     """Why there can be none here."""
 
 
+class Server:
+    """A server that is ended, paused and started again at will."""
+
+    def __init__(self, folder: Path, command: list[str], whose: dict[str, Any], url: str) -> None:
+        self.url = url
+        self._folder, self._command, self._whose = folder, command, whose
+
+    def start(self) -> None:
+        with (self._folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                self._command, cwd="/", stdin=subprocess.DEVNULL, stdout=log, stderr=log, **self._whose
+            )
+        _wait_for(self.process, self._folder / "data" / "postmaster.pid", self._folder / "log")
+
+    def end(self, signum: int = signal.SIGINT) -> None:
+        self.process.send_signal(signum)
+        self.process.wait(60)
+
+
+@contextmanager
+def restartable_postgres() -> Iterator[Server]:
+    """A server that is not started yet. Missing where it cannot be had."""
+    with _prepared() as (folder, server, whose, port):
+        made = Server(folder, server, whose, f"postgresql://loopline@127.0.0.1:{port}")
+        try:
+            yield made
+        finally:
+            made.end(signal.SIGQUIT)
+
+
 @contextmanager
 def running_postgres() -> Iterator[str]:
     """The URL of a fresh server, without the database's name. Missing where it cannot be had."""
+    with ExitStack() as stack:
+        folder, server, whose, port = stack.enter_context(_prepared())
+        log = stack.enter_context((folder / "log").open("wb"))
+        process = stack.enter_context(_serving(server, stdout=log, stderr=log, **whose))
+        _wait_for(process, folder / "data" / "postmaster.pid", folder / "log")
+        yield f"postgresql://loopline@127.0.0.1:{port}"
+
+
+@contextmanager
+def _prepared() -> Iterator[tuple[Path, list[str], dict[str, Any], int]]:
     bins = _binaries()
     owner = _another_user()
     whose: dict[str, Any] = {}
@@ -41,9 +81,7 @@ def running_postgres() -> Iterator[str]:
         data = str(folder / "data")
         _run(str(bins / "initdb"), "-D", data, "-U", "loopline", "-A", "trust", "-N", "-E", "UTF8", **whose)
         server = [str(bins / "postgres"), "-D", data, *OPTIONS.format(port=port, folder=folder).split()]
-        with (folder / "log").open("wb") as log, _serving(server, stdout=log, stderr=log, **whose) as process:
-            _wait_for(process, folder / "data" / "postmaster.pid", folder / "log")
-            yield f"postgresql://loopline@127.0.0.1:{port}"
+        yield folder, server, whose, port
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -3,10 +3,13 @@
 import subprocess
 import sys
 
+import asyncpg
 import pytest
+from sqlalchemy.exc import DBAPIError
 
 from loopline_master.store import StoreBroken, open_store
 from loopline_master.store.database import parse_url
+from loopline_master.store.postgres import dsn_of, is_passing
 from loopline_shared.errors import LooplineError
 
 
@@ -24,6 +27,17 @@ async def test_two_masters_cannot_share_a_database(url):
         assert "another master is using the database" in error.message
     async with open_store(url):
         pass
+
+
+async def test_a_master_whose_epoch_is_over_commits_nothing(postgres_url):
+    async with open_store(postgres_url) as store:
+        await store.check()
+        connection = await asyncpg.connect(postgres_url)
+        await connection.execute("UPDATE mastership SET epoch = epoch + 1")
+        await connection.close()
+        with pytest.raises(StoreBroken, match="another master has taken over") as caught:
+            await store.check()
+        assert caught.value.is_passing
 
 
 async def test_the_lock_ends_with_its_process(sqlite_url):
@@ -53,6 +67,41 @@ def test_a_url_that_names_no_fit_database(url, said):
     with pytest.raises(LooplineError, match=said) as caught:
         parse_url(url)
     assert "for example" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("url", "dsn"),
+    [
+        ("postgres://ann@host/grid", "postgresql://ann@host/grid"),
+        ("postgresql+asyncpg://ann:a%40b@h1:5432,h2:5433/grid", "postgresql://ann:a%40b@h1:5432,h2:5433/grid"),
+        ("postgresql://host/grid?sslmode=verify-full&ssl=x", "postgresql://host/grid?sslmode=x"),
+        ("postgresql:///grid?host=/run/postgresql", "postgresql:///grid?host=%2Frun%2Fpostgresql"),
+        ("postgresql://ann@[::1]:5432/grid", "postgresql://ann@[::1]:5432/grid"),
+    ],
+)
+def test_urls_of_libpq(url, dsn):
+    assert dsn_of(parse_url(url)) == dsn
+
+
+@pytest.mark.parametrize(
+    ("state", "passes"),
+    [
+        ("57P01", True),  # the server is shutting down
+        ("57P03", True),  # it is starting
+        ("08006", True),
+        ("53300", True),
+        ("57014", True),  # a statement took too long
+        ("28P01", False),  # the password is wrong
+        ("3D000", False),  # there is no such database
+        ("53100", False),  # its disk is full
+    ],
+)
+def test_what_a_person_must_mend_does_not_pass(state, passes):
+    said = Exception()
+    said.sqlstate = state
+    assert is_passing(DBAPIError("SELECT 1", {}, said)) == passes
+    assert is_passing(ConnectionRefusedError())
+    assert not is_passing(ValueError())
 
 
 async def test_a_folder_that_is_not_there(tmp_path):

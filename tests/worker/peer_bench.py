@@ -7,9 +7,10 @@ import hashlib
 import io
 import socket
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from pathlib import Path
 
 from loopline_shared import grants
@@ -20,6 +21,7 @@ from loopline_worker.files.receiving import NetworkError
 from loopline_worker.peers.growing_file import GrowingFile
 from loopline_worker.peers.handshake import Opening
 from loopline_worker.peers.peer_server import PeerServer
+from loopline_worker.peers.peer_tls import PeerTls
 from loopline_worker.peers.piece_fetch import PieceFetch, Way
 from loopline_worker.peers.token_bucket import TokenBucket
 
@@ -70,13 +72,17 @@ class MasterStub:
         self._next += 1
         return True
 
+    def cut(self) -> None: ...
+
     def close(self) -> None: ...
 
 
 class Node:
     """A worker: its files, its key, its server."""
 
-    def __init__(self, name: str, folder: Path, rate_bytes_s: float | None = None) -> None:
+    def __init__(
+        self, name: str, folder: Path, rate_bytes_s: float | None = None, tls: PeerTls | None = None
+    ) -> None:
         self.name = name
         self.folder = folder / name
         self.folder.mkdir()
@@ -87,7 +93,8 @@ class Node:
         self.fetches: dict[str, PieceFetch] = {}
         self.is_paused = False
         self.now = time.time
-        self.server = PeerServer(self, TokenBucket(rate_bytes_s, 2.0**20, time.monotonic()))
+        self.tls = tls
+        self.server = PeerServer(self, TokenBucket(rate_bytes_s, 2.0**20, time.monotonic()), tls)
 
     def holds(self, content: bytes, as_name: str = "") -> str:
         sha256 = as_name or name_of(content)
@@ -102,6 +109,7 @@ class Node:
         fetch = self.fetches[sha256] = PieceFetch(
             sha256, growing, self.name,
             limit=TokenBucket(None, 2.0**20), blamed=self.blamed, on_fault=lambda *fault: self.faults.append(fault),
+            tls=self.tls,
         )  # fmt: skip
         fetch.sources = sources
         return fetch
@@ -148,9 +156,11 @@ class Node:
 
 
 @asynccontextmanager
-async def nodes(folder: Path, *names: str, rate_bytes_s: float | None = None) -> AsyncIterator[list[Node]]:
-    """Workers of these names, whose ports are open on loopback."""
-    made = [Node(name, folder, rate_bytes_s) for name in names]
+async def nodes(
+    folder: Path, *names: str, rate_bytes_s: float | None = None, tls: Sequence[PeerTls | None] = ()
+) -> AsyncIterator[list[Node]]:
+    """Workers of these names, whose ports are open on loopback; with ``tls``, encrypted."""
+    made = [Node(name, folder, rate_bytes_s, one) for name, one in zip_longest(names, tls)]
     for node in made:
         node.server.open("127.0.0.1", 0)
     serving = [asyncio.create_task(node.server.run()) for node in made]

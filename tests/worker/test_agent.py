@@ -1,6 +1,7 @@
 """The whole agent, in this process, against a small master."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -306,6 +307,20 @@ async def test_a_computer_that_wakes_up_connects_anew_at_once(master: SmallMaste
     await until(lambda: not agent.agent._link.is_open)
     agent.agent._link.reopen()
     await until(lambda: len(master.hellos) == 3)
+
+
+async def test_an_old_certificate_is_renewed_however_long_the_link_stands(
+    master: SmallMaster, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_module, "_LOOK_AT_CERTIFICATE_EVERY_S", 0.01)
+    agent = start()
+    await until(lambda: master.is_connected)
+    await until(lambda: agent.agent._link.is_open)
+    identity = agent.agent.parts.http_client.trust.identity
+    identity.keep("of long ago")
+    os.utime(identity._certificate, (0, 0))
+    await until(lambda: len(master.hellos) > 1)
+    identity.drop()
 
 
 async def test_what_is_not_a_master_is_tried_again(

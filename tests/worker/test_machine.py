@@ -409,3 +409,11 @@ def test_stopping_gives_back_all_that_is_in_hand_and_all_that_still_begins() -> 
     assert killed(steps) == [B]
     machine.happens(assigned(AttemptId(2, 1, 1)))
     assert machine.outcomes()[AttemptId(2, 1, 1)] == (Outcome.GIVEN_BACK, "the worker was stopped")
+
+
+@pytest.mark.parametrize(("code", "outcome"), [(-15, Outcome.GIVEN_BACK), (3, Outcome.FAILED)])
+def test_what_the_signal_ended_that_stops_the_worker_is_given_back(code: int, outcome: Outcome) -> None:
+    machine = Driver(slots=1)
+    machine.happens(assigned(A))
+    machine.happens(Stopping("the worker was stopped"), AttemptEnded(Result(A, Outcome.FAILED, code)))
+    assert machine.outcomes()[A][0] is outcome

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import ssl
 import struct
 import threading
 from contextlib import suppress
@@ -13,12 +14,16 @@ from pathlib import Path
 
 import pytest
 
+from loopline_master.certificates.authority import Authority
 from loopline_shared import grants
 from loopline_shared.protocol.transfers import FaultKind, FileFetch
 from loopline_worker.files.receiving import NetworkError
+from loopline_worker.link import new_key
+from loopline_worker.link.identity import WorkerIdentity
 from loopline_worker.peers import handshake, piece_fetch, piece_stream
 from loopline_worker.peers.growing_file import GrowingFile
 from loopline_worker.peers.handshake import HandshakeError
+from loopline_worker.peers.peer_tls import PeerTls
 from loopline_worker.peers.upstreams import PeerUpstream, SourceError
 from tests.worker.bench import until
 from tests.worker.peer_bench import PIECE, MasterStub, Node, content_of, list_of, name_of, nodes, start
@@ -330,8 +335,7 @@ async def test_who_has_listened_cannot_repeat_what_was_said(tmp_path: Path) -> N
         heard: list[bytes] = []
         secret = bytes.fromhex(source.secret)
         calling = asyncio.create_task(asyncio.to_thread(handshake.call, near, "receive", grant, secret))
-        far.setblocking(False)
-        listening = handshake.listen(_Tapped(far, heard), lambda _: secret)  # type: ignore[arg-type]
+        listening = asyncio.to_thread(handshake.listen, _Tapped(far, heard), lambda _: secret)  # type: ignore[arg-type]
         await asyncio.gather(calling, listening)
         near.close(), far.close()
         lines = b"".join(heard).splitlines(keepends=True)
@@ -347,18 +351,91 @@ async def test_who_has_listened_cannot_repeat_what_was_said(tmp_path: Path) -> N
 
 async def test_a_listener_that_does_not_know_the_grant_is_not_believed() -> None:
     near, far = socket.socketpair()
-    far.setblocking(False)
     grant = Node.__new__(Node)
     grant.name = "ant"
     wanted = grant.grant_to("bee", NAME)
     calling = asyncio.create_task(asyncio.to_thread(handshake.call, near, "receive", wanted, b"right"))
-    listening = asyncio.create_task(handshake.listen(far, lambda _: b"wrong"))
+    listening = asyncio.create_task(asyncio.to_thread(handshake.listen, far, lambda _: b"wrong"))
     with pytest.raises(HandshakeError, match="does not know"):
         await calling
     near.close()
     with pytest.raises(HandshakeError):
         await listening
     far.close()
+
+
+# Encrypted.
+
+
+class Identities:
+    """A grid's CA, and workers' keys with its certificates."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "ca").mkdir(parents=True)
+        self.authority = Authority(folder / "ca")
+
+    def tls(self, name: str, shows: str = "") -> PeerTls:
+        """What a worker has; it may show a certificate that names another one."""
+        folder = self.folder / name
+        folder.mkdir(exist_ok=True)
+        new_key.main(folder / "key.pem", folder / "request.pem")
+        self.renew(name, shows)
+        return PeerTls(WorkerIdentity(folder))
+
+    def renew(self, name: str, shows: str = "") -> str:
+        request = (self.folder / name / "request.pem").read_text()
+        made = self.authority.certify(request, f"loopline://worker/{shows or name}")
+        WorkerIdentity(self.folder / name).keep(made + self.authority.certificate)
+        return made
+
+
+async def test_an_encrypted_file_passes_through_a_line_and_by_dialling(tmp_path: Path) -> None:
+    """Each certificate is renewed meanwhile: who connects next is shown the new one."""
+    grid = Identities(tmp_path / "grid")
+    names = ("ant", "bee", "cat")
+    async with nodes(tmp_path, *names, tls=[grid.tls(name) for name in names]) as (ant, bee, cat):
+        first = growing(ant, 3)
+        passing = bee.fetch_of(CONTENT, ant.source_for("bee", NAME))
+        running = start(passing, CONTENT)
+        await until(lambda: passing.file.have == 3)
+        renewed = grid.renew("bee")
+        source = bee.source_for("cat", NAME, dials_in=True, port=_free_port())
+        last = cat.fetch_of(CONTENT, source)
+        order = bee.dial_to(cat, source, NAME)
+        await bee.server.dial(order, grants.secret_of(bee.key, order.grant))
+        await until(lambda: last._best() == source)
+        (link,) = last._dialled.values()
+        assert isinstance(link, ssl.SSLSocket)
+        assert link.version() == "TLSv1.3"
+        assert link.getpeercert(binary_form=True) == ssl.PEM_cert_to_DER_cert(renewed)
+        grow(first, 12)
+        await asyncio.gather(running, start(last, CONTENT))
+        assert passing.file.path.read_bytes() == last.file.path.read_bytes() == CONTENT
+        assert (bee.faults, cat.faults) == ([], [])
+
+
+@pytest.mark.parametrize("who", ["other worker", "other grid", "no certificate", "in the clear"])
+async def test_whoever_is_not_the_worker_of_the_grant_gets_nothing(tmp_path: Path, who: str) -> None:
+    """At either end; and all of them know the secret."""
+    grid, other = Identities(tmp_path / "grid"), Identities(tmp_path / "other")
+    false: dict[str, PeerTls | None] = {
+        "other worker": grid.tls("eve"),
+        "other grid": other.tls("bee"),
+        "no certificate": PeerTls(WorkerIdentity(tmp_path / "none")),
+        "in the clear": None,
+    }
+    async with nodes(tmp_path, "ant", "bee", tls=[grid.tls("ant"), false[who]]) as (ant, bee):
+        ant.holds(CONTENT)
+        bee.holds(CONTENT)
+        fetch = bee.fetch_of(CONTENT, ant.source_for("bee", NAME))
+        await start(fetch, CONTENT, MasterStub(CONTENT))
+        assert bee.faults in ([("ant", FaultKind.REFUSED)], [("ant", FaultKind.SILENT)])
+        assert (ant.server.sent_bytes, fetch.received_bytes) == (0, 0)
+        back = ant.fetch_of(CONTENT, bee.source_for("ant", NAME))
+        await start(back, CONTENT, MasterStub(CONTENT))
+        assert ant.faults == [("bee", FaultKind.REFUSED)]
+        assert bee.server.sent_bytes == 0
 
 
 # Dialling out.
@@ -414,6 +491,19 @@ async def test_a_server_that_sends_what_was_not_asked_for_is_left(tmp_path: Path
     pieces.give_credit(1)
     far.sendall(struct.pack("!BI", 1, 7) + b"x" * 100)
     with pytest.raises(piece_stream.StreamError, match="not asked for"):
+        pieces.receive(memoryview(bytearray(100)))
+    near.close(), far.close()
+
+
+async def test_a_server_that_sends_a_byte_now_and_then_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(piece_stream, "SILENT_AFTER_S", 0.0)
+    near, far = socket.socketpair()
+    pieces = piece_stream.IncomingPieces(near, 0)
+    near.settimeout(5.0)
+    pieces.give_credit(1)
+    far.sendall(struct.pack("!BI", 1, 0) + b"x")
+    monkeypatch.setattr(piece_stream, "LEAST_BYTES_S", 1e12)
+    with pytest.raises(piece_stream.StreamError, match="it sent 1 bytes in"):
         pieces.receive(memoryview(bytearray(100)))
     near.close(), far.close()
 

@@ -1,5 +1,6 @@
 """Tasks with users of their own, one for each slot: what belongs to whom, and what a service gives its agent."""
 
+import asyncio
 import os
 import shutil
 import signal
@@ -58,7 +59,7 @@ async def bench(request: pytest.FixtureRequest) -> AsyncIterator[Bench]:
 
 
 async def test_what_a_slot_has_is_no_other_slot_s(bench: Bench) -> None:
-    leaves = "echo secret > mine; mkdir -m 700 closed; touch closed/one; echo > begun"
+    leaves = "echo secret > mine; mkdir -m 700 closed; head -c 100000 /dev/zero > closed/one; echo > begun"
     waits = f"{leaves}; while [ ! -e go ]; do sleep 0.01; done; id -u"
     runs = [run_of("sh", "-c", waits, task=task) for task in (1, 2)]
     for run in runs:
@@ -67,6 +68,11 @@ async def test_what_a_slot_has_is_no_other_slot_s(bench: Bench) -> None:
     first = bench.scratch / str(runs[0].attempt)
     assert first.stat().st_uid == os.geteuid()
     assert first.stat().st_mode & 0o7777 == 0o2770
+
+    given = bench.launcher._given
+    assert given
+    measured = await asyncio.to_thread(given.used_bytes, str(first))
+    assert measured >= 100_000, "a folder is measured where its user alone may enter"
 
     refused = await bench.result(run_of("true", task=3))
     assert (refused.outcome, "more slots than users" in refused.reason) == (Outcome.GIVEN_BACK, True)

@@ -44,6 +44,8 @@ from loopline_worker.task_group import TaskGroup
 
 if TYPE_CHECKING:
     from loopline_worker.owner.server import OwnerServer
+    from loopline_worker.owner.session_server import SessionServer
+    from loopline_worker.owner.state import OwnerControls
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +53,7 @@ _STOP_WITHIN_S = 5.0
 _DRAIN_WITHIN_S = 2.0
 _FIRST_SAMPLE_S = 0.1
 _READ_WITHIN_S = 15.0
+_LOOK_AT_CERTIFICATE_EVERY_S = 86_400.0
 
 
 async def run(settings: WorkerSettings, data_directory: DataDirectory, on_start: Callable[[Agent], None]) -> None:
@@ -77,6 +80,7 @@ class Agent:
         self.parts.peering.on_news = self.parts.environments.on_news = self._link.speak
         self.parts.peering.is_wanted = lambda: not self.parts.machine.is_idle or self.parts.machine.is_in_use
         self._page: OwnerServer | None = None
+        self._session_server: SessionServer | None = None
         self._quarantine: Quarantine | None = None  # of the last Assign
         self._is_ready = asyncio.Event()
         self._stopped = asyncio.Event()
@@ -92,6 +96,7 @@ class Agent:
         try:
             self._restore()
             self._task_group.start(self._link.keep())
+            self._task_group.start(self._keep_certificate())
             self._sample()
             if not parts.settings.dedicated:
                 await asyncio.sleep(_FIRST_SAMPLE_S)
@@ -106,7 +111,16 @@ class Agent:
         finally:
             if self._page:
                 await self._page.close()
+            if self._session_server:
+                await self._session_server.close()
             parts.close()
+
+    async def _keep_certificate(self) -> None:
+        """Have the certificate renewed in time, by connecting anew, however long the link stands."""
+        while True:
+            await asyncio.sleep(_LOOK_AT_CERTIFICATE_EVERY_S)
+            if self.parts.http_client.trust.identity.is_due:
+                self._link.reopen("the certificate is to be renewed")
 
     # Events in, instructions out.
 
@@ -331,6 +345,21 @@ class Agent:
             )
             self._page = OwnerServer(parts.data_directory.folder, controls, parts.settings.owner_port)
             await self._page.open()
+            await self._open_session_server(controls)
+
+    async def _open_session_server(self, controls: OwnerControls) -> None:
+        """Open the socket for those who sit here, if this worker is a service of the system."""
+        from loopline_worker.owner import session_server
+        from loopline_worker.presence.session_reports import SessionReports
+
+        monitor, place = self.parts.monitor, self.parts.settings.owner_socket
+        if session_server.has_place(place) and monitor.preferences.asks_who_is_there:
+            reports = SessionReports()
+            monitor.use_reports(reports)
+            self._session_server = session_server.SessionServer(
+                place, controls, reports, monitor, session_server.people_but_tasks(monitor.knows)
+            )
+            await self._session_server.open()
 
     async def _leave(self) -> None:
         log.info("shutting down: returning running tasks to the queue")

@@ -87,6 +87,11 @@ class WorkerSettings(Settings):
     table: ClassVar[str] = "worker"
 
     master: Annotated[str, AfterValidator(_address), Field(description="the master's address")] = DEFAULT_URL
+    other_masters: Annotated[
+        tuple[Annotated[str, AfterValidator(_address)], ...],
+        BeforeValidator(_split),
+        Field(max_length=8, description="further addresses of the master, such as its standby's"),
+    ] = ()
     token: Annotated[SecretStr | None, Field(description="a worker's join token")] = None
     token_file: Annotated[Path | None, Field(description="a file with that token, read whenever it is needed")] = None
     ca_file: Annotated[
@@ -133,6 +138,12 @@ class WorkerSettings(Settings):
     ] = ()
     owner_page: Annotated[bool, Field(description="serve a page for the owner, on this computer only")] = True
     owner_port: Annotated[int, Field(ge=0, le=65535, description="port of that page; 0: any free port")] = 0
+    owner_socket: Annotated[
+        Path,
+        Field(
+            description="socket for reporters of desktops, if its folder is the worker's: a system service has one"
+        ),
+    ] = Path("/run/loopline/sessions")
     dedicated: Annotated[bool, Field(description="nobody else uses this computer: tasks need not yield")] = False
     data_dir: Annotated[
         Path,

@@ -75,7 +75,7 @@ def plan(demand: DemandView, allocations: Sequence[Allocation], limits: Limits, 
     queued = [one for one in there if one.stage is not Stage.RUNNING or not one.has_joined]
     wanted = math.ceil(slots_wanted(demand, limits) / limits.slots)
     if wanted < len(queued):
-        surplus = [one for one in queued if one.stage is Stage.QUEUED]
+        surplus = [one for one in queued if one.stage is Stage.QUEUED and not one.has_joined]
         surplus.sort(key=lambda one: one.asked_at, reverse=True)
         called_back = tuple(one.name for one in surplus[: len(queued) - wanted])
         return AllocationPlan(cancel=called_back, why=f"{wanted} would do for what could start")

@@ -21,6 +21,8 @@ class PsijEngine:
 
     def __init__(self, kind: str, folder: Path) -> None:
         self._psij, self._executor = _library(kind, folder)
+        if kind == "slurm":  # which alone can call back what has not begun, and nothing else
+            self._executor.get_cancel_command = lambda found: ["scancel", "--quiet", "--state=PENDING", found]
         self._kind = kind
         self._jobs: dict[str, Any] = {}
 

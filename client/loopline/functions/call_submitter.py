@@ -13,6 +13,7 @@ from loopline.functions.call_link import CallLink
 from loopline.functions.calls import (
     LONGEST_INLINE_BYTES,
     CallOptions,
+    Loads,
     check_workers,
     common_spec,
     parameters_of,
@@ -46,8 +47,11 @@ class CallSubmitter:
         session: str,
         unfinished: PendingFutures,
         max_workers: int | None,
+        *,
+        loads: Loads,
     ) -> None:
         self.jobs: list[int] = []  # numbers of the jobs
+        self.loads = loads
         self._client, self._options, self._session = client, options, session
         self._pending = unfinished
         self._limit = CallLimit(max_workers)

@@ -11,7 +11,7 @@ import base64
 import io
 import pickle
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice, repeat
@@ -20,6 +20,7 @@ from typing import Any
 
 from pydantic import PrivateAttr
 
+from loopline.functions.plain_values import NotPlainError
 from loopline.functions.remote_traceback import RemoteTraceback, with_source
 from loopline.http import UnavailableError
 from loopline.rest_client import RestClient
@@ -47,6 +48,8 @@ _MISSING = (
 
 CallOutcome = tuple[Any, BaseException | None]
 """Return value of a call, or its error."""
+Loads = Callable[[bytes], Any]
+"""Reads a value: ``pickle.loads``, or ``plain_values.loads``, which takes data alone."""
 
 
 class CallError(LooplineError):
@@ -200,29 +203,36 @@ async def content_of(client: RestClient, end: TaskResult | TaskEnd) -> bytes | N
     return output.data if output.sha256 is None else await _download(client, output.sha256)
 
 
-def outcome_of(task: TaskId, end: TaskResult | TaskEnd, content: bytes | None) -> CallOutcome:
+def outcome_of(
+    task: TaskId, end: TaskResult | TaskEnd, content: bytes | None, loads: Loads = pickle.loads
+) -> CallOutcome:
     """Return the outcome of a task that made one call."""
     if content is None:
         return None, _unmade(task, end)
-    return _read(task, end, RETURNED if end.state is TaskState.SUCCEEDED else RAISED, content)
+    return _read(task, end, RETURNED if end.state is TaskState.SUCCEEDED else RAISED, content, loads)
 
 
-def outcomes_of(task: TaskId, end: TaskResult | TaskEnd, content: bytes | None, count: int) -> Iterator[CallOutcome]:
+def outcomes_of(
+    task: TaskId, end: TaskResult | TaskEnd, content: bytes | None, count: int, *, loads: Loads = pickle.loads
+) -> Iterator[CallOutcome]:
     """Yield the outcomes of a task's calls, in order. A call that the task did not reach has its task's error."""
     made = 0
     for how, _, end_of_call in islice(ends(content or b""), count):
         made += 1
-        yield _read(task, end, how, end_of_call)
+        yield _read(task, end, how, end_of_call, loads)
     if made < count:
         error = _unmade(task, end)
         yield from repeat((None, error), count - made)
 
 
-def _read(task: TaskId, end: TaskResult | TaskEnd, how: int, content: bytes) -> CallOutcome:
+def _read(task: TaskId, end: TaskResult | TaskEnd, how: int, content: bytes, loads: Loads) -> CallOutcome:
     try:
         if how == RETURNED:
-            return pickle.loads(content), None  # noqa: S301
-        return None, _raised(task, end, content) if how == RAISED else _crashed(task, end, content)
+            return loads(content), None
+        return None, _raised(task, end, content, loads) if how == RAISED else _crashed(task, end, content)
+    except NotPlainError as error:
+        message = f"the return value of task {task} is refused: {error}"
+        return None, CallError("not_plain", message, "return numbers, text, lists or arrays; or trust your workers")
     except Exception as error:  # unpickling can raise anything
         message = f"the return value of task {task} cannot be unpickled here: {type(error).__name__}: {error}"
         return None, CallError("unreadable", message, "install here the packages that the value needs")
@@ -259,13 +269,13 @@ def _failed(task: TaskId, end: TaskResult | TaskEnd, reason: str) -> CallError:
     return CallError("call_failed", message, f"`loopline logs {task} --stderr` shows its output")
 
 
-def _raised(task: TaskId, end: TaskResult | TaskEnd, content: bytes) -> BaseException:
-    if (failure := _failure(content)) is None:  # the call did not come to write what it raised
+def _raised(task: TaskId, end: TaskResult | TaskEnd, content: bytes, loads: Loads) -> BaseException:
+    if (failure := _failure(content, loads)) is None:  # the call did not come to write what it raised
         return _unmade(task, end)
     of_error, text = failure
     error: BaseException
     try:
-        error = pickle.loads(of_error or b"")  # noqa: S301
+        error = loads(of_error or b"")
         assert isinstance(error, BaseException)
     except Exception:
         where = f" on {end.worker}" if end.worker else ""
@@ -276,13 +286,13 @@ def _raised(task: TaskId, end: TaskResult | TaskEnd, content: bytes) -> BaseExce
     return error
 
 
-def _failure(content: bytes) -> tuple[bytes | None, str] | None:
+def _failure(content: bytes, loads: Loads) -> tuple[bytes | None, str] | None:
     """Return the exception's pickle and the traceback that a failed call wrote; None if it wrote something else.
 
     What it writes is cut off where a disk is full, and it may be a value where the call failed after its end.
     """
     try:
-        match pickle.loads(content):  # noqa: S301
+        match loads(content):
             case (bytes() | None as of_error, str(text)):
                 return of_error, text
     except Exception:  # unpickling can raise anything

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from loopline.functions.calls import CallOutcome, outcomes_of
+from loopline.functions.calls import CallOutcome, Loads, outcomes_of
 from loopline_shared.model import TaskId
 from loopline_shared.protocol.chunks import ends
 from loopline_shared.protocol.client_link import TaskEnd
@@ -138,10 +138,11 @@ class ChunkResult:
     end: TaskEnd
     content: bytes | None
     count: int
+    loads: Loads
 
     def outcomes(self) -> Iterator[CallOutcome]:
         """Yield the outcomes of the calls, in order."""
-        return outcomes_of(self.task, self.end, self.content, self.count)
+        return outcomes_of(self.task, self.end, self.content, self.count, loads=self.loads)
 
     def seconds(self) -> list[float]:
         """Return the durations of the calls that ended."""

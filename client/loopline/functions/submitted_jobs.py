@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-from loopline.functions.calls import CallError, content_of, outcome_of, outcomes_of
+from loopline.functions.calls import CallError, Loads, content_of, outcome_of, outcomes_of
 from loopline.functions.futures import ChunkResult, GridFuture
 from loopline.rest_client import RestClient
 from loopline_shared.errors import LooplineError
@@ -15,7 +15,9 @@ from loopline_shared.protocol.client_link import Over, TaskEnd
 
 
 class SubmissionListener(Protocol):
-    """Receives what becomes of submitted jobs."""
+    """Receives what becomes of submitted jobs. ``loads`` reads values of calls."""
+
+    loads: Loads
 
     def submitted(self, job: int) -> None:
         """Note the number of a submitted job."""
@@ -122,7 +124,7 @@ class SubmittedJob:
     def _settle(self, end: TaskEnd, content: bytes | None) -> None:
         for future in self._pop_futures(end.number):
             if not future.was_cancelled:
-                self._give(future, outcome_of(TaskId(self._job, end.number), end, content))
+                self._give(future, outcome_of(TaskId(self._job, end.number), end, content, self._waiting.loads))
 
     def _give(self, future: GridFuture, outcome: tuple[object, BaseException | None]) -> None:
         self._waiting.settled(future)
@@ -162,7 +164,8 @@ class ChunkedJob(SubmittedJob):
         return min(self._chunk, self._calls - (number - 1) * self._chunk)
 
     def _settle(self, end: TaskEnd, content: bytes | None) -> None:
-        made = ChunkResult(TaskId(self._job, end.number), end, content, self._count_of(end.number))
+        count, loads = self._count_of(end.number), self._waiting.loads
+        made = ChunkResult(TaskId(self._job, end.number), end, content, count, loads)
         for future in self._pop_futures(end.number):
             self._give(future, (made, None))
 
@@ -178,7 +181,8 @@ class SplitJob(ChunkedJob):
 
     def _settle(self, end: TaskEnd, content: bytes | None) -> None:
         futures = self._pop_futures(end.number)
-        outcomes = outcomes_of(TaskId(self._job, end.number), end, content, len(futures))
+        task = TaskId(self._job, end.number)
+        outcomes = outcomes_of(task, end, content, len(futures), loads=self._waiting.loads)
         for future, outcome in zip(futures, outcomes, strict=True):
             self._give(future, outcome)
 

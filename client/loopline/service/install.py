@@ -16,6 +16,7 @@ from typing import Any
 from loopline.programs import require
 from loopline.service import installed, plans, trusted
 from loopline.service.plans import Plan
+from loopline.service.reporter import with_reporter
 from loopline_shared.errors import LooplineError
 from loopline_shared.joining import membership_file
 
@@ -73,8 +74,8 @@ def plan(system: bool = False, user: str | None = None, arguments: Sequence[str]
         return plans.for_macos(command, Path.home(), os.getuid())
     if system:
         if user:
-            return plans.for_system(command, _who(user))
-        return plans.for_system_with_users(command, _starter(), _slots())
+            return with_reporter(plans.for_system(command, _who(user)), sys.executable)
+        return with_reporter(plans.for_system_with_users(command, _starter(), _slots()), sys.executable)
     config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     return plans.for_user(command, config, getpass.getuser())
 
@@ -84,7 +85,7 @@ def install(system: bool = False, user: str | None = None, arguments: Sequence[s
     require("worker")
     todo = plan(system, user, arguments)
     _check_manager()
-    if todo.beside:
+    if system and not user:
         trusted.check(Path(_command(())[0]), Path(_starter()[-1]), Path(sys.executable))
     if todo.is_written:
         _stop(todo)  # some managers ignore new files while the service runs

@@ -46,8 +46,8 @@ def for_user(command: Sequence[str], config: Path, user: str) -> Plan:
     manage = ["systemctl", "--user"]
     return Plan(
         {
-            folder / SLICE: _filled("loopline.slice"),
-            folder / UNIT: _filled("user.service", command=_for_systemd(command)),
+            folder / SLICE: filled("loopline.slice"),
+            folder / UNIT: filled("user.service", command=_for_systemd(command)),
         },
         [
             [*manage, "daemon-reload"],
@@ -63,7 +63,7 @@ def for_user(command: Sequence[str], config: Path, user: str) -> Plan:
 
 def for_system(command: Sequence[str], user: str, folder: Path = Path("/etc/systemd/system")) -> Plan:
     """Return the plan of a systemd system unit whose tasks run as this user, for a computer that nobody sits at."""
-    return _of_system(folder, _filled("system.service", command=_for_systemd(command), user=user))
+    return _of_system(folder, filled("system.service", command=_for_systemd(command), user=user))
 
 
 def for_system_with_users(
@@ -74,19 +74,19 @@ def for_system_with_users(
     ``starter``: the beginning of a command that starts the worker and runs its tasks as those users.
     """
     words = [*starter, "--tasks-as", TASKS_AS, "--", *command]
-    plan = _of_system(etc / "systemd/system", _filled("system_with_users.service", command=_for_systemd(words)))
+    plan = _of_system(etc / "systemd/system", filled("system_with_users.service", command=_for_systemd(words)))
     users = etc / "sysusers.d" / USERS
     lines = "\n".join(f'u {TASKS_AS}{slot} - "Tasks of Loopline"' for slot in range(1, slots + 1))
     return replace(
         plan,
-        beside={users: _filled("sysusers.conf", slots=lines)},
+        beside={users: filled("sysusers.conf", slots=lines)},
         install=[["systemd-sysusers", str(users)], *plan.install],
     )
 
 
 def _of_system(folder: Path, unit: bytes) -> Plan:
     return Plan(
-        {folder / SLICE: _filled("loopline.slice"), folder / UNIT: unit},
+        {folder / SLICE: filled("loopline.slice"), folder / UNIT: unit},
         [["systemctl", "daemon-reload"], ["systemctl", "enable", UNIT], ["systemctl", "restart", UNIT]],
         [["systemctl", "disable", "--now", UNIT]],
         ["systemctl", "is-active", UNIT],
@@ -100,7 +100,7 @@ def for_macos(command: Sequence[str], home: Path, user_id: int) -> Plan:
     log = escape(str(home / "Library" / "Logs" / "loopline-worker.log"))
     domain = f"gui/{user_id}"
     return Plan(
-        {file: _filled("launchd.plist", arguments=arguments, log=log)},
+        {file: filled("launchd.plist", arguments=arguments, log=log)},
         [["launchctl", "bootstrap", domain, str(file)]],
         [["launchctl", "bootout", f"{domain}/{LABEL}"]],
         ["launchctl", "print", f"{domain}/{LABEL}"],
@@ -113,7 +113,7 @@ def for_windows(command: Sequence[str], folder: PurePath, user: str) -> Plan:
     file = Path(folder / "loopline-worker.xml")
     quiet = str(PureWindowsPath(program).with_name("pythonw.exe"))  # without a window
     words = escape(subprocess.list2cmdline(arguments))
-    text = _filled("task.xml", user=escape(user), program=escape(quiet), arguments=words).decode()
+    text = filled("task.xml", user=escape(user), program=escape(quiet), arguments=words).decode()
     return Plan(
         {file: text.encode("utf-16")},
         [["schtasks", "/create", "/tn", TASK, "/xml", str(file), "/f"], ["schtasks", "/run", "/tn", TASK]],
@@ -122,7 +122,8 @@ def for_windows(command: Sequence[str], folder: PurePath, user: str) -> Plan:
     )
 
 
-def _filled(template: str, **values: str) -> bytes:
+def filled(template: str, **values: str) -> bytes:
+    """Return a template with these values."""
     text = (files("loopline.service") / "templates" / template).read_text("utf-8")
     return Template(text).substitute(values).encode()
 

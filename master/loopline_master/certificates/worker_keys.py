@@ -18,9 +18,8 @@ from loopline_master.files.private_files import read_private, write_private
 from loopline_master.store.token_store import TokenStore
 from loopline_shared.errors import LooplineError, ProtocolError
 from loopline_shared.protocol.worker_link import Hello, Refused
-from loopline_shared.rest.trust import pin_of
+from loopline_shared.rest.trust import WORKER_URI, pin_of, worker_named
 
-_URI = "loopline://worker/"  # before the name of a worker, in its certificate
 _NAME_HINT = "start it without --name, or join again with the line that `loopline token join` prints"
 _JOIN_AGAIN = "join again with a line of `loopline token join`; if it is not yours, revoke its token"
 
@@ -47,8 +46,7 @@ def shown_by(request: web.Request) -> Shown:
     certificate: bytes | None = connection.getpeercert(binary_form=True) if connection else None
     if certificate is None:
         return Shown()
-    names = [str(value) for kind, value in connection.getpeercert().get("subjectAltName", ()) if kind == "URI"]
-    return Shown(names[0].removeprefix(_URI) if names else "", pin_of(ssl.DER_cert_to_PEM_cert(certificate)))
+    return Shown(worker_named(connection.getpeercert()), pin_of(ssl.DER_cert_to_PEM_cert(certificate)))
 
 
 class WorkerKeys:
@@ -97,6 +95,6 @@ class WorkerKeys:
         if not hello.request or authority is None:
             return ""
         try:
-            return authority.certify(hello.request, _URI + hello.worker)
+            return authority.certify(hello.request, WORKER_URI + hello.worker)
         except LooplineError as error:
             raise ProtocolError(error.message) from None

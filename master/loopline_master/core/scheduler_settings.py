@@ -124,7 +124,7 @@ class SchedulerSettings:
     ] = 86400.0
     peers: Annotated[
         bool,
-        Field(description="large files may go between workers, on a port that each opens; not encrypted so far"),
+        Field(description="large files may go between workers, on a port that each opens"),
     ] = False
     prefetch_s: Annotated[
         float,

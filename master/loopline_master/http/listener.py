@@ -9,7 +9,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from ipaddress import ip_address
 from weakref import WeakSet
 
@@ -156,6 +156,35 @@ async def accepting(settings: MasterSettings, encryption: Encryption, app: Proto
         for each in sockets:
             each.close()
         await refusing.cleanup()
+
+
+@asynccontextmanager
+async def standing_in(settings: MasterSettings) -> AsyncIterator[None]:
+    """Answer for a master that waits for its database: it is alive, and everything else is to be asked later.
+
+    A port that cannot be opened is left to the master itself, which says so.
+    """
+    runner = web.ServerRunner(web.Server(_come_again, access_log=None))
+    await runner.setup()
+    assert runner.server is not None
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(runner.cleanup)
+        with suppress(OSError):
+            await stack.enter_async_context(accepting(settings, Encryption(settings), runner.server))
+        yield
+
+
+async def _come_again(request: web.BaseRequest) -> web.StreamResponse:
+    if request.path == "/healthz":
+        return web.json_response({"status": "ok"})
+    detail, hint = "the master waits for its database", "it goes on by itself; try again in a moment"
+    problem = Problem(title="Away", status=503, detail=detail, code="database_away", hint=hint, errors=[])
+    return web.Response(
+        status=503,
+        text=problem.model_dump_json(),
+        content_type="application/problem+json",
+        headers={"Retry-After": "1"},
+    )
 
 
 async def _open(host: str, port: int) -> list[socket.socket]:

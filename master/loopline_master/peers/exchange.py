@@ -49,33 +49,55 @@ class _Peer:
     session: int
     boot: str
     host: str
+    is_encrypted: bool = False
+    """True if it has a certificate: such workers speak TLS with one another, and with no others."""
+    subnet: str | None = None
     port: int | None = None
     fetching: dict[str, Fetching] = field(default_factory=dict)
     received_bytes: int = 0
 
 
 class Exchange:
-    """Knows how workers reach each other. Without ``peers`` in the settings it does nothing."""
+    """Knows how workers reach each other. Without ``peers`` in the settings it does nothing.
 
-    def __init__(self, settings: MasterSettings, key: bytes, metrics: Metrics) -> None:
+    ``is_encrypted`` says whether the grid is, without which files go between workers only if an operator said so.
+    """
+
+    def __init__(
+        self,
+        settings: MasterSettings,
+        key: bytes,
+        metrics: Metrics,
+        is_encrypted: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.on_change: Callable[[], None] = lambda: None
         """Called when a worker comes or goes, or tells of a file on its way."""
-        self.is_on = settings.scheduler.peers
-        """True if files may go between workers."""
+        self._peers_setting = settings.peers
+        self._is_encrypted = is_encrypted
         self._least_bytes = settings.peer_file_bytes
         self._key = key
         self._metrics = metrics
         self._peers: dict[str, _Peer] = {}
         self._faults: dict[tuple[str, str, FaultKind], float] = {}  # source and receiver: until when it is known
 
-    def terms(self, hello: Hello) -> PeerTerms | None:
-        """Return what the Welcome says to a worker; None if its files come from here alone."""
-        if not self.is_on:
+    @property
+    def is_on(self) -> bool:
+        """True if files may go between workers."""
+        return self._peers_setting == "on" or (self._peers_setting == "auto" and self._is_encrypted())
+
+    def terms(self, hello: Hello, *, has_certificate: bool = False) -> PeerTerms | None:
+        """Return what the Welcome says to a worker; None if its files come from here alone.
+
+        In an encrypted grid, as those of a worker without a certificate do.
+        """
+        if not self.is_on or (self._is_encrypted() and not has_certificate):
             return None
         key = grants.worker_key(self._key, hello.worker, hello.boot)
-        return PeerTerms(key.hex(), time.time(), self._least_bytes)
+        return PeerTerms(key.hex(), time.time(), self._least_bytes, has_certificate)
 
-    def heard(self, hello: Hello, session: int, host: str | None, report: Report) -> None:
+    def heard(
+        self, hello: Hello, session: int, host: str | None, report: Report, *, has_certificate: bool = False
+    ) -> None:
         """Take in what a Report says of its worker's port, and of what flows."""
         told = report.peers
         if not self.is_on or told is None or host is None:
@@ -83,7 +105,10 @@ class Exchange:
         name = hello.worker
         peer = self._peers.get(name)
         if peer is None or peer.session != session:
-            peer = self._peers[name] = _Peer(name, session, hello.boot, host, received_bytes=told.received_bytes)
+            peer = self._peers[name] = _Peer(
+                name, session, hello.boot, host, is_encrypted=has_certificate,
+                subnet=hello.facts.link.subnet if hello.facts.link else None, received_bytes=told.received_bytes,
+            )  # fmt: skip
             self.on_change()
         self._count(peer, told)
         peer.port = told.port
@@ -113,16 +138,10 @@ class Exchange:
         )
         return replace(assign, peers=orders if orders.fetch or orders.dial else None)
 
-    def way(self, source: str, receiver: str) -> str:
-        """Return in words how a receiver gets pieces from a source; empty if there is no way now."""
-        listener, caller = self._peers.get(source), self._peers.get(receiver)
-        if listener is None or caller is None:
-            return ""
-        if self._can_connect(caller, listener):
-            return f"connects to port {listener.port}"
-        if self._can_connect(listener, caller):
-            return f"which cannot be reached there, so {source} connects to port {caller.port} of {receiver}"
-        return ""
+    def port_for(self, caller: str, listener: str) -> int | None:
+        """Return the port at which one worker can connect to another; None if it cannot."""
+        one, other = self._peers.get(caller), self._peers.get(listener)
+        return other.port if one and other and self._can_connect(one, other) else None
 
     def flows(self) -> list[FileFlow]:
         """Return the files on their way now, as their receivers reported last."""
@@ -189,6 +208,10 @@ class Exchange:
     def _can_connect(self, caller: _Peer, listener: _Peer) -> bool:
         """True if one worker is thought to be able to connect to another one's port."""
         if listener.port is None or (is_loopback(listener.host) and not is_loopback(caller.host)):
+            return False
+        if caller.is_encrypted != listener.is_encrypted:
+            return False
+        if self._peers_setting == "auto" and caller.subnet != listener.subnet:
             return False
         return self._faults.get((listener.name, caller.name, FaultKind.UNREACHABLE), 0.0) <= time.time()
 

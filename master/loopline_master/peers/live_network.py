@@ -118,9 +118,7 @@ class LiveNetwork:
             for node in (network.nodes[place],)
         ]
         file = str(_file_of(self._settings)) if self._file else None
-        return NetworkView(
-            file=file, peers=self._settings.scheduler.peers, nodes=nodes, flows=flows, measurement=measurement
-        )
+        return NetworkView(file=file, peers=self._exchange.is_on, nodes=nodes, flows=flows, measurement=measurement)
 
 
 def _with_headroom(node: NetworkNode, known_by: KnownBy | None) -> NetworkNode:

@@ -99,7 +99,7 @@ class Measurement:
     def _obstacle(self) -> str:
         """Return why nothing may be probed now; empty if it may."""
         if not self._exchange.is_on:
-            return "files do not go between workers (peers = off)"
+            return "files do not go between workers (peers = off, or auto without encryption)"
         if self._network.has_file:
             return "it is written down in a network.toml"
         if self._exchange.flows():

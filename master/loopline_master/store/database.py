@@ -24,16 +24,14 @@ from math import inf
 from pathlib import Path
 from time import monotonic as _now
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
-from loopline_master.store.lock import FileLock, lock_connection
+from loopline_master.store import postgres
+from loopline_master.store.lock import Epoch, FileLock, lock_connection
 from loopline_shared.errors import LooplineError
-
-if TYPE_CHECKING:
-    from sqlalchemy.ext.asyncio import AsyncEngine
 
 Result = TypeVar("Result")
 
@@ -47,10 +45,10 @@ _CAUSES = (  # (text of the database's error, its meaning, what to do)
     ("unable to open", "the file cannot be opened", "check that its folder exists and may be written"),
     ("No such file", "the file cannot be opened", "check that its folder exists and may be written"),
 )
+_AWAY = ("its server is away", "the master goes on by itself once it is back")
 _UNKNOWN = ("it does not do what it was asked to", "see what it says")
 
 READERS = 4
-_DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+asyncpg", "postgres": "postgresql+asyncpg"}
 
 QUICK_S = 0.001
 """After a transaction that took no longer, a short one runs in the event loop's own thread: handing it to another
@@ -77,7 +75,12 @@ class Transact(Protocol):
 
 
 class StoreBroken(LooplineError):  # noqa: N818 (it is a state, and an error only for the request at hand)
-    """The database failed. Memory may be ahead of it: the master must stop, and start again from disk."""
+    """The database failed. Memory may be ahead of it: the master must stop, and start again from disk.
+
+    ``is_passing``: nobody need mend anything, and it may start again as soon as the database is back.
+    """
+
+    is_passing = False
 
 
 Doing = Literal["reading", "writing to"]
@@ -88,11 +91,31 @@ def explained(doing: Doing, database: URL) -> Iterator[None]:
     """Turn all errors of the database into StoreBroken."""
     try:
         yield
-    except (SQLAlchemyError, sqlite3.Error, OSError) as error:
+    except Exception as error:
+        if isinstance(error, LooplineError) or not _is_of_the_database(error):
+            raise
         said = str(error.orig if isinstance(error, DBAPIError) else error).strip() or type(error).__name__
         meaning, hint = next(((means, do) for sign, means, do in _CAUSES if sign in said), _UNKNOWN)
+        is_passing = not is_sqlite(database) and postgres.is_passing(error)
+        if is_passing:
+            meaning, hint = _AWAY
         message = f"{doing} the database failed: {meaning} ({database.render_as_string()}: {said})"
-        raise StoreBroken("store_broken", message, hint, status=503) from error
+        broken = StoreBroken("store_broken", message, hint, status=503)
+        broken.is_passing = is_passing
+        raise broken from error
+
+
+def _superseded() -> StoreBroken:
+    hint = "this one goes on as a standby"
+    broken = StoreBroken("superseded", "another master has taken over", hint, status=503)
+    broken.is_passing = True
+    return broken
+
+
+def _is_of_the_database(error: Exception) -> bool:
+    return isinstance(error, SQLAlchemyError | sqlite3.Error | OSError) or type(error).__module__.startswith(
+        "asyncpg"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,35 +129,41 @@ class Database:
     write: Transact
     read: Transact
     look: Transact
+    epoch: Epoch
 
 
 @asynccontextmanager
-async def open_database(url: URL) -> AsyncIterator[Database]:
-    """Open a database. Raises StoreBroken if that fails, LooplineError if another master has it open."""
+async def open_database(url: URL, *, standby: bool = False) -> AsyncIterator[Database]:
+    """Open a database. Raises StoreBroken if that fails, LooplineError if another master has it open.
+
+    ``standby``: one that has been silent for long loses it.
+    """
+    epoch = Epoch()
     async with AsyncExitStack() as stack:  # closed in reverse order: the writer goes last, and checkpoints the WAL
         if is_sqlite(url):
             with explained("writing to", url):
                 stack.enter_context(closing(FileLock(Path(url.database or ""))))
-        write = await stack.enter_async_context(writing(url, exclusive=True))
+        write = await stack.enter_async_context(writing(url, exclusive=True, epoch=epoch, standby=standby))
         if is_sqlite(url):
             Path(url.database or "").chmod(0o600)  # users' programs and data; its other files follow it
         read = await stack.enter_async_context(reading(url))
         look = await stack.enter_async_context(_looking(url)) if is_sqlite(url) else read
-        yield Database(write, read, look)
+        yield Database(write, read, look, epoch)
 
 
 def parse_url(url: str) -> URL:
     """Return the URL with Loopline's driver. Raises LooplineError if it names no suitable database."""
+    if url.partition(":")[0].partition("+")[0] in ("postgresql", "postgres"):
+        return postgres.parse_postgres(url)
     try:
         parsed = make_url(url)
     except ArgumentError:
         raise _unfit("this is not a database URL") from None
-    driver = _DRIVERS.get(parsed.get_backend_name())
-    if driver is None:
+    if not is_sqlite(parsed):
         raise _unfit(f"{parsed.get_backend_name()} is not a database that Loopline can use")
-    if is_sqlite(parsed) and parsed.database in (None, "", ":memory:"):
+    if parsed.database in (None, "", ":memory:"):
         raise _unfit("a database in memory would not survive its master")
-    return parsed.set(drivername=driver)
+    return parsed.set(drivername="sqlite")
 
 
 def is_sqlite(url: URL) -> bool:
@@ -156,9 +185,9 @@ async def reading(url: URL) -> AsyncIterator[Transact]:
         async with in_threads(url, "reading", READERS, "BEGIN", READER_PRAGMAS) as read:
             yield read
         return
-    read_only = {"server_settings": {"default_transaction_read_only": "on"}}
-    options = {"isolation_level": "REPEATABLE READ", "connect_args": read_only, "pool_pre_ping": True}
-    async with _postgres(url, READERS, **options) as engine:
+    read_only = {"default_transaction_read_only": "on"}
+    options: dict[str, Any] = {"isolation_level": "REPEATABLE READ", "pool_pre_ping": True}
+    async with postgres.connections(url, READERS, server_settings=read_only, **options) as engine:
 
         async def read(work: Callable[[Connection], Result], *, is_short: bool = False) -> Result:
             with explained("reading", url):
@@ -173,41 +202,39 @@ def _looking(url: URL) -> AbstractAsyncContextManager[Transact]:
 
 
 @asynccontextmanager
-async def writing(url: URL, *, exclusive: bool = False, foreign_keys: bool = True) -> AsyncIterator[Transact]:
-    """Open the connection that writes. ``exclusive``: lock out others (PostgreSQL; a SQLite file has a FileLock)."""
+async def writing(
+    url: URL,
+    *,
+    exclusive: bool = False,
+    foreign_keys: bool = True,
+    epoch: Epoch | None = None,
+    standby: bool = False,
+) -> AsyncIterator[Transact]:
+    """Open the connection that writes. ``exclusive``: lock out others (PostgreSQL; a SQLite file has a FileLock).
+
+    ``epoch`` stands in every commit (PostgreSQL).
+    """
     if is_sqlite(url):
         pragmas = (*WRITER_PRAGMAS, f"foreign_keys={foreign_keys:d}")
         async with in_threads(url, "writing to", 1, "BEGIN IMMEDIATE", pragmas) as write:
             yield write
         return
-    async with _postgres(url, 1) as engine, AsyncExitStack() as stack:
+    async with postgres.connections(url, 1, is_limited=exclusive) as engine, AsyncExitStack() as stack:
         with explained("writing to", url):
-            connection = await stack.enter_async_context(engine.connect())
+            connection = await stack.enter_async_context(postgres.connected(engine))
             if exclusive:
-                await lock_connection(connection, url.render_as_string())
+                await lock_connection(connection, url.render_as_string(), ends_silent=standby)
         turn = asyncio.Lock()
 
         async def write(work: Callable[[Connection], Result], *, is_short: bool = False) -> Result:
             with explained("writing to", url):
                 async with turn, connection.begin():
-                    return await connection.run_sync(work)
+                    done = await connection.run_sync(work)
+                    if epoch and not await connection.run_sync(epoch.holds):
+                        raise _superseded()
+                    return done
 
         yield write
-
-
-@asynccontextmanager
-async def _postgres(url: URL, connections: int, **options: Any) -> AsyncIterator[AsyncEngine]:
-    from sqlalchemy.ext.asyncio import create_async_engine  # slow to import, and SQLite does not need it
-
-    try:
-        engine = create_async_engine(url, pool_size=connections, max_overflow=0, **options)
-    except ModuleNotFoundError as error:
-        hint = "pip install 'loopline[master,postgres]'"
-        raise LooplineError("missing_driver", f"{error.name} is not installed", hint) from None
-    try:
-        yield engine
-    finally:
-        await engine.dispose()
 
 
 def _unfit(message: str) -> LooplineError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from functools import cache
@@ -18,6 +19,7 @@ from loopline_master.store.database import (
     Result,
     StoreBroken,
     Transact,
+    is_sqlite,
     open_database,
     parse_url,
     shrink,
@@ -52,22 +54,30 @@ from loopline_shared.model import AttemptState
 from loopline_shared.rest.bodies import PassingReport
 
 _SHORT_ROWS = 100
+_WATCH_EVERY_S = 2.0
 
 
 @asynccontextmanager
-async def open_store(url: str, *, keep_samples_s: float = 14 * 86400.0) -> AsyncIterator[Store]:
-    """Open the store at a database URL: migrate its tables to this release, and lock out other masters."""
+async def open_store(
+    url: str, *, keep_samples_s: float = 14 * 86400.0, standby: bool = False
+) -> AsyncIterator[Store]:
+    """Open the store at a database URL: migrate its tables to this release, and lock out other masters.
+
+    ``standby``: the lock of one that has been silent for long is taken.
+    """
     parsed = parse_url(url)
-    async with open_database(parsed) as database:
+    async with open_database(parsed, standby=standby) as database:
         await prepare(database, parsed)
-        yield Store(database, keep_samples_s)
+        if not is_sqlite(parsed):
+            await database.write(database.epoch.begin)
+        yield Store(database, keep_samples_s, is_remote=not is_sqlite(parsed))
 
 
 class Store:
     """The database, with its queries by subject."""
 
-    def __init__(self, database: Database, keep_samples_s: float) -> None:
-        self._read = database.read
+    def __init__(self, database: Database, keep_samples_s: float, *, is_remote: bool = False) -> None:
+        self._read, self._is_remote = database.read, is_remote
         self._writer = Writer(database.write, Sampler(keep_samples_s))
         self.jobs = JobQueries(self._read, database.look)
         self.tasks = TaskQueries(self._read)
@@ -94,6 +104,12 @@ class Store:
     async def check(self) -> None:
         """Raises StoreBroken if the database cannot be written."""
         await self._writer.write(lambda connection: connection.execute(select(1)).scalar())
+
+    async def watch(self) -> None:
+        """Return at once for a file. Raises StoreBroken soon after a server is gone, though nobody writes."""
+        while self._is_remote:
+            await asyncio.sleep(_WATCH_EVERY_S)
+            await self.check()
 
     async def bound_log(self, keep_s: float, now: float) -> int:
         """Forget the event log of before ``keep_s``, before the scheduler starts; return how many entries went.

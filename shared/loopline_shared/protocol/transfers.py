@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
+from operator import not_
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -32,6 +33,7 @@ class PeerTerms:
     key: Key  # checks the grants of those who fetch from this worker (loopline_shared/grants.py)
     now: Seconds  # the master's clock, by which grants expire, since 1970
     least_bytes: Count
+    encrypted: Annotated[bool, Field(exclude_if=not_)] = False  # by TLS, with the certificates of both ends
 
 
 @dataclass(frozen=True, slots=True)

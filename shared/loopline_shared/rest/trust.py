@@ -9,12 +9,16 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ssl
+from collections.abc import Mapping
 from contextlib import closing
+from typing import Any
 from urllib.parse import urlsplit
 
 from loopline_shared.errors import LooplineError
 
 CA_PATH = "/ca.pem"
+WORKER_URI = "loopline://worker/"
+"""Before the name of a worker, in its certificate."""
 MAX_CERTIFICATE_BYTES = 16384
 _WITHIN_S = 10.0
 _KEY_AT = 6  # the place of the key among the fields of a certificate of version 3
@@ -40,6 +44,13 @@ def trusting(ca: str, key_pair: tuple[str, str] | None = None) -> ssl.SSLContext
     if key_pair:
         context.load_cert_chain(*key_pair)
     return context
+
+
+def worker_named(certificate: Mapping[str, Any] | None) -> str:
+    """Return the worker that a certificate, which has been verified, names; empty if it names none."""
+    names = [str(value) for kind, value in (certificate or {}).get("subjectAltName", ()) if kind == "URI"]
+    is_one = len(names) == 1 and names[0].startswith(WORKER_URI)
+    return names[0].removeprefix(WORKER_URI) if is_one else ""
 
 
 def fetch_ca(master: str, pin: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import AsyncIterator
@@ -18,6 +19,7 @@ from loopline_worker.presence.idle_detector import IdleDetector
 from loopline_worker.presence.logind import Logind
 from loopline_worker.presence.mutter import Mutter
 from loopline_worker.presence.probe import Reading
+from loopline_worker.presence.session_reports import SessionReport, SessionReports
 from loopline_worker.task_group import TaskGroup
 from tests.worker.bench import until
 from tests.worker.presence.witnesses import DBUS, MOCK, bus, mock_service
@@ -124,6 +126,24 @@ async def test_logind_knows_that_nobody_is_there_and_who_comes(monkeypatch: pyte
             await until(lambda: (probe.look().idle_s or 0) >= 1000)
 
 
+async def test_what_listens_can_be_ended_though_its_bus_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Bus] = []
+
+    async def stays() -> None:
+        async with Bus.open(of_system=False) as connection:
+            opened.append(connection)
+            await asyncio.Event().wait()
+
+    with bus() as address:
+        monkeypatch.setenv("DBUS_SESSION_BUS_ADDRESS", address)
+        staying = asyncio.create_task(stays())
+        await until(lambda: opened)
+    await until(lambda: opened[0]._router._rcv_task.done())
+    staying.cancel()
+    await asyncio.wait([staying])
+    assert staying.cancelled()
+
+
 async def test_network_manager_tells_whether_the_connection_is_metered(monkeypatch: pytest.MonkeyPatch) -> None:
     name, path = metered._SERVICE, metered._PATH
     async with service(monkeypatch, name, path, "--system", name, path, name) as network, TaskGroup() as task_group:
@@ -136,6 +156,29 @@ async def test_network_manager_tells_whether_the_connection_is_metered(monkeypat
 
 
 OURS = os.getuid()
+
+
+def test_a_reporter_speaks_for_the_sessions_of_its_user_alone() -> None:
+    probe = Logind()
+    probe.reports = SessionReports()
+    both = {"1": session(), "2": session(**OTHERS)}
+    assert probe.judge(both, 1000.0).idle_s == 0.0
+    assert probe.people == {OURS, OURS + 1}
+    probe.reports.note("x", OURS + 1, SessionReport(77.0))
+    reading = probe.judge(both, 1000.0)
+    assert not reading.sees_desktop, "of the other session nothing is known"
+    probe.reports.note("y", OURS, SessionReport(88.0))
+    reading = probe.judge(both, 1000.0)
+    assert reading.sees_desktop
+    assert 77 <= (reading.idle_s or 0) < 88
+
+
+def test_a_program_that_keeps_the_screen_on_is_a_use_unless_the_session_is_locked() -> None:
+    probe = Logind()
+    probe._inhibitors = {OURS: "a film"}
+    idle = {"IdleHint": True, "IdleSinceHint": 900 * 10**6}
+    assert probe.judge({"1": session(**idle)}, 1000.0).idle_s == 0.0
+    assert probe.judge({"1": session(LockedHint=True, **idle)}, 1000.0).idle_s == 100.0
 
 
 def session(**changes: Any) -> dict[str, Any]:

@@ -1,6 +1,7 @@
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { API } from "../api/client";
 import type { TaskDetail } from "../api/types";
+import { amount } from "../text/human";
 import { Button } from "../ui/Button";
 import { Section } from "../ui/Section";
 import { Empty, Loading, ProblemNote } from "../ui/states";
@@ -57,7 +58,7 @@ function LogText({ path, task, isWrapped }: LogProps) {
   useEffect(() => {
     const pre = place.current;
     if (pre && isRunning && isAtEnd.current) pre.scrollTop = pre.scrollHeight;
-  }, [log.text]);
+  }, [log.head, log.end]);
 
   function onScroll(): void {
     const pre = place.current!;
@@ -66,22 +67,35 @@ function LogText({ path, task, isWrapped }: LogProps) {
 
   if (log.problem) return <ProblemNote problem={log.problem} />;
   if (!log.isRead) return <Loading what="what it printed" />;
-  if (!log.text) return <Empty>{task.finished_at === null ? "No output yet." : "No output."}</Empty>;
-  if (isBinary(log.text)) return <Empty>This is binary output. Save it to look at it.</Empty>;
+  if (!log.head) return <Empty>{task.finished_at === null ? "No output yet." : "No output."}</Empty>;
+  if (isBinary(log.head)) return <Empty>This is binary output. Save it to look at it.</Empty>;
   return (
     <>
-      {log.isCut && <p class="faint">Only the end of the output is shown.</p>}
       <pre class={isWrapped ? "code log wrapped" : "code log"} tabIndex={0} ref={place} onScroll={onScroll}>
-        {runsOf(log.text).map((run, index) =>
-          run.style ? (
-            <span key={index} class={run.style}>
-              {run.text}
-            </span>
-          ) : (
-            run.text
-          ),
+        <Ink text={log.head} />
+        {log.missingBytes > 0 && (
+          <p class="note gap">{amount(log.missingBytes)} are not shown here: save the output to read them.</p>
         )}
+        <Ink text={log.end} />
       </pre>
+    </>
+  );
+}
+
+/** Text in the colours that it asks for. */
+function Ink({ text }: { text: string }) {
+  const runs = useMemo(() => runsOf(text), [text]);
+  return (
+    <>
+      {runs.map((run, index) =>
+        run.style ? (
+          <span key={index} class={run.style}>
+            {run.text}
+          </span>
+        ) : (
+          run.text
+        ),
+      )}
     </>
   );
 }

@@ -2,19 +2,16 @@
 import { useEffect, useState } from "preact/hooks";
 import { asProblem, type Problem, request } from "../api/client";
 import { link } from "../live/changes";
+import { NO_PARTS, type Parts, partsOf, readParts } from "./parts";
 
-/** Longest output shown; of longer output only the end is shown. */
-const MOST_CHARACTERS = 400_000;
 const AGAIN_MS = 2000;
 
-export interface Log {
-  text: string;
-  isCut: boolean;
+export interface Log extends Parts {
   isRead: boolean;
   problem: Problem | null;
 }
 
-const NOTHING: Log = { text: "", isCut: false, isRead: false, problem: null };
+const NOTHING: Log = { ...NO_PARTS, isRead: false, problem: null };
 
 /** follow: stream until the task has ended; once: read the present output; null: not yet. */
 export type Way = "follow" | "once" | null;
@@ -36,14 +33,14 @@ export function useLog(path: string, way: Way, version: number): Log {
     if (!isPossible) return;
     const controller = new AbortController();
     let timer: ReturnType<typeof setTimeout> | undefined;
-    request("GET", path, { query: isFollowed ? { follow: true } : {}, signal: controller.signal })
-      .then((response) => readStream(response, setLog))
-      .catch((error: unknown) => {
+    (isFollowed ? follow(path, controller.signal, setLog) : readOnce(path, controller.signal, setLog)).catch(
+      (error: unknown) => {
         if (controller.signal.aborted) return;
         const problem = asProblem(error);
         setLog((before) => failed(before, problem));
         if (isFollowed && problem.isAway) timer = setTimeout(() => setTurn((count) => count + 1), AGAIN_MS);
-      });
+      },
+    );
     return () => {
       controller.abort();
       clearTimeout(timer);
@@ -61,21 +58,22 @@ function failed(before: Log, problem: Problem): Log {
 
 type Tell = (change: (before: Log) => Log) => void;
 
-async function readStream(response: Response, tell: Tell): Promise<void> {
+async function readOnce(path: string, signal: AbortSignal, tell: Tell): Promise<void> {
+  const parts = await readParts(path, signal);
+  tell(() => ({ ...parts, isRead: true, problem: null }));
+}
+
+async function follow(path: string, signal: AbortSignal, tell: Tell): Promise<void> {
+  const response = await request("GET", path, { query: { follow: true }, signal });
   tell((before) => ({ ...before, isRead: true, problem: null }));
   const reader = response.body!.getReader();
   const decoder = new TextDecoder();
-  let isCut = response.headers.get("X-Loopline-Cut") === "true";
-  let text = "";
+  let parts = NO_PARTS;
   for (;;) {
     const { done, value } = await reader.read();
-    text += decoder.decode(value, { stream: !done });
-    if (text.length > MOST_CHARACTERS) {
-      text = text.slice(-MOST_CHARACTERS);
-      isCut = true;
-    }
-    const log = { text, isCut, isRead: true, problem: null };
-    tell(() => log);
+    parts = partsOf(parts, decoder.decode(value, { stream: !done }));
+    const now = parts;
+    tell(() => ({ ...now, isRead: true, problem: null }));
     if (done) return;
   }
 }

@@ -10,12 +10,14 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loopline_worker.launch import open_files
 from loopline_worker.launch.interface import Limits, Usage
+from loopline_worker.supervisor import requests
 from loopline_worker.supervisor.orders import Breach
 from loopline_worker.timings import CHECK_LIMITS_EVERY_S
 
@@ -156,11 +158,15 @@ def _fills(folder: Path, limit_bytes: int) -> bool:
     left = limit_bytes
     if left <= 0:
         return True
-    for place, folders, names in os.walk(folder):
+    closed: list[OSError] = []
+    for place, folders, names in os.walk(folder, onerror=closed.append):
         for name in (*folders, *names):
             left -= _disk_bytes(os.path.join(place, name))  # noqa: PTH118 - there may be very many
             if left <= 0:
                 return True
+    if closed and (zygote := requests.inherited()):  # folders of a task with a user of its own
+        with suppress(OSError):
+            return zygote.used_bytes(str(folder)) >= limit_bytes
     return False
 
 

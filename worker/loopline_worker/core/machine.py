@@ -38,6 +38,7 @@ is preempted: it would wait here for long.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from loopline_shared.model import MAX_ID, AttemptId, Outcome, Result
@@ -57,6 +58,7 @@ from loopline_worker.core.owner import Owner
 from loopline_worker.core.owner_policy import Decision, OwnerPreferences, Policy
 from loopline_worker.core.transitions import State
 
+_TERMINATED = 15  # SIGTERM
 _AGAIN = "its worker's agent had to be started again"
 _DEDICATED = OwnerPreferences(Policy.ALWAYS, on_battery=True)
 
@@ -291,7 +293,7 @@ class Machine:
         self._is_news(self._gang_members.prepared(event.attempt, event.port, now))
 
     def _ended(self, event: on.AttemptEnded, now: float) -> None:
-        result = event.result
+        result = self._as_stopped(event.result)
         attempt = self.attempts.get(result.attempt)
         if attempt is None:
             attempt = AttemptRecord(result.attempt, State.UNSENT)
@@ -306,6 +308,12 @@ class Machine:
             self._obstruct(event.trouble)
         if not event.leaves_folder:
             self._clear(result.attempt)
+
+    def _as_stopped(self, result: Result) -> Result:
+        """Return as given back what ended by the signal that stops this worker: it was for all in an allocation."""
+        if not self._is_stopping or result.exit_code != -_TERMINATED:
+            return result
+        return replace(result, outcome=Outcome.GIVEN_BACK, reason=self._obstacle)
 
     def _cleared(self, event: on.Cleared, now: float) -> None:
         self._clear(event.attempt)

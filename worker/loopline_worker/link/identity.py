@@ -45,11 +45,18 @@ class WorkerIdentity:
         certificate = _read(self._certificate)
         return (str(self._certificate), str(self._key)) if certificate and ca.strip() in certificate else None
 
+    @property
+    def is_due(self) -> bool:
+        """True if there is a certificate, and it is to be renewed."""
+        with suppress(OSError):
+            return time.time() - self._certificate.stat().st_mtime >= _RENEW_AFTER_S
+        return False
+
     async def request(self, ca: str) -> str:
         """Return the request for a certificate (PEM); empty if the one that is there is new enough, or none can be
         made.
         """
-        if self.key_pair(ca) and time.time() - self._certificate.stat().st_mtime < _RENEW_AFTER_S:
+        if self.key_pair(ca) and not self.is_due:
             return ""
         if not _read(self._request):
             await self._make_key()

@@ -94,12 +94,12 @@ class Link:
         if self._conversation:
             self._conversation.speak_soon()
 
-    def reopen(self) -> None:
-        """Connect anew at once: the computer was suspended, and the connection is most likely dead."""
+    def reopen(self, reason: str = "this computer was suspended") -> None:
+        """Connect anew at once: the connection is most likely dead, or was opened with an old certificate."""
         self._backoff.reset()
         self._woken.set()
         if self._conversation:
-            self._conversation.give_up("this computer was suspended")
+            self._conversation.give_up(reason)
 
     async def _pause(self, seconds: float) -> None:
         """Wait for so long, or until ``reopen``: not at all if it was called since the last connection stood."""
@@ -123,8 +123,8 @@ class Link:
                 self._complain(f"{refusal.message} ({refusal.hint})", self._backoff.max_s)
                 await self._pause(self._backoff.max_s)
             except (LostError, ProtocolError, OSError, TimeoutError) as error:
-                pause_s = self._backoff.next_s()
-                self._complain(str(error) or "no answer", pause_s)
+                self._http_client.trust.turn_to_next()
+                self._complain(str(error) or "no answer", pause_s := self._backoff.next_s())
                 await self._pause(pause_s)
 
     async def _connect_once(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 import urllib.error
@@ -17,16 +18,21 @@ from loopline_shared.errors import LooplineError
 from loopline_shared.terminal.parser import Parser
 from loopline_worker.owner.blockers import end_of
 from loopline_worker.owner.page import contributed_words, figures, headline, presence
+from loopline_worker.owner.session_server import ask as ask_session_server
 from loopline_worker.owner.state import WorkerState
+from loopline_worker.settings import WorkerSettings
 
 _ANSWER_WITHIN_S = 5.0
 _ADDRESS_FILE = "owner-page"
+_SOCKET = "unix:"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
     options = _parser().parse_args(arguments, argparse.Namespace(json=False, data_dir=None))
     try:
+        if options.verb == "report":
+            return _become_reporter(WorkerSettings.load().owner_socket)
         address = _address(options.data_dir)
         answer = _ask(address, options)
     except LooplineError as error:
@@ -61,23 +67,34 @@ def in_text(state: WorkerState, address: str) -> str:
         "when tasks may run:",
         *(f"  {line}" for line in state.preferences),
         "",
-        f"the same in a browser: {address}",
+        *([] if address.startswith(_SOCKET) else [f"the same in a browser: {address}"]),
     ]
     return "\n".join(lines)
 
 
-def _address(folder: Path | None) -> str:
-    from loopline_worker.settings import WorkerSettings
+def _become_reporter(place: Path) -> int:
+    """Become the reporter, whose process is small."""
+    command = [sys.executable, "-P", "-m", "loopline_worker.presence.reporter", str(place)]
+    os.execv(command[0], command)  # noqa: S606
 
-    file = WorkerSettings.load(data_dir=folder).data_dir / _ADDRESS_FILE
+
+def _address(folder: Path | None) -> str:
+    """Return the address of this user's worker; else the socket of the computer's own."""
+    settings = WorkerSettings.load(data_dir=folder)
+    file = settings.data_dir / _ADDRESS_FILE
     try:
         return file.read_text("ascii").strip()
     except OSError:
+        if folder is None and settings.owner_socket.exists():
+            return f"{_SOCKET}{settings.owner_socket}"
         hint = "start one: loopline worker; or give its folder by --data-dir"
         raise LooplineError("unreachable", f"no worker of yours runs here ({file} does not exist)", hint) from None
 
 
 def _ask(address: str, options: argparse.Namespace) -> dict[str, Any]:
+    if address.startswith(_SOCKET):
+        words = {"for": options.words} if options.verb == "pause" else {}
+        return ask_session_server(Path(address.removeprefix(_SOCKET)), {"do": options.verb or "state", **words})
     if options.verb == "pause":
         try:
             end_of(options.words, time.time())
@@ -120,6 +137,7 @@ def _parser() -> Parser:
     pause = verbs.add_parser("pause", parents=[common], help="keep all tasks off for a while, or for good")
     pause.add_argument("words", metavar="HOW-LONG", help="30m, 1h, 2d, until-tomorrow or for-good")
     verbs.add_parser("resume", parents=[common], help="let tasks run again")
+    verbs.add_parser("report", help="tell the worker of this computer about this desktop's input (desktops start it)")
     return parser
 
 

@@ -30,6 +30,7 @@ from loopline_worker.host.load import Battery, Meter, hottest
 from loopline_worker.link.link import LinkQuality
 from loopline_worker.owner.blockers import LOOK_AT_PROGRAMS_EVERY_S, BlockingPrograms, Pause
 from loopline_worker.presence.idle_detector import IdleDetector, Idleness, InputClock
+from loopline_worker.presence.session_reports import SessionReports
 from loopline_worker.settings import WorkerSettings
 from loopline_worker.task_group import TaskGroup
 from loopline_worker.timings import CONTENTION_EVERY_S, LOOK_AGAIN_S, LOOK_EVERY_S, LOOK_WHILE_FROZEN_S
@@ -116,6 +117,20 @@ class OwnerMonitor:
         """Call ``on_wake`` whenever the computer was suspended and goes on."""
         if self._idle_detector:
             self._idle_detector.tell_of_waking(on_wake)
+
+    def use_reports(self, reports: SessionReports) -> None:
+        """Go by what the reporters of this computer's sessions tell."""
+        if self._idle_detector:
+            self._idle_detector.use_reports(reports)
+
+    def knows(self, uid: int) -> bool:
+        """True if this user is logged in at this computer."""
+        return self._idle_detector is not None and self._idle_detector.knows(uid)
+
+    @property
+    def watches(self) -> bool:
+        """True while tasks run, so that an input has to be seen at once."""
+        return bool(self._machine.attempts.running)
 
     def close(self) -> None:
         """Let go of the probes."""

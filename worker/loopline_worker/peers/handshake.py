@@ -6,13 +6,17 @@
 
 The caller receives the file, or serves it if it dials out (role ``serve``). A listener that does not know the grant,
 or finds it expired or the proof wrong, closes the connection without a word.
+
+In an encrypted grid all this is said over TLS (peers/peer_tls.py), and each end must be the worker that the grant
+names. Both ends block, in threads, for a few seconds in all.
 """
 
 from __future__ import annotations
 
-import asyncio
 import socket
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from secrets import token_hex
 from typing import Annotated, Literal, TypeVar
@@ -21,8 +25,9 @@ from pydantic import Field, TypeAdapter
 
 from loopline_shared.grants import is_proof, proof
 from loopline_shared.protocol.transfers import Grant, Key
+from loopline_worker.peers.peer_tls import PeerTls, worker_at
 
-HANDSHAKE_WITHIN_S = 5.0
+HANDSHAKE_WITHIN_S = 2.0
 _MAX_LINE_BYTES = 1024
 
 Nonce = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
@@ -61,32 +66,100 @@ class HandshakeError(Exception):
     """The other end is another one than the grant names, or speaks another protocol."""
 
 
-def call(link: socket.socket, role: Literal["receive", "serve"], grant: Grant, secret: bytes) -> None:
-    """Shake hands as the caller, who has connected. Raises HandshakeError, or OSError if the connection fails."""
-    link.settimeout(HANDSHAKE_WITHIN_S)
-    opening = _opening.dump_json(Opening(role, grant, token_hex(16)))
-    link.sendall(opening + b"\n")
-    challenge = _read(_challenge, _line_of(link))
-    if not is_proof(challenge.proof, proof(secret, "listener", opening, challenge.nonce)):
-        raise HandshakeError("it does not know the grant")
-    link.sendall(_proof.dump_json(_Proof(proof(secret, "caller", opening, challenge.nonce))) + b"\n")
+def call(
+    link: socket.socket, role: Literal["receive", "serve"], grant: Grant, secret: bytes, tls: PeerTls | None = None
+) -> socket.socket:
+    """Shake hands as the caller, who has connected, and return the connection to go on with.
+
+    Raises HandshakeError, or OSError if the connection fails; then it is closed.
+    """
+    until = time.monotonic() + HANDSHAKE_WITHIN_S
+    with _closed_on_error(link) as lines:
+        lines.begin(until, tls.connected if tls else None)
+        lines.check_end(grant.source if role == "receive" else grant.receiver)
+        opening = _opening.dump_json(Opening(role, grant, token_hex(16)))
+        lines.say(opening)
+        challenge = _read(_challenge, lines.hear())
+        if not is_proof(challenge.proof, proof(secret, "listener", opening, challenge.nonce)):
+            raise HandshakeError("it does not know the grant")
+        lines.say(_proof.dump_json(_Proof(proof(secret, "caller", opening, challenge.nonce))))
+        return lines.link
 
 
-async def listen(link: socket.socket, secret_of: SecretOf) -> Opening:
-    """Shake hands as the listener. Raises HandshakeError, OSError or TimeoutError: then the caller gets nothing."""
-    async with asyncio.timeout(HANDSHAKE_WITHIN_S):
-        line = await _line_from(link)
+def listen(link: socket.socket, secret_of: SecretOf, tls: PeerTls | None = None) -> tuple[socket.socket, Opening]:
+    """Shake hands as the listener, and return the connection to go on with.
+
+    Raises HandshakeError or OSError: then the caller gets nothing, and the connection is closed.
+    """
+    until = time.monotonic() + HANDSHAKE_WITHIN_S
+    with _closed_on_error(link) as lines:
+        lines.begin(until, tls.accepted if tls else None)
+        line = lines.hear()
         opening = _read(_opening, line)
+        lines.check_end(opening.grant.receiver if opening.role == "receive" else opening.grant.source)
         secret = secret_of(opening)
         if secret is None:
             raise HandshakeError("its grant is not for this transfer, or has expired")
         nonce = token_hex(16)
-        challenge = _challenge.dump_json(_Challenge(nonce, proof(secret, "listener", line, nonce)))
-        await asyncio.get_running_loop().sock_sendall(link, challenge + b"\n")
-        answer = _read(_proof, await _line_from(link))
+        lines.say(_challenge.dump_json(_Challenge(nonce, proof(secret, "listener", line, nonce))))
+        answer = _read(_proof, lines.hear())
         if not is_proof(answer.proof, proof(secret, "caller", line, nonce)):
             raise HandshakeError("it does not know the grant")
-        return opening
+        return lines.link, opening
+
+
+@contextmanager
+def _closed_on_error(link: socket.socket) -> Iterator[_Lines]:
+    lines = _Lines(link)
+    try:
+        yield lines
+    except BaseException:
+        lines.link.close()
+        raise
+
+
+class _Lines:
+    """Lines on a connection, all of which have to be said by a moment. What follows belongs to the transfer."""
+
+    def __init__(self, link: socket.socket) -> None:
+        self.link = link
+        self._until = 0.0
+
+    def begin(self, until: float, encrypt: Callable[[socket.socket], socket.socket] | None) -> None:
+        """Begin, with TLS if the other end is to prove who it is. Raises OSError."""
+        self._until = until
+        self._hurry()
+        self.link = encrypt(self.link) if encrypt else self.link
+
+    def check_end(self, worker: str) -> None:
+        """Raises HandshakeError if the other end has proved to be another worker."""
+        if (shown := worker_at(self.link)) not in (None, worker):
+            raise HandshakeError(f"its certificate is that of {shown or 'no worker'}")
+
+    def say(self, line: bytes) -> None:
+        """Send a line."""
+        self._hurry()
+        self.link.sendall(line + b"\n")
+
+    def hear(self) -> bytes:
+        """Receive a line, byte by byte."""
+        line = bytearray()
+        while True:
+            self._hurry()
+            byte = self.link.recv(1)
+            if byte == b"\n":
+                return bytes(line)
+            if not byte:
+                raise HandshakeError("it closed the connection")
+            line += byte
+            if len(line) > _MAX_LINE_BYTES:
+                raise HandshakeError("its line is too long")
+
+    def _hurry(self) -> None:
+        left_s = self._until - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError("it has said too little in time")
+        self.link.settimeout(left_s)
 
 
 def _read(adapter: TypeAdapter[Line], line: bytes) -> Line:
@@ -94,26 +167,3 @@ def _read(adapter: TypeAdapter[Line], line: bytes) -> Line:
         return adapter.validate_json(line)
     except ValueError as error:
         raise HandshakeError("it does not speak this protocol") from error
-
-
-def _line_of(link: socket.socket) -> bytes:
-    """Receive a line byte by byte: what follows it belongs to the transfer."""
-    line = bytearray()
-    while (byte := link.recv(1)) != b"\n":
-        _extend(line, byte)
-    return bytes(line)
-
-
-async def _line_from(link: socket.socket) -> bytes:
-    line, loop = bytearray(), asyncio.get_running_loop()
-    while (byte := await loop.sock_recv(link, 1)) != b"\n":
-        _extend(line, byte)
-    return bytes(line)
-
-
-def _extend(line: bytearray, byte: bytes) -> None:
-    if not byte:
-        raise HandshakeError("it closed the connection")
-    line += byte
-    if len(line) > _MAX_LINE_BYTES:
-        raise HandshakeError("its line is too long")

@@ -13,6 +13,7 @@ from loopline_shared.protocol.transfers import Dial, Grant
 from loopline_worker.peers import handshake
 from loopline_worker.peers.growing_file import GrowingFile
 from loopline_worker.peers.handshake import HandshakeError, Opening
+from loopline_worker.peers.peer_tls import PeerTls
 from loopline_worker.peers.serving import Serving
 from loopline_worker.peers.token_bucket import TokenBucket
 
@@ -22,6 +23,7 @@ _MOST_SERVED = 8
 """Workers at once; a line of receivers takes one."""
 _MOST_CALLERS = 64
 """Connections that have not shown a grant yet; more are closed at once."""
+_HEARD_AT_ONCE = 16
 _CONNECT_WITHIN_S = 5.0
 _PAUSE_S = 1.0
 
@@ -30,7 +32,7 @@ class PeerHost(Protocol):
     """The agent, as far as the server asks it."""
 
     def secret_of(self, opening: Opening) -> bytes | None:
-        """Return the secret of the grant that a caller shows; None if it must not be let in."""
+        """Return the secret of the grant that a caller shows; None if it must not be let in. Any thread asks."""
 
     def find(self, sha256: str) -> GrowingFile | None:
         """Return a file that is here, perhaps yet to be checked, or on its way; None if neither."""
@@ -46,17 +48,22 @@ class PeerHost(Protocol):
 
 
 class PeerServer:
-    """Serves files to those who connect, and dials those who cannot. ``limit`` is the owner's, for all together."""
+    """Serves files to those who connect, and dials those who cannot. ``limit`` is the owner's, for all together.
 
-    def __init__(self, host: PeerHost, limit: TokenBucket) -> None:
+    With ``tls`` nobody is heard in the clear.
+    """
+
+    def __init__(self, host: PeerHost, limit: TokenBucket, tls: PeerTls | None = None) -> None:
         self.port: int | None = None
         """The open port; None: none is open."""
         self._host = host
         self._limit = limit
+        self._tls = tls
         self._listener: socket.socket | None = None
         self._threads = ThreadPoolExecutor(_MOST_SERVED, "peer-server")
         self._serving: dict[Serving, Grant] = {}
         self._dialling: set[Grant] = set()
+        self._hearing = ThreadPoolExecutor(_HEARD_AT_ONCE, "peer-callers")
         self._callers: set[asyncio.Task[None]] = set()
         self._accepting: asyncio.Task[None] | None = None
         self._ended_bytes = 0
@@ -105,7 +112,7 @@ class PeerServer:
             return
         self._dialling.add(grant)
         try:
-            self._serve(await asyncio.to_thread(_dialled, order, secret), grant)
+            self._serve(await asyncio.to_thread(_dialled, order, secret, self._tls), grant)
         except (OSError, HandshakeError) as error:
             log.info("worker %s cannot be dialled: %s", grant.receiver, error)
         finally:
@@ -116,33 +123,35 @@ class PeerServer:
         self.port = None
         if self._accepting:
             self._accepting.cancel()
-        for caller in self._callers:
-            caller.cancel()
         for serving in self._serving:
             serving.stop()
-        self._threads.shutdown(wait=False)
+        for threads in (self._threads, self._hearing):
+            threads.shutdown(wait=False, cancel_futures=True)
 
     def _take_in(self, link: socket.socket) -> None:
         if self.port is None or len(self._callers) >= _MOST_CALLERS:
             link.close()
             return
-        link.setblocking(False)
         caller = asyncio.create_task(self._answer(link))
         self._callers.add(caller)
         caller.add_done_callback(self._callers.discard)
 
     async def _answer(self, link: socket.socket) -> None:
         """Let a caller in that holds a grant; close the connection of any other without a word."""
+        hearing = asyncio.get_running_loop().run_in_executor(
+            self._hearing, handshake.listen, link, self._host.secret_of, self._tls
+        )
         try:
-            opening = await handshake.listen(link, self._host.secret_of)
-        except (HandshakeError, OSError, TimeoutError) as error:
-            log.info("a caller on the port for workers was turned away: %s", str(error) or "it said too little")
-            link.close()
+            link, opening = await hearing
+        except (HandshakeError, OSError) as error:
+            log.info("a caller on the port for workers was turned away: %s", error)
             return
-        except BaseException:
+        except asyncio.CancelledError:  # nobody has heard it
             link.close()
             raise
-        if opening.role == "serve":
+        if self.port is None:
+            link.close()
+        elif opening.role == "serve":
             self._host.take_over(opening.grant, link)
         else:
             self._serve(link, opening.grant)
@@ -170,11 +179,6 @@ def _listener(address: str, port: int) -> socket.socket:
     return listener
 
 
-def _dialled(order: Dial, secret: bytes) -> socket.socket:
+def _dialled(order: Dial, secret: bytes, tls: PeerTls | None) -> socket.socket:
     link = socket.create_connection((order.host, order.port), _CONNECT_WITHIN_S)
-    try:
-        handshake.call(link, "serve", order.grant, secret)
-    except BaseException:
-        link.close()
-        raise
-    return link
+    return handshake.call(link, "serve", order.grant, secret, tls)

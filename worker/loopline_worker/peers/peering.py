@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from loopline_worker.peers.growing_file import GrowingFile
     from loopline_worker.peers.handshake import Opening
     from loopline_worker.peers.peer_server import PeerServer
+    from loopline_worker.peers.peer_tls import PeerTls
     from loopline_worker.peers.piece_fetch import OpenMaster, PieceFetch
     from loopline_worker.peers.upstreams import Upstream
 
@@ -106,6 +107,7 @@ class Peering:
         self._terms: PeerTerms | None = None
         self._clock_s = 0.0  # so far is the master's clock ahead of ours
         self._server: PeerServer | None = None
+        self._tls: PeerTls | None = None
         self._is_telling = False
         self._probes = 0  # that have been asked for
         self._probe_file: IO[bytes] | None = None
@@ -144,9 +146,11 @@ class Peering:
         if self._server is None or self._server.port is None:
             return ""
         sent, received = self._server.sent_bytes / 1e6, self._book.received_bytes / 1e6
+        how = "encrypted" if self._tls else "not encrypted"
         return (
-            f"Port {self._server.port} is open to other workers of the grid, for files: {self._server.count} are "
-            f"served now; {sent:,.0f} MB sent and {received:,.0f} MB received since the worker started."
+            f"Port {self._server.port} is open to other workers of the grid, for files ({how}): "
+            f"{self._server.count} are served now; {sent:,.0f} MB sent and {received:,.0f} MB received since the "
+            "worker started."
         )
 
     def close(self) -> None:
@@ -178,7 +182,7 @@ class Peering:
         fetch = PieceFetch(
             sha256, GrowingFile(part, size_bytes), self._name,
             limit=self._receives, blamed=self._book.blamed,
-            on_fault=partial(self._has_failed, loop, sha256),
+            on_fault=partial(self._has_failed, loop, sha256), tls=self._tls,
         )  # fmt: skip
         with self._book.entry(fetch) as answered:
             self._tell()
@@ -242,7 +246,7 @@ class Peering:
         from loopline_worker.peers.upstreams import PeerUpstream
 
         if source:
-            return PeerUpstream.connect(source, PROBE_FILE, self._name, 0)
+            return PeerUpstream.connect(source, PROBE_FILE, self._name, 0, self._tls)
         return MasterFiles(self._http).open_probe(PROBE_LAYOUT)
 
     def may_probe(self) -> bool:
@@ -317,16 +321,20 @@ class Peering:
             self._close_port()
             return
         self._clock_s = self._terms.now - time.time()
+        if self._terms.encrypted != (self._tls is not None):
+            self._close_port()
         if self._server is None:
             from loopline_worker.peers.peer_server import PeerServer
+            from loopline_worker.peers.peer_tls import PeerTls
 
-            self._server = PeerServer(self, self._sends)
+            self._tls = PeerTls(self._http.trust.identity) if self._terms.encrypted else None
+            self._server = PeerServer(self, self._sends, self._tls)
             self._task_group.start(self._listen(self._server))
 
     def _close_port(self) -> None:
-        """Close the port, because the operator does not want it any more."""
+        """Close the port, because the operator no longer wants it, or wants it encrypted."""
         if self._server is not None:
-            log.info("files come from the master alone now: no port is open to other workers")
+            log.info("the port that was open to other workers is closed")
             self._server.close()
             self._server = None
 

@@ -11,7 +11,9 @@ cables.
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
+import time
 from contextlib import suppress
 from typing import IO
 
@@ -22,6 +24,8 @@ SIGN_EVERY_S = 0.25
 """A server without the next piece says so often that it is alive."""
 SILENT_AFTER_S = 1.0
 """A server that sends nothing at all for so long is dead, or as good as dead."""
+LEAST_BYTES_S = 32 * 1024.0
+"""A server that sends less of a piece is as good as dead, too: it must not keep a receiver by a byte now and then."""
 
 assert 2 * SIGN_EVERY_S < SILENT_AFTER_S
 
@@ -70,11 +74,15 @@ class IncomingPieces:
         return True
 
     def _fill(self, buffer: memoryview) -> None:
+        began, got_bytes = time.monotonic(), 0
         while buffer:
             count = self._link.recv_into(buffer)
             if not count:
                 raise StreamError("it closed the connection")
-            buffer = buffer[count:]
+            buffer, got_bytes = buffer[count:], got_bytes + count
+            passed_s = time.monotonic() - began
+            if buffer and passed_s > SILENT_AFTER_S and got_bytes < LEAST_BYTES_S * passed_s:
+                raise StreamError(f"it sent {got_bytes} bytes in {passed_s:.1f} s")
 
 
 class OutgoingPieces:
@@ -102,7 +110,7 @@ class OutgoingPieces:
     def send(self, number: int, file: IO[bytes], start: int, length: int, *, is_late: bool = False) -> None:
         """Send a piece from the page cache, where it has just been written if it is passed on. Raises OSError."""
         self._link.sendall(_HEAD.pack(_LATE_PIECE if is_late else _PIECE, number))
-        if self._link.sendfile(file, start, length) != length:
+        if _send_file(self._link, file, start, length) != length:
             raise StreamError("the file is shorter than it was")
 
     def say_alive(self) -> None:
@@ -112,7 +120,7 @@ class OutgoingPieces:
     def _hear_if_said(self) -> None:
         self._link.settimeout(0.0)
         try:
-            with suppress(BlockingIOError):
+            with suppress(BlockingIOError, ssl.SSLWantReadError):
                 self._hear()
         finally:
             self._link.settimeout(self._patience_s)
@@ -127,3 +135,13 @@ class OutgoingPieces:
         number: int = _NUMBER.unpack_from(self._unread)[0]
         self._unread = self._unread[_NUMBER.size :]
         return number
+
+
+def _send_file(link: socket.socket, file: IO[bytes], start: int, length: int) -> int:
+    """Send a part of a file and return its length; where nothing is encrypted, the kernel does it alone."""
+    if not isinstance(link, ssl.SSLSocket):
+        return link.sendfile(file, start, length)
+    file.seek(start)
+    piece = file.read(length)
+    link.sendall(piece)
+    return len(piece)

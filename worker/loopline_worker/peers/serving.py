@@ -11,6 +11,7 @@ from typing import IO
 from loopline_worker.peers.growing_file import GrowingFile
 from loopline_worker.peers.piece_stream import SIGN_EVERY_S, OutgoingPieces, StreamError
 from loopline_worker.peers.token_bucket import TokenBucket
+from loopline_worker.peers.upstreams import shut
 
 _PATIENCE_S = 60.0
 """A receiver that asks for nothing, or takes nothing, for so long is left."""
@@ -39,8 +40,7 @@ class Serving:
 
     def stop(self) -> None:
         """Close the connection; any thread may."""
-        with suppress(OSError):
-            self._link.shutdown(socket.SHUT_RDWR)
+        shut(self._link)
 
     def _send_all(self, pieces: OutgoingPieces, content: IO[bytes]) -> None:
         layout = self._file.layout

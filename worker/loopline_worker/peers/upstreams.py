@@ -12,6 +12,7 @@ from loopline_shared.protocol.transfers import FaultKind, FileSource, Grant
 from loopline_worker.files.receiving import GONE, GoneError, NetworkError, network
 from loopline_worker.peers import handshake
 from loopline_worker.peers.handshake import HandshakeError
+from loopline_worker.peers.peer_tls import PeerTls
 from loopline_worker.peers.piece_stream import IncomingPieces, StreamError
 
 _CONNECT_WITHIN_S = 2.0
@@ -53,8 +54,11 @@ class Upstream(Protocol):
         Raises SourceError or NetworkError.
         """
 
+    def cut(self) -> None:
+        """End the connection; any thread may, and whoever waits in ``receive`` gets an error."""
+
     def close(self) -> None:
-        """Close the connection; any thread may, and whoever waits in ``receive`` gets an error."""
+        """Close the connection, in the thread that receives."""
 
 
 class PeerUpstream:
@@ -68,15 +72,17 @@ class PeerUpstream:
         self._pieces = IncomingPieces(link, first)
 
     @classmethod
-    def connect(cls, source: FileSource, sha256: str, receiver: str, first: int) -> PeerUpstream:
-        """Connect to a worker. Raises SourceError."""
+    def connect(
+        cls, source: FileSource, sha256: str, receiver: str, first: int, tls: PeerTls | None = None
+    ) -> PeerUpstream:
+        """Connect to a worker, by TLS if the grid is encrypted. Raises SourceError."""
         try:
             link = socket.create_connection((source.host, source.port), _CONNECT_WITHIN_S)
         except OSError as error:
             raise SourceError(FaultKind.UNREACHABLE, error) from None
         grant = Grant(sha256, source.worker, receiver, source.expires_at)
         try:
-            handshake.call(link, "receive", grant, bytes.fromhex(source.secret))
+            link = handshake.call(link, "receive", grant, bytes.fromhex(source.secret), tls)
             return cls(link, first)
         except (OSError, HandshakeError) as error:
             link.close()
@@ -107,9 +113,13 @@ class PeerUpstream:
         except (OSError, StreamError) as error:
             raise SourceError(FaultKind.SILENT, error) from None
 
+    def cut(self) -> None:
+        """End the connection, from any thread."""
+        shut(self._link)
+
     def close(self) -> None:
         """Close the connection."""
-        shut(self._link)
+        self.cut()
         self._link.close()
 
 
@@ -150,10 +160,14 @@ class MasterUpstream:
         self._next += 1
         return True
 
+    def cut(self) -> None:
+        """End the connection, from any thread."""
+        if link := self._connection.sock:
+            shut(link)
+
     def close(self) -> None:
         """Close the connection."""
-        if self._connection.sock:
-            shut(self._connection.sock)
+        self.cut()  # of which an answer that has not been read keeps hold
         self._connection.close()
 
     def _send(self) -> HTTPResponse:

@@ -46,8 +46,15 @@ class Bus:
 
         async with asyncio.timeout(_ASK_WITHIN_S):
             connection = await open_dbus_connection("SYSTEM" if of_system else "SESSION")
-        async with connection, DBusRouter(connection) as router:
-            yield cls(router)
+        try:
+            async with connection, DBusRouter(connection) as router:
+                yield cls(router)
+        except Exception:
+            if (
+                task := asyncio.current_task()
+            ) and task.cancelling():  # of a bus that is gone, it raises that instead
+                raise asyncio.CancelledError from None
+            raise
 
     async def ask(self, service: str, path: str, interface: str, member: str, signature: str = "", *body: Any) -> Any:
         """Call a method and return the first value of the answer. Raises BusError if that is an error."""
@@ -101,9 +108,14 @@ class BusProbe(Probe):
     async def keep_up(self, bus: Bus, on_input: Callable[[], None]) -> None:
         """Take readings, again and again, until the connection fails."""
 
+    @property
+    def is_up_to_date(self) -> bool:
+        """True if the last reading is not too old to count."""
+        return self._learned is not None and time.monotonic() - self._learned[0] <= _STALE_S
+
     def look(self) -> Reading:
         """Return the last reading, aged; without one, the reason."""
-        if self._learned is None or time.monotonic() - self._learned[0] > _STALE_S:
+        if self._learned is None or not self.is_up_to_date:
             return Reading(self.name, detail=self._trouble)
         at, reading = self._learned
         idle_s = reading.idle_s

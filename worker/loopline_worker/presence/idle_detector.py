@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from loopline_worker.presence.probe import Probe, Reading
+from loopline_worker.presence.session_reports import SessionReports
 from loopline_worker.task_group import TaskGroup
 
 _COARSE_S = 2.0
@@ -53,6 +54,16 @@ class IdleDetector:
         for probe in self._probes:
             if hasattr(probe, "on_wake"):
                 probe.on_wake = on_wake
+
+    def use_reports(self, reports: SessionReports) -> None:
+        """Have the probe that knows of sessions go by what their reporters tell."""
+        for probe in self._probes:
+            if hasattr(probe, "reports"):
+                probe.reports = reports
+
+    def knows(self, uid: int) -> bool:
+        """True if this user is logged in here."""
+        return any(uid in getattr(probe, "people", ()) for probe in self._probes)
 
     def look(self) -> Idleness:
         """Return the combined reading."""
@@ -106,6 +117,7 @@ def probes() -> list[Probe]:
         return [MacOS(), Terminals()]
     from loopline_worker.presence.logind import Logind
     from loopline_worker.presence.mutter import Mutter
+    from loopline_worker.presence.wayland import Wayland
     from loopline_worker.presence.x11 import X11
 
-    return [Mutter(), X11(), Logind(), Terminals()]
+    return [Mutter(), Wayland(), X11(), Logind(), Terminals()]

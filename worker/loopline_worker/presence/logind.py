@@ -10,20 +10,23 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import psutil
 
-from loopline_worker.presence.bus import Bus, BusProbe
+from loopline_worker.presence.bus import Bus, BusError, BusProbe
 from loopline_worker.presence.probe import Reading
+from loopline_worker.presence.session_reports import SessionReports
 
 _SERVICE = "org.freedesktop.login1"
 _PATH = "/org/freedesktop/login1"
 _MANAGER = "org.freedesktop.login1.Manager"
 _SESSION = "org.freedesktop.login1.Session"
-_EVERY_S = 5.0
+_EVERY_S = 10.0
 _GRAPHICAL = ("x11", "wayland", "mir")
 
 
@@ -37,7 +40,11 @@ class Logind(BusProbe):
     def __init__(self) -> None:
         super().__init__()
         self.on_wake: Callable[[], None] = lambda: None  # called when the computer was suspended and goes on
+        self.reports: SessionReports | None = None  # of those sessions whose reporters speak to this worker
+        self.people: frozenset[int] = frozenset()  # users who have a session that can get input
         self._uid = os.getuid()
+        self._sessions: Mapping[str, Mapping[str, Any]] = {}  # as last read
+        self._inhibitors: dict[int, str] = {}  # by user: a program that keeps the screen on
         self._locked: dict[str, float] = {}  # since when this is known
         self._empty_since = psutil.boot_time()  # when somebody was last logged in
 
@@ -55,7 +62,8 @@ class Logind(BusProbe):
         await bus.subscribe(rule, told)
         while True:
             changed.clear()
-            reading = self.judge(await _sessions(bus), time.time())
+            self._sessions, self._inhibitors = await _sessions(bus), await _inhibitors(bus)
+            reading = self.judge(self._sessions, time.time())
             self.learn(reading)
             if reading.idle_s is not None and reading.idle_s < _EVERY_S:
                 on_input()
@@ -63,9 +71,16 @@ class Logind(BusProbe):
                 async with asyncio.timeout(_EVERY_S):
                     await changed.wait()
 
+    def look(self) -> Reading:
+        """Return the last reading with what has been reported since."""
+        if self.reports is not None and self.is_up_to_date:
+            return replace(self.judge(self._sessions, time.time()), is_fresh=False)
+        return super().look()
+
     def judge(self, sessions: Mapping[str, Mapping[str, Any]], now: float) -> Reading:
         """Turn the sessions' properties into a reading, at ``now`` seconds since 1970."""
         people = {name: session for name, session in sessions.items() if _is_person(session)}
+        self.people = frozenset(_user(session) for session in people.values())
         self._locked = {
             name: self._locked.get(name, now) for name, session in people.items() if session.get("LockedHint")
         }
@@ -75,18 +90,27 @@ class Logind(BusProbe):
         if not desktops:
             idle_s = now - self._empty_since
             return Reading(self.name, None if people else idle_s, not people, _without_desktop(bool(people)))
-        idle = {name: self._idle_s(name, session, now) for name, session in desktops.items()}
+        each = Counter(_user(session) for session in desktops.values())
+        idle = {name: self._idle_s(name, session, now, each) for name, session in desktops.items()}
         known = [idle_s for idle_s in idle.values() if idle_s is not None]
         words = ", ".join(f"session {name} {_words(idle_s)}" for name, idle_s in idle.items())
         return Reading(self.name, min(known, default=None), len(known) == len(idle), words)
 
-    def _idle_s(self, name: str, session: Mapping[str, Any], now: float) -> float | None:
+    def _idle_s(
+        self, name: str, session: Mapping[str, Any], now: float, sessions_of: Mapping[int, int]
+    ) -> float | None:
         """Return the session's idle time; None for one of our own user, whose last input is unknown."""
+        user = _user(session)
+        if user in self._inhibitors and name not in self._locked:
+            return 0.0
+        reported = self.reports.idle_s(user, sessions_of[user]) if self.reports else None
+        if reported is not None:
+            return reported
         if session.get("IdleHint"):
             return max(0.0, now - float(session.get("IdleSinceHint", 0)) / 1e6)
         if name in self._locked:
             return now - self._locked[name]
-        if session.get("User", (None,))[0] == self._uid:
+        if user == self._uid:
             return None
         return 0.0
 
@@ -94,6 +118,19 @@ class Logind(BusProbe):
 async def _sessions(bus: Bus) -> dict[str, dict[str, Any]]:
     listed = await bus.ask(_SERVICE, _PATH, _MANAGER, "ListSessions")
     return {entry[0]: await bus.properties(_SERVICE, entry[4], _SESSION) for entry in listed}
+
+
+async def _inhibitors(bus: Bus) -> dict[int, str]:
+    """Return who keeps the screen on, by user: a film, a call or a presentation does."""
+    try:
+        listed = await bus.ask(_SERVICE, _PATH, _MANAGER, "ListInhibitors")
+    except BusError:
+        return {}
+    return {uid: who for what, who, _, mode, uid, _ in listed if mode == "block" and "idle" in what.split(":")}
+
+
+def _user(session: Mapping[str, Any]) -> int:
+    return int(session.get("User", (-1,))[0])
 
 
 def _is_person(session: Mapping[str, Any]) -> bool:

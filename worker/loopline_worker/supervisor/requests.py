@@ -20,7 +20,7 @@ VARIABLE = "LOOPLINE_ZYGOTE"
 """Where a service names the agent's end of the connection: its file's number."""
 FILES = 2
 """Number of files in a request for a supervisor, and with an order whose task has files of its own to write to."""
-CONFIGURE, FORK, SIGNAL, HAND_OVER = b"o", b"+", b"s", b"h"
+CONFIGURE, FORK, SIGNAL, HAND_OVER, MEASURE = b"o", b"+", b"s", b"h", b"m"
 _HEAD_BYTES = 5
 _MOST_BYTES = 2**16
 
@@ -55,15 +55,30 @@ class ZygoteLine:
 
         What still runs as one of these users, and is in no slot, is killed. It may be called in any thread.
         """
-        done, theirs = os.pipe()
+        self._ask(HAND_OVER, folder)
+
+    def used_bytes(self, folder: str) -> int:
+        """Wait until the user of a task has measured what its folder takes of the disk, and return that; 0: unknown.
+
+        An empty file takes 4 KiB. It may be called in any thread.
+        """
+        words = self._ask(MEASURE, folder).split()  # bytes, and number of files, each before the folder's name
+        return max(int(words[0]), 4096 * int(words[2])) if len(words) == 4 else 0
+
+    def _ask(self, kind: bytes, word: str) -> bytes:
+        """Send a request with a pipe; return what is written to that, once it is closed."""
+        answer, theirs = os.pipe()
         try:
             try:
-                self._send(HAND_OVER, folder, files=(theirs,))
+                self._send(kind, word, files=(theirs,))
             finally:
                 os.close(theirs)
-            os.read(done, 1)
+            said = b""
+            while part := os.read(answer, _MOST_BYTES):
+                said += part
+            return said
         finally:
-            os.close(done)
+            os.close(answer)
 
     def _send(self, kind: bytes, *words: str, files: Sequence[int] = ()) -> None:
         content = os.fsencode("\0".join(words))

@@ -47,6 +47,7 @@ class Zygote:
         self._yields = self._isolates = False
         self._places: dict[str, str] = {}
         self._supervisors: set[int] = set()
+        self._helpers: set[int] = set()
         self._groups_left: set[int] = set()  # supervisors that are gone, while their groups are not
 
     def run(self) -> None:
@@ -86,6 +87,8 @@ class Zygote:
             self._signal(*map(int, words))
         elif kind == requests.HAND_OVER and self._users:
             self._users.hand_over(*words)
+        elif kind == requests.MEASURE and self._users and files:
+            self._helpers.add(self._users.start_measuring(words[0], files[0]))
 
     def _configure(self, yields: str, isolates: str, *places: str) -> None:
         """Take note of how supervisors are to be.
@@ -137,7 +140,7 @@ class Zygote:
         """
         with suppress(OSError):  # no file descriptor left: soon again
             for pid in processes.children(os.getpid()):
-                if pid not in self._supervisors and pid != self._agent_pid:
+                if pid != self._agent_pid and pid not in self._supervisors | self._helpers:
                     os.kill(pid, signal.SIGKILL)
         try:
             pid, status = os.waitpid(-1, options)
@@ -145,6 +148,7 @@ class Zygote:
             return False
         if pid == self._agent_pid:
             self.agent_status = status
+        self._helpers.discard(pid)
         if pid in self._supervisors:
             self._supervisors.discard(pid)
             if self._users:

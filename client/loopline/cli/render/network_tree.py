@@ -65,5 +65,5 @@ def _flow_words(flow: FileFlow) -> str:
 
 def _remark(view: NetworkView) -> str:
     told = f"from {view.file}" if view.file else "no network.toml; `loopline network FILE` checks one"
-    peers = "between workers" if view.peers else "from the master alone (peers = off)"
+    peers = "between workers" if view.peers else "from the master alone (peers = off, or auto without encryption)"
     return f"{told}; files go {peers}"

@@ -1,0 +1,151 @@
+"""PostgreSQL: connections by libpq's URLs, with limits of time on all that they do.
+
+Where a server restarts, hangs or is cut off, a statement fails within these limits, and ``is_passing`` says that no
+person need mend anything. The server notices within half a minute that a master is gone, whose lock then is free.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+
+from sqlalchemy import URL
+from sqlalchemy.exc import DBAPIError
+
+from loopline_shared.errors import LooplineError
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+DRIVER = "postgresql+asyncpg"
+CONNECT_WITHIN_S = 10.0
+STATEMENT_WITHIN_S = 60.0
+_SAID_WITHIN_S = 65.0
+"""The server ends a statement itself; one that says nothing for so long is given up."""
+_CLOSE_WITHIN_S = 5.0
+_SESSION = """
+SET statement_timeout = {limit_ms}; SET idle_in_transaction_session_timeout = {limit_ms};
+SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3;
+SET tcp_user_timeout = 30000
+"""
+_PASSING = (
+    "08",  # the connection
+    "57P",  # the server stops, crashed, or is starting
+    "53300",  # too many connections
+    "57014",  # a statement took too long
+    "25006",  # read only: not yet the primary after a fail-over
+)
+"""Beginnings of SQLSTATEs that pass by themselves."""
+_NONE: Mapping[str, str] = {}
+_OWN_NAMES = {"ssl": "sslmode"}
+"""Parameters of URLs as the release before took them."""
+
+
+def parse_postgres(text: str) -> URL:
+    """Return a URL of libpq's form: several hosts, ``sslmode`` and the like. Raises ValueError if it is none."""
+    parts = urlsplit(text)
+    credentials, _, hosts = parts.netloc.rpartition("@")
+    user, _, password = credentials.partition(":")
+    query = {_OWN_NAMES.get(name, name): value for name, value in parse_qsl(parts.query, keep_blank_values=True)}
+    return URL.create(
+        DRIVER,
+        username=unquote(user) or None,
+        password=unquote(password) or None,
+        host=(hosts if "," in hosts else parts.hostname) or None,
+        port=None if "," in hosts else parts.port,
+        database=unquote(parts.path.lstrip("/")) or None,
+        query=query,
+    )
+
+
+def dsn_of(url: URL) -> str:
+    """Return the URL as libpq has it."""
+    user = quote(url.username or "", safe="") + (f":{quote(str(url.password), safe='')}" if url.password else "")
+    query = urlencode({name: str(value) for name, value in url.query.items()})
+    host = url.host or ""
+    host = f"[{host}]" if ":" in host and "," not in host else host  # IPv6
+    host += f":{url.port}" if url.port is not None else ""
+    return f"postgresql://{user}{'@' if user else ''}{host}/{quote(url.database or '')}" + (
+        f"?{query}" if query else ""
+    )
+
+
+@asynccontextmanager
+async def connections(
+    url: URL, count: int, *, is_limited: bool = True, server_settings: Mapping[str, str] = _NONE, **options: Any
+) -> AsyncIterator[AsyncEngine]:
+    """Open a pool of so many connections. ``is_limited``: statements have a limit of time, as all but migrations."""
+    from sqlalchemy.ext.asyncio import create_async_engine  # slow to import, and SQLite does not need it
+
+    with _explaining_missing():
+        import asyncpg
+
+        async def connect() -> Any:
+            one = await asyncpg.connect(
+                dsn_of(url),
+                timeout=CONNECT_WITHIN_S,
+                command_timeout=_SAID_WITHIN_S if is_limited else None,
+                server_settings=dict(server_settings),
+                **({} if "target_session_attrs" in url.query else {"target_session_attrs": _session_of(url)}),
+            )
+            await one.execute(_SESSION.format(limit_ms=round(STATEMENT_WITHIN_S * 1000) if is_limited else 0))
+            return one
+
+        engine = create_async_engine(
+            URL.create(DRIVER), async_creator=connect, pool_size=count, max_overflow=0, **options
+        )
+    try:
+        yield engine
+    finally:
+        with suppress(Exception):  # of a server that is gone
+            async with asyncio.timeout(_CLOSE_WITHIN_S):
+                await engine.dispose()
+
+
+@asynccontextmanager
+async def connected(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+    """Open one connection; a server that is gone does not keep it from being closed."""
+    connection = await engine.connect()
+    try:
+        yield connection
+    finally:
+        with suppress(Exception):
+            async with asyncio.timeout(_CLOSE_WITHIN_S):
+                await connection.close()
+
+
+def is_passing(error: BaseException) -> bool:
+    """True if the failure passes by itself: a person need not mend anything."""
+    for one in _causes(error):
+        state = getattr(one, "sqlstate", None)
+        if state is not None and str(state).startswith(_PASSING):
+            return True
+        if isinstance(one, OSError) or (isinstance(one, DBAPIError) and one.connection_invalidated):
+            return True
+        if type(one).__module__.startswith("asyncpg") and "InterfaceError" in type(one).__name__:
+            return True  # the connection was closed meanwhile
+    return False
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    one: BaseException | None = error
+    while one is not None:
+        yield one
+        one = getattr(one, "orig", None) or one.__cause__
+
+
+def _session_of(url: URL) -> str:
+    """Return which of several servers is wanted: the one that takes writing."""
+    return "primary" if "," in (url.host or "") else "any"
+
+
+@contextmanager
+def _explaining_missing() -> Iterator[None]:
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        hint = "pip install 'loopline[master,postgres]'"
+        raise LooplineError("missing_driver", f"{error.name} is not installed", hint) from None

@@ -1,0 +1,144 @@
+"""Those who sit at a computer whose worker is a service of the system: reports of their sessions, and a pause."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loopline_shared.errors import LooplineError
+from loopline_worker.owner import session_server as server_module
+from loopline_worker.owner.__main__ import in_text
+from loopline_worker.owner.session_server import SessionServer, ask, people_but_tasks
+from loopline_worker.owner.state import WorkerState
+from loopline_worker.presence import reporter as reporter_module
+from loopline_worker.presence.idle_detector import IdleDetector
+from loopline_worker.presence.reporter import Desktop, Reporter
+from loopline_worker.presence.session_reports import SessionReport, SessionReports
+from tests.worker.bench import until
+from tests.worker.presence.witnesses import Hand
+from tests.worker.test_owner_page import STATE
+
+ME = os.getuid()
+
+
+@dataclass
+class Worker:
+    """What the server asks of the rest of the agent."""
+
+    place: Path
+    reports: SessionReports = field(default_factory=SessionReports)
+    here: set[int] = field(default_factory=lambda: {ME})
+    pauses: list[float] = field(default_factory=list)
+    nudges: int = 0
+    watches: bool = True
+
+    def nudge(self) -> None:
+        self.nudges += 1
+
+    def state(self) -> WorkerState:
+        return STATE
+
+    def pause(self, until: float) -> None:
+        self.pauses.append(until)
+
+    def resume(self) -> None:
+        self.pauses.clear()
+
+    def idle_s(self) -> float | None:
+        return self.reports.idle_s(ME, 1)
+
+    async def asked(self, **request: Any) -> dict[str, Any]:
+        return await asyncio.to_thread(ask, self.place, request)
+
+
+@pytest.fixture
+async def worker(tmp_path: Path) -> AsyncIterator[Worker]:
+    worker = Worker(tmp_path / "sessions")
+    server = SessionServer(worker.place, worker, worker.reports, worker, worker.here.__contains__)  # type: ignore[arg-type]
+    await server.open()
+    yield worker
+    await server.close()
+    assert not worker.place.exists()
+
+
+async def test_a_reporter_tells_of_an_input_at_once(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reporter_module, "_EVERY_S", 3600.0)
+    monkeypatch.setattr(reporter_module, "_WHILE_TASKS_RUN_S", 0.01)
+    hand = Hand(500.0)
+    reporting = asyncio.create_task(Reporter(worker.place, IdleDetector([hand]), Desktop()).run())
+    await until(lambda: (worker.idle_s() or 0) >= 500)
+    hand.idle_s = 0.0
+    await until(lambda: (worker.idle_s() or 0) < 400)
+    assert worker.nudges
+    reporting.cancel()
+    await until(lambda: worker.idle_s() is None)
+
+
+async def test_who_sits_here_sees_the_state_and_pauses(worker: Worker) -> None:
+    shown = WorkerState.from_json(await worker.asked(do="state"))
+    assert shown == STATE
+    assert "browser" not in in_text(shown, f"unix:{worker.place}")
+    await worker.asked(**{"do": "pause", "for": "1h"})
+    assert worker.pauses[0] > time.time() + 3000
+    await worker.asked(do="resume")
+    assert not worker.pauses
+    with pytest.raises(LooplineError, match="expected a time such as"):
+        await worker.asked(**{"do": "pause", "for": "ages"})
+
+
+async def test_nobody_else_is_answered(worker: Worker) -> None:
+    worker.here.clear()
+    for request in ({"do": "state"}, {"do": "pause", "for": "1h"}, {"do": "report", "idle_s": 500}):
+        with pytest.raises(LooplineError, match="only those who are logged in"):
+            await worker.asked(**request)
+    assert not worker.pauses
+    assert worker.idle_s() is None
+    everybody: Callable[[int], bool] = people_but_tasks(lambda uid: True)
+    assert (everybody(ME), everybody(ME + 1)) == (False, True), "tasks may run as the agent's own user"
+
+
+@pytest.mark.parametrize(
+    "line", [b"[1]\n", b"{\n", b'{"do": "report", "idle_s": -1}\n', b'{"do": "report", "idle_s": NaN}\n',
+             b'{"do": "report", "idle_s": 1, "locked": "no"}\n', b'{"do": 7}\n']
+)  # fmt: skip
+async def test_nonsense_is_refused(worker: Worker, line: bytes) -> None:
+    reader, writer = await asyncio.open_unix_connection(worker.place)
+    writer.write(line)
+    assert "error" in json.loads(await reader.readuntil())
+    writer.write(b"x" * 10_000)
+    assert await reader.read() == b"", "and a line without an end is the last"
+    writer.close()
+
+
+async def test_a_user_has_so_many_connections_and_no_more(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "_MOST_OF_A_USER", 1)
+    reader, writer = await asyncio.open_unix_connection(worker.place)
+    writer.write(b'{"do": "state"}\n')
+    await reader.readuntil()
+    with pytest.raises(LooplineError, match="does not answer"):
+        await worker.asked(do="state")
+    writer.close()
+
+
+def test_a_report_ages_and_a_film_is_a_use() -> None:
+    now = [100.0]
+    reports = SessionReports(lambda: now[0])
+    reports.note("a", 7, SessionReport(50.0))
+    now[0] += 5
+    assert (reports.idle_s(7, 1), reports.idle_s(7, 2), reports.idle_s(8, 1)) == (55.0, None, None)
+    reports.note("b", 7, SessionReport(9.0, inhibited=True))
+    assert reports.idle_s(7, 2) == 0.0
+    reports.note("b", 7, SessionReport(9.0, inhibited=True, locked=True))
+    assert reports.idle_s(7, 2) == 9.0
+    reports.note("b", 7, SessionReport(None))
+    assert reports.idle_s(7, 2) is None
+    now[0] += 60
+    assert reports.idle_s(7, 1) is None, "nothing was heard for long"
