@@ -242,7 +242,7 @@ class RoundTrips:
     def took_s(self, worker: str, cancelled: Collection[TaskId], now: float) -> float:
         """Return how long the recording took to cancel one of the tasks here at about this time.
 
-        Without such a task it is what cancels usually take, at most until the worker had seen the Assign of this time.
+        Without such a task it is what cancels usually take, at most until the worker had seen an Assign of this time.
         """
         for cancel in self._cancels.get(worker, ()):
             if cancel.task in cancelled and abs(now - cancel.at) <= cancel.took_s:
