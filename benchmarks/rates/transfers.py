@@ -3,12 +3,12 @@ benchmarks.rates.transfers``.
 
 How long until the last worker's task has the file, held against size / narrowest link; and how often the file has
 left the master and crossed the cable. From the master alone; between workers as the network is assumed, as
-`loopline network measure` finds it, and as written down. With ``--faults``, also while a worker in the middle or the
-master is killed halfway, a worker is stopped there, and while the cable is halved: how long until the next plan is
-told as well. With ``--others``, libtorrent, udpcast and rsync, without Loopline. With ``--mixed``, neighbours in name
-are at different switches. With ``--files 4``, as many jobs at once, each with a file of its own for its share of the
-workers: then the time is the makespan. The network is made of namespaces (benchmarks/harness/lab.py), which needs
-root.
+`loopline network measure` finds it, and as written down. With ``--faults``, also while a worker in the middle is
+killed or stopped halfway, the cable is halved, or the master is killed once some worker has all; then it is told how
+long the next plan took. With ``--others``, libtorrent, udpcast and rsync, without Loopline. With ``--mixed``,
+neighbours in name are at different switches. With ``--files 4``, as many jobs at once, each with a file of its own
+for its share of the workers: then the time is the makespan. The network is made of namespaces
+(benchmarks/harness/lab.py), which needs root.
 """
 
 from __future__ import annotations
@@ -36,17 +36,21 @@ from benchmarks.harness.lab_copies import WAYS
 ROOT = Path(__file__).parents[2]
 PORT = 7461
 WITHIN_S = 400.0
+FAULTS = ("worker killed", "worker stopped", "cable halved", "master killed")
 KNOWS: tuple[Literal["assumed", "measured", "written"], ...] = ("assumed", "measured", "written")
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A way to bring the file. The fault comes when a worker in the middle, perhaps its victim, has half of it."""
+    """A way to bring the file. The fault comes when a worker in the middle, perhaps its victim, has half of it.
+
+    The master is killed once some worker has all of it: then the others can have it without the master.
+    """
 
     name: str
     peers: bool = True
     knows: Literal["assumed", "measured", "written"] = "assumed"
-    fault: Literal["", "worker killed", "worker stopped", "master killed", "cable halved"] = ""
+    fault: str = ""  # of FAULTS
     tls: bool = True
 
 
@@ -188,9 +192,11 @@ class LabGrid:
         found = [path.read_text().split() for path in done]
         return [(float(words[0]), words[1]) for words in found]
 
-    def has_half(self, name: str, size_bytes: int) -> bool:
-        """True if a worker has half of the file."""
-        parts = (self.folder / name / "cache" / "incoming").glob("*")
+    def is_time(self, fault: str, size_bytes: int) -> bool:
+        """True if the fault is to happen now."""
+        if fault == "master killed":
+            return bool(self.arrivals())
+        parts = (self.folder / self.victim / "cache" / "incoming").glob("*")
         return any(part.stat().st_size >= size_bytes / 2 for part in parts)
 
     def _start(self, name: str, module: str, *words: str) -> subprocess.Popen[bytes]:
@@ -221,7 +227,7 @@ def measure(case: Case, lab: Lab, mib: int, keep: Path | None, count: int = 1) -
             begin = grid.submit(files)
             while len(grid.arrivals()) < expected and time.time() < begin + WITHIN_S:
                 time.sleep(0.05)
-                if case.fault and not fault_at and grid.has_half(grid.victim, size_bytes):
+                if case.fault and not fault_at and grid.is_time(case.fault, size_bytes):
                     fault_at = time.time()
                     grid.befall(case.fault)
             sent = {name: (at - carried[name]) / size_bytes / count for name, at in lab.sent_bytes().items()}
@@ -274,6 +280,7 @@ def main() -> None:
     asking.add_argument("--edge", type=float, default=100.0, help="Mbit/s of each host's link")
     asking.add_argument("--between", type=float, default=25.0, help="Mbit/s between the switches")
     asking.add_argument("--faults", action="store_true", help="also with a worker, master killed; the cable halved")
+    asking.add_argument("--fault", action="append", help="only with this one, such as 'master killed'")
     asking.add_argument("--no-tls", action="store_true", help="in the clear, as a grid of 0.1 goes on")
     asking.add_argument("--mixed", action="store_true", help="neighbours in name are at different switches")
     asking.add_argument("--others", action="store_true", help="also libtorrent, udpcast and rsync")
@@ -291,11 +298,8 @@ def main() -> None:
         options.logs.mkdir(parents=True, exist_ok=True)
     cases = [] if options.without_master_alone else [Case("from the master alone", peers=False)]
     cases += [Case(f"between workers, {knows}", knows=knows) for knows in options.knows or KNOWS]
-    if options.faults:
-        cases.append(Case("written, worker killed", knows="written", fault="worker killed"))
-        cases.append(Case("written, worker stopped", knows="written", fault="worker stopped"))
-        cases.append(Case("written, cable halved", knows="written", fault="cable halved"))
-        cases.append(Case("written, master killed", knows="written", fault="master killed"))
+    for fault in options.fault or (FAULTS if options.faults else ()):
+        cases.append(Case(f"written, {fault}", knows="written", fault=fault))
     found = []
     for case in (replace(case, tls=not options.no_tls) for case in cases):
         tables.progress(case.name)

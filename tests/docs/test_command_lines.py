@@ -30,6 +30,7 @@ ELSEWHERE = {
     r"loopline (backup|restore|fsck)\b": "for a master's own user: tests/store/test_backup.py",
     r"loopline service ": "changes this computer's services: tests/cli/test_service.py",
     r"loopline submit --nodes ": "needs several workers: tests/live/test_gangs.py",
+    r"loopline master --database-url ": "needs a PostgreSQL: tests/live/test_postgres.py",
     r"loopline elastic ": "asks a cluster, or goes on for ever: tests/cli/test_elastic.py, tests/live/test_slurm.py",
     r"loopline run ": "needs several workers: tests/live/test_engines.py",
     r"loopline submit --(requirements|image) ": "needs a package index or an image: tests/live/test_environments.py",
