@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from loopline.client import AsyncClient
+from loopline.settings import ClientSettings
 from loopline.transfer import files
 from loopline_shared.spec import JobSpec, Range
 
@@ -20,9 +21,10 @@ while [ ! -e $0/over ]; do sleep 0.2; done
 """
 
 
-async def main(url: str, token: str, stamps: Path, workers: int, names: list[Path]) -> None:
+async def main(url: str, token_file: Path, stamps: Path, workers: int, names: list[Path]) -> None:
     """Submit a job for each file, once as many workers are there."""
-    async with AsyncClient(url, token) as client:
+    known = ClientSettings(master=url, token_file=token_file)
+    async with AsyncClient(url, known.find_token(), ca=known.find_ca()) as client:
         uploaded = [await files.upload(client, name) for name in names]
         while len([worker async for worker in client.workers() if worker.connected and worker.load]) < workers:  # noqa: ASYNC110 - another process decides
             await asyncio.sleep(0.2)
@@ -41,4 +43,4 @@ async def main(url: str, token: str, stamps: Path, workers: int, names: list[Pat
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), int(sys.argv[4]), [*map(Path, sys.argv[5:])]))
+    asyncio.run(main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]), [*map(Path, sys.argv[5:])]))

@@ -3,11 +3,12 @@ benchmarks.rates.transfers``.
 
 How long until the last worker's task has the file, held against size / narrowest link; and how often the file has
 left the master and crossed the cable. From the master alone; between workers as the network is assumed, as
-`loopline network measure` finds it, and as written down. With ``--faults``, also while a worker in the middle or the
-master is killed halfway, and while the cable is halved: how long until the next plan is told as well. With
-``--others``, libtorrent, udpcast and rsync, without Loopline. With ``--mixed``, neighbours in name are at different
-switches. With ``--files 4``, as many jobs at once, each with a file of its own for its share of the workers: then the
-time is the makespan. The network is made of namespaces (benchmarks/harness/lab.py), which needs root.
+`loopline network measure` finds it, and as written down. With ``--faults``, also while a worker in the middle is
+killed or stopped halfway, the cable is halved, or the master is killed once some worker has all; then it is told how
+long the next plan took. With ``--others``, libtorrent, udpcast and rsync, without Loopline. With ``--mixed``,
+neighbours in name are at different switches. With ``--files 4``, as many jobs at once, each with a file of its own
+for its share of the workers: then the time is the makespan. The network is made of namespaces
+(benchmarks/harness/lab.py), which needs root.
 """
 
 from __future__ import annotations
@@ -35,17 +36,22 @@ from benchmarks.harness.lab_copies import WAYS
 ROOT = Path(__file__).parents[2]
 PORT = 7461
 WITHIN_S = 400.0
+FAULTS = ("worker killed", "worker stopped", "cable halved", "master killed")
 KNOWS: tuple[Literal["assumed", "measured", "written"], ...] = ("assumed", "measured", "written")
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A way to bring the file. The fault comes when a worker in the middle, perhaps its victim, has half of it."""
+    """A way to bring the file. The fault comes when a worker in the middle, perhaps its victim, has half of it.
+
+    The master is killed once some worker has all of it: then the others can have it without the master.
+    """
 
     name: str
     peers: bool = True
     knows: Literal["assumed", "measured", "written"] = "assumed"
-    fault: Literal["", "worker killed", "master killed", "cable halved"] = ""
+    fault: str = ""  # of FAULTS
+    tls: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,27 +96,31 @@ class LabGrid:
     @contextmanager
     def running(self) -> Iterator[None]:
         """Have all processes run while the context lasts."""
-        address = self.lab.address(self.lab.master)
         serve = ["--host", "0.0.0.0", "--port", str(PORT), "--data-dir", str(self.folder / "master")]
         if self._case.knows == "written":
             (self.folder / "network.toml").write_text(self.lab.network_toml())
             serve += ["--network-file", str(self.folder / "network.toml")]
         serve += ["--peers", "on" if self._case.peers else "off", "--order", "none"]  # tasks wait for the last one
-        master = self.master = self._start(self.lab.master, "loopline_master", *serve)
         tokens = self.folder / "master" / "tokens"
+        if not self._case.tls:
+            tokens.mkdir(parents=True)  # as a master of the release before has left it, which goes on in plain HTTP
+        master = self.master = self._start(self.lab.master, "loopline_master", *serve)
         try:
             while not (tokens / "worker").exists():
                 assert master.poll() is None, (self.folder / f"{self.lab.master}.log").read_text()
                 time.sleep(0.1)
             for name in self.lab.names:
-                joins = ["--master", f"http://{address}:{PORT}", "--token-file", str(tokens / "worker")]
+                joins = ["--master", self._url, "--token-file", str(tokens / "worker")]
                 own = ["--name", name, "--data-dir", str(self.folder / name), "--slots", "1", "--dedicated"]
                 own += ["--sandbox", "off"]  # tasks write down when they have the file
                 self.agents[name] = self._start(name, "loopline_worker", *joins, *own)
+            while not all("connected to" in (self.folder / f"{name}.log").read_text() for name in self.agents):
+                time.sleep(0.1)
             yield
         finally:
             (self.stamps / "over").touch()
             for process in (*self.agents.values(), master):
+                process.send_signal(signal.SIGCONT)
                 process.send_signal(signal.SIGTERM)
             for process in (*self.agents.values(), master):
                 try:
@@ -123,6 +133,8 @@ class LabGrid:
         match fault:
             case "worker killed":
                 self.agents[self.victim].kill()
+            case "worker stopped":
+                self.agents[self.victim].send_signal(signal.SIGSTOP)
             case "master killed":
                 self.master.kill()
             case "cable halved":
@@ -145,21 +157,13 @@ class LabGrid:
 
     def submit(self, files: list[Path]) -> float:
         """Submit a job for each file, with a task for each worker together; return when."""
-        token = (self.folder / "master" / "tokens" / "admin").read_text().strip()
-        url = f"http://{self.lab.address(self.lab.master)}:{PORT}"
-        words = ["benchmarks.light.lab_user", url, token, self.stamps, self.lab.workers, *files]
+        words = ["benchmarks.light.lab_user", self._url, self._token_file, self.stamps, self.lab.workers, *files]
         command = [*inside(self.lab.master), sys.executable, "-m", *map(str, words)]
         return float(subprocess.check_output(command, cwd=ROOT, env=self._environment(), timeout=WITHIN_S))
 
     def measure_network(self) -> None:
         """Have the idle grid measured, once all workers are there."""
-        token = self.folder / "master" / "tokens" / "admin"
-        reach = [
-            "--master",
-            f"http://{self.lab.address(self.lab.master)}:{PORT}",
-            "--token",
-            token.read_text().strip(),
-        ]
+        reach = ["--master", self._url]
         command = [*inside(self.lab.master), sys.executable, "-m", "loopline.cli", "network"]
         deadline = time.time() + WITHIN_S
         while self._ask(*command, *reach, "--json").count('"up"') < self.lab.workers + 2 and time.time() < deadline:
@@ -167,8 +171,19 @@ class LabGrid:
         time.sleep(2.0)  # until ports are open everywhere
         tables.progress(self._ask(*command, "measure", *reach))
 
+    @property
+    def _url(self) -> str:
+        return f"http{'s' * self._case.tls}://{self.lab.address(self.lab.master)}:{PORT}"
+
+    @property
+    def _token_file(self) -> Path:
+        return self.folder / "master" / "tokens" / "admin"
+
     def _ask(self, *command: str) -> str:
-        ran = subprocess.run(command, cwd=ROOT, env=self._environment(), check=False, capture_output=True, text=True)
+        known = {"LOOPLINE_TOKEN_FILE": str(self._token_file)}
+        ran = subprocess.run(
+            command, cwd=ROOT, env=self._environment() | known, check=False, capture_output=True, text=True
+        )
         return ran.stdout + ran.stderr
 
     def arrivals(self) -> list[tuple[float, str]]:
@@ -177,9 +192,11 @@ class LabGrid:
         found = [path.read_text().split() for path in done]
         return [(float(words[0]), words[1]) for words in found]
 
-    def has_half(self, name: str, size_bytes: int) -> bool:
-        """True if a worker has half of the file."""
-        parts = (self.folder / name / "cache" / "incoming").glob("*")
+    def is_time(self, fault: str, size_bytes: int) -> bool:
+        """True if the fault is to happen now."""
+        if fault == "master killed":
+            return bool(self.arrivals())
+        parts = (self.folder / self.victim / "cache" / "incoming").glob("*")
         return any(part.stat().st_size >= size_bytes / 2 for part in parts)
 
     def _start(self, name: str, module: str, *words: str) -> subprocess.Popen[bytes]:
@@ -201,7 +218,7 @@ def measure(case: Case, lab: Lab, mib: int, keep: Path | None, count: int = 1) -
         files = [folder / f"large-{number}.bin" for number in range(count)]
         made, size_bytes = {make(file, mib) for file in files}, mib * 2**20
         grid = LabGrid(lab, folder, case)
-        expected = lab.workers - (case.fault == "worker killed")
+        expected = lab.workers - case.fault.startswith("worker")
         begin = fault_at = 0.0
         with lab.built(), grid.running():
             if case.knows == "measured":
@@ -210,7 +227,7 @@ def measure(case: Case, lab: Lab, mib: int, keep: Path | None, count: int = 1) -
             begin = grid.submit(files)
             while len(grid.arrivals()) < expected and time.time() < begin + WITHIN_S:
                 time.sleep(0.05)
-                if case.fault and not fault_at and grid.has_half(grid.victim, size_bytes):
+                if case.fault and not fault_at and grid.is_time(case.fault, size_bytes):
                     fault_at = time.time()
                     grid.befall(case.fault)
             sent = {name: (at - carried[name]) / size_bytes / count for name, at in lab.sent_bytes().items()}
@@ -263,6 +280,8 @@ def main() -> None:
     asking.add_argument("--edge", type=float, default=100.0, help="Mbit/s of each host's link")
     asking.add_argument("--between", type=float, default=25.0, help="Mbit/s between the switches")
     asking.add_argument("--faults", action="store_true", help="also with a worker, master killed; the cable halved")
+    asking.add_argument("--fault", action="append", help="only with this one, such as 'master killed'")
+    asking.add_argument("--no-tls", action="store_true", help="in the clear, as a grid of 0.1 goes on")
     asking.add_argument("--mixed", action="store_true", help="neighbours in name are at different switches")
     asking.add_argument("--others", action="store_true", help="also libtorrent, udpcast and rsync")
     asking.add_argument("--knows", action="append", help="assumed, measured or written; default: all three")
@@ -279,15 +298,14 @@ def main() -> None:
         options.logs.mkdir(parents=True, exist_ok=True)
     cases = [] if options.without_master_alone else [Case("from the master alone", peers=False)]
     cases += [Case(f"between workers, {knows}", knows=knows) for knows in options.knows or KNOWS]
-    if options.faults:
-        cases.append(Case("written, worker killed", knows="written", fault="worker killed"))
-        cases.append(Case("written, cable halved", knows="written", fault="cable halved"))
-        cases.append(Case("written, master killed", knows="written", fault="master killed"))
+    for fault in options.fault or (FAULTS if options.faults else ()):
+        cases.append(Case(f"written, {fault}", knows="written", fault=fault))
     found = []
-    for case in cases:
+    for case in (replace(case, tls=not options.no_tls) for case in cases):
         tables.progress(case.name)
         lab = Lab(options.workers, options.edge, options.between, options.mixed)
-        found.append(measure(case, lab, options.mib, options.logs, options.files))
+        found.append(one := measure(case, lab, options.mib, options.logs, options.files))
+        tables.progress(f"{one.last_s} s, {one.master} copies, {one.right} of {one.expected} right")
     for name in WAYS if options.others and options.files == 1 else ():
         tables.progress(name)
         try:

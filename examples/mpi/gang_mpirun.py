@@ -20,6 +20,8 @@ import time
 from pathlib import Path
 
 AGENT = "--agent"
+FOLDER = "GANG_MEMBER_FOLDER"
+IN_OWN_FOLDER = ["sh", "-c", f'cd "${FOLDER}" && exec "$@"', "sh"]  # mpirun would have all in rank 0's
 SOCKET = "agent.sock"  # in the folder of rank 0, where mpirun's launch agents find this program
 UNKNOWN, LEFT_ALONE, NO_MPI = 1, 2, 3
 
@@ -60,7 +62,9 @@ def lead(command: list[str]) -> int:
         "--leave-session-attached",
     ]
     over_tcp = ["--mca", "pml", "ob1", "--mca", "btl", "self,tcp"]
-    return subprocess.call(["mpirun", "-n", str(nodes), *options, *over_tcp, *command], env=environment())
+    return subprocess.call(
+        ["mpirun", "-n", str(nodes), *options, *over_tcp, *IN_OWN_FOLDER, *command], env=environment()
+    )
 
 
 def greeted(member: socket.socket) -> str | None:
@@ -127,7 +131,7 @@ def wait_for_socket() -> None:
 def environment() -> dict[str, str]:
     """Return the environment for Open MPI: its files go into the member's own folder."""
     here = str(Path.cwd())
-    own = {"TMPDIR": here, "OMPI_MCA_orte_tmpdir_base": here}
+    own = {"TMPDIR": here, "OMPI_MCA_orte_tmpdir_base": here, FOLDER: here}
     if os.geteuid() == 0:
         own |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     return {**os.environ, **own}

@@ -134,7 +134,9 @@ def _parser() -> Parser:
     for name, field in MasterSettings.model_fields.items():
         if name not in ("tokens", "limits"):
             flag, group = f"--{name.replace('_', '-')}", scheduling if name in SCHEDULING else parser
-            group.add_argument(flag, help=field.description, metavar=name.rpartition("_")[2].upper())
+            switch = {"nargs": "?", "const": "true"} if field.annotation is bool else {}
+            metavar = "on|off" if switch else name.rpartition("_")[2].upper()
+            group.add_argument(flag, help=field.description, metavar=metavar, **switch)  # type: ignore[arg-type]
     for old in old_names(MasterSettings):
         parser.add_argument(f"--{old.replace('_', '-')}", help=argparse.SUPPRESS)
     parser.add_argument("--no-tokens", dest="tokens", action="store_false", default=None, help="on loopback only")

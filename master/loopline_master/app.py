@@ -30,12 +30,13 @@ from loopline_master.notify.notifier import Notifier
 from loopline_master.peers.live_network import LiveNetwork
 from loopline_master.settings import MasterSettings
 from loopline_master.store import StoreBroken, open_store
+from loopline_master.store.database import is_sqlite, parse_url
 from loopline_master.transfers.solver_thread import SolverThread
 from loopline_shared.errors import LooplineError
 
 log = logging.getLogger(__name__)
 
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 5.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S, _STANDBY_PAUSE_S = 0.5, 5.0, 1.0
 """Before the master starts over; twice as long each time."""
 
 
@@ -63,26 +64,27 @@ async def keep_serving(settings: MasterSettings, told_to_stop: asyncio.Event, on
 
     Raises LooplineError for what a person must mend. Until the database is back, the port answers 503.
     """
-    was_there, pause_s = False, _FIRST_PAUSE_S
+    starts, pause_s, said = 0, _FIRST_PAUSE_S, ""
     async with AsyncExitStack() as stand_in:
         while True:
             try:
                 async with serving(settings, stand_in.aclose) as master:
-                    on_start(master, is_again=was_there)
-                    was_there, pause_s = True, _FIRST_PAUSE_S
+                    on_start(master, is_again=starts > 0)
+                    starts, pause_s, said = starts + 1, _FIRST_PAUSE_S, ""
                     await _first(told_to_stop, master.working)
                 if not told_to_stop.is_set():
                     master.working.result()
                 return
             except LooplineError as error:
-                if told_to_stop.is_set() or not _passes(error, was_there):
+                if told_to_stop.is_set() or not _passes(error, waits=settings.standby or starts > 0):
                     raise
-                log.warning("%s; starting over in %g s", error.message, pause_s)
+                if error.message != said:
+                    log.warning("%s; trying again until it is free or back", said := error.message)
                 await stand_in.aclose()
                 await stand_in.enter_async_context(standing_in(settings))
             if await _first(told_to_stop, asyncio.create_task(asyncio.sleep(pause_s))):
                 return
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+            pause_s = min(2 * pause_s, _STANDBY_PAUSE_S if settings.standby else _LONGEST_PAUSE_S)
 
 
 async def _first(told_to_stop: asyncio.Event, task: asyncio.Task[None]) -> bool:
@@ -93,11 +95,11 @@ async def _first(told_to_stop: asyncio.Event, task: asyncio.Task[None]) -> bool:
     return told_to_stop.is_set()
 
 
-def _passes(error: LooplineError, was_there: bool) -> bool:
+def _passes(error: LooplineError, *, waits: bool) -> bool:
     """True if the master may go on by itself; its own lock may outlive a lost connection for a while."""
     if isinstance(error, StoreBroken):
         return error.is_passing
-    return error.code == "database_in_use" and was_there
+    return error.code == "database_in_use" and waits
 
 
 @asynccontextmanager
@@ -108,10 +110,13 @@ async def serving(
 
     ``on_open`` is called before the port is opened.
     """
+    _refuse_standby_without_server(settings)
     _make_data_folder(settings.data_dir)
     _refuse_lost_database(settings)
     prepare_folder(settings.data_dir)
-    async with open_store(settings.database, keep_samples_s=settings.keep_samples_days * 86400.0) as store:
+    async with open_store(
+        settings.database, keep_samples_s=settings.keep_samples_days * 86400.0, standby=settings.standby
+    ) as store:
         parts = await assemble(settings, store)
         _tell_of_encryption(parts[Encryption])
         engine = parts[Engine]
@@ -175,6 +180,12 @@ def _log_failure(consequence: str, ended: asyncio.Task[None]) -> None:
     error = None if ended.cancelled() else ended.exception()
     if error is not None:
         log.error("%s, until the next start", consequence, exc_info=error)
+
+
+def _refuse_standby_without_server(settings: MasterSettings) -> None:
+    if settings.standby and is_sqlite(parse_url(settings.database)):
+        hint = "give both masters the --database-url of a PostgreSQL, and a --data-dir that both see"
+        raise LooplineError("standby", "a standby needs a database that both masters reach", hint)
 
 
 def _make_data_folder(folder: Path) -> None:

@@ -133,6 +133,10 @@ class MasterSettings(_SettingsBase):
     database_url: Annotated[
         str | None, Field(description="URL of another database, such as PostgreSQL; by default SQLite in data_dir")
     ] = None
+    standby: Annotated[
+        bool,
+        Field(description="wait while another master has the database (PostgreSQL), and take over from it"),
+    ] = False
     keep_samples_days: Annotated[
         float, Field(gt=0, le=366, description="for how many days samples of workers (one a minute) are kept")
     ] = 14.0

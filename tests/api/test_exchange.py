@@ -13,6 +13,7 @@ from loopline_master.files.blobs import Blobs
 from loopline_master.metrics import Metrics
 from loopline_master.peers.exchange import Exchange
 from loopline_master.peers.piece_lists import PieceLists
+from loopline_master.peers.ways import with_ways
 from loopline_master.settings import MasterSettings
 from loopline_shared import grants
 from loopline_shared.errors import LooplineError
@@ -32,6 +33,7 @@ from loopline_shared.protocol.transfers import (
     PeerReport,
 )
 from loopline_shared.protocol.worker_link import PROTOCOL_VERSION, Assign, Hello, Report, Welcome
+from loopline_shared.rest.bodies import Explanation, FileFlow
 from tests.api.bench import FACTS, Bench, running_master
 
 FILE, SIZE = "a" * 64, 2**30
@@ -90,6 +92,16 @@ def serving(source: str, receiver: str) -> PeerOrders:
     return PeerOrders(dial=(Dial(Grant(FILE, source, receiver, 0.0)),))
 
 
+def way_of(room: Room) -> str:
+    """What is explained of a file from ant to bee, and of another one from the master."""
+    flows = [
+        FileFlow(sha256=FILE, source=source, receiver="bee", rate_bytes_s=0, have_bytes=0, size_bytes=SIZE)
+        for source in ("ant", "master")
+    ]
+    explained = Explanation(subject="1", state="running", sentence="1 of 2 run")
+    return with_ways(explained, room.exchange, flows).sentence
+
+
 def test_a_source_is_named_with_a_secret_that_it_computes_itself(room: Room) -> None:
     room.join("ant", "10.0.0.1", port=7000)
     room.join("bee", "10.0.0.2", **WANTS)
@@ -103,6 +115,7 @@ def test_a_source_is_named_with_a_secret_that_it_computes_itself(room: Room) -> 
     assert bytes.fromhex(source.secret) == grants.secret_of(bytes.fromhex(terms.key), grant)
     assert 0 < source.expires_at - terms.now <= grants.GRANTED_FOR_S + 300
     assert room.orders("ant", serving("ant", "bee")) == PeerOrders(), "who can connect is not dialled"
+    assert way_of(room) == "1 of 2 run; bee connects to port 7000 of ant"
 
 
 def test_by_default_workers_of_a_subnet_with_certificates_take_part_where_the_grid_is_encrypted(
@@ -150,7 +163,7 @@ def test_a_worker_that_cannot_be_reached_dials_the_receiver(room: Room) -> None:
     (dial,) = room.orders("ant", serving("ant", "bee")).dial
     assert (dial.host, dial.port) == ("10.0.0.2", 8000)
     assert dial.grant == Grant(FILE, "ant", "bee", source.expires_at)  # both ends make the same secret
-    assert "connects to port 8000 of bee" in room.exchange.way("ant", "bee")
+    assert way_of(room) == "1 of 2 run; bee cannot reach ant, which connects to port 8000 of bee instead"
 
 
 def test_a_worker_that_was_tried_in_vain_dials_too_and_without_any_way_the_master_is_left(room: Room) -> None:
@@ -159,7 +172,7 @@ def test_a_worker_that_was_tried_in_vain_dials_too_and_without_any_way_the_maste
     assert [source.dials_in for source in room.sources("bee", "ant")] == [True]
     room.tell("bee", "10.0.0.2", port=None, **WANTS)
     assert room.sources("bee", "ant") == ()
-    assert room.exchange.way("ant", "bee") == ""
+    assert way_of(room).endswith("cannot reach each other: it comes from the next of the line, or the master")
 
 
 def test_a_worker_on_the_masters_own_computer_dials_those_elsewhere(room: Room) -> None:

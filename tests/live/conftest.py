@@ -16,10 +16,11 @@ async def grid(tmp_path: Path) -> AsyncIterator[Grid]:
         yield grid
 
 
-@pytest.fixture
-async def peers(tmp_path: Path) -> AsyncIterator[Grid]:
-    """A grid in which files of a MiB and more go between workers."""
-    async with running(tmp_path, "--peers", "on", "--peer-file-bytes", str(2**20)) as grid:
+@pytest.fixture(params=["on", pytest.param("tls", marks=pytest.mark.long)])
+async def peers(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Grid]:
+    """A grid in which files of a MiB and more go between workers: as told, or because it is encrypted."""
+    flags = ["--tls", "on"] if request.param == "tls" else ["--peers", "on"]
+    async with running(tmp_path, *flags, "--peer-file-bytes", str(2**20)) as grid:
         yield grid
 
 

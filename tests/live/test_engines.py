@@ -76,11 +76,15 @@ async def run(grid: Grid, *words: str) -> tuple[str, int | None]:
 
 @pytest.mark.skipif(shutil.which("orted") is None, reason="needs Open MPI: apt install openmpi-bin")
 async def test_an_mpi_program_runs_on_the_members_without_ssh(grid: Grid) -> None:
-    await with_workers(grid, "ant", "bee", "cat")
+    """Each process finds the program, an input of the job, in its own member's folder: it sees no other one."""
+    await with_workers(grid, "ant", "bee", "cat", settings={"LOOPLINE_SANDBOX": "auto"})
     client = grid.client()
-    file = await upload(client, ROOT / "examples" / "mpi" / "gang_mpirun.py")
-    command = [sys.executable, "gang_mpirun.py", sys.executable, "-c", MPI_PROGRAM]
-    spec = JobSpec(command=command, nodes=3, inputs={"gang_mpirun.py": f"sha256:{file}"}, max_attempts=1)  # type: ignore[dict-item]
+    program = grid.folder / "program.py"
+    program.write_text(MPI_PROGRAM, "utf-8")
+    files = {one.name: await upload(client, one) for one in (ROOT / "examples" / "mpi" / "gang_mpirun.py", program)}
+    command = [sys.executable, "gang_mpirun.py", sys.executable, "./program.py"]
+    inputs = {name: f"sha256:{file}" for name, file in files.items()}
+    spec = JobSpec(command=command, nodes=3, inputs=inputs, max_attempts=1)  # type: ignore[arg-type]
     job = (await client.submit(spec)).id
     ended = await grid.ended(job)
     assert ended.state is JobState.SUCCEEDED, [await text(client, job, rank) for rank in range(3)]

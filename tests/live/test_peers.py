@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.harness.lab import Lab, obstacle
+from benchmarks.rates.transfers import FAULTS, Case, measure
 from loopline.transfer import files
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import JobState
 from loopline_shared.rest.bodies import NetworkView
+from loopline_shared.rest.trust import encrypted, trusting
 from tests.live.grid import Gate, Grid, wait_for
 
 MIB = 2**20
@@ -53,8 +56,12 @@ async def has_at_least(grid: Grid, name: str, sha256: str, count: int) -> None:
 
 def metric(grid: Grid, name: str) -> float:
     token = (grid.data_dir / "tokens" / "admin").read_text().strip()
-    request = urllib.request.Request(f"{grid.url}/metrics", headers={"Authorization": f"Bearer {token}"})
-    with urllib.request.urlopen(request) as answer:
+    ca = grid.data_dir / "tokens" / "ca.pem"
+    url, tls = grid.url, trusting(ca.read_text()) if ca.exists() else None
+    request = urllib.request.Request(
+        f"{encrypted(url) if tls else url}/metrics", headers={"Authorization": f"Bearer {token}"}
+    )
+    with urllib.request.urlopen(request, context=tls) as answer:
         lines = [line.split() for line in answer.read().decode().splitlines()]
     return float(next((words[1] for words in lines if words[0] == name), 0.0))
 
@@ -166,3 +173,14 @@ async def test_an_idle_grid_is_measured_when_asked_and_not_while_a_task_runs(pee
     view = await wait_for("the network to be measured", is_measured)
     assert view.measurement.probes == 2  # from the one to the other, and from the master
     assert {node.parent for node in view.nodes if not node.is_switch} == {"127.0.0.0/8"}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fault", FAULTS)
+def test_in_a_lab_of_two_switches_a_fault_keeps_nobody_else_from_the_file(fault: str) -> None:
+    """Encrypted, as by default; in namespaces with shaped links."""
+    if reason := obstacle():
+        pytest.skip(reason)
+    found = measure(Case(fault, knows="written", fault=fault), Lab(6, 100.0, 25.0), 16, None)
+    assert found.right == found.expected
+    assert found.a_to_b < 2

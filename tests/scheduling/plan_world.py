@@ -63,13 +63,21 @@ class PlanWorld:
         self.fresh = self._book()
 
     def arrive(
-        self, nodes: int, slots: int, limit: int, runs: int, *, held_until: int = 0, is_bounded: bool = True
+        self,
+        nodes: int,
+        slots: int,
+        limit: int,
+        runs: int,
+        *,
+        held_until: int = 0,
+        is_bounded: bool = True,
+        is_given: bool = True,
     ) -> None:
         job = len(self.runs_for) + 1
         self.runs_for[job] = runs
         earliest = self.now + held_until if held_until else 0
         self.waiting[job] = WaitingGang(
-            job, 1, nodes, slots, float(limit), True, "any", (0.0, 0.0, job), earliest, earliest, is_bounded
+            job, 1, nodes, slots, float(limit), is_given, "any", (0.0, 0.0, job), earliest, earliest, is_bounded
         )
 
     def start_task(self, name: str, slots: int, lasts: int, runs: int, *, is_limited: bool) -> bool:
@@ -133,7 +141,7 @@ class PlanWorld:
             if all(self.computers[name].free >= plan.slots for name in plan.machines):
                 steps = steps_of(plan.limit_s)
                 for name in plan.machines:
-                    busy = Busy(plan.slots, self.now + steps, self.now + steps, True, f"job {plan.job}")
+                    busy = Busy(plan.slots, self.now + steps, self.now + steps, plan.is_given, f"job {plan.job}")
                     runs = Running(busy, self.now + self.runs_for[plan.job], plan.job)
                     self.computers[name].runs.append(runs)
                 del self.waiting[plan.job]

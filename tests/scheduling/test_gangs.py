@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from loopline_master.core.events import JobCancelled
-from loopline_master.core.explain.explain_job import explain_task
+from loopline_master.core.explain.explain_job import explain_job, explain_task
 from loopline_master.core.gangs.gang import GangPhase
 from loopline_shared.model import AttemptId, AttemptState, JobState, Order, Outcome, TaskId, TaskState
 from loopline_shared.protocol.gang_messages import MemberOrder
@@ -228,6 +228,9 @@ def test_a_lost_member_freezes_the_others_and_then_moves_all_at_no_cost() -> Non
     _silence(made, lost, 35.0)
     assert phase(made) is GangPhase.HALTED
     assert all(orders(made, name)[-1] is MemberOrder.FREEZE for name in others)
+    told = explain_job(made.scheduler, 1)
+    assert told is not None
+    assert f"frozen on all of its workers: {lost}" in told.sentence
     _silence(made, lost, 25.0)
     all_but(made, lost)
     all_but(made, lost)

@@ -130,6 +130,21 @@ def test_a_task_goes_first_before_a_promise_only_if_its_limit_fits() -> None:
     assert made.attempts_of(TaskId(short, 1))
 
 
+def test_a_gang_without_a_limit_goes_first_before_no_promise_and_is_none_to_wait_for() -> None:
+    made = grid("ant", "bee", "cat", "dog", slots=1, order=Order.NONE)
+    made.submit(1, size=50, timeout_s=100)
+    reports(made)
+    promised = made.submit(nodes=4, size=100, timeout_s=50)
+    unlimited = made.submit(nodes=3, size=30)
+    behind = made.submit(nodes=4, size=40, timeout_s=20)
+    reports(made)
+    assert plan_of(made, promised).is_promise
+    assert not begun(made, promised)
+    assert not begun(made, unlimited), "it could last"
+    assert plan_of(made, unlimited).start >= plan_of(made, promised).start
+    assert not plan_of(made, behind).is_promise, "the one before it could last"
+
+
 def test_before_an_estimate_the_forecast_serves() -> None:
     made = grid("ant", "bee", order=Order.NONE)
     made.submit(size=600)
@@ -227,8 +242,14 @@ def test_members_of_a_gang_work_at_the_same_time_also_in_forecasts() -> None:
     known = made.submit(1, size=10)
     made.end(AttemptId(known, 1, 1), wall_s=10.0, cpu_s=10.0)
     job = made.submit(2, nodes=4, size=800, timeout_s=900)
+    again = made.submit(2, nodes=4, timeout_s=900)
     reports(made)
     assert 150 <= outlook(made.scheduler.state)[job].p50_s <= 220, "one gang after the other, 100 s each"
+    for task in (TaskId(job, 1), TaskId(job, 2), TaskId(again, 1)):
+        for attempt in made.attempts_of(task):
+            made.end(attempt, wall_s=100.0, cpu_s=100.0)
+        reports(made)
+    assert 90 <= outlook(made.scheduler.state)[again].p50_s <= 180, "as its first gang took, and a margin"
 
 
 @pytest.mark.parametrize("limit_s", [7, 33, 40, 63, 100, 170])

@@ -27,10 +27,9 @@ def _deed(data: st.DataObject, world: PlanWorld) -> bool:
     name, number = data.draw(st.sampled_from(names)), st.integers
     match data.draw(st.sampled_from(["arrive", "arrive", "task", "task", "end", "cancel", "lose", "claim", "back"])):
         case "arrive":
-            limit = data.draw(number(1, 40))
-            world.arrive(
-                data.draw(number(2, len(names))), data.draw(number(1, 2)), limit, data.draw(number(1, limit))
-            )
+            limit, is_given = data.draw(number(1, 40)), data.draw(st.booleans())
+            nodes, slots, runs = number(2, len(names)), number(1, 2), number(1, limit if is_given else 60)
+            world.arrive(data.draw(nodes), data.draw(slots), limit, data.draw(runs), is_given=is_given)
         case "task":
             lasts = data.draw(number(1, 40))
             world.start_task(

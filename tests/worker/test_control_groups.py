@@ -43,7 +43,7 @@ def handed_over(tmp_path: Path) -> Path:
         mount / "service", cgroup__controllers=CONTROLLERS, cgroup__subtree_control="", cgroup__events="",
         cgroup__procs=f"{os.getpid()}\n",
     )  # fmt: skip
-    folder_with(own / "agent", cgroup__procs="")
+    folder_with(own / "agent", cgroup__procs="", cpu__max="")
     return own
 
 
@@ -69,6 +69,7 @@ def test_controllers_are_handed_on_from_a_group_of_ours(
     assert written == [
         ("agent", "cgroup.procs", str(os.getpid()).encode()),
         *(("service", "cgroup.subtree_control", text) for text in (b"+cpu", b"+memory", b"+pids")),
+        ("agent", "cpu.max", b"100000 100000"),
         *((name, "cgroup.subtree_control", text) for text in (b"+memory", b"+pids")),
         (name, "cpu.idle", b"1"),
     ]

@@ -495,6 +495,19 @@ async def test_a_server_that_sends_what_was_not_asked_for_is_left(tmp_path: Path
     near.close(), far.close()
 
 
+async def test_a_server_that_sends_a_byte_now_and_then_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(piece_stream, "SILENT_AFTER_S", 0.0)
+    near, far = socket.socketpair()
+    pieces = piece_stream.IncomingPieces(near, 0)
+    near.settimeout(5.0)
+    pieces.give_credit(1)
+    far.sendall(struct.pack("!BI", 1, 0) + b"x")
+    monkeypatch.setattr(piece_stream, "LEAST_BYTES_S", 1e12)
+    with pytest.raises(piece_stream.StreamError, match="it sent 1 bytes in"):
+        pieces.receive(memoryview(bytearray(100)))
+    near.close(), far.close()
+
+
 async def test_more_callers_than_a_server_takes_go_elsewhere(tmp_path: Path) -> None:
     async with nodes(tmp_path, "ant", "bee") as (ant, bee):
         growing(ant, 1)

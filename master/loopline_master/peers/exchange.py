@@ -138,16 +138,10 @@ class Exchange:
         )
         return replace(assign, peers=orders if orders.fetch or orders.dial else None)
 
-    def way(self, source: str, receiver: str) -> str:
-        """Return in words how a receiver gets pieces from a source; empty if there is no way now."""
-        listener, caller = self._peers.get(source), self._peers.get(receiver)
-        if listener is None or caller is None:
-            return ""
-        if self._can_connect(caller, listener):
-            return f"connects to port {listener.port}"
-        if self._can_connect(listener, caller):
-            return f"which cannot be reached there, so {source} connects to port {caller.port} of {receiver}"
-        return ""
+    def port_for(self, caller: str, listener: str) -> int | None:
+        """Return the port at which one worker can connect to another; None if it cannot."""
+        one, other = self._peers.get(caller), self._peers.get(listener)
+        return other.port if one and other and self._can_connect(one, other) else None
 
     def flows(self) -> list[FileFlow]:
         """Return the files on their way now, as their receivers reported last."""

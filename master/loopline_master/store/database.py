@@ -30,7 +30,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from loopline_master.store import postgres
-from loopline_master.store.lock import FileLock, lock_connection
+from loopline_master.store.lock import Epoch, FileLock, lock_connection
 from loopline_shared.errors import LooplineError
 
 Result = TypeVar("Result")
@@ -105,6 +105,13 @@ def explained(doing: Doing, database: URL) -> Iterator[None]:
         raise broken from error
 
 
+def _superseded() -> StoreBroken:
+    hint = "this one goes on as a standby"
+    broken = StoreBroken("superseded", "another master has taken over", hint, status=503)
+    broken.is_passing = True
+    return broken
+
+
 def _is_of_the_database(error: Exception) -> bool:
     return isinstance(error, SQLAlchemyError | sqlite3.Error | OSError) or type(error).__module__.startswith(
         "asyncpg"
@@ -122,21 +129,26 @@ class Database:
     write: Transact
     read: Transact
     look: Transact
+    epoch: Epoch
 
 
 @asynccontextmanager
-async def open_database(url: URL) -> AsyncIterator[Database]:
-    """Open a database. Raises StoreBroken if that fails, LooplineError if another master has it open."""
+async def open_database(url: URL, *, standby: bool = False) -> AsyncIterator[Database]:
+    """Open a database. Raises StoreBroken if that fails, LooplineError if another master has it open.
+
+    ``standby``: one that has been silent for long loses it.
+    """
+    epoch = Epoch()
     async with AsyncExitStack() as stack:  # closed in reverse order: the writer goes last, and checkpoints the WAL
         if is_sqlite(url):
             with explained("writing to", url):
                 stack.enter_context(closing(FileLock(Path(url.database or ""))))
-        write = await stack.enter_async_context(writing(url, exclusive=True))
+        write = await stack.enter_async_context(writing(url, exclusive=True, epoch=epoch, standby=standby))
         if is_sqlite(url):
             Path(url.database or "").chmod(0o600)  # users' programs and data; its other files follow it
         read = await stack.enter_async_context(reading(url))
         look = await stack.enter_async_context(_looking(url)) if is_sqlite(url) else read
-        yield Database(write, read, look)
+        yield Database(write, read, look, epoch)
 
 
 def parse_url(url: str) -> URL:
@@ -190,8 +202,18 @@ def _looking(url: URL) -> AbstractAsyncContextManager[Transact]:
 
 
 @asynccontextmanager
-async def writing(url: URL, *, exclusive: bool = False, foreign_keys: bool = True) -> AsyncIterator[Transact]:
-    """Open the connection that writes. ``exclusive``: lock out others (PostgreSQL; a SQLite file has a FileLock)."""
+async def writing(
+    url: URL,
+    *,
+    exclusive: bool = False,
+    foreign_keys: bool = True,
+    epoch: Epoch | None = None,
+    standby: bool = False,
+) -> AsyncIterator[Transact]:
+    """Open the connection that writes. ``exclusive``: lock out others (PostgreSQL; a SQLite file has a FileLock).
+
+    ``epoch`` stands in every commit (PostgreSQL).
+    """
     if is_sqlite(url):
         pragmas = (*WRITER_PRAGMAS, f"foreign_keys={foreign_keys:d}")
         async with in_threads(url, "writing to", 1, "BEGIN IMMEDIATE", pragmas) as write:
@@ -201,13 +223,16 @@ async def writing(url: URL, *, exclusive: bool = False, foreign_keys: bool = Tru
         with explained("writing to", url):
             connection = await stack.enter_async_context(postgres.connected(engine))
             if exclusive:
-                await lock_connection(connection, url.render_as_string())
+                await lock_connection(connection, url.render_as_string(), ends_silent=standby)
         turn = asyncio.Lock()
 
         async def write(work: Callable[[Connection], Result], *, is_short: bool = False) -> Result:
             with explained("writing to", url):
                 async with turn, connection.begin():
-                    return await connection.run_sync(work)
+                    done = await connection.run_sync(work)
+                    if epoch and not await connection.run_sync(epoch.holds):
+                        raise _superseded()
+                    return done
 
         yield write
 

@@ -54,7 +54,8 @@ def parse_postgres(text: str) -> URL:
         DRIVER,
         username=unquote(user) or None,
         password=unquote(password) or None,
-        host=hosts or None,
+        host=(hosts if "," in hosts else parts.hostname) or None,
+        port=None if "," in hosts else parts.port,
         database=unquote(parts.path.lstrip("/")) or None,
         query=query,
     )
@@ -64,8 +65,10 @@ def dsn_of(url: URL) -> str:
     """Return the URL as libpq has it."""
     user = quote(url.username or "", safe="") + (f":{quote(str(url.password), safe='')}" if url.password else "")
     query = urlencode({name: str(value) for name, value in url.query.items()})
-    host = url.host if url.port is None else f"{url.host}:{url.port}"
-    return f"postgresql://{user}{'@' if user else ''}{host or ''}/{quote(url.database or '')}" + (
+    host = url.host or ""
+    host = f"[{host}]" if ":" in host and "," not in host else host  # IPv6
+    host += f":{url.port}" if url.port is not None else ""
+    return f"postgresql://{user}{'@' if user else ''}{host}/{quote(url.database or '')}" + (
         f"?{query}" if query else ""
     )
 

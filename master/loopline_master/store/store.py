@@ -54,15 +54,22 @@ from loopline_shared.model import AttemptState
 from loopline_shared.rest.bodies import PassingReport
 
 _SHORT_ROWS = 100
-_WATCH_EVERY_S = 5.0
+_WATCH_EVERY_S = 2.0
 
 
 @asynccontextmanager
-async def open_store(url: str, *, keep_samples_s: float = 14 * 86400.0) -> AsyncIterator[Store]:
-    """Open the store at a database URL: migrate its tables to this release, and lock out other masters."""
+async def open_store(
+    url: str, *, keep_samples_s: float = 14 * 86400.0, standby: bool = False
+) -> AsyncIterator[Store]:
+    """Open the store at a database URL: migrate its tables to this release, and lock out other masters.
+
+    ``standby``: the lock of one that has been silent for long is taken.
+    """
     parsed = parse_url(url)
-    async with open_database(parsed) as database:
+    async with open_database(parsed, standby=standby) as database:
         await prepare(database, parsed)
+        if not is_sqlite(parsed):
+            await database.write(database.epoch.begin)
         yield Store(database, keep_samples_s, is_remote=not is_sqlite(parsed))
 
 

@@ -349,3 +349,11 @@ audit_log = Table(  # who did what: requests that changed something
     Column("on", Text, nullable=False),
 )
 Index(None, audit_log.c.at)
+
+mastership = Table(
+    "mastership",
+    metadata,
+    Column("id", WHOLE, primary_key=True, autoincrement=False),  # 1
+    Column("epoch", WHOLE, nullable=False),  # of the master that writes; each has one of its own
+    Column("beat_at", Double, nullable=False),  # by the database's own clock
+)

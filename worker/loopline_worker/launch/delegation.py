@@ -17,6 +17,8 @@ from loopline_worker.supervisor.control_groups import Places, remove_places
 
 _ROOT = Path("/")
 _numbers = count(1)
+_ONE_CORE = b"100000 100000"
+"""Microseconds of processor time in each period of so many."""
 
 
 def claim(yields: bool, root: Path = _ROOT) -> Places:
@@ -57,7 +59,7 @@ def _claim_unified(own: Path, name: str, yields: bool) -> Places:
         return {}
     folder = own / name
     with suppress(OSError):  # else the controllers that are delegated already have to do
-        _delegate(own)
+        _delegate(own, yields)
     controllers = _words(folder / "cgroup.controllers")
     with suppress(OSError):
         _enable(folder, {"memory", "pids"} & controllers)
@@ -66,8 +68,11 @@ def _claim_unified(own: Path, name: str, yields: bool) -> Places:
     return dict.fromkeys(("core", *sorted(_words(folder / "cgroup.subtree_control"))), str(folder))
 
 
-def _delegate(own: Path) -> None:
-    """Enable the controllers of our group for groups below it, for which no process may be in it (cgroups(7))."""
+def _delegate(own: Path, yields: bool) -> None:
+    """Enable the controllers of our group for groups below it, for which no process may be in it (cgroups(7)).
+
+    The agent's own group is below it too: it has everybody's weight, and one core at most if it yields to an owner.
+    """
     wanted = {"memory", "pids", "cpu"} & _words(own / "cgroup.controllers")
     if wanted <= _words(own / "cgroup.subtree_control") or not (own / "cgroup.events").exists():
         return  # it is done, or this is the system's root group
@@ -80,6 +85,9 @@ def _delegate(own: Path) -> None:
     for pid in there:
         processes.write(str(leaf / "cgroup.procs"), pid.encode())
     _enable(own, wanted)
+    if yields and "cpu" in wanted:
+        with suppress(OSError):
+            processes.write(str(leaf / "cpu.max"), _ONE_CORE)
 
 
 def _enable(folder: Path, controllers: set[str]) -> None:

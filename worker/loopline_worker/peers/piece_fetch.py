@@ -21,6 +21,7 @@ from loopline_worker.files.receiving import NetworkError, WrongContentError, wri
 from loopline_worker.peers.flow_meter import FlowMeter
 from loopline_worker.peers.growing_file import GrowingFile
 from loopline_worker.peers.peer_tls import PeerTls
+from loopline_worker.peers.piece_stream import LEAST_BYTES_S
 from loopline_worker.peers.token_bucket import TokenBucket
 from loopline_worker.peers.upstreams import MasterUpstream, PeerUpstream, SourceError, Upstream
 
@@ -37,10 +38,9 @@ _FORGIVEN_AFTER_S = {
 _STARVED_AFTER_S = 8.0
 """A source that lives and has nothing for so long is left: those before it in the line need time to recover."""
 _SLOW_AFTER_S = 3.0
-_LEAST_BYTES_S = 32 * 1024.0
 _LEAST_SHARE = 1 / 8
-"""A source is left if it is for so long below this rate, or below this share both of the planned rate and of one that
-there has been: what is planned may follow from capacities that are merely assumed."""
+"""A source is left if it is for so long below the least rate of a stream, or below this share both of the planned
+rate and of one that there has been: what is planned may follow from capacities that are merely assumed."""
 _LOOK_EVERY_S = 0.05
 _ORDER_HOLDS_S = 5.0
 """An order to wait holds for so long, unless the next one repeats it."""
@@ -301,7 +301,7 @@ class _Taking:
         self._got_bytes += got_bytes
         if self._waited_s > _SLOW_AFTER_S:
             rate = self._got_bytes / self._waited_s
-            if rate < max(_LEAST_BYTES_S, _LEAST_SHARE * min(self._planned, self._meter.fastest)):
+            if rate < max(LEAST_BYTES_S, _LEAST_SHARE * min(self._planned, self._meter.fastest)):
                 raise SourceError(FaultKind.SLOW, f"{rate:,.0f} bytes/s")
             self._meter.fastest = max(rate, self._meter.fastest)
             self._waited_s, self._got_bytes = 0.0, 0

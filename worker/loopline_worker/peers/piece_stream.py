@@ -13,6 +13,7 @@ from __future__ import annotations
 import socket
 import ssl
 import struct
+import time
 from contextlib import suppress
 from typing import IO
 
@@ -23,6 +24,8 @@ SIGN_EVERY_S = 0.25
 """A server without the next piece says so often that it is alive."""
 SILENT_AFTER_S = 1.0
 """A server that sends nothing at all for so long is dead, or as good as dead."""
+LEAST_BYTES_S = 32 * 1024.0
+"""A server that sends less of a piece is as good as dead, too: it must not keep a receiver by a byte now and then."""
 
 assert 2 * SIGN_EVERY_S < SILENT_AFTER_S
 
@@ -71,11 +74,15 @@ class IncomingPieces:
         return True
 
     def _fill(self, buffer: memoryview) -> None:
+        began, got_bytes = time.monotonic(), 0
         while buffer:
             count = self._link.recv_into(buffer)
             if not count:
                 raise StreamError("it closed the connection")
-            buffer = buffer[count:]
+            buffer, got_bytes = buffer[count:], got_bytes + count
+            passed_s = time.monotonic() - began
+            if buffer and passed_s > SILENT_AFTER_S and got_bytes < LEAST_BYTES_S * passed_s:
+                raise StreamError(f"it sent {got_bytes} bytes in {passed_s:.1f} s")
 
 
 class OutgoingPieces:

@@ -117,6 +117,7 @@ def probes() -> list[Probe]:
         return [MacOS(), Terminals()]
     from loopline_worker.presence.logind import Logind
     from loopline_worker.presence.mutter import Mutter
+    from loopline_worker.presence.wayland import Wayland
     from loopline_worker.presence.x11 import X11
 
-    return [Mutter(), X11(), Logind(), Terminals()]
+    return [Mutter(), Wayland(), X11(), Logind(), Terminals()]

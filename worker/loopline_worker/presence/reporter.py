@@ -20,6 +20,7 @@ from loopline_worker.presence.idle_detector import IdleDetector
 from loopline_worker.presence.mutter import Mutter
 from loopline_worker.presence.probe import Probe
 from loopline_worker.presence.session_reports import SessionReport
+from loopline_worker.presence.wayland import Wayland
 from loopline_worker.presence.x11 import X11
 from loopline_worker.task_group import TaskGroup
 
@@ -134,7 +135,7 @@ async def _main(socket: Path) -> None:
 
 def _probes() -> list[Probe]:
     """Return the probes of this session's own desktop: other displays have reporters of their own."""
-    return [Mutter(), X11(sockets=_NOWHERE, listening=_NOWHERE)]
+    return [Mutter(), Wayland(), X11(sockets=_NOWHERE, listening=_NOWHERE)]
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from loopline_shared.model import AttemptState
 from loopline_shared.rest.bodies import Reason
 
 _MOST_NAMES = 10
+_MOST_GANGS = 3
 
 
 def why_it_waits(state: State, job: Job, count: int) -> Reason:
@@ -22,6 +23,12 @@ def why_it_waits(state: State, job: Job, count: int) -> Reason:
     slots = f" with {job.slots} free slots on each" if job.slots > 1 else ""
     detail = f"{what} for {job.nodes} workers at once{slots}: {free} of {len(serving)} are free now"
     return Reason(code="gang", count=count, detail=detail + refusals(state, job))
+
+
+def not_running(state: State, job: Job) -> list[Gang]:
+    """Return the gangs of a job that have members which do not run: they are frozen, or still prepared."""
+    gangs = state.gangs.values() if job.nodes > 1 else ()
+    return [gang for gang in gangs if gang.job == job.id and gang.phase is not GangPhase.RUNNING][:_MOST_GANGS]
 
 
 def what_it_does(state: State, gang: Gang) -> Reason:

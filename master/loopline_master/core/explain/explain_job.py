@@ -88,6 +88,7 @@ def _reasons(state: State, job: Job) -> list[Reason]:
         workers = {a.worker for a in state.attempts.values() if a.job == job.id and a.state in LIVE}
         detail = f"{_tasks(job.running)} of {job.task_count} running on {counted(len(workers), 'worker')}"
         reasons.append(Reason(code="running", count=job.running, detail=detail))
+        reasons += [explain_gang.what_it_does(state, gang) for gang in explain_gang.not_running(state, job)]
         reasons += _preparing(state, job, workers)
         reasons += _coming(state, job)
     plan = state.plans.get(job.id)
@@ -235,13 +236,13 @@ def _alive(state: State, task_id: TaskId, job: Job, task: Task) -> Reason:
     return Reason(code="running", count=len(attempts), detail=f"running on {places}{took_down}{votes}")
 
 
-def files_of_job(scheduler: Scheduler, job: int) -> list[FileFlow]:
-    """Return the large files that are on their way for a job, each to each worker once; some if there are many."""
+def files_of_job(scheduler: Scheduler, job: int, task: int | None = None) -> list[FileFlow]:
+    """Return the large files on their way for a job, or a task of it, to each worker once; some if there are many."""
     state = scheduler.state
     asked = state.jobs.get(job)
     found = {
         (flow.sha256, flow.receiver): flow
-        for worker, files in (_wanted(state, asked) if asked else ())
+        for worker, files in (_wanted(state, asked, task) if asked else ())
         for flow in files_coming(state, worker, files)
     }
     return list(found.values())[:_MOST_TRANSFERS_SHOWN]

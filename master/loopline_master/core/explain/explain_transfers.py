@@ -24,8 +24,8 @@ def explain_transfers(state: State, worker: str, files: Collection[str] | None =
     ]
 
 
-def files_coming(state: State, worker: str, files: Collection[str]) -> list[FileFlow]:
-    """Return those of these files that are on their way to a worker, as far as they are expected to be by now."""
+def files_coming(state: State, worker: str, files: Collection[str] | None = None) -> list[FileFlow]:
+    """Return those of these files, or all, that are on their way to a worker, as far as they are expected to be."""
     carrier = state.carriers.get(worker)
     return [
         FileFlow(
@@ -37,7 +37,7 @@ def files_coming(state: State, worker: str, files: Collection[str]) -> list[File
             size_bytes=transfer.size_bytes,
         )
         for file, transfer in (carrier.fetching.items() if carrier else ())
-        if file in files
+        if files is None or file in files
     ]
 
 

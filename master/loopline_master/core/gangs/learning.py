@@ -18,6 +18,7 @@ def learn(state: State, job: Job, members: Sequence[Attempt]) -> None:
     work = size if size is not None else sum(shown)
     for member, part in zip(members, shown, strict=True):
         member.work = work * part / sum(shown)
+    measure.learn_duration(job, sum(shown), size)
     job.work_done += work
     grid.work_accepted += work
     grid.tasks_accepted += 1

@@ -1,10 +1,10 @@
 """Certainty of a plan: whether it is a promise, and the median of an estimate.
 
-A plan is a promise if it stands even though nothing without a limit ever ends, and nothing that was only estimated
-ever starts: then all that it waits for is over by its limit.
+A plan is a promise if it stands even though nothing without a limit ever ends, be it running or planned to start
+before, and nothing else that was only estimated ever starts: then all that it waits for is over by its limit.
 
-Before a promise an ordinary task goes first only if it is over by its limit; before an estimate it is enough that the
-forecast's p90 says so (backfill).
+Before a promise, an ordinary task or a gang goes first only if it is over by its limit; before an estimate it is
+enough that the forecast's p90 says so (backfill).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from loopline_master.core.planning.horizon import Horizon
-from loopline_master.core.planning.plan import Plan
+from loopline_master.core.planning.plan import Plan, PlanKind, WaitingGang, steps_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +25,58 @@ class Neighbour:
     half: int  # the median of its end
     slots: int
     is_promise: bool
+    is_limited: bool  # by its user; otherwise it may last for ever
+
+    def is_surely_there(self, at: int) -> bool:
+        """True if it has started by then, if it ever does, and may not be over."""
+        return self.start <= at and (at < self.end or not self.is_limited)
+
+
+Around = Sequence[tuple[Horizon, Sequence[Neighbour]]]
+"""What each worker of a plan offers, and its other plans."""
+
+
+def judge(plan: Plan, one: WaitingGang, start: int | None, around: Around, now: float) -> bool:
+    """Say of which kind a gang's plan is, and the quantiles of an estimate; True if that has changed."""
+    before = (plan.kind, plan.p50, plan.p90)
+    if start is None:
+        plan.kind, plan.p50, plan.p90 = PlanKind.ESTIMATE, None, None
+    elif is_certain(plan, one, start, around):
+        plan.kind, plan.p50, plan.p90 = PlanKind.PROMISE, None, None
+        plan.promised = float(start) if plan.promised is None else plan.promised
+    elif not plan.is_promise or now in (plan.changed_at, plan.told_at):
+        half = max(half_way(horizon, neighbours, start, one.slots) for horizon, neighbours in around)
+        half = min(max(half, int(now), int(one.half)), start)
+        plan.kind, plan.p50, plan.p90 = PlanKind.ESTIMATE, float(half), float(start)
+    return before != (plan.kind, plan.p50, plan.p90)
+
+
+def is_certain(plan: Plan, one: WaitingGang, start: int, around: Around) -> bool:
+    """True if a gang with a plan is sure to find its slots free at a start."""
+    between = (start, start + steps_of(plan.limit_s))
+    return one.is_bounded and all(stands(horizon, others, between, one.slots) for horizon, others in around)
+
+
+def delays_a_promise(around: Around, start: int, slots: int) -> bool:
+    """True if slots that are taken from a start on, perhaps for ever, may delay what is promised on these workers."""
+    mine = Neighbour(start, start, start, slots, is_promise=False, is_limited=False)
+    return any(
+        not stands(
+            horizon, [mine, *(other for other in neighbours if other is not one)], (one.start, one.end), one.slots
+        )
+        for horizon, neighbours in around
+        for one in neighbours
+        if one.is_promise and one.end > start
+    )
 
 
 def stands(horizon: Horizon, neighbours: Sequence[Neighbour], between: tuple[int, int], slots: int) -> bool:
     """True if so many slots of a worker are sure to be free from a start to an end, if all keep to their limits."""
     start, end = between
-    promised = [one for one in neighbours if one.is_promise]
-    times = [start, *(one.start for one in promised if start < one.start < end)]
+    counted = [one for one in neighbours if one.is_promise or not one.is_limited]
+    times = [start, *(one.start for one in counted if start < one.start < end)]
     return all(
-        horizon.certain(at) - sum(one.slots for one in promised if one.start <= at < one.end) >= slots for at in times
+        horizon.certain(at) - sum(one.slots for one in counted if one.is_surely_there(at)) >= slots for at in times
     )
 
 
@@ -62,7 +105,7 @@ def may_go_first(
         if over is not None and over <= mine.start:
             continue
         free = horizon.certain(mine.start) if plan.is_promise else horizon.expected(mine.start)
-        free -= sum(other.slots for _, other in plans if other.start <= mine.start < other.end)
+        free -= sum(other.slots for _, other in plans if other.is_surely_there(mine.start))
         if free < slots:
             return False
     return True

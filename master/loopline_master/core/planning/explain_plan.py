@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from statistics import fmean
+
 from loopline_master.core.entities import Job
 from loopline_master.core.estimates import eta, measure
 from loopline_master.core.planning.grid_horizons import limit_of, order_of
@@ -41,7 +43,9 @@ def estimated_start(state: State, job: Job, outlook: eta.Outlook) -> PlanView | 
     p90, half, _ = order_of(state, job, state.plans, outlook)
     own = outlook.get(job.id)
     if isinstance(own, eta.Forecast):  # its workers have other work to end as well
-        lasts_s = measure.work_of(state.grid, job, number) / job.nodes
+        able = [state.workers[name] for name in state.index.requirements.serving(job)]
+        speed = fmean(map(measure.speed_now, able)) if able else 1.0
+        lasts_s = measure.work_of(state.grid, job, number) / job.nodes / speed
         p90, half = max(p90, state.now + own.p90_s - lasts_s), max(half, state.now + own.p50_s - lasts_s)
     limit_s, is_given = limit_of(state, job, number)
     return PlanView(

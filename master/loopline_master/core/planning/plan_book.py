@@ -8,15 +8,15 @@ next one goes on where it stopped.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import replace
 from heapq import heappop, heappush
 
-from loopline_master.core.planning.certainty import Neighbour, half_way, stands
+from loopline_master.core.planning.certainty import Around, Neighbour, delays_a_promise, is_certain, judge
 from loopline_master.core.planning.horizon import AWAY, Horizon, differences
 from loopline_master.core.planning.lattice import Lattice
 from loopline_master.core.planning.plan import (
     BrokenPromise,
     Plan,
-    PlanKind,
     WaitingGang,
     in_order_of_claims,
     plan_of,
@@ -214,7 +214,7 @@ class PlanBook:
         start = max(int(plan.start), self._tick, int(waiting.earliest))
         place = self._planner.fits(gang, start)
         slot = Slot(start, place) if place else None
-        if slot is not None and (not plan.is_promise or self._is_certain(waiting, slot)):
+        if slot is not None and self._is_as_good(waiting, plan, slot):
             self._planner.reserve(gang, slot)
         else:
             slot = self._scan(waiting, gang)
@@ -247,8 +247,20 @@ class PlanBook:
             self._change(plan)
 
     def _scan(self, waiting: WaitingGang, gang: PlannedGang) -> Slot[Machines] | None:
-        """Scan for the first start, and take the slot."""
-        return self._planner.plan(gang, self._tick, self.lattice_of(waiting), int(waiting.earliest))
+        """Scan for the first start, and take the slot. A gang without a limit keeps out of the way of promises."""
+        slot, planner, earliest = None, self._planner, int(waiting.earliest)
+        last = planner.profile.last
+        for limit, since in ((0, earliest), (max(0, last - self._tick), earliest), (0, max(last, earliest))):
+            tried = replace(gang, limit=gang.limit + limit)
+            slot = planner.plan(tried, self._tick, self.lattice_of(waiting), since)
+            if slot is None or self._spares_promises(waiting, slot):
+                break
+            planner.lift(tried, slot, self._tick)
+        if slot is not None and tried.limit > gang.limit:
+            planner.lift(tried, slot, self._tick)
+            planner.reserve(gang, slot)
+            planner.memory.drop(gang.number)
+        return slot
 
     def _book(
         self, one: WaitingGang, plan: Plan | None, gang: PlannedGang, slot: Slot[Machines] | None, reason: str
@@ -299,7 +311,7 @@ class PlanBook:
         new = self._planner.move_forward(gang, old, self._tick, self.lattice_of(one), int(one.earliest))
         if new is old:
             return
-        if plan.is_promise and not self._is_certain(one, new):
+        if not self._is_as_good(one, plan, new):
             self._planner.lift(gang, new, self._tick)
             self._planner.reserve(gang, old)
             return
@@ -307,41 +319,31 @@ class PlanBook:
         self._book(one, plan, gang, new, "others ended sooner than was planned")
 
     def _judge(self, one: WaitingGang) -> None:
-        """Say whether a plan is a promise, and the quantiles of an estimate."""
+        """Say of which kind a plan is."""
         plan, slot = self.plans[one.job], self._slots.get(one.job)
-        before = (plan.kind, plan.p50, plan.p90)
-        if slot is None:
-            plan.kind, plan.p50, plan.p90 = PlanKind.ESTIMATE, None, None
-        elif self._is_certain(one, slot):
-            plan.kind, plan.p50, plan.p90 = PlanKind.PROMISE, None, None
-            plan.promised = float(slot.start) if plan.promised is None else plan.promised
-        elif not plan.is_promise or plan.changed_at == self._now or plan.told_at == self._now:
-            plan.kind, plan.p50, plan.p90 = PlanKind.ESTIMATE, self._half(one, slot), float(slot.start)
-        if before != (plan.kind, plan.p50, plan.p90):
+        start, around = (None, ()) if slot is None else (slot.start, self._around(one, slot))
+        if judge(plan, one, start, around, self._now):
             self._change(plan)
 
-    def _half(self, one: WaitingGang, slot: Slot[Machines]) -> float:
-        halves = [
-            half_way(self._horizons[name], self._neighbours(name, one.job), slot.start, one.slots)
-            for name in slot.place
+    def _is_as_good(self, one: WaitingGang, plan: Plan, slot: Slot[Machines]) -> bool:
+        """True if a promise would stay one, and no other would be delayed."""
+        is_kept = not plan.is_promise or is_certain(plan, one, slot.start, self._around(one, slot))
+        return is_kept and self._spares_promises(one, slot)
+
+    def _spares_promises(self, one: WaitingGang, slot: Slot[Machines]) -> bool:
+        return one.is_given or not delays_a_promise(self._around(one, slot), slot.start, one.slots)
+
+    def _around(self, one: WaitingGang, slot: Slot[Machines]) -> Around:
+        others = ([job for job in sorted(self._on.get(name, ())) if job != one.job] for name in slot.place)
+        return [
+            (self._horizons[name], [*map(self._neighbour, on)]) for name, on in zip(slot.place, others, strict=True)
         ]
-        return float(min(max(*halves, self._tick, int(one.half)), slot.start))
-
-    def _is_certain(self, one: WaitingGang, slot: Slot[Machines]) -> bool:
-        if not one.is_bounded:
-            return False
-        between = (slot.start, slot.start + self._gang(one).limit)
-        return all(
-            stands(self._horizons[name], self._neighbours(name, one.job), between, one.slots) for name in slot.place
-        )
-
-    def _neighbours(self, name: str, job: int) -> list[Neighbour]:
-        return [self._neighbour(other) for other in sorted(self._on.get(name, ())) if other != job]
 
     def _neighbour(self, job: int) -> Neighbour:
         plan, slot, limit = self.plans[job], self._slots[job], self._gangs[job].limit
         half = slot.start if plan.p50 is None else min(slot.start, int(plan.p50))
-        return Neighbour(slot.start, slot.start + limit, half + limit, plan.slots, plan.is_promise)
+        over = slot.start + limit, half + limit
+        return Neighbour(slot.start, *over, plan.slots, is_promise=plan.is_promise, is_limited=plan.is_given)
 
     def _gang(self, one: WaitingGang) -> PlannedGang:
         """Return the gang with the workers that may run it now, and the limit that its plan began with."""

@@ -24,6 +24,8 @@ from loopline_master.http.parameters import (
     OnlyTasks,
 )
 from loopline_master.outcomes import explain_ended_job, failure_reasons, with_failures
+from loopline_master.peers.exchange import Exchange
+from loopline_master.peers.ways import with_ways
 from loopline_master.settings import Limits
 from loopline_master.store import Store
 from loopline_master.submissions.ended_jobs import Retries
@@ -116,13 +118,14 @@ async def retry_job(
 
 
 @routes("GET /jobs/{job}/explain", READERS)
-async def explain_this_job(scheduler: Scheduler, store: Store, job: JobNumber) -> Explanation:
+async def explain_this_job(scheduler: Scheduler, store: Store, exchange: Exchange, job: JobNumber) -> Explanation:
     """Explain the state of a job."""
     view = await job_view(store, job)
     ended = await store.jobs.states(view.waiting_for) if view.waiting_for else {}
     failures = failure_reasons(job, await store.failures.of_job(job)) if view.tasks.failed else []
     waiting = explain_job(scheduler, job, ended)
     if waiting is not None:
+        waiting = with_ways(waiting, exchange, files_of_job(scheduler, job))
         return with_failures(waiting, failures) if failures else waiting
     story = found(await store.job_histories.of_job(job), f"job {job}")
     detail = found(await store.jobs.detail(job), f"job {job}")

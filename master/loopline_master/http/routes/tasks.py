@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from loopline_master.core.explain.explain_job import explain_task
+from loopline_master.core.explain.explain_job import explain_task, files_of_job
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.files.row_files import RowFiles
 from loopline_master.http.auth import READERS, Caller
@@ -22,6 +22,8 @@ from loopline_master.http.parameters import (
     WithParameters,
 )
 from loopline_master.outcomes import explain_ended_task
+from loopline_master.peers.exchange import Exchange
+from loopline_master.peers.ways import with_ways
 from loopline_master.settings import Limits
 from loopline_master.store import Store
 from loopline_shared.model import MAX_ID, TaskId
@@ -87,12 +89,15 @@ async def get_stderr(
 
 
 @routes("GET /jobs/{job}/tasks/{task}/explain", READERS)
-async def explain_this_task(scheduler: Scheduler, store: Store, job: JobNumber, task: TaskNumber) -> Explanation:
+async def explain_this_task(
+    scheduler: Scheduler, store: Store, exchange: Exchange, job: JobNumber, task: TaskNumber
+) -> Explanation:
     """Explain the state of a task."""
     task_id = TaskId(job, task)
-    return explain_task(scheduler, task_id) or explain_ended_task(
-        found(await store.tasks.detail(task_id), f"task {task_id}")
-    )
+    explained = explain_task(scheduler, task_id)
+    if explained is None:
+        return explain_ended_task(found(await store.tasks.detail(task_id), f"task {task_id}"))
+    return with_ways(explained, exchange, files_of_job(scheduler, job, task))
 
 
 @routes("GET /jobs/{job}/attempts", READERS)

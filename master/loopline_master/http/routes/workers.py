@@ -8,6 +8,7 @@ from aiohttp import web
 
 from loopline_master.certificates.worker_keys import Bearer
 from loopline_master.core.events import Event, WorkerDrained, WorkerUndrained
+from loopline_master.core.explain.explain_transfers import files_coming
 from loopline_master.core.explain.explain_worker import explain_worker
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.engine import Engine
@@ -17,8 +18,10 @@ from loopline_master.http.lookups import found
 from loopline_master.http.operations import Routes
 from loopline_master.http.parameters import Cursor, Limit, WithLastHour, WorkerName
 from loopline_master.links import WorkerLinks
+from loopline_master.peers.exchange import Exchange
 from loopline_master.peers.live_network import LiveNetwork
 from loopline_master.peers.measurement import Measurement
+from loopline_master.peers.ways import with_ways
 from loopline_master.settings import Limits
 from loopline_master.store import Store
 from loopline_shared.errors import LooplineError
@@ -54,9 +57,10 @@ async def get_worker(
 
 
 @routes("GET /workers/{worker}/explain", READERS)
-async def explain_this_worker(scheduler: Scheduler, worker: WorkerName) -> Explanation:
+async def explain_this_worker(scheduler: Scheduler, exchange: Exchange, worker: WorkerName) -> Explanation:
     """Explain what a worker does, or why it does nothing."""
-    return found(explain_worker(scheduler, worker), f"worker {worker}")
+    explained = found(explain_worker(scheduler, worker), f"worker {worker}")
+    return with_ways(explained, exchange, files_coming(scheduler.state, worker))
 
 
 @routes("POST /workers/{worker}/drain", ADMINS)

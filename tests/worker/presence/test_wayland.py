@@ -1,0 +1,106 @@
+"""A Wayland desktop, against the other side of ext-idle-notify-v1 as its specification has it."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from loopline_worker.presence import wayland
+from loopline_worker.presence.idle_detector import IdleDetector
+from loopline_worker.presence.wayland import Wayland
+from loopline_worker.task_group import TaskGroup
+from tests.worker.bench import until
+
+OFFERS = {11: b"wl_compositor", 12: b"wl_seat", 13: b"wl_seat", 14: b"ext_idle_notifier_v1"}
+
+
+def event(source: int, kind: int, body: bytes = b"") -> bytes:
+    return struct.pack("=II", source, (8 + len(body)) << 16 | kind) + body
+
+
+def text(word: bytes) -> bytes:
+    return struct.pack("=I", len(word) + 1) + word + bytes(4 - len(word) % 4)
+
+
+class Compositor:
+    """Reads requests by the numbers of the specification, and answers those that this client makes."""
+
+    def __init__(self) -> None:
+        self.offers = dict(OFFERS)
+        self.bound: dict[int, bytes] = {}  # by the client's number
+        self.notification = 0
+        self.timeout_ms = 0
+        self.writer: asyncio.StreamWriter | None = None
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.writer, registry = writer, 0
+        while head := await reader.read(8):
+            target, size_and_request = struct.unpack("=II", head)
+            body = await reader.readexactly((size_and_request >> 16) - 8)
+            match target, size_and_request & 0xFFFF:
+                case 1, 1:  # wl_display.get_registry
+                    (registry,) = struct.unpack("=I", body)
+                    for number, name in self.offers.items():
+                        writer.write(
+                            event(registry, 0, struct.pack("=I", number) + text(name) + struct.pack("=I", 1))
+                        )
+                case 1, 0:  # wl_display.sync
+                    writer.write(event(*struct.unpack("=I", body), 0, bytes(4)))
+                case at, 0 if at == registry:  # wl_registry.bind
+                    number, length = struct.unpack_from("=II", body)
+                    assert body[8 : 8 + length - 1] == self.offers[number]
+                    self.bound[struct.unpack("=I", body[-4:])[0]] = self.offers[number]
+                case at, 1 if self.bound.get(at) == b"ext_idle_notifier_v1":  # get_idle_notification
+                    self.notification, self.timeout_ms, seat = struct.unpack("=III", body)
+                    assert self.bound[seat] == b"wl_seat"
+                case unknown:
+                    raise AssertionError(unknown)
+
+    def says(self, *events: bytes) -> None:
+        assert self.writer
+        self.writer.write(b"".join(events))
+
+
+@pytest.fixture
+async def compositor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Compositor]:
+    monkeypatch.setattr(wayland, "_AGAIN_S", 0.02)
+    compositor = Compositor()
+    server = await asyncio.start_unix_server(compositor.serve, tmp_path / "wayland-1")
+    yield compositor
+    if compositor.writer:
+        compositor.writer.close()
+    server.close()
+
+
+async def test_a_compositor_tells_when_it_gets_idle_and_of_the_next_input(
+    compositor: Compositor, tmp_path: Path
+) -> None:
+    probe = Wayland({"XDG_RUNTIME_DIR": str(tmp_path)})
+    detector = IdleDetector([probe])
+    async with TaskGroup() as task_group:
+        detector.listen(task_group)
+        await until(lambda: compositor.notification)
+        await until(lambda: probe.look().idle_s == 0)
+        assert (compositor.timeout_ms, probe.look().sees_desktop) == (1000, True)
+        compositor.says(event(compositor.notification, 0))
+        await until(lambda: (probe.look().idle_s or 0) >= 1)
+        assert not detector.stirred.is_set()
+        compositor.says(event(compositor.notification, 1))
+        await detector.stirred.wait()
+        assert probe.look().idle_s == 0
+        compositor.says(event(1, 0, struct.pack("=II", 6, 1) + text(b"no seat")))
+        await until(lambda: "no seat" in probe.look().detail)
+        assert probe.look().idle_s is None, "nothing is known any more"
+
+
+async def test_a_compositor_without_the_protocol_does_not_vouch(compositor: Compositor, tmp_path: Path) -> None:
+    del compositor.offers[14]
+    probe = Wayland({"XDG_RUNTIME_DIR": str(tmp_path), "WAYLAND_DISPLAY": "wayland-1"})
+    async with TaskGroup() as task_group:
+        IdleDetector([probe]).listen(task_group)
+        await until(lambda: "no ext_idle_notifier_v1" in probe.look().detail)
+        assert probe.look().idle_s is None
