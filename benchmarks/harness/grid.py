@@ -95,9 +95,7 @@ class Grid:
         self.url = (await self.until_said("master", "serves at ")).split()[0]
 
     async def start_worker(self, name: str = "w1", *flags: str, slots: int = 2, dedicated: bool = True) -> None:
-        """Start a worker without waiting for it. A ``dedicated`` worker never yields, not even to the programs
-        measured. ``dedicated``: it yields to nobody, and so not to the other programs measured.
-        """
+        """Start a worker without waiting for it. ``dedicated``: it yields to nobody, nor to the programs measured."""
         token = self.folder / "master" / "tokens" / "worker"
         own = ["--master", self.url, "--token-file", str(token), "--name", name, "--slots", str(slots)]
         await self.run(name, "loopline_worker", *own, *(["--dedicated"] if dedicated else []), *flags)
@@ -157,7 +155,11 @@ class Grid:
 
 @asynccontextmanager
 async def grid(
-    slots: int = 2, *flags: str, workers: Sequence[str] = ("w1",), environment: Mapping[str, str] | None = None
+    slots: int = 2,
+    *flags: str,
+    workers: Sequence[str] = ("w1",),
+    worker_flags: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Grid]:
     """All of it connected; ``flags`` are the master's."""
     with tempfile.TemporaryDirectory(prefix="loopline-bench-", ignore_cleanup_errors=True) as folder:
@@ -165,7 +167,7 @@ async def grid(
         try:
             await one.start_master(*flags)
             for name in workers:
-                await one.start_worker(name, slots=slots)
+                await one.start_worker(name, *worker_flags, slots=slots)
             for name in workers:
                 await one.until_said(name, "connected to ")
             yield one

@@ -1,7 +1,8 @@
 """Real processes per second: from one submission until all results are known, on two slots.
 
 A master and a worker with their own settings, SQLite with synchronous=FULL, everything through REST; each task is
-/bin/echo with a line of stdout, which is kept and compared, or /bin/true. The limit is a loop that does nothing but
+/bin/echo with a line of stdout, which is kept and compared, or /bin/true; in the sandbox that a worker uses by
+default, and without it, as the peers do. The limit is a loop that does nothing but
 start processes, two in flight; the floor is the least that a durable master-worker system in Python does. The slower
 disk takes 5 ms longer for every fsync. CPU is of all processes together, the tasks' own included.
 
@@ -49,10 +50,18 @@ async def all_results(one: Grid, tasks: int, *, silent: bool) -> Figures:
     return {"tasks": tasks, "seconds": seconds, "cpu_s": sum(roles.values()), "cpu_by_role_s": roles}
 
 
-def ours(name: str, tasks: int, *, silent: bool, environment: Mapping[str, str] | None = None) -> Way:
+def ours(
+    name: str,
+    tasks: int,
+    *flags: str,
+    silent: bool,
+    environment: Mapping[str, str] | None = None,
+) -> Way:
+    """Return a way of ours; ``flags`` are the worker's."""
+
     @asynccontextmanager
     async def start() -> AsyncIterator[Run]:
-        async with grid(SLOTS, environment=environment) as one:
+        async with grid(SLOTS, worker_flags=flags, environment=environment) as one:
             await all_results(one, WARM_UP, silent=silent)
             yield lambda: all_results(one, tasks, silent=silent)
 
@@ -63,6 +72,7 @@ def ways(options: argparse.Namespace, folder: Path, *, silent: bool) -> list[Way
     tasks = options.tasks
     found = [
         ours(OURS, tasks, silent=silent),
+        ours(f"{OURS}, no sandbox", tasks, "--sandbox", "off", silent=silent),
         *limits.spawn_loops(tasks, SLOTS, folder, silent=silent),
         limits.floor("processes", tasks, SLOTS, silent=silent),
     ]

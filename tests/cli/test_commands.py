@@ -52,6 +52,7 @@ PASSED_ON = {
     "owner",
     "simulate",
     "backup",
+    "fsck",
     "restore",
 }  # to other programs, --help included
 SPEAKS_FOR_ITSELF = PASSED_ON | {"replay", "token", "demo", "local", "run", "join", "leave", "service", "completion"}

@@ -27,7 +27,7 @@ ELSEWHERE = {
     r"docker ": "needs a Docker engine: make test-compose",
     r"loopline master --host 0\.0\.0\.0": "listens beyond this computer; tests/api/test_main.py has what it refuses",
     r"loopline join ": "another computer's: tests/cli/test_joining.py",
-    r"loopline (backup|restore) ": "copies to another disk, with the master stopped: tests/store/test_backup.py",
+    r"loopline (backup|restore|fsck)\b": "for a master's own user: tests/store/test_backup.py",
     r"loopline service ": "changes this computer's services: tests/cli/test_service.py",
     r"loopline submit --nodes ": "needs several workers: tests/live/test_gangs.py",
     r"loopline master --database-url ": "needs a PostgreSQL: tests/live/test_postgres.py",

@@ -135,26 +135,21 @@ class Twins:
         self._grid = grid
         self._flags = ["--database-url", f"{server.url}/postgres", "--data-dir", str(grid.data_dir), "--standby"]
         self._ports = [reserved(), reserved()]
-        self.clients = [self._client(port.number) for port in self._ports]
-        self.masters: list[Process] = []
-        self.at_work = 0
 
     async def start(self, number: int) -> Process:
         arguments = ["--port", str(self._ports[number].number), *self._flags]
         return await self._grid._spawn(f"master{number}", "loopline_master", *arguments)
 
-    def _client(self, port: int) -> AsyncClient:
+    def client(self, number: int) -> AsyncClient:
         token = self._grid.data_dir / "tokens" / "admin"
-        return AsyncClient(f"http://127.0.0.1:{port}", token.read_text() if token.exists() else None, patience_s=0.0)
+        return AsyncClient(self.url(number), token.read_text() if token.exists() else None, patience_s=0.0)
 
     async def serves(self, number: int) -> bool:
-        self.clients[number] = self._client(self._ports[number].number)
-        try:
-            await self.clients[number].whoami()
-        except LooplineError:
-            return False
-        finally:
-            await self.clients[number].__aexit__(None, None, None)
+        async with self.client(number) as client:
+            try:
+                await client.whoami()
+            except LooplineError:
+                return False
         return True
 
     def url(self, number: int) -> str:
@@ -171,8 +166,11 @@ async def test_a_standby_takes_over_20_times_and_the_old_one_says_nothing(grid: 
 
     await wait_for("the first master", first_serves)
     masters.append(await twins.start(1))
-    await asyncio.sleep(0)
-    took, old = [], 0
+    await grid.start_worker("w", "--other-master", twins.url(1), url=twins.url(0), slots=2)
+    spec = JobSpec(command=["sleep", "0.3"], parameters={"i": Range(range=[1, TASKS])}, size=TASKS * 0.3)
+    async with twins.client(0) as client:
+        job = (await client.submit(spec)).id
+    took, old, done = list[float](), 0, 0
     for turn in range(20):
         new, begun = 1 - old, time.monotonic()
         masters[old].send_signal(signal.SIGKILL if turn % 2 else signal.SIGSTOP)
@@ -192,7 +190,18 @@ async def test_a_standby_takes_over_20_times_and_the_old_one_says_nothing(grid: 
             return await asyncio.to_thread(status, f"{twins.url(old)}/readyz") == 503
 
         await wait_for("the old one to wait", old_waits, 60)
+
+        async def goes_on(new: int = new, before: int = done) -> int | None:
+            async with twins.client(new) as client:
+                found = (await client.job(job)).tasks.succeeded
+            return found if found > before else None
+
+        done = await wait_for("the worker to follow, and the job to go on", goes_on, 60)
         old = new
+    async with twins.client(old) as client:
+        accepted = [one.id.task_id async for one in client.attempts(job) if one.accepted]
+        assert len(accepted) == len(set(accepted)) >= done
+        assert (await client.passing()).passings == 0
     connection = await asyncpg.connect(f"{server.url}/postgres")
     assert await connection.fetchval("SELECT epoch FROM mastership") == 21
     await connection.close()

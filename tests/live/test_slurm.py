@@ -117,14 +117,26 @@ async def munge(folder: Path) -> list[list[object]]:
 class Elastic:
     """`loopline elastic slurm` as a process, to be killed at will; and a look at the queue ten times a second."""
 
-    def __init__(self, grid: Grid, environment: dict[str, str], *more: str) -> None:
-        self._grid, self._environment, self._more = grid, environment, more
+    def __init__(self, grid: Grid, environment: dict[str, str]) -> None:
+        self._grid, self._environment = grid, environment
         self.most = 0
+        self.process: asyncio.subprocess.Process | None = None
 
-    async def start(self) -> None:
+    async def start(self, time_limit: str) -> None:
         grid = self._grid
         line = [sys.executable, "-P", "-m", "loopline", "elastic", "slurm", "--state", str(grid.folder / "elastic")]
-        line += ["--master", grid.url, "--max", str(MOST), "--idle", str(IDLE_S), "--every", "1s", *self._more]
+        line += [
+            "--master",
+            grid.url,
+            "--max",
+            str(MOST),
+            "--idle",
+            str(IDLE_S),
+            "--every",
+            "1s",
+            "--time-limit",
+            time_limit,
+        ]
         line += ["--token-file", str(grid.data_dir / "tokens" / "worker")]
         line += ["--worker", f"{sys.executable} -P -m loopline worker --no-sandbox", "--scratch", str(grid.folder)]
         token = grid.data_dir / "tokens" / "admin"
@@ -132,9 +144,11 @@ class Elastic:
         with (grid.folder / "elastic.log").open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(*line, env=environment, stdout=log, stderr=log)
 
-    async def kill(self) -> None:
-        self.process.kill()
-        await self.process.wait()
+    async def end(self, signum: int) -> int:
+        assert self.process is not None
+        if self.process.returncode is None:
+            self.process.send_signal(signum)
+        return await self.process.wait()
 
     async def queued(self) -> int:
         lines = (await ran("squeue", "--noheader", "--format=%i", **self._environment)).split()
@@ -145,9 +159,16 @@ class Elastic:
         return await self.queued() == 0
 
 
-async def test_workers_come_for_200_tasks_and_go_and_a_crash_orphans_none(grid: Grid, slurm: dict[str, str]) -> None:
-    elastic = Elastic(grid, slurm, "--time-limit", "5m")
-    await elastic.start()
+@pytest.fixture
+async def elastic(grid: Grid, slurm: dict[str, str]) -> AsyncIterator[Elastic]:
+    elastic = Elastic(grid, slurm)
+    yield elastic
+    if elastic.process is not None:
+        await elastic.end(signal.SIGKILL)
+
+
+async def test_workers_come_for_200_tasks_and_go_and_a_crash_orphans_none(grid: Grid, elastic: Elastic) -> None:
+    await elastic.start("5m")
     began = time.monotonic()
     spec = JobSpec(command=["sleep", "1"], parameters={"i": Range(range=[1, 200])}, size=200.0)
     job = (await grid.client().submit(spec)).id
@@ -159,8 +180,8 @@ async def test_workers_come_for_200_tasks_and_go_and_a_crash_orphans_none(grid: 
     await wait_for("the first task to start", has_started)
     started_s = time.monotonic() - began
     for _ in range(3):
-        await elastic.kill()
-        await elastic.start()
+        await elastic.end(signal.SIGKILL)
+        await elastic.start("5m")
         assert await elastic.queued() <= MOST
 
     async def is_over() -> bool:
@@ -172,16 +193,14 @@ async def test_workers_come_for_200_tasks_and_go_and_a_crash_orphans_none(grid: 
     assert (await grid.job(job)).state is JobState.SUCCEEDED
     await wait_for("the workers to go", elastic.is_gone, 120)
     gone_s = time.monotonic() - over
-    elastic.process.send_signal(signal.SIGTERM)
-    assert await elastic.process.wait() == 130
+    assert await elastic.end(signal.SIGTERM) == 130
     assert 0 < elastic.most <= MOST
     assert not [name for name in grid.folder.iterdir() if name.name.startswith("slurm-")], "folders go with workers"
     print(f"first task after {started_s:.1f} s, {elastic.most} queued at most, gone {gone_s:.1f} s after the last")
 
 
-async def test_a_time_limit_of_a_minute_ends_no_task_of_20_seconds(grid: Grid, slurm: dict[str, str]) -> None:
-    elastic = Elastic(grid, slurm, "--time-limit", "1m")
-    await elastic.start()
+async def test_a_time_limit_of_a_minute_ends_no_task_of_20_seconds(grid: Grid, elastic: Elastic) -> None:
+    await elastic.start("1m")
     spec = JobSpec(command=["sleep", "20"], parameters={"i": Range(range=[1, 20])}, size=400.0)
     job = (await grid.client().submit(spec)).id
     await grid.ended(job, 400)
@@ -189,6 +208,6 @@ async def test_a_time_limit_of_a_minute_ends_no_task_of_20_seconds(grid: Grid, s
     print(*attempts, sep="\n")
     assert {attempt.state.value for attempt in attempts} == {"succeeded"}
     assert len(attempts) == 20
-    await elastic.kill()
+    await elastic.end(signal.SIGKILL)
     await wait_for("the workers to go", elastic.is_gone, 120)
     print(f"20 tasks of 20 s on {len({attempt.worker for attempt in attempts})} workers of a minute, none lost")

@@ -103,6 +103,30 @@ def test_a_service_of_a_user_is_that_user_alone(computer: Computer) -> None:
     assert computer.run(f"{ann} systemctl --user cat {UNIT}").returncode != 0
 
 
+def test_a_service_of_the_system_knows_who_sits_there(computer: Computer) -> None:
+    """A reporter as a desktop would start it: in a session of ann's, beside her X server."""
+    idle = "--policy when-idle --idle-s 2 --leave-memory-bytes 0"
+    computer.says(f"loopline service install --system -- {idle} --data-dir /var/lib/loopline/other")
+    computer.says(f"runuser -u loopline -- env HOME=/var/lib/loopline {join_line(computer)}")
+    computer.says(f"systemctl restart {UNIT}")
+    computer.until("test -S /run/loopline/sessions")
+    assert "logged in" in computer.run("runuser -u loopline-task-1 -- loopline owner pause 1h").stderr
+
+    session = "-p PAMName=login -E XDG_SESSION_TYPE=x11 -E XDG_SESSION_CLASS=user -E DISPLAY=:7"
+    reporter = computer.says("sed -n s/^Exec=//p /etc/xdg/autostart/loopline-reporter.desktop")
+    computer.says(f"systemd-run --quiet --unit=desk --uid=ann {session} Xvfb :7 -nolisten tcp")
+    owner = "runuser -l ann -c 'loopline owner --json'"
+    computer.until(f"{owner} | grep -q 'somebody is using'")
+    computer.says(f"systemd-run --quiet --unit=reporter --uid=ann -E DISPLAY=:7 {reporter}")
+    computer.until(f"{owner} | grep -q '\"in_use\": false'")
+    computer.says("DISPLAY=:7 runuser -u ann -- xdotool mousemove 7 7")
+    computer.until(f"{owner} | grep -q '\"in_use\": true'", within_s=10)
+    computer.says("runuser -l ann -c 'loopline owner pause 1h'")
+    computer.says("systemctl stop reporter desk")
+    computer.says("loopline service uninstall --system")
+    assert computer.run("ls /etc/xdg/autostart/loopline-reporter.desktop").returncode != 0
+
+
 def said_by_spy(computer: Computer) -> list[str]:
     """Return what a task says that tries to reach what is not its own: nothing but who it is."""
     job = submitted(computer, SPY, "--wait")

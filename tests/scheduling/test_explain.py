@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from loopline_master.core.events import JobCancelled, JobPaused, WorkerDrained
@@ -185,6 +187,14 @@ def test_a_worker_says_what_it_does() -> None:
     away = "it is not connected; 2 attempts there may still continue, until its lease ends"
     assert worker_says(grid, "a") == ("away", f"{away}; 2 attempts: 2 of job {job}")
     assert explain_worker(grid.scheduler, "nobody") is None
+
+
+def test_a_worker_that_has_to_end_says_when() -> None:
+    grid = Grid()
+    grid.join("a", replace(facts(1), until=grid.now + 90.0))
+    explanation = explain_worker(grid.scheduler, "a")
+    assert explanation is not None
+    assert [(reason.code, reason.count) for reason in explanation.reasons] == [("ending", 90), ("idle", 1)]
 
 
 def test_a_worker_says_why_its_slots_are_free() -> None:

@@ -65,12 +65,15 @@ class Log:
         self.step(WorkerLeft(name, self.sessions[name]))
 
     def report(self, name, *results):
+        return self.step(self.reported(name, *results))
+
+    def reported(self, name, *results):
         self.seq[name] += 1
         for result in results:
             self.holding[name].remove(result.attempt)
         held = tuple(Held(attempt) for attempt in self.holding[name])
         report = Report(self.seq[name], 10**6, held, tuple(results), Load(self.slots[name]))
-        return self.step(WorkerReported(name, self.sessions[name], report))
+        return WorkerReported(name, self.sessions[name], report)
 
     def submit(self, *sizes, size=None, tasks=None, **options):
         listed = [TaskSpec(size=one) for one in sizes] or None
@@ -169,6 +172,35 @@ def test_what_was_cut_off_would_have_taken_longer():
     durations = Durations(log.recording())
     assert durations.plan(TaskId(1, 2), "ant", 5.0, 0).end > 45.0
     assert durations.plan(TaskId(1, 2), "ant", 60.0, 0).end == pytest.approx(65.0)  # at another time, perhaps not
+
+
+def test_what_a_busy_master_heard_at_once_it_hears_at_once_again():
+    """Both slots are free before it decides: the fast machine gets the first task, whoever is named first."""
+    log = Log()
+    log.join("ant", speed=1.0)
+    log.submit(10, 40)
+    log.join("bee", speed=4.0)
+    log.submit(20, 30)
+    log.wait(10)
+    done = [(name, Result(log.holding[name][0], Outcome.SUCCEEDED, 0, wall_s=10)) for name in ("ant", "bee")]
+    log.step(*[log.reported(name, result) for name, result in done])
+    assert [log.holding[name][0].task for name in ("ant", "bee")] == [2, 1]
+    log.end("bee", 5)
+    log.end("ant", 25)
+    assert log.what_if().jobs[2].finished_at == pytest.approx(40)
+
+
+def test_time_in_which_a_machine_had_nothing_to_do_tells_nothing_of_its_speed():
+    log = Log()
+    log.join("ant")
+    log.submit(10, 10)
+    log.end("ant", 20)
+    log.end("ant", 10)
+    log.wait(1000)
+    log.submit(10)
+    log.end("ant", 20)
+    speeds, length_s = Durations(log.recording()).busy("ant")
+    assert (length_s, speeds.work_between(0, length_s)) == (pytest.approx(50), pytest.approx(30 * speeds.last * 2))
 
 
 def test_a_task_fails_as_often_as_it_did():

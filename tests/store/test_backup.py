@@ -7,9 +7,9 @@ import json
 import pytest
 from sqlalchemy import update
 
-from loopline_master import backup, restore
 from loopline_master.core.events import Batch, JobSubmitted, MasterStarted, SchedulerSettings
 from loopline_master.core.scheduler import Scheduler
+from loopline_master.maintenance import backup, restore
 from loopline_master.store import open_store, tables
 from loopline_master.store.database import parse_url, writing
 from loopline_master.store.migrate import REVISION, downgrade

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import asyncpg
 import pytest
 from sqlalchemy.exc import DBAPIError
 
@@ -26,6 +27,17 @@ async def test_two_masters_cannot_share_a_database(url):
         assert "another master is using the database" in error.message
     async with open_store(url):
         pass
+
+
+async def test_a_master_whose_epoch_is_over_commits_nothing(postgres_url):
+    async with open_store(postgres_url) as store:
+        await store.check()
+        connection = await asyncpg.connect(postgres_url)
+        await connection.execute("UPDATE mastership SET epoch = epoch + 1")
+        await connection.close()
+        with pytest.raises(StoreBroken, match="another master has taken over") as caught:
+            await store.check()
+        assert caught.value.is_passing
 
 
 async def test_the_lock_ends_with_its_process(sqlite_url):

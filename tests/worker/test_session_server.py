@@ -85,7 +85,9 @@ async def test_a_reporter_tells_of_an_input_at_once(worker: Worker, monkeypatch:
 async def test_who_sits_here_sees_the_state_and_pauses(worker: Worker) -> None:
     shown = WorkerState.from_json(await worker.asked(do="state"))
     assert shown == STATE
-    assert "browser" not in in_text(shown, f"unix:{worker.place}")
+    text = in_text(shown, f"unix:{worker.place}")
+    assert "browser" not in text
+    assert STATE.peers in text
     await worker.asked(**{"do": "pause", "for": "1h"})
     assert worker.pauses[0] > time.time() + 3000
     await worker.asked(do="resume")

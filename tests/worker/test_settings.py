@@ -6,6 +6,7 @@ import pytest
 from loopline_shared.errors import LooplineError
 from loopline_worker import flags
 from loopline_worker import settings as module
+from loopline_worker.link.master_trust import MasterTrust
 from loopline_worker.settings import WorkerSettings
 
 
@@ -90,6 +91,16 @@ def test_where_the_token_comes_from(tmp_path: Path) -> None:
     assert WorkerSettings.load(token_file=tmp_path / "file", token="given").find_token() == "given"
     with pytest.raises(LooplineError, match="cannot read the join token from absent"):
         WorkerSettings.load(token_file="absent").find_token()
+
+
+def test_a_master_of_several_addresses_is_tried_at_each_in_turn() -> None:
+    settings = WorkerSettings.load(master="http://one:7461", other_masters=["http://two:7461"])
+    trust = MasterTrust(settings)
+    tried = []
+    for _ in range(3):
+        tried.append(trust.master)
+        trust.turn_to_next()
+    assert tried == ["http://one:7461", "http://two:7461", "http://one:7461"]
 
 
 def test_every_setting_is_a_flag_but_the_token() -> None:

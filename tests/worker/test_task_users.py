@@ -60,6 +60,7 @@ async def bench(request: pytest.FixtureRequest) -> AsyncIterator[Bench]:
 
 async def test_what_a_slot_has_is_no_other_slot_s(bench: Bench) -> None:
     leaves = "echo secret > mine; mkdir -m 700 closed; head -c 100000 /dev/zero > closed/one; echo > begun"
+    leaves += "; touch /dev/shm/$(id -u); mkdir -p /tmp/$(id -u)/inner" if bench.launcher._sandbox is None else ""
     waits = f"{leaves}; while [ ! -e go ]; do sleep 0.01; done; id -u"
     runs = [run_of("sh", "-c", waits, task=task) for task in (1, 2)]
     for run in runs:
@@ -90,6 +91,9 @@ async def test_what_a_slot_has_is_no_other_slot_s(bench: Bench) -> None:
     results = [await bench.end_of(runs[0]), second]
     assert {int(result.stdout.data) for result in results} == USERS
     await until(lambda: not any(bench.scratch.iterdir()))  # what only the task's user might enter, too
+    assert not [
+        path for user in USERS for path in (Path("/dev/shm", str(user)), Path("/tmp", str(user))) if path.exists()
+    ]
 
 
 async def test_what_is_killed_dies_with_all_that_it_started(bench: Bench) -> None:

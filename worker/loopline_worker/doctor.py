@@ -187,19 +187,22 @@ def _software(settings: WorkerSettings) -> list[Ability]:
     ]
 
 
+_WHERE_PEERS = "in an encrypted grid, and where its operator says so"
+
+
 def _peers(settings: WorkerSettings) -> Ability:
     """Return whether this worker takes part in carrying files, and whether its port is open now."""
     if not settings.peer_files:
         return Ability("peers", False, "off on this computer (peer_files = false): all files come from the master")
     if not settings.peer_port:
-        return Ability("peers", True, "where the master says so, some free port is open to other workers of the grid")
+        return Ability("peers", True, f"{_WHERE_PEERS}, some free port is open to other workers of the grid")
     try:
         socket.create_server(("", settings.peer_port)).close()
         state = "it is closed now"
     except OSError:
         state = "it is open now"
-    where = f"where the master says so, port {settings.peer_port} is open to other workers of the grid"
-    return Ability("peers", True, f"{where}; {state}")
+    where = f"{_WHERE_PEERS}, port {settings.peer_port} is open to other workers of the grid"
+    return Ability("peers", True, f"{where}; {state}; peer_files = false refuses")
 
 
 def _planner() -> list[Ability]:

@@ -10,11 +10,17 @@ from pydantic.fields import FieldInfo
 from loopline_worker.settings import WorkerSettings
 
 _LEFT_OUT = frozenset({"token"})  # a secret on a command line can be read by every user of the computer
-_NAMES = {"labels": "label", "sandbox_shows": "sandbox-show", "shared_folders": "shared-folder"}
+_NAMES = {
+    "labels": "label",
+    "sandbox_shows": "sandbox-show",
+    "shared_folders": "shared-folder",
+    "other_masters": "other-master",
+}
 """Flags that may be given several times are named for one value."""
 _GROUPS = {
     "the master and this worker": (
         "master",
+        "other_masters",
         "token_file",
         "ca_file",
         "name",

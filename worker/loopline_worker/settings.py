@@ -87,6 +87,11 @@ class WorkerSettings(Settings):
     table: ClassVar[str] = "worker"
 
     master: Annotated[str, AfterValidator(_address), Field(description="the master's address")] = DEFAULT_URL
+    other_masters: Annotated[
+        tuple[Annotated[str, AfterValidator(_address)], ...],
+        BeforeValidator(_split),
+        Field(max_length=8, description="further addresses of the master, such as its standby's"),
+    ] = ()
     token: Annotated[SecretStr | None, Field(description="a worker's join token")] = None
     token_file: Annotated[Path | None, Field(description="a file with that token, read whenever it is needed")] = None
     ca_file: Annotated[

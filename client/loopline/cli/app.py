@@ -68,6 +68,7 @@ COMMANDS: dict[str, tuple[Group, str, str]] = {
     "audit": (_ACCESS, "loopline.cli.audit:audit", "Show who changed what, and from where."),
     "prune": (_ACCESS, "loopline.cli.prune:prune", "Remove unused files from the master."),
     "backup": (_ACCESS, "loopline.cli.daemons:backup", "Copy a master's database, files and keys, while it runs."),
+    "fsck": (_ACCESS, "loopline.cli.daemons:fsck", "Check that a master's files are whole and there."),
     "restore": (_ACCESS, "loopline.cli.daemons:restore", "Make a master's data folder from a backup."),
     "completion": (_ACCESS, "loopline.cli.completion:completion", "Complete commands and options in your shell."),
     "passing": (_ACCESS, "loopline.cli.audit:passing", "Audit the promise that no job passes another."),

@@ -35,8 +35,9 @@ def _warn_of_outdated_services() -> None:
 
 master = _passing_all_on("master", "loopline_master", "master")
 worker = _passing_all_on("worker", "loopline_worker", "worker")
-backup = _passing_all_on("backup", "loopline_master.backup", "master")
-restore = _passing_all_on("restore", "loopline_master.restore", "master")
+backup = _passing_all_on("backup", "loopline_master.maintenance.backup", "master")
+fsck = _passing_all_on("fsck", "loopline_master.maintenance.fsck", "master")
+restore = _passing_all_on("restore", "loopline_master.maintenance.restore", "master")
 doctor = _passing_all_on("doctor", "loopline_worker.doctor", "worker", _warn_of_outdated_services)
 owner = _passing_all_on("owner", "loopline_worker.owner", "worker")
 simulate = _passing_all_on("simulate", "loopline_simulator", "sim")

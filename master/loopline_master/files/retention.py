@@ -18,6 +18,7 @@ from pathlib import Path
 from loopline_master.files.blobs import Blobs
 from loopline_master.settings import MasterSettings
 from loopline_master.store import Store
+from loopline_master.store.queries.file_references import Named
 from loopline_master.timings import FIRST_PRUNE_AFTER_S
 from loopline_shared.errors import LooplineError
 from loopline_shared.rest.bodies import PruneReport
@@ -26,7 +27,6 @@ log = logging.getLogger(__name__)
 
 DAY_S = 86400.0
 _JOBS_TOLD = 100
-_NAME = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 _ROW_FILE = re.compile(r'"parameters":\{[^{}\[\]]*"file":"sha256:([0-9a-f]{64})"')
 _NAME_IN_ROWS = re.compile(rb"sha256:([0-9a-f]{64})")
 _BLOCK_BYTES = 2**20
@@ -104,15 +104,15 @@ class Retention:
 
     async def _mark(self, without: frozenset[int]) -> _Marks:
         marks = _Marks()
-        async for text in self._naming(without):
-            for found in _ROW_FILE.finditer(text):
+        async for named in self._named(without):
+            for found in _ROW_FILE.finditer(named.text):
                 await asyncio.to_thread(self._mark_rows, marks, found[1])
-            for name in _NAME.findall(text):
+            for name in named.names():
                 marks.add(name)
         return marks
 
-    def _naming(self, without: frozenset[int]) -> AsyncIterator[str]:
-        return self._store.files.naming(without)
+    def _named(self, without: frozenset[int]) -> AsyncIterator[Named]:
+        return self._store.files.named(without)
 
     def _mark_rows(self, marks: _Marks, row_file: str) -> None:
         """Mark the files that the lines of a row file name, in small parts so that other work goes on.

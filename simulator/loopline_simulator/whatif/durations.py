@@ -19,6 +19,7 @@ BELIEVED = 4.0
 A_MINUTE = 60.0
 """Work assumed for a task when the recording contains no work at all."""
 _LONGER = 1e-6
+Stretch = tuple[float, float, float]  # start, end, speed
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,8 @@ class Durations:
             self._sort(span)
         self._used = self._cpu_used()
         self.unit, self._factors = self._calibrated()
-        self.speeds = self._speeds()
+        self._stretches = self._seen()
+        self.speeds = {worker: _pieces(stretches) for worker, stretches in self._stretches.items()}
         self._of_job = self._works_by_job()
         works = [work for of_job in self._of_job.values() for work in of_job]
         self.works = works or [A_MINUTE]
@@ -75,6 +77,14 @@ class Durations:
 
     def speed(self, worker: str) -> Piecewise:
         return self.speeds.get(worker) or Piecewise([0.0], [self._measured.get(worker, 1.0)])
+
+    def busy(self, worker: str) -> tuple[Piecewise, float]:
+        """Return the speeds that the worker's attempts saw, the time between them left out, and how long that is."""
+        stretches = self._stretches.get(worker)
+        if not stretches:
+            return self.speed(worker), 0.0
+        together = _without_gaps(stretches)
+        return _pieces(together), max(end for _, end, _ in together)
 
     def new_job(self, spec: JobSpec, task: int) -> float | None:
         """Return the work of a task of a new job; None if its size is unknown."""
@@ -138,8 +148,9 @@ class Durations:
             wall_s[task.job] += sum(span.wall_s for span in spans)
         return {job: cpu_s[job] / taken for job, taken in wall_s.items() if taken}
 
-    def _speeds(self) -> Mapping[str, Piecewise]:
-        known: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
+    def _seen(self) -> Mapping[str, list[Stretch]]:
+        """Return by worker from when until when which speed was seen: by the attempts at tasks of known size."""
+        known: dict[str, list[Stretch]] = defaultdict(list)
         for task, spans in self._good.items():
             if self._size(task) is None:
                 continue
@@ -147,7 +158,7 @@ class Durations:
                 if span.took_s > 0:
                     speed = (self.work(task) or 0.0) / span.took_s
                     known[span.worker].append((span.start, span.start + span.took_s, speed))
-        return {worker: _pieces(stretches) for worker, stretches in known.items()}
+        return known
 
     def _works_by_job(self) -> dict[int, list[float]]:
         works: dict[int, list[float]] = defaultdict(list)
@@ -156,7 +167,18 @@ class Durations:
         return dict(works)
 
 
-def _pieces(stretches: Iterable[tuple[float, float, float]]) -> Piecewise:
+def _without_gaps(stretches: Iterable[Stretch]) -> list[Stretch]:
+    """Return the stretches moved together, so that time in which there was none is left out."""
+    moved: list[Stretch] = []
+    until = gaps = 0.0
+    for start, end, speed in sorted(stretches):
+        gaps += max(0.0, start - until)
+        until = max(until, end)
+        moved.append((start - gaps, end - gaps, speed))
+    return moved
+
+
+def _pieces(stretches: Iterable[Stretch]) -> Piecewise:
     """Return a machine's mean speed over time from (start, end, speed) of its attempts, which may overlap.
 
     Between attempts the last speed holds.

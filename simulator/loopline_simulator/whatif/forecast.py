@@ -18,7 +18,7 @@ from loopline_master.core.index.sorted_collections import IntervalSet
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.state import Snapshot, State
 from loopline_shared.errors import LooplineError
-from loopline_shared.model import AttemptId, Order, TaskId
+from loopline_shared.model import AttemptId, Load, Order, TaskId
 from loopline_shared.spec import JobSpec
 from loopline_simulator.fast.availability import Recurring
 from loopline_simulator.fast.changing_world import ChangingWorld
@@ -39,12 +39,11 @@ class Luck:
 
     def speed(self, worker: str) -> Speed:
         """Return the worker's speed from now on."""
-        past = self._durations.speed(worker)
+        past, length_s = self._durations.busy(worker)
         if past.is_steady:
             return Steady(past.last)
         self.is_certain = False
-        begin = float(stream(self._seed, "speed", worker).uniform(0.0, self._recording.ended))
-        return Recurring(past, begin, self._recording.ended)
+        return Recurring(past, float(stream(self._seed, "speed", worker).uniform(0.0, length_s)), length_s)
 
     def work(self, task: TaskId) -> float:
         known = self._known(task)
@@ -119,6 +118,11 @@ class ForecastWorld(ChangingWorld):
         end = self.now + host.speed.end_of(0.0, self._luck.rest(attempt, self._recording.ended))
         self._until(host, attempt.id, end, lambda: self._end(host, attempt.id))
         host.running[attempt.id] = (attempt.since, host.running[attempt.id][1])
+
+    def _load(self, host: Host) -> Load:
+        """Return the load that the worker reported last."""
+        load, last = super()._load(host), self._recording.loads.get(host.name)
+        return replace(last[-1][1], slots=load.slots) if last else load
 
     def _end_of(self, host: Host, attempt: AttemptId) -> float:
         return self.now + host.speed.end_of(self.kernel.now - self.now, self._luck.work(attempt.task_id))

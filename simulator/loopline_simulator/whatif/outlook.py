@@ -14,11 +14,13 @@ from loopline_simulator.whatif.recording import Recording
 
 NOTICED_S = 0.5
 """Shortest delay that is mentioned."""
+MARGIN = 0.1
+"""Share by which what was drawn is widened on either side: for what no draw covers, such as races between frames."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuantileRange:
-    """Median and extremes in seconds, over the seeds in which the event occurred."""
+    """Median and extremes in seconds, over the seeds in which the event occurred; of several, with a margin."""
 
     median: float
     least: float
@@ -113,7 +115,10 @@ def _delay(recording: Recording, job: int, runs: Sequence[ForecastRun]) -> Delay
 
 def _range(values: Iterable[float | None]) -> QuantileRange | None:
     known = [value for value in values if value is not None]
-    return QuantileRange(median(known), min(known), max(known)) if known else None
+    if not known:
+        return None
+    margin = MARGIN if len(set(known)) > 1 else 0.0
+    return QuantileRange(median(known), min(known) * (1 - margin), max(known) * (1 + margin))
 
 
 def _range_text(found: QuantileRange | None) -> str:

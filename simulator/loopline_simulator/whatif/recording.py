@@ -89,6 +89,15 @@ class Span:
     cpu_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """A cancel of an attempt, and how long it took until its worker confirmed it."""
+
+    task: TaskId
+    at: float
+    took_s: float
+
+
 @dataclass(slots=True, kw_only=True)
 class Recording:
     """A log in numbers. Times are in seconds since ``began`` (seconds since 1970)."""
@@ -99,7 +108,9 @@ class Recording:
     spans: list[Span] = field(default_factory=list)
     facts: dict[str, Facts] = field(default_factory=dict)  # by worker, the latest
     loads: dict[str, list[tuple[float, Load]]] = field(default_factory=dict)  # by worker: from when on, as reported
-    cancels_s: dict[str, list[float]] = field(default_factory=dict)  # by worker: from a cancel to its confirmation
+    cancels: dict[str, list[Cancel]] = field(default_factory=dict)  # by worker
+    seen_after_s: dict[tuple[str, float], float] = field(default_factory=dict)  # by worker and time of an Assign
+    apart: set[float] = field(default_factory=set)  # times of several steps, as virtual time has them
     tally: Tally = field(default_factory=Tally)
     settings: SchedulerSettings = field(default_factory=SchedulerSettings)
     scheduler: Scheduler = field(default_factory=Scheduler)  # as it was at the end
@@ -130,9 +141,10 @@ class _Recorder:
         self._kept: dict[str, tuple[float, Load]] = {}  # of open sessions: the last report kept
         self._heard: dict[str, float] = {}  # the last report that was not kept, if there is one since
         self._boots: dict[str, tuple[str, float]] = {}  # by worker: the agent's boot, since when
+        self._unseen: dict[str, list[tuple[int, float]]] = defaultdict(list)  # by worker: Assigns' numbers, when sent
         self._freed: dict[str, list[float]] = defaultdict(list)  # by worker: when slots fell free that nobody took
         self._cancelled: dict[AttemptId, float] = {}  # cancelled attempts of which nothing was heard since: when
-        self._is_first, self._has_decided = True, False
+        self._is_first, self._has_changed = True, False
 
     def go_on_from(self, snapshot: Snapshot) -> None:
         self._recording.scheduler = Scheduler(snapshot)
@@ -140,12 +152,13 @@ class _Recorder:
     def add(self, batch: Batch) -> None:
         if self._is_first:
             self._recording.began, self._is_first = batch.now, False
-        now = self._recording.ended = max(self._recording.ended, batch.now - self._recording.began)
+        before, now = self._recording.ended, max(self._recording.ended, batch.now - self._recording.began)
+        self._recording.ended = now
+        if now == before:
+            self._recording.apart.add(now)
         results = [self._spans(event, now) for event in batch.events if isinstance(event, WorkerReported)]
         effects = self._step(batch)
-        self._has_decided = any(
-            attempt.dispatched_at == batch.now or attempt.state in _ENDING for attempt in effects.attempts.values()
-        )
+        self._has_changed = bool(effects.attempts)
         items: list[FromOutside] = []
         for event, reply in zip(batch.events, effects.replies, strict=True):
             if not isinstance(reply, Declined):
@@ -155,7 +168,7 @@ class _Recorder:
         if items:
             self._recording.moments.append(Moment(now, items))
         self._close(effects, batch)
-        self._note_cancels(effects, now)
+        self._note_assigns(effects, batch, now)
         self._recording.tally(effects)
 
     def finished(self) -> Recording:
@@ -188,6 +201,7 @@ class _Recorder:
                     self._boots[worker] = (boot, now)
                     self._freed[worker].clear()
                 self._keep_last(worker)
+                self._unseen[worker].clear()
                 self._kept.pop(worker, None)
                 self._recording.facts[worker] = facts
             case WorkerLeft(worker, session):
@@ -204,7 +218,7 @@ class _Recorder:
     def _reported(self, worker: str, session: int, report: Report, now: float) -> list[FromOutside]:
         """Return the report if it is to come again: one that brings results comes by itself, unless slots change.
 
-        One without results comes again where something was started or cancelled at it: the scheduler looked again.
+        One without results comes again where an attempt was changed at it: it began to run, or the scheduler decided.
         """
         if self._sessions.get(worker, (None,))[0] != session:
             return []
@@ -213,10 +227,10 @@ class _Recorder:
         if not past or past[-1][1] != load:
             past.append((now, load))
         kept_at, kept = self._kept.get(worker, (now, None))
+        if now - kept_at > self._recording.settings.lease_s / 2:
+            self._keep_last(worker)
         is_known = kept is not None and (load == kept or (report.results and load.slots == kept.slots))
-        if is_known and (report.results or not self._has_decided):
-            if now - kept_at > self._recording.settings.lease_s / 2:
-                self._keep_last(worker)
+        if is_known and (report.results or not self._has_changed):
             self._heard[worker] = now
             return []
         self._kept[worker] = (now, load)
@@ -242,13 +256,21 @@ class _Recorder:
                 self._recording.moments.append(Moment(since + every / 2, [FellSilent(worker)]))
                 del self._sessions[worker]
 
-    def _note_cancels(self, effects: Effects, now: float) -> None:
-        """Note how long it takes until a worker says that an attempt was cancelled."""
+    def _note_assigns(self, effects: Effects, batch: Batch, now: float) -> None:
+        """Note how long it takes until a worker has seen an Assign, and until it confirms a cancel."""
+        for event in batch.events:
+            if isinstance(event, WorkerReported) and (unseen := self._unseen[event.worker]):
+                seen = event.report.seen
+                self._recording.seen_after_s |= {(event.worker, at): now - at for seq, at in unseen if seq <= seen}
+                unseen[:] = [(seq, at) for seq, at in unseen if seq > seen]
+        for worker, assign in effects.assigns.items():
+            self._unseen[worker].append((assign.seq, now))
         for attempt in effects.attempts.values():
             if attempt.state in _ENDING:
                 self._cancelled.setdefault(attempt.id, now)
             elif (since := self._cancelled.pop(attempt.id, None)) is not None and attempt.state is _CANCELLED:
-                self._recording.cancels_s.setdefault(attempt.worker, []).append(now - since)
+                cancel = Cancel(attempt.task_id, since, now - since)
+                self._recording.cancels.setdefault(attempt.worker, []).append(cancel)
 
     def _spans(self, event: WorkerReported, now: float) -> list[Span]:
         return [self._span(event, result, now) for result in event.report.results]
@@ -268,7 +290,7 @@ class _Recorder:
         took = now - start
         is_whole = self._boots.get(event.worker, ("", now))[1] <= sent  # otherwise it was sent again
         is_linked = is_whole and self._sessions.get(event.worker, (0, now))[1] <= sent
-        if not is_linked or result.outcome is Outcome.CANCELLED:
+        if not is_linked or (result.outcome is Outcome.CANCELLED and not result.wall_s):
             start, took = (start if is_whole else began), result.wall_s
         if result.wall_s or (attempt is not None and attempt.is_seated):
             _strike_out(freed, start)

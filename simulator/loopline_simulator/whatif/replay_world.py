@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
 from operator import itemgetter
@@ -58,7 +58,8 @@ class WhatIfWorld(ChangingWorld):
     ) -> None:
         self._policy, self._order = policy, order
         self._moments, self._loads, self._durations = recording.moments, recording.loads, Durations(recording)
-        self._ended, self._round_trips_s = recording.ended, _round_trips_s(recording)
+        self._ended, self._round_trips = recording.ended, RoundTrips(recording)
+        self._apart = recording.apart
         self._sent_at: dict[AttemptId, float] = {}  # attempts of the Assign that is being carried out
         self._failures: dict[TaskId, int] = {}
         self._submitted = 0  # of the recording's jobs
@@ -67,7 +68,8 @@ class WhatIfWorld(ChangingWorld):
         self._to_retry = Retriable(item.job.id for moment in self._moments for item in moment.items if _retries(item))
         self._boots: dict[str, str] = {}
         self._ends: dict[int, JobState] = {}  # of jobs, by their numbers here
-        self._playing: list[FromOutside] = []
+        self._due: list[tuple[Event, FromOutside | None]] = []  # what happened at this moment, to be stepped together
+        self._playing: list[FromOutside | None] = []
         self._show = observe
         super().__init__(recording.settings, [], [], self._note)
 
@@ -84,15 +86,25 @@ class WhatIfWorld(ChangingWorld):
     # --- what came from outside -----------------------------------------------------------------------------
 
     def _play(self, moment: Moment) -> None:
-        """Repeat a recorded moment in one step."""
-        events: list[Event] = []
-        for item in moment.items:
-            event = self._event(item)
-            if event is not None:
-                self._playing.append(item)
-                events.append(event)
-        if events:
-            self._step(events)
+        """Repeat a recorded moment."""
+        self._post([(event, item) for item in moment.items if (event := self._event(item)) is not None])
+
+    def _post(self, events: list[tuple[Event, FromOutside | None]]) -> None:
+        """Have the events stepped together with all else that happens now, where the recording stepped once."""
+        if events and not self._due:
+            self.kernel.at(self.kernel.now, self._catch_up)
+        self._due += events
+        if self.kernel.now in self._apart:
+            self._catch_up()
+
+    def _catch_up(self) -> None:
+        if self._due:
+            self._step([])
+
+    def _step(self, events: list[Event]) -> Effects:
+        due, self._due = self._due, []
+        self._playing = [item for _, item in due]
+        return super()._step([*(event for event, _ in due), *events])
 
     def _note(self, effects: Effects) -> None:
         """Take note of a step's effects before anything follows from them."""
@@ -173,7 +185,7 @@ class WhatIfWorld(ChangingWorld):
         """Have the master hear of an Assign's execution in time; a frame to a machine that is away is lost."""
         if name not in self._online:
             return []
-        host, round_trip_s = self._hosts[name], self._round_trips_s.get(name, 0.0)
+        host, round_trip_s = self._hosts[name], self._round_trip_s(name, assign)
         if not round_trip_s:
             return super()._obey(name, assign)
         at = self.kernel.now + round_trip_s
@@ -186,8 +198,17 @@ class WhatIfWorld(ChangingWorld):
             self._sent_at = {run.attempt: sent_at for run in assign.run}
             reports = super()._obey(host.name, assign)
             self._sent_at = {}
-            if reports:
-                self._step(reports)
+            self._post([(report, None) for report in reports])
+
+    def _round_trip_s(self, worker: str, assign: Assign) -> float:
+        tasks = [TaskId(self._recorded_as[attempt.job], attempt.task) for attempt in assign.cancel]
+        return self._round_trips.took_s(worker, tasks, self.kernel.now)
+
+    def _brought(self, host: Host, result: Result) -> None:
+        if host.name in self._online:
+            self._post([(self._report(host, [result]), None)])
+        else:
+            host.unsent.append(result)
 
     def _start(self, host: Host, attempt: AttemptId) -> None:
         task = TaskId(self._recorded_as[attempt.job], attempt.task)
@@ -196,6 +217,8 @@ class WhatIfWorld(ChangingWorld):
         fate = self._durations.plan(task, host.name, since, failures)
         self._failures[task] = failures + (fate.outcome is Outcome.FAILED)
         self._until(host, attempt, max(fate.end, self.kernel.now), partial(self._finish, host, attempt, fate))
+        began, end = host.running[attempt]
+        host.running[attempt] = min(began, max(since, fate.end - fate.wall_s)), end
 
     def _finish(self, host: Host, attempt: AttemptId, fate: Fate) -> None:
         self._leave(host, attempt)
@@ -209,9 +232,23 @@ class WhatIfWorld(ChangingWorld):
         return replace(past[max(0, at - 1)][1], slots=host.facts.slots if host.offered is None else host.offered)
 
 
-def _round_trips_s(recording: Recording) -> dict[str, float]:
-    """Return how long it takes, by worker, from an Assign to a report of what came of it: as for cancels."""
-    return {worker: median(found) for worker, found in recording.cancels_s.items()}
+class RoundTrips:
+    """The times from an Assign to a report of what came of it, as the recording's Assigns and cancels had them."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._cancels, self._seen_after_s = recording.cancels, recording.seen_after_s
+        self._typical = {worker: median(one.took_s for one in found) for worker, found in self._cancels.items()}
+
+    def took_s(self, worker: str, cancelled: Collection[TaskId], now: float) -> float:
+        """Return how long the recording took to cancel one of the tasks here at about this time.
+
+        Without such a task it is what cancels usually take, at most until the worker had seen an Assign of this time.
+        """
+        for cancel in self._cancels.get(worker, ()):
+            if cancel.task in cancelled and abs(now - cancel.at) <= cancel.took_s:
+                return cancel.took_s
+        usual = self._typical.get(worker, 0.0)
+        return min(usual, self._seen_after_s.get((worker, now), usual))
 
 
 def _retries(item: FromOutside) -> TypeGuard[JobRetried]:

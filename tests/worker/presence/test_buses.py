@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import AsyncIterator
@@ -123,6 +124,24 @@ async def test_logind_knows_that_nobody_is_there_and_who_comes(monkeypatch: pyte
             since = int((time.time() - 1000) * 1e6)
             await login.sets(path, logind._SESSION, IdleHint=("b", True), IdleSinceHint=("t", since))
             await until(lambda: (probe.look().idle_s or 0) >= 1000)
+
+
+async def test_what_listens_can_be_ended_though_its_bus_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Bus] = []
+
+    async def stays() -> None:
+        async with Bus.open(of_system=False) as connection:
+            opened.append(connection)
+            await asyncio.Event().wait()
+
+    with bus() as address:
+        monkeypatch.setenv("DBUS_SESSION_BUS_ADDRESS", address)
+        staying = asyncio.create_task(stays())
+        await until(lambda: opened)
+    await until(lambda: opened[0]._router._rcv_task.done())
+    staying.cancel()
+    await asyncio.wait([staying])
+    assert staying.cancelled()
 
 
 async def test_network_manager_tells_whether_the_connection_is_metered(monkeypatch: pytest.MonkeyPatch) -> None:

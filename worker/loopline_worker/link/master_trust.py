@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import ssl
+from collections import deque
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,6 +26,7 @@ class MasterTrust:
 
     def __init__(self, settings: WorkerSettings) -> None:
         self._settings = settings
+        self._addresses = deque((settings.master, *settings.other_masters))
         self._learnt = settings.data_dir / "master-ca.json"
         self._ca = self._find()
         self._context: ssl.SSLContext | None = None
@@ -33,8 +35,12 @@ class MasterTrust:
 
     @property
     def master(self) -> str:
-        """The address of the master."""
-        return encrypted(self._settings.master) if self._ca else self._settings.master
+        """The address of the master; of several, the one whose turn it is."""
+        return encrypted(self._addresses[0]) if self._ca else self._addresses[0]
+
+    def turn_to_next(self) -> None:
+        """Try the next of several addresses: at this one there is no master now."""
+        self._addresses.rotate(-1)
 
     def context(self) -> ssl.SSLContext | None:
         """Return the TLS context of connections; None for plain HTTP. Raises LooplineError if it cannot be made."""

@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def in_text(state: WorkerState, address: str) -> str:
     """Return the page as text."""
-    notice = [words for words in (state.notice, state.sandbox) if words]
+    notice = [words for words in (state.notice, state.sandbox, state.peers) if words]
     lines = [f"{state.worker}: {headline(state)}", presence(state), *notice, "", "running here:"]
     lines += [
         f"  {task.job or '(no name)'}  for {task.ran_s:.0f} s{', frozen' if task.frozen else ''}"

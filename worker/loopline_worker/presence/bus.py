@@ -46,8 +46,15 @@ class Bus:
 
         async with asyncio.timeout(_ASK_WITHIN_S):
             connection = await open_dbus_connection("SYSTEM" if of_system else "SESSION")
-        async with connection, DBusRouter(connection) as router:
-            yield cls(router)
+        try:
+            async with connection, DBusRouter(connection) as router:
+                yield cls(router)
+        except Exception:
+            if (
+                task := asyncio.current_task()
+            ) and task.cancelling():  # of a bus that is gone, it raises that instead
+                raise asyncio.CancelledError from None
+            raise
 
     async def ask(self, service: str, path: str, interface: str, member: str, signature: str = "", *body: Any) -> Any:
         """Call a method and return the first value of the answer. Raises BusError if that is an error."""

@@ -26,7 +26,7 @@ _SERVICE = "org.freedesktop.login1"
 _PATH = "/org/freedesktop/login1"
 _MANAGER = "org.freedesktop.login1.Manager"
 _SESSION = "org.freedesktop.login1.Session"
-_EVERY_S = 5.0
+_EVERY_S = 10.0
 _GRAPHICAL = ("x11", "wayland", "mir")
 
 

@@ -138,8 +138,8 @@ class Supervisor:
             end = {"elapsed_s": time.monotonic() - started_s}
             self._account(self._runner.end(self._killed), end)
         end["folder_is_left"] = not (order.makes_folder and self._folders.recycle(order.folder))
-        if self._user and end["folder_is_left"]:
-            folders.hand_over(order.folder, self._user)
+        if self._user:
+            self._leave_nothing(order, end["folder_is_left"], self._user)
         before_s, self._cpu_s = self._cpu_s, time.process_time()
         end["overhead_s"] = end.get("overhead_s", 0.0) + self._cpu_s - before_s
         self._report_end(*self._pump.close(), end)
@@ -176,6 +176,13 @@ class Supervisor:
         """Let the user that tasks run as use a folder. Raises OSError."""
         if self._user:
             folders.lend(folder, self._user.gid)
+
+    def _leave_nothing(self, order: TaskOrder, folder_is_left: bool, user: TaskUser) -> None:
+        """Let the agent have what the task made in its folder, and remove what it made beside that."""
+        if folder_is_left:
+            folders.hand_over(order.folder, user)
+        if not order.cell and order.paths is None:
+            folders.clear_shared(user)
 
     def _open_to_user(self, files: list[int]) -> None:
         """Let the task open by name (/dev/stderr) what it has inherited."""

@@ -38,6 +38,7 @@ def _reasons(state: State, worker: Worker) -> list[Reason]:
     reasons += _running(state, worker)
     reasons += explain_transfers(state, worker.name)[:_MOST_NAMED]
     if worker.is_available:
+        reasons += _ending(state, worker)
         reasons += _withheld(worker)
         if state.index.slots.free_slots(worker) > 0:
             reasons.append(_idle(state, worker))
@@ -73,6 +74,16 @@ def _running(state: State, worker: Worker) -> list[Reason]:
         detail = f"{frozen} of them frozen: its owner is there"
         reasons.append(Reason(code="frozen", count=frozen, detail=detail))
     return reasons
+
+
+def _ending(state: State, worker: Worker) -> list[Reason]:
+    """Return the reason that a worker must end, and until when: it is given nothing that would take longer."""
+    until = worker.facts.until
+    if until is None:
+        return []
+    left_s = max(0, round(until - state.now))
+    detail = f"it has to end in {left_s:,} s, and gets no task that is expected to take longer"
+    return [Reason(code="ending", count=left_s, detail=detail)]
 
 
 def _withheld(worker: Worker) -> list[Reason]:

@@ -4,6 +4,7 @@ gone.
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -29,6 +30,7 @@ from loopline_master.store.tables import attempts, jobs, removals, specs, tasks
 from loopline_shared.model import OutputFile, TaskId
 
 CHUNK = 100
+_NAME = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 _MANY = 1000
 _HAS_NAME = '%"sha256":"%'
 _NAMING = (attempts.c.stdout, attempts.c.stderr, attempts.c.value)
@@ -61,6 +63,18 @@ class Removal(NamedTuple):
 
     at: float
     reason: str
+
+
+class Named(NamedTuple):
+    """Text of a row in which files may be named by their SHA-256. ``task`` 0: it is of the job as a whole."""
+
+    job: int
+    task: int
+    text: str
+
+    def names(self) -> list[str]:
+        """Return the names of the files."""
+        return _NAME.findall(self.text)
 
 
 class FileReferences:
@@ -126,7 +140,7 @@ class FileReferences:
         statement = delete(removals).where(removals.c.job == job)
         await self._write(lambda connection: connection.execute(statement))
 
-    async def naming(self, without: frozenset[int] = frozenset()) -> AsyncGenerator[str, None]:
+    async def named(self, without: frozenset[int] = frozenset()) -> AsyncGenerator[Named, None]:
         """Generate all text in the rows that may name files of jobs whose files are retained."""
         last = 0
         while True:
@@ -136,13 +150,13 @@ class FileReferences:
             for row in rows:
                 last = row.id
                 if row.id not in without:
-                    yield f"{row.inputs} {row.spec}"
-                    async for text in self._of_attempts(row.id):
-                        yield text
+                    yield Named(row.id, 0, f"{row.inputs} {row.spec}")
+                    async for named in self._of_attempts(row.id):
+                        yield named
             if len(rows) < CHUNK:
                 return
 
-    async def _of_attempts(self, job: int) -> AsyncGenerator[str, None]:
+    async def _of_attempts(self, job: int) -> AsyncGenerator[Named, None]:
         key = tuple_(attempts.c.task, attempts.c.number)
         texts = [type_coerce(column, Text) for column in (*_NAMING, attempts.c.outputs)]
         last = (0, 0)
@@ -152,7 +166,7 @@ class FileReferences:
             rows = await self._rows(query.order_by(*key.clauses).limit(_MANY))
             for row in rows:
                 last = (row.task, row.number)
-                yield " ".join(filter(None, row[2:]))
+                yield Named(job, row.task, " ".join(filter(None, row[2:])))
             if len(rows) < _MANY:
                 return
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, update
 
-from loopline_master.backup import CONTENTS, DATABASE, sum_of
+from loopline_master.maintenance.backup import CONTENTS, DATABASE, sum_of
 from loopline_master.settings import MasterSettings
 from loopline_master.store.checkpoint import note_upgrade
 from loopline_master.store.database import open_database, parse_url

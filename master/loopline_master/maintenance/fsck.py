@@ -1,0 +1,161 @@
+"""fsck: whether the files of a master are what their names say, and all that jobs name are there.
+
+    loopline fsck [--set-aside]
+
+A file is named by the SHA-256 of its content, so that each can be checked by itself. The master may go on meanwhile:
+nothing is written, but for damaged files that are set aside, which makes way for the same content to come again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from loopline_master.maintenance.backup import sum_of
+from loopline_master.settings import MasterSettings
+from loopline_master.store.database import Transact, parse_url, reading
+from loopline_master.store.queries.file_references import FileReferences, Named
+from loopline_shared.errors import LooplineError
+from loopline_shared.terminal.parser import Parser
+
+DAMAGED = "damaged"
+"""Folder beside the files, for those that are set aside."""
+_FILE = re.compile(r"[0-9a-f]{62}")
+_TOLD_EVERY_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A file that is gone or damaged, and who names it; ``job`` 0: nobody does. ``task`` 0: the job as a whole."""
+
+    file: str
+    what: str  # "missing" or "damaged"
+    job: int = 0
+    task: int = 0
+
+    @property
+    def remedy(self) -> str:
+        """The next step for a person."""
+        if not self.job:
+            return "nothing needs it"
+        if self.task:
+            return f"of task {self.job}.{self.task}: submit it again; `loopline tasks {self.job}` has its parameters"
+        return f"an input of job {self.job}: submit the job again, or send that file again under its name"
+
+
+@dataclass(slots=True)
+class FilesChecked:
+    """The files that were read, and what is wrong with them."""
+
+    files: int = 0
+    size_bytes: int = 0
+    losses: list[Loss] = field(default_factory=list)
+
+
+async def check(settings: MasterSettings) -> FilesChecked:
+    """Read all files, then all rows that name some. Raises LooplineError if the database cannot be read."""
+    folder, report = settings.data_dir.absolute() / "files", FilesChecked()
+    damaged = set(_damaged(folder, report))
+    named = set[str]()
+    async with reading(parse_url(settings.database)) as read:
+        async for loss in _named_losses(read, folder, damaged):
+            named.add(loss.file)
+            report.losses.append(loss)
+    report.losses += [Loss(name, DAMAGED) for name in sorted(damaged - named)]
+    return report
+
+
+def set_aside(settings: MasterSettings, report: FilesChecked) -> None:
+    """Move the damaged files away, so that the same content can be sent again."""
+    files = settings.data_dir.absolute() / "files"
+    place = settings.data_dir.absolute() / DAMAGED
+    place.mkdir(mode=0o700, exist_ok=True)
+    for name in {loss.file for loss in report.losses if loss.what == DAMAGED}:
+        _path(files, name).rename(place / name)
+
+
+def _damaged(folder: Path, report: FilesChecked) -> Iterator[str]:
+    """Yield the names of the files whose content is another one."""
+    told_at = time.monotonic()
+    for file in _files(folder):
+        name = file.parent.name + file.name
+        try:
+            report.size_bytes += file.stat().st_size
+            if sum_of(file) != name:
+                yield name
+        except FileNotFoundError:  # nothing needed it any more, and the master has just removed it
+            continue
+        except OSError as error:  # the disk itself cannot read it
+            print(f"{file}: {error.strerror}", file=sys.stderr)
+            yield name
+        report.files += 1
+        if sys.stderr.isatty() and time.monotonic() - told_at > _TOLD_EVERY_S:
+            told_at = time.monotonic()
+            print(f"\r{report.files:,} files, {report.size_bytes / 2**30:,.1f} GiB read", end="", file=sys.stderr)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for place in sorted(folder.glob("[0-9a-f][0-9a-f]")):
+        yield from (file for file in sorted(place.iterdir()) if _FILE.fullmatch(file.name))
+
+
+async def _named_losses(read: Transact, folder: Path, damaged: set[str]) -> AsyncIterator[Loss]:
+    async for named in FileReferences(read, write=read).named():  # no row is changed here
+        for loss in _losses_of(named, folder, damaged):
+            yield loss
+
+
+def _losses_of(named: Named, folder: Path, damaged: set[str]) -> Iterator[Loss]:
+    for name in dict.fromkeys(named.names()):
+        if name in damaged:
+            yield Loss(name, DAMAGED, named.job, named.task)
+        elif not _path(folder, name).is_file():
+            yield Loss(name, "missing", named.job, named.task)
+
+
+def _path(folder: Path, name: str) -> Path:
+    return folder / name[:2] / name[2:]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Return the exit code: 0, 1 if files are missing or damaged, 2 if they could not be checked."""
+    parser = Parser(
+        "loopline fsck",
+        description="Check that a master's files are whole, and those that jobs name are there, while it runs.",
+        epilog="Exit codes: 0 all is well; 1 files are missing or damaged; 2 it could not be checked.",
+    )
+    parser.add_argument("--set-aside", action="store_true", help="move damaged files away: they can come again")
+    parser.add_argument("--data-dir", help="the master's data folder, if it is not the usual one")
+    parser.add_argument("--json", action="store_true", help="answer with JSON on stdout")
+    chosen = parser.parse_args(arguments)
+    try:
+        settings = MasterSettings.load(data_dir=chosen.data_dir)
+        report = asyncio.run(check(settings))
+        if chosen.set_aside:
+            set_aside(settings, report)
+    except LooplineError as error:
+        print(f"error: {error.message}\n{error.hint}", file=sys.stderr)
+        return 2
+    _tell(report, as_json=chosen.json)
+    return 1 if report.losses else 0
+
+
+def _tell(report: FilesChecked, *, as_json: bool) -> None:
+    if as_json:
+        losses = [{**asdict(loss), "remedy": loss.remedy} for loss in report.losses]
+        print(json.dumps({"files": report.files, "bytes": report.size_bytes, "losses": losses}))
+        return
+    for loss in report.losses:
+        print(f"{loss.what}: {loss.file}: {loss.remedy}")
+    found = f"{len(report.losses):,} missing or damaged" if report.losses else "all whole and there"
+    print(f"{report.files:,} files, {report.size_bytes / 2**20:,.1f} MiB: {found}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
