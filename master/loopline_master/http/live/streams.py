@@ -213,6 +213,7 @@ def _result_of(job: Job | None, task: Task, attempt: Attempt) -> TaskResult | No
         began_at=attempt.started_at,
         wall_s=None if attempt.ended_at is None else attempt.wall_s,
         parameters=job.sweep.parameters_at(task.number),
+        metrics=attempt.metrics,
         stdout=data.decode(errors="replace"),
         stdout_cut=stdout.cut or len(data) < stdout.size_bytes,
         value=attempt.value,
