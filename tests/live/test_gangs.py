@@ -116,6 +116,8 @@ async def test_members_that_ask_for_the_network_have_it_between_them_alone(grid:
     assert (await grid.ended(job)).state is JobState.SUCCEEDED, [await text(client, job, rank) for rank in (0, 1)]
     assert await text(client, job, 0) == "met 1\n"
     assert {one.worker for one in await grid.attempts(job)} == {"ant", "bee"}
+    plain = (await client.submit(JobSpec(command=["true"], nodes=2))).id
+    assert (await grid.ended(plain)).state is JobState.SUCCEEDED, "without the network, the same workers run it too"
     alone = (await client.submit(JobSpec(command=["true"], requires=asks))).id
     assert "it needs the network" in (await client.explain(alone)).sentence
     larger = (await client.submit(talks.model_copy(update={"nodes": 3}))).id

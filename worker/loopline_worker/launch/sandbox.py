@@ -70,8 +70,9 @@ class Sandbox:
     def walls(self, job: Job) -> Walls:
         """Return what is done to the order of this task."""
         if self._wrapper:
-            reaches = list(job.hosts) if self._network is NetworkAccess.GANGS else None
-            places = self._wrapper.places(job, self._has_network(job))
+            has_network = self._has_network(job)
+            reaches = list(job.hosts) if has_network and self._network is NetworkAccess.GANGS else None
+            places = self._wrapper.places(job, has_network)
             return Walls(*self._wrapper.cell(job), places, reaches=reaches)
         return Walls(paths=self._paths(job))
 
