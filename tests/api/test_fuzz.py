@@ -92,6 +92,7 @@ def test_what_is_read_is_as_described(case: schemathesis.Case, target: Target) -
     ask(case, target)
 
 
+@pytest.mark.long
 @lazy.exclude(method="GET").exclude(path="/api/v1/tls/enable").parametrize()  # it closes the door that this comes by
 @as_described
 def test_what_is_changed_is_as_described(case: schemathesis.Case, target: Target) -> None:

@@ -55,7 +55,8 @@ async def test_the_job_file_of_the_page_about_sweeps_is_one(tmp_path: Path, monk
     assert (spec.task_count, spec.size, set(spec.inputs)) == (200, 7200, {"fit.py", "data/one"})
 
 
-def test_the_python_of_the_page_about_sweeps_is_python() -> None:
+def test_the_python_of_the_page_about_sweeps_is_python(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("LOOPLINE_RESULT", str(tmp_path / "result.json"))
     page = (DOCS / "sweeps.md").read_text("utf-8")
     for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
         exec(compile(code, "docs/sweeps.md", "exec"), {})

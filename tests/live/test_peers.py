@@ -77,6 +77,7 @@ async def ant_has_what_bee_fetches(peers: Grid, tmp_path: Path) -> tuple[str, in
     return sha256, job, gate
 
 
+@pytest.mark.long
 async def test_a_killed_worker_in_the_middle_stops_nobody(peers: Grid, tmp_path: Path) -> None:
     """Three fetch at once, in a line, of which one is killed halfway. The others have the file, from each other."""
     sha256 = await upload(peers, tmp_path, 24)
@@ -96,6 +97,7 @@ async def test_a_killed_worker_in_the_middle_stops_nobody(peers: Grid, tmp_path:
         assert hashlib.sha256(content).hexdigest() == sha256
 
 
+@pytest.mark.long
 async def test_a_transfer_goes_on_while_the_master_is_away_and_after_a_restart(peers: Grid, tmp_path: Path) -> None:
     sha256, job, gate = await ant_has_what_bee_fetches(peers, tmp_path)
     await has_at_least(peers, "bee", sha256, 4 * MIB)

@@ -138,6 +138,7 @@ def test_an_interruption_waits_until_the_executor_has_taken_in_what_it_is_given(
         signal.raise_signal(signal.SIGINT)  # as ever, from now on
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are sent to one process")
 @pytest.mark.usefixtures("interruptible")
 def test_an_interrupted_sweep_ends_its_processes_and_says_so() -> None:

@@ -104,7 +104,8 @@ function JobFacts({ job }: { job: JobDetail }) {
 /** The kind of a plan, its start and its workers. */
 function plannedStart({ kind, start_at, machines }: NonNullable<JobDetail["plan"]>): string {
   if (start_at === null) return "none: too few workers are there";
-  return `${moment(start_at)} (${kind}) on ${machines.join(", ")}`;
+  const where = machines.length > 0 ? `on ${machines.join(", ")}` : "on workers that are not chosen yet";
+  return `${moment(start_at)} (${kind}) ${where}`;
 }
 
 /** Describes the predicted work of one task, with its range. */
