@@ -29,6 +29,18 @@ async def test_two_masters_cannot_share_a_database(url):
         pass
 
 
+async def test_a_database_with_two_names_is_refused(sqlite_url, tmp_path):
+    async with open_store(sqlite_url):
+        pass
+    other = tmp_path / "other.db"
+    other.hardlink_to(parse_url(sqlite_url).database)
+    for url in (sqlite_url, f"sqlite:///{other}"):
+        assert (await refusal(url)).code == "database_linked"
+    other.unlink()
+    async with open_store(sqlite_url):
+        pass
+
+
 async def test_a_master_whose_epoch_is_over_commits_nothing(postgres_url):
     async with open_store(postgres_url) as store:
         await store.check()

@@ -53,6 +53,7 @@ class FileLock:
     """
 
     def __init__(self, database: Path) -> None:
+        _refuse_second_name(database)
         path = database.with_name(database.name + ".lock")
         self._file = path.open("a")
         try:
@@ -64,6 +65,16 @@ class FileLock:
     def close(self) -> None:
         """Unlock."""
         self._file.close()
+
+
+def _refuse_second_name(database: Path) -> None:
+    """Raises LooplineError for a hard link: a master that uses the other name would lock another file."""
+    if database.exists() and database.stat().st_nlink > 1:
+        message = f"the database {database} is a hard link: another master could use it under its other name"
+        hint = (
+            f"remove the other name, or make a copy: cp {database} {database}.copy && mv {database}.copy {database}"
+        )
+        raise LooplineError("database_linked", message, hint)
 
 
 async def lock_connection(writer: AsyncConnection, name: str, *, ends_silent: bool = False) -> None:
