@@ -9,11 +9,11 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from loopline_master import buckets, busy_time
+from loopline_master import buckets, busy_time, links
 from loopline_master.busy_time import BURST_S, FREE_S, LINK_RESTS, SHARE, BusyTime, rest_after
 from loopline_shared.errors import LooplineError
 from loopline_shared.protocol.worker_link import WorkerSession
-from tests.api.bench import FACTS, Bench, running_master
+from tests.api.bench import FACTS, Bench, running_master, until
 
 
 class Clock:
@@ -79,6 +79,24 @@ async def test_nonsense_by_one_keeps_nobody_else_waiting(tmp_path: Path, monkeyp
             await _nonsense_from_a_worker(master, "worker")
         assert refused.value.status == 429
         await _nonsense_from_a_worker(master, "admin")
+
+
+async def test_a_link_is_not_read_while_it_rests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rest_s, slept, sleep = 0.00123, list[float](), asyncio.sleep
+
+    async def noted(seconds: float) -> None:
+        slept.append(seconds)
+        await sleep(seconds)
+
+    monkeypatch.setattr(links, "rest_after", lambda reading_s: rest_s)
+    monkeypatch.setattr(links.asyncio, "sleep", noted)
+    async with running_master(tmp_path) as master, master.worker("w1") as worker:
+        await worker.report()
+
+        async def has_rested() -> bool:
+            return slept.count(rest_s) >= 2
+
+        await until(has_rested)
 
 
 async def _nonsense_from_a_worker(master: Bench, role: str) -> None:

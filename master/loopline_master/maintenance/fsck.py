@@ -14,6 +14,7 @@ import re
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -72,12 +73,17 @@ async def check(settings: MasterSettings) -> FilesChecked:
 
 
 def set_aside(settings: MasterSettings, report: FilesChecked) -> None:
-    """Move the damaged files away, so that the same content can be sent again."""
+    """Move the damaged files away, so that the same content can be sent again. Raises LooplineError."""
     files = settings.data_dir.absolute() / "files"
     place = settings.data_dir.absolute() / DAMAGED
-    place.mkdir(mode=0o700, exist_ok=True)
-    for name in {loss.file for loss in report.losses if loss.what == DAMAGED}:
-        _path(files, name).rename(place / name)
+    try:
+        place.mkdir(mode=0o700, exist_ok=True)
+        for name in {loss.file for loss in report.losses if loss.what == DAMAGED}:
+            with suppress(FileNotFoundError):  # nothing needed it any more, and the master has just removed it
+                _path(files, name).rename(place / name)
+    except OSError as error:
+        hint = "look at the rights of that folder; run this as the master's own user"
+        raise LooplineError("fsck", f"cannot set files aside in {place}: {error.strerror}", hint) from None
 
 
 def _damaged(folder: Path, report: FilesChecked) -> Iterator[str]:
@@ -97,7 +103,7 @@ def _damaged(folder: Path, report: FilesChecked) -> Iterator[str]:
         report.files += 1
         if sys.stderr.isatty() and time.monotonic() - told_at > _TOLD_EVERY_S:
             told_at = time.monotonic()
-            print(f"\r{report.files:,} files, {report.size_bytes / 2**30:,.1f} GiB read", end="", file=sys.stderr)
+            print(f"{report.files:,} files, {report.size_bytes / 2**30:,.1f} GiB read", file=sys.stderr)
 
 
 def _files(folder: Path) -> Iterator[Path]:
