@@ -1,4 +1,4 @@
-"""An honest sweep beside an attack: ``python -m benchmarks.master.hostile [--seconds S] [--json]``.
+"""An honest sweep beside an attack: ``python -m benchmarks.master.hostile [--seconds S] [--attack-seconds S]``.
 
 A real master (benchmarks/master/swarm.py) and light workers that rest between Reports, first alone, then beside a
 hostile worker (Reports of 100,000 attempts that it never had, frames of 8 MiB of nonsense, again and again), a
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
 import multiprocessing
 import sys
 import tempfile
@@ -32,7 +33,8 @@ from loopline_shared.spec import JobSpec, Range
 
 WORKERS = 10
 REST_S = 0.25
-QUEUED = 500_000
+QUEUED = 500_000  # a job
+MOST_TASKS_S = 2_500
 CONNECTIONS = 200
 STRANGERS = 100_000
 REPORTS = 20
@@ -137,33 +139,39 @@ async def measure(seconds: float, is_attacked: bool) -> Row:
     with tempfile.TemporaryDirectory() as folder, master(Path(folder), tokens=True) as (_, url):
         tokens = await tokens_of(url, Path(folder))
         async with AsyncClient(url, tokens.sweep["Authorization"].removeprefix("Bearer ")) as client:
-            await client.submit(JobSpec(command=COMMAND, parameters={"i": Range(range=[1, QUEUED])}))
+            jobs = math.ceil(seconds * MOST_TASKS_S / QUEUED)
+            for _ in range(jobs):
+                await client.submit(JobSpec(command=COMMAND, parameters={"i": Range(range=[1, QUEUED])}))
         attacker = multiprocessing.get_context("spawn").Process(target=attack, args=(url, tokens), daemon=True)
         if is_attacked:
             attacker.start()
-        tally, took_s = Tally(QUEUED), list[float]()
+        tally, took_s = Tally(jobs * QUEUED), list[float]()
         work = [
             asyncio.create_task(swarm(url, tokens.sweep, WORKERS, SLOTS, tally, rest_s=REST_S)),
             asyncio.create_task(ask(url, tokens.sweep, took_s)),
         ]
+        begin = time.perf_counter()
         try:
             await asyncio.wait(work, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            took = time.perf_counter() - begin
             for each in work:
                 each.cancel()
             await asyncio.wait(work)
             if is_attacked:
                 attacker.kill()
                 attacker.join()
-    return Row(is_attacked, round(tally.acknowledged / seconds, 1), round(max(took_s), 3), len(took_s))
+    return Row(is_attacked, round(tally.acknowledged / took, 1), round(max(took_s), 3), len(took_s))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
-    parser.add_argument("--seconds", type=float, default=60.0, help="of each of both runs")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of the run alone")
+    parser.add_argument("--attack-seconds", type=float, help="of the run beside the attack; without it, the same")
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()
-    rows = [asyncio.run(measure(chosen.seconds, is_attacked)) for is_attacked in (False, True)]
+    runs = (False, chosen.seconds), (True, chosen.attack_seconds or chosen.seconds)
+    rows = [asyncio.run(measure(seconds, is_attacked)) for is_attacked, seconds in runs]
     if chosen.json:
         json.dump([asdict(row) for row in rows], sys.stdout, indent=2)
         return

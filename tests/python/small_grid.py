@@ -44,6 +44,7 @@ from loopline_shared.rest.bodies import (
     WorkerView,
 )
 from loopline_shared.spec import JobSpec, RowFile, Table
+from loopline_worker.functions.program import call_loop
 
 
 @dataclass
@@ -319,7 +320,13 @@ def _call(function: Any, args: Any, kwargs: Any) -> tuple[int, bytes]:
     try:
         return RETURNED, cloudpickle.dumps(function(*args, **kwargs))
     except Exception as error:
-        return RAISED, cloudpickle.dumps((cloudpickle.dumps(error), "Traceback: there"))
+        return RAISED, failure_of(error)
+
+
+def failure_of(error: BaseException) -> bytes:
+    """Return what a worker's interpreter writes of a failed call."""
+    of_error, _ = pickle.loads(call_loop._failure(error))
+    return pickle.dumps((of_error, "Traceback: there"))
 
 
 def _calls_in(arguments: bytes) -> Iterator[bytes]:

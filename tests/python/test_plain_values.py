@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import datetime
 import os
 import pickle
@@ -14,7 +15,7 @@ import pytest
 import loopline
 from loopline.functions import plain_values
 from loopline.functions.calls import CallError
-from tests.python.small_grid import SmallGrid
+from tests.python.small_grid import SmallGrid, failure_of
 
 SCALARS = [None, True, 1, 2**99, 1.5, 2j, "text", b"bytes", bytearray(b"b")]
 DATA = [*SCALARS, [1], (1, "a"), {"a": {1}}, frozenset({2}), range(3)]
@@ -34,7 +35,12 @@ def test_data_is_read_as_it_was(protocol: int) -> None:
     array = np.arange(6.0).reshape(2, 3)
     assert (plain_values.loads(pickle.dumps(array, protocol)) == array).all()
     assert plain_values.loads(pickle.dumps(np.float64(1.5), protocol)) == 1.5
-    assert repr(plain_values.loads(pickle.dumps(KeyError("k"), protocol))) == "KeyError('k')"
+
+
+def test_an_exception_is_read_whatever_a_library_registered_for_its_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(copyreg.dispatch_table, KeyError, lambda error: (os.mkdir, error.args))  # type: ignore[arg-type]
+    of_error, _ = pickle.loads(failure_of(KeyError("k")))
+    assert repr(plain_values.loads(of_error)) == "KeyError('k')"
 
 
 @pytest.mark.parametrize("value", [datetime.date(2026, 1, 1), print, getattr, Path("x"), np.array([Path("x")])])

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import base64
 import faulthandler
+import io
 import json
 import os
 import pickle
@@ -159,10 +160,29 @@ def _failure(error: BaseException) -> bytes:
     frames = error.__traceback__ and error.__traceback__.tb_next  # without this file's
     text = "".join(traceback.format_exception(type(error), error, frames))
     try:
-        of_error = sys.modules["cloudpickle"].dumps(error.with_traceback(None))
+        of_error = _pickled_error(error.with_traceback(None))
     except Exception:
         of_error = None
     return pickle.dumps((of_error, text), pickle.HIGHEST_PROTOCOL)
+
+
+def _pickled_error(error: BaseException) -> bytes:
+    """Return the pickle that the exception's own class makes.
+
+    What a library of the function registered for exceptions (tblib, which dask's ``distributed`` installs) is left
+    out: the program that submitted the call may lack that library.
+    """
+    cloudpickle = sys.modules["cloudpickle"]
+
+    class ErrorPickler(cloudpickle.Pickler):  # type: ignore[misc, name-defined]
+        def reducer_override(self, thing: Any) -> Any:
+            if isinstance(thing, BaseException):
+                return thing.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+            return super().reducer_override(thing)
+
+    file = io.BytesIO()
+    ErrorPickler(file).dump(error)
+    return file.getvalue()
 
 
 def _reason(error: BaseException) -> str:
