@@ -28,7 +28,7 @@ from loopline_shared.spec import JobSpec
 
 
 def submit(state: State, event: JobSubmitted) -> Reply:
-    declined = too_much(state, event.spec) or too_much_of(state, event.owner, event.spec.task_count)
+    declined = too_much(state, event.spec) or too_much_of(state, event.owner, event.spec.task_count, event.spec_bytes)
     if declined is not None:
         return declined
     waits_for = _left_to_wait_for(state, event.spec.after, event.ended)
@@ -71,7 +71,7 @@ def retry(state: State, event: JobRetried) -> Reply:
         return refused
     if len(state.jobs) >= state.settings.max_jobs:
         return _queue_full(state)
-    declined = too_much_of(state, event.job.owner, event.job.task_count)
+    declined = too_much_of(state, event.job.owner, event.job.task_count, event.job.spec_bytes)
     if declined is not None:
         return declined
     waits_for = _left_to_wait_for(state, event.job.spec.after, event.ended)
@@ -160,6 +160,7 @@ def _new_job(state: State, event: JobSubmitted) -> Job:
         size_source=source,
         predicted=predicted,
         nodes=spec.nodes,
+        spec_bytes=event.spec_bytes,
     )
     program = state.programs.get(job.program)
     if source is SizeSource.GIVEN and program is not None:

@@ -20,19 +20,19 @@ def has_many_rows(spec: JobSpec) -> bool:
     return (isinstance(spec.parameters, Table) and len(spec.parameters.rows) > _FEW) or len(spec.tasks or ()) > _FEW
 
 
-def with_its_table_as_file(blobs: Blobs, spec: JobSpec, check_room: Callable[[], None]) -> JobSpec:
-    """Return the job with a table of over 1 MiB replaced by a row file of the same rows; other jobs as they are.
+def with_its_table_as_file(blobs: Blobs, spec: JobSpec, check_room: Callable[[], None]) -> tuple[JobSpec, int]:
+    """Return the job with a table of over 1 MiB replaced by a row file of the same rows, and that file's bytes.
 
-    ``check_room`` raises LooplineError if nothing more may be written.
+    Other jobs are returned as they are. ``check_room`` raises LooplineError if nothing more may be written.
     """
     rows = _rows_of(spec)
     lines = b"".join(map(write_row, rows))
     if len(lines) <= LARGER_BYTES:
-        return spec
+        return spec, 0
     if blobs.retain(hashlib.sha256(lines).hexdigest()) is None:  # else the same has been submitted before
         check_room()
     file = RowFile(file=f"sha256:{blobs.write(lines)}", count=len(rows))
-    return spec.model_copy(update={"parameters": file, "tasks": None})
+    return spec.model_copy(update={"parameters": file, "tasks": None}), len(lines)
 
 
 def _rows_of(spec: JobSpec) -> Sequence[dict[str, Scalar]]:

@@ -38,6 +38,7 @@ def _limits_of(state: State, name: str) -> list[LimitUse]:
     uses = (
         ("jobs", counts.jobs.get(name, 0), settings.user_jobs),
         ("tasks", counts.tasks.get(name, 0), settings.user_tasks),
+        ("spec_bytes", counts.spec_bytes.get(name, 0), settings.user_spec_bytes),
         ("slots", slots_taken(state, name), settings.user_slots),
     )
     return [LimitUse(what=what, used=used, allowed=most) for what, used, most in uses if most is not None]

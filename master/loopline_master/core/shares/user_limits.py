@@ -1,4 +1,4 @@
-"""Limits of one user: jobs and tasks that have not ended, and slots at once."""
+"""Limits of one user: jobs that have not ended, their tasks and specs, and slots at once."""
 
 from __future__ import annotations
 
@@ -6,18 +6,25 @@ from loopline_master.core.effects import Declined
 from loopline_master.core.state import State
 
 
-def too_much_of(state: State, owner: str, tasks: int) -> Declined | None:
-    """Return the refusal of a job of so many tasks that exceeds a limit of its user; None if it is accepted."""
+def too_much_of(state: State, owner: str, tasks: int, spec_bytes: int) -> Declined | None:
+    """Return the refusal of a job with which its user would exceed a limit; None if it is accepted."""
     counts, settings = state.index.users, state.settings
     hint = "wait until some have ended, or cancel some; an admin sets limits.{}"
-    for what, used, more, allowed in (
-        ("jobs", counts.jobs.get(owner, 0), 1, settings.user_jobs),
-        ("tasks", counts.tasks.get(owner, 0), tasks, settings.user_tasks),
+    for name, what, used, more, allowed in (
+        ("user_jobs", "unfinished jobs", counts.jobs.get(owner, 0), 1, settings.user_jobs),
+        ("user_tasks", "unfinished tasks", counts.tasks.get(owner, 0), tasks, settings.user_tasks),
+        (
+            "user_spec_bytes",
+            "bytes of unfinished jobs' specs",
+            counts.spec_bytes.get(owner, 0),
+            spec_bytes,
+            settings.user_spec_bytes,
+        ),
     ):
         if allowed is not None and used + more > allowed:
-            has = f"{owner} has {used:,} of the {allowed:,} unfinished {what} that one user may have"
+            has = f"{owner} has {used:,} of the {allowed:,} {what} that one user may have"
             message = f"{has}; this would be {more:,} more"
-            return Declined(429, f"user_{what}", message, hint.format(f"user_{what}"))
+            return Declined(429, name, message, hint.format(name))
     return None
 
 
