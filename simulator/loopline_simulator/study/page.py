@@ -52,8 +52,8 @@ def _head(effort: Effort) -> Iterator[str]:
     yield (
         f"This page was written by `{effort.command}`: Loopline {__version__}, code {effort.code}, Python "
         f"{platform.python_version()} on {platform.machine()}. {len(effort.answers):,} runs, {cpu_s / 60:.1f} "
-        f"minutes of CPU time. {effort.computed:,} of them were run this time, in {effort.took_s / 60:.1f} minutes in "
-        f"{effort.processes} processes; the others were kept from before{_by_earlier_code(effort)}."
+        f"minutes of CPU time. {effort.computed:,} of them were run this time, in {effort.took_s / 60:.1f} minutes "
+        f"in {effort.processes} processes; the others were kept from before{_by_earlier_code(effort)}."
     )
     yield ""
     yield (
