@@ -109,7 +109,8 @@ class Recording:
     facts: dict[str, Facts] = field(default_factory=dict)  # by worker, the latest
     loads: dict[str, list[tuple[float, Load]]] = field(default_factory=dict)  # by worker: from when on, as reported
     cancels: dict[str, list[Cancel]] = field(default_factory=dict)  # by worker
-    seen_after_s: dict[tuple[str, float], float] = field(default_factory=dict)  # by worker and time of an Assign
+    seen_within_s: dict[tuple[str, float], tuple[float, float]] = field(default_factory=dict)
+    """By worker and time of an Assign: the last report that does not know of it, and the first that does."""
     apart: set[float] = field(default_factory=set)  # times of several steps, as virtual time has them
     tally: Tally = field(default_factory=Tally)
     settings: SchedulerSettings = field(default_factory=SchedulerSettings)
@@ -134,6 +135,17 @@ def record(batches: Iterable[Batch | Snapshot]) -> Recording:
     return recording
 
 
+@dataclass(slots=True)
+class _Unseen:
+    """An Assign of which its worker has not reported yet: when it was sent, and the last report since."""
+
+    at: float
+    until: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.until = self.at
+
+
 class _Recorder:
     def __init__(self) -> None:
         self._recording = Recording()
@@ -141,7 +153,7 @@ class _Recorder:
         self._kept: dict[str, tuple[float, Load]] = {}  # of open sessions: the last report kept
         self._heard: dict[str, float] = {}  # the last report that was not kept, if there is one since
         self._boots: dict[str, tuple[str, float]] = {}  # by worker: the agent's boot, since when
-        self._unseen: dict[str, list[tuple[int, float]]] = defaultdict(list)  # by worker: Assigns' numbers, when sent
+        self._unseen: dict[str, dict[int, _Unseen]] = defaultdict(dict)  # by worker and number of the Assign
         self._freed: dict[str, list[float]] = defaultdict(list)  # by worker: when slots fell free that nobody took
         self._cancelled: dict[AttemptId, float] = {}  # cancelled attempts of which nothing was heard since: when
         self._is_first, self._has_changed = True, False
@@ -260,17 +272,23 @@ class _Recorder:
         """Note how long it takes until a worker has seen an Assign, and until it confirms a cancel."""
         for event in batch.events:
             if isinstance(event, WorkerReported) and (unseen := self._unseen[event.worker]):
-                seen = event.report.seen
-                self._recording.seen_after_s |= {(event.worker, at): now - at for seq, at in unseen if seq <= seen}
-                unseen[:] = [(seq, at) for seq, at in unseen if seq > seen]
+                self._note_seen(event.worker, unseen, event.report.seen, now)
         for worker, assign in effects.assigns.items():
-            self._unseen[worker].append((assign.seq, now))
+            self._unseen[worker][assign.seq] = _Unseen(now)
         for attempt in effects.attempts.values():
             if attempt.state in _ENDING:
                 self._cancelled.setdefault(attempt.id, now)
             elif (since := self._cancelled.pop(attempt.id, None)) is not None and attempt.state is _CANCELLED:
                 cancel = Cancel(attempt.task_id, since, now - since)
                 self._recording.cancels.setdefault(attempt.worker, []).append(cancel)
+
+    def _note_seen(self, worker: str, unseen: dict[int, _Unseen], seen: int, now: float) -> None:
+        for seq, assign in list(unseen.items()):
+            if seq <= seen:
+                self._recording.seen_within_s[worker, assign.at] = (assign.until - assign.at, now - assign.at)
+                del unseen[seq]
+            else:
+                assign.until = now
 
     def _spans(self, event: WorkerReported, now: float) -> list[Span]:
         return [self._span(event, result, now) for result in event.report.results]

@@ -41,6 +41,8 @@ from loopline_simulator.whatif.recording import (
 )
 from loopline_simulator.whatif.retries import Retriable
 
+_JUST_S = 1e-6
+
 
 class WhatIfWorld(ChangingWorld):
     """A recording replayed; ``jobs_as`` maps recorded job numbers to those here.
@@ -236,19 +238,21 @@ class RoundTrips:
     """The times from an Assign to a report of what came of it, as the recording's Assigns and cancels had them."""
 
     def __init__(self, recording: Recording) -> None:
-        self._cancels, self._seen_after_s = recording.cancels, recording.seen_after_s
+        self._cancels, self._seen_within_s = recording.cancels, recording.seen_within_s
         self._typical = {worker: median(one.took_s for one in found) for worker, found in self._cancels.items()}
 
     def took_s(self, worker: str, cancelled: Collection[TaskId], now: float) -> float:
         """Return how long the recording took to cancel one of the tasks here at about this time.
 
-        Without such a task it is what cancels usually take, at most until the worker had seen an Assign of this time.
+        Without such a task it is what cancels usually take, but between the reports of which one did not know of an
+        Assign of this time, and the next one did: what ended at a report was followed by what had come before it.
         """
         for cancel in self._cancels.get(worker, ()):
             if cancel.task in cancelled and abs(now - cancel.at) <= cancel.took_s:
                 return cancel.took_s
         usual = self._typical.get(worker, 0.0)
-        return min(usual, self._seen_after_s.get((worker, now), usual))
+        unseen_s, seen_s = self._seen_within_s.get((worker, now), (0.0, math.inf))
+        return max(0.0, min(max(usual, unseen_s + _JUST_S if unseen_s else 0.0), seen_s - _JUST_S))
 
 
 def _retries(item: FromOutside) -> TypeGuard[JobRetried]:
