@@ -21,7 +21,7 @@ from loopline_master.core.events import (
     WorkerReported,
     WorkersHeard,
 )
-from loopline_master.core.hearing.kept_back import LONG_LEASES
+from loopline_master.core.reports.kept_back import LONG_LEASES
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.engine import Clock, Engine
 from loopline_master.store import StoreBroken, open_store

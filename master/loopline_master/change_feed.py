@@ -108,7 +108,7 @@ class ChangeFeed:
             listener.on_commit(effects)
 
     def note_worker(self, name: str) -> None:
-        """Pass on that a worker has said something of its load that is not committed (hearing/kept_back.py)."""
+        """Pass on that a worker has said something of its load that is not committed (reports/kept_back.py)."""
         for reader in self._readers:
             reader.note_workers((name,))
 

@@ -18,7 +18,7 @@ from typing import Protocol
 from loopline_master.change_feed import ChangeFeed
 from loopline_master.core.effects import Declined, Done, Effects, Reply, Submitted
 from loopline_master.core.events import Batch, Event, MasterStoodStill, WorkerReported
-from loopline_master.core.hearing.kept_back import KeptBack
+from loopline_master.core.reports.kept_back import KeptBack
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.transfers.carrier import NumberedRequest
 from loopline_master.store import Store, StoreBroken
@@ -97,8 +97,8 @@ class Engine:
         return future
 
     def keep_back(self, event: WorkerReported) -> bool:
-        """True if a Report brings no news: it may be answered at once, and is no event. Otherwise it is to be posted,
-        and stepped before the next Report of its link is shown here.
+        """True if a Report brings nothing new: it is to be answered now. Otherwise it is to be posted, and stepped
+        before the next Report of its link is shown here.
         """
         if self._end is not None or not self.kept_back.keep(event, self._clock()):
             return False
@@ -155,7 +155,7 @@ class Engine:
         return effects
 
     async def keep_sampling(self) -> None:
-        """Have the workers sampled whose Reports are in no commit, each once a minute, without end."""
+        """Have the workers sampled whose Reports are kept back, each once a minute, for ever."""
         while True:
             await asyncio.sleep(SAMPLE_EVERY_S)
             await self._store.sample(self.kept_back.loads(), self._clock())

@@ -258,7 +258,7 @@ class WorkerLink:
 
     @property
     def may_answer(self) -> bool:
-        """True if a Report without news may be answered without a step."""
+        """True if a Report that is kept back may be answered."""
         return self._protocol.may_answer
 
     async def hello(self) -> Hello | None:

@@ -96,7 +96,7 @@ class WorkerReported:
 
 @dataclass(frozen=True, slots=True)
 class WorkersHeard:
-    """Workers reported, and nothing was new: these Reports are no events of their own (hearing/kept_back.py).
+    """Workers reported as before: these Reports are no events of their own (reports/kept_back.py).
 
     Each was last heard so many seconds ago, in its open session; its lease lasts for so long from then on.
     """

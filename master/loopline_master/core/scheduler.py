@@ -34,11 +34,11 @@ from loopline_master.core.events import (
     WorkerUndrained,
 )
 from loopline_master.core.gangs import launch, phases
-from loopline_master.core.hearing import leases
 from loopline_master.core.placement import Placer
 from loopline_master.core.planning.live import Planning
 from loopline_master.core.policies import policy_named
 from loopline_master.core.policies.policy import View
+from loopline_master.core.reports import leases
 from loopline_master.core.shares import overdrawn
 from loopline_master.core.shares.turns import open_accounts
 from loopline_master.core.state import Snapshot, State

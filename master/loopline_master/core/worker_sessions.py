@@ -25,7 +25,7 @@ from loopline_master.core.effects import Declined, Done, Reply
 from loopline_master.core.entities import LIVE, OCCUPYING, Attempt, Worker
 from loopline_master.core.events import WorkerJoined
 from loopline_master.core.gangs import launch, phases, words
-from loopline_master.core.hearing import leases
+from loopline_master.core.reports import leases
 from loopline_master.core.state import State
 from loopline_master.core.transfers import carrying
 from loopline_shared.model import AttemptId, AttemptState, Facts, Held, Quarantine

@@ -2,7 +2,7 @@
 
 The scheduler numbers the Assigns that follow from its steps. Between them the master answers Reports that bring no
 news, of which the scheduler never hears. The worker sees all Assigns in one row of numbers, the scheduler its own in
-another. Outbound translates.
+another. OutgoingNumbers translates.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ANSWER = 0
 _MAX_UNSEEN = 100
 
 
-class Inbound:
+class IncomingNumbers:
     """Check of the numbers of incoming frames."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Inbound:
         return True
 
 
-class Outbound:
+class OutgoingNumbers:
     """Numbers of Assigns: the scheduler's, and those that the worker sees."""
 
     def __init__(self) -> None:

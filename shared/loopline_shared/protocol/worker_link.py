@@ -44,7 +44,7 @@ from loopline_shared.model import (
 )
 from loopline_shared.paths import Pattern, RelativePath
 from loopline_shared.protocol.attempt_ranges import AttemptRanges, ranges_of
-from loopline_shared.protocol.frame_numbers import Inbound, Outbound
+from loopline_shared.protocol.frame_numbers import IncomingNumbers, OutgoingNumbers
 from loopline_shared.protocol.gang_messages import GangPlace, Member, Word
 from loopline_shared.protocol.software import Software
 from loopline_shared.protocol.transfers import FlowMeasured, MeasureFlow, PeerOrders, PeerReport, PeerTerms
@@ -274,7 +274,7 @@ class WorkerSession:
     ) -> None:
         self.welcome: Welcome | None = None
         self._hello = Hello(version, worker, boot, facts, instance=instance)
-        self._inbound = Inbound()
+        self._inbound = IncomingNumbers()
         self._sent = 0
 
     def hello(self, request: str = "") -> bytes:
@@ -336,7 +336,7 @@ class MasterSession:
 
     def __init__(self) -> None:
         self.hello: Hello | None = None
-        self._inbound, self._outbound = Inbound(), Outbound()
+        self._inbound, self._outbound = IncomingNumbers(), OutgoingNumbers()
 
     @property
     def may_answer(self) -> bool:

@@ -29,8 +29,8 @@ from loopline_master.core.events import (
     WorkerUndrained,
 )
 from loopline_master.core.gangs.gang import GangPhase
-from loopline_master.core.hearing.kept_back import KeptBack
 from loopline_master.core.invariants import check
+from loopline_master.core.reports.kept_back import KeptBack
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.transfers.carrier import NumberedRequest
 from loopline_master.transfers.solver import FILLING
@@ -229,7 +229,7 @@ class GridWorld:
             self._master_hears(link, WorkerReported(link.name, link.number, message))
 
     def _master_hears(self, link: Link, event: WorkerReported) -> None:
-        """Answer a Report without news at once, as long as none before it on its link waits for a step."""
+        """Answer a Report without news at once, unless one before it on its link waits for a step."""
         waits = any(isinstance(one, WorkerReported) and one.session == link.number for one in self.inbox)
         if self.keeps_back and not waits and link.master.may_answer and self.kept_back.keep(event, self.now):
             link.down.append(link.master.send(Assign(ANSWER, event.report.seq)))

@@ -255,7 +255,7 @@ class _Recorder:
             self._bridge(worker, until)
 
     def _bridge(self, worker: str, until: float) -> None:
-        """Keep reports that renew the lease of an open session until then: those without news are not in the log.
+        """Keep reports that renew the lease of an open session until then: those without news were kept back.
 
         Had it fallen silent, the log would say so.
         """

@@ -1,4 +1,4 @@
-"""Reports kept back: those without news are answered by whoever has the links, and are no events.
+"""Reports kept back: those without news are answered by whoever has the links, and stay outside the event log.
 
 To the scheduler, and in its rows, the worker then has reported when it last had news. Its lease would end; so whoever
 keeps the Reports back has ``told`` say from time to time, in one event for all workers, when each was last heard. An
@@ -16,7 +16,7 @@ from itertools import takewhile
 
 from loopline_master.core.entities import Worker
 from loopline_master.core.events import Event, MasterStoodStill, WorkerLeft, WorkerReported, WorkersHeard
-from loopline_master.core.hearing.news import brings_news
+from loopline_master.core.reports.news import brings_news
 from loopline_master.core.state import State
 from loopline_shared.model import Load
 
@@ -25,7 +25,7 @@ LONG_LEASES = 10
 
 
 @dataclass(frozen=True, slots=True)
-class LastHeard:
+class LastReport:
     """The last Report of a session, which was kept back."""
 
     session: int
@@ -39,7 +39,7 @@ class KeptBack:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._heard: dict[str, LastHeard] = {}  # by worker, the longest silent first
+        self._heard: dict[str, LastReport] = {}  # by worker, the longest silent first
 
     def keep(self, event: WorkerReported, now: float) -> bool:
         """True if a Report is kept back; otherwise it is to be stepped, before the next of its link is shown here."""
@@ -50,10 +50,10 @@ class KeptBack:
         self._heard.pop(name, None)
         if brings_news(self._state, worker, report):
             return False
-        self._heard[name] = LastHeard(session, now, now + self._state.settings.lease_s, report.load)
+        self._heard[name] = LastReport(session, now, now + self._state.settings.lease_s, report.load)
         return True
 
-    def last_heard(self, name: str) -> LastHeard | None:
+    def last_heard(self, name: str) -> LastReport | None:
         """Return the last Report of a worker's open session; None if the scheduler has it."""
         heard, worker = self._heard.get(name), self._state.workers.get(name)
         return heard if heard and worker and worker.session == heard.session else None
@@ -86,7 +86,7 @@ class KeptBack:
         heard = self._heard.get(event.worker)
         return heard is not None and heard.session == event.session
 
-    def _say(self, heard: dict[str, LastHeard], now: float, lease_s: float) -> list[Event]:
+    def _say(self, heard: dict[str, LastReport], now: float, lease_s: float) -> list[Event]:
         """Return the event, without workers that have another session by now."""
         workers = self._state.workers
         open_ones = [(name, one) for name, one in heard.items() if name in workers]

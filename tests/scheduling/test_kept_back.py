@@ -17,8 +17,8 @@ from loopline_master.core.events import (
     WorkerReported,
     WorkersHeard,
 )
-from loopline_master.core.hearing.kept_back import LONG_LEASES, KeptBack
-from loopline_master.core.hearing.news import brings_news
+from loopline_master.core.reports.kept_back import LONG_LEASES, KeptBack
+from loopline_master.core.reports.news import brings_news
 from loopline_shared.model import AttemptId, AttemptState, Held, Load, Yielded
 from loopline_shared.protocol.transfers import CachedFile, PeerReport
 from loopline_shared.protocol.worker_link import Report
