@@ -6,8 +6,8 @@ from secrets import token_hex
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0020"
-down_revision = "0019"
+revision = "0021"
+down_revision = "0020"
 
 WHOLE = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
