@@ -181,7 +181,7 @@ class WorkerLinks:
             log.info("worker %s left", hello.worker)
 
     def _refuse_other_life(self, report: Report) -> None:
-        """Raises ProtocolError for attempts of another life: a worker of 0.1, which knows of none, names none."""
+        """Raises ProtocolError for attempts of another life; a worker of 0.1 names no life."""
         if report.life and report.life != self._welcome.life:
             raise ProtocolError(f"a report of what life {report.life} of the database has given")
 

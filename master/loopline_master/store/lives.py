@@ -2,7 +2,7 @@
 
 A restored database does not know what happened after the backup, and gives again what it gave then: numbers of
 attempts, and of jobs beyond the gap that a restore leaves. So all that workers hold is of a life, and counts in that
-life alone (loopline_worker/core/results.py).
+life alone (loopline_worker/core/kept_results.py).
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ prefetched when all was Retracted has begun, as will be told.
 given elsewhere what has not begun. None of it begins until an Assign answers a Report of this session: the master has
 then seen what waits here, and would have cancelled it.
 
-*Lives* (results.py). Each restore of the master's database begins another life of it. What an earlier one gave ends
-and is forgotten as soon as a Welcome names another: no Report says anything of it.
+*Lives* (kept_results.py). Each restore of the master's database begins another life of it. What an earlier one gave
+ends and is forgotten as soon as a Welcome names another: no Report says anything of it.
 
 *Gangs* (gang_members.py). A gang's member is PREPARING in its slots, then PREPARED, and begins at the master's word.
 It never waits for slots: a member that cannot have them at once is preempted.
@@ -56,9 +56,9 @@ from loopline_worker.core.attempts import (
 )
 from loopline_worker.core.gang_members import GangMembers
 from loopline_worker.core.instructions import Freeze, Instructions, Log, LogStart, Urgency
+from loopline_worker.core.kept_results import KeptResults
 from loopline_worker.core.owner import Owner
 from loopline_worker.core.owner_policy import Decision, OwnerPreferences, Policy
-from loopline_worker.core.results import Results
 from loopline_worker.core.transitions import State
 
 _TERMINATED = 15  # SIGTERM
@@ -75,7 +75,7 @@ class Machine:
         self._owner = Owner(self.attempts, preferences, grace_s, slots)
         self._admission = Admission(self.attempts)
         self._gang_members = GangMembers(self.attempts)
-        self._results = Results(self.attempts)
+        self._results = KeptResults(self.attempts)
         self._obstacle = ""  # why no slots are offered, whatever the owner allows
         self._trouble = ""  # what this computer could not do, until it can again
         self._is_stopping = False

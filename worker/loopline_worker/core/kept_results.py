@@ -13,7 +13,7 @@ from loopline_worker.core.instructions import Deliver, Instructions, Log
 from loopline_worker.core.transitions import State
 
 
-class Results:
+class KeptResults:
     """Follows the results. Its only state is the life to which all that is here belongs."""
 
     def __init__(self, attempts: Attempts) -> None:
