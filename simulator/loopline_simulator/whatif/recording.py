@@ -35,15 +35,14 @@ from loopline_master.core.events import (
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.state import Snapshot
 from loopline_shared.errors import LooplineError
-from loopline_shared.model import AttemptId, AttemptState, Facts, Load, Order, Outcome, Result, TaskId
+from loopline_shared.model import Facts, Load, Order, Outcome, Result, TaskId
 from loopline_shared.protocol.worker_link import Report
+from loopline_simulator.whatif.assign_times import AssignTimes
 from loopline_simulator.whatif.tally import Tally
 
 _AT_ONCE_S = 0.25
 """An attempt that began within so much of the end of another, at the same worker, took over its slot."""
 _MOST_FREED = 64
-_CANCELLED = AttemptState.CANCELLED
-_ENDING = (AttemptState.CANCELLING, AttemptState.RETRACTING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +89,6 @@ class Span:
     cpu_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Cancel:
-    """A cancel of an attempt, and how long it took until its worker confirmed it."""
-
-    task: TaskId
-    at: float
-    took_s: float
-
-
 @dataclass(slots=True, kw_only=True)
 class Recording:
     """A log in numbers. Times are in seconds since ``began`` (seconds since 1970)."""
@@ -109,9 +99,7 @@ class Recording:
     spans: list[Span] = field(default_factory=list)
     facts: dict[str, Facts] = field(default_factory=dict)  # by worker, the latest
     loads: dict[str, list[tuple[float, Load]]] = field(default_factory=dict)  # by worker: from when on, as reported
-    cancels: dict[str, list[Cancel]] = field(default_factory=dict)  # by worker
-    seen_within_s: dict[tuple[str, float], tuple[float, float]] = field(default_factory=dict)
-    """By worker and time of an Assign: the last report that does not know of it, and the first that does."""
+    assigns: AssignTimes = field(default_factory=AssignTimes)
     apart: set[float] = field(default_factory=set)  # times of several steps, as virtual time has them
     tally: Tally = field(default_factory=Tally)
     settings: SchedulerSettings = field(default_factory=SchedulerSettings)
@@ -136,17 +124,6 @@ def record(batches: Iterable[Batch | Snapshot]) -> Recording:
     return recording
 
 
-@dataclass(slots=True)
-class _Unseen:
-    """An Assign of which its worker has not reported yet: when it was sent, and the last report since."""
-
-    at: float
-    until: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.until = self.at
-
-
 class _Recorder:
     def __init__(self) -> None:
         self._recording = Recording()
@@ -154,9 +131,7 @@ class _Recorder:
         self._kept: dict[str, tuple[float, Load]] = {}  # of open sessions: the last report kept
         self._heard: dict[str, float] = {}  # the last report that was not kept, if there is one since
         self._boots: dict[str, tuple[str, float]] = {}  # by worker: the agent's boot, since when
-        self._unseen: dict[str, dict[int, _Unseen]] = defaultdict(dict)  # by worker and number of the Assign
         self._freed: dict[str, list[float]] = defaultdict(list)  # by worker: when slots fell free that nobody took
-        self._cancelled: dict[AttemptId, float] = {}  # cancelled attempts of which nothing was heard since: when
         self._is_first, self._has_changed, self._before = True, False, 0.0
 
     def go_on_from(self, snapshot: Snapshot) -> None:
@@ -182,7 +157,7 @@ class _Recorder:
         if items:
             self._recording.moments.append(Moment(now, items))
         self._close(effects, batch)
-        self._note_assigns(effects, batch, now)
+        self._recording.assigns.note(batch, effects, now)
         self._recording.tally(effects)
 
     def finished(self) -> Recording:
@@ -217,7 +192,7 @@ class _Recorder:
                     self._boots[worker] = (boot, now)
                     self._freed[worker].clear()
                 self._keep_last(worker)
-                self._unseen[worker].clear()
+                self._recording.assigns.forget(worker)
                 self._kept.pop(worker, None)
                 self._recording.facts[worker] = facts
             case WorkerLeft(worker, session):
@@ -296,29 +271,6 @@ class _Recorder:
                 every = min(self._recording.settings.report_every_s, self._recording.settings.lease_s)
                 self._recording.moments.append(Moment(since + every / 2, [FellSilent(worker)]))
                 del self._sessions[worker]
-
-    def _note_assigns(self, effects: Effects, batch: Batch, now: float) -> None:
-        """Note how long it takes until a worker has seen an Assign, and until it confirms a cancel."""
-        for event in batch.events:
-            if isinstance(event, WorkerReported) and (unseen := self._unseen[event.worker]):
-                self._note_seen(event.worker, unseen, event.report.seen, now)
-        for worker, assign in effects.assigns.items():
-            if assign.run or assign.cancel:  # a worker has no news of one that but answers it
-                self._unseen[worker][assign.seq] = _Unseen(now)
-        for attempt in effects.attempts.values():
-            if attempt.state in _ENDING:
-                self._cancelled.setdefault(attempt.id, now)
-            elif (since := self._cancelled.pop(attempt.id, None)) is not None and attempt.state is _CANCELLED:
-                cancel = Cancel(attempt.task_id, since, now - since)
-                self._recording.cancels.setdefault(attempt.worker, []).append(cancel)
-
-    def _note_seen(self, worker: str, unseen: dict[int, _Unseen], seen: int, now: float) -> None:
-        for seq, assign in list(unseen.items()):
-            if seq <= seen:
-                self._recording.seen_within_s[worker, assign.at] = (assign.until - assign.at, now - assign.at)
-                del unseen[seq]
-            else:
-                assign.until = now
 
     def _spans(self, event: WorkerReported, now: float) -> list[Span]:
         return [self._span(event, result, now) for result in event.report.results]
