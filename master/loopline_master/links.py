@@ -214,7 +214,7 @@ def _attempts_named(message: object) -> int:
 
 def _lacks_something(assign: Assign) -> bool:
     """True if some of a run is to be filled in: a row file's line, a gang's or a job's secret."""
-    return any(run.row_file or run.gang or has_secrets(run) for run in assign.run)
+    return any(run.row_file or run.gang or (run.environment and has_secrets(run)) for run in assign.run)
 
 
 def _resolve(waiting: asyncio.Future[Answer | None] | None, answer: Answer | None) -> None:

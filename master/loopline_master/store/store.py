@@ -35,6 +35,7 @@ from loopline_master.store.queries.program_queries import ProgramQueries
 from loopline_master.store.queries.result_queries import ResultQueries
 from loopline_master.store.queries.task_queries import TaskQueries
 from loopline_master.store.queries.timeline_queries import TimelineQueries
+from loopline_master.store.queries.uploads import Uploads
 from loopline_master.store.queries.usage_queries import UsageQueries
 from loopline_master.store.queries.worker_queries import WorkerQueries
 from loopline_master.store.records import EtaRecords, Notifications, SampleQueries, Sampler
@@ -84,6 +85,7 @@ class Store:
         self.attempts = AttemptQueries(self._read)
         self.usage = UsageQueries(self._read)
         self.files = FileReferences(self._read, self._writer.write)
+        self.uploads = Uploads(self._read, self._writer.write)
         self.timelines = TimelineQueries(self._read)
         self.samples = SampleQueries(self._read)
         self.results = ResultQueries(self._read)

@@ -227,6 +227,14 @@ removals = Table(  # jobs whose files are no longer kept, and why
     Column("reason", Text, nullable=False),
 )
 
+uploads = Table(  # files that users brought, each counted for the first who did
+    "uploads",
+    metadata,
+    Column("sha256", Text, primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("bytes", WHOLE, nullable=False),
+)
+
 samples = Table(  # what workers said of themselves, once a minute
     "samples",
     metadata,

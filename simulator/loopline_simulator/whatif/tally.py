@@ -34,7 +34,7 @@ class Tally:
                 self._lost[result.attempt] = result.wall_s
 
     def is_excused(self, later: int, earlier: int) -> bool:
-        """True if a job that keeps an order could pass an earlier one, which held no other back as it was released."""
+        """True if a job that keeps an order was released while an earlier one held no other back."""
         job = self.jobs[later]
         if job.order is Order.NONE or not job.is_ordered_after(self.jobs[earlier]):
             return False
