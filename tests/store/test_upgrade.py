@@ -51,7 +51,7 @@ async def test_who_was_let_past_before_the_upgrade_is_excused_after_it(url):
     async with open_store(url) as store:
         await keep(store, first, a_job(2, **released), a_job(3, departure=9), a_job(4))
         assert (await store.snapshot()).grid.now == 250.0
-    await downgrade(parse_url(url), "0020")
+    await downgrade(parse_url(url), "0021")
     pairs = [(2, 1, "stalled", 250.0), (3, 1, "paused", 240.0)]
     insert = text("INSERT INTO exemptions (job, predecessor, reason, at) VALUES (:job, :past, :why, :at)")
     rows = [dict(zip(("job", "past", "why", "at"), pair, strict=True)) for pair in pairs]

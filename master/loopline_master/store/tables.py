@@ -359,6 +359,14 @@ audit_log = Table(  # who did what: requests that changed something
 )
 Index(None, audit_log.c.at)
 
+lives = Table(  # of this database: each restore begins another
+    "lives",
+    metadata,
+    Column("number", WHOLE, primary_key=True, autoincrement=True),
+    Column("id", Text, nullable=False),
+    Column("begun_at", Double, nullable=False),
+)
+
 mastership = Table(
     "mastership",
     metadata,

@@ -3,8 +3,8 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0021"
-down_revision = "0020"
+revision = "0022"
+down_revision = "0021"
 
 WHOLE = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 TIMES = sa.table("exemptions", *(sa.column(name) for name in ("job", "since", "reason", "until")))
