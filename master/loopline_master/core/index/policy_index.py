@@ -1,4 +1,4 @@
-"""What a policy's own index is told: a policy that needs one makes it from its View."""
+"""Indexes of policies: one that needs an index of its own makes it from its View, and is told what was placed anew."""
 
 from __future__ import annotations
 
