@@ -1,4 +1,4 @@
-"""Indexes of policies: one that needs an index of its own makes it from its View, and is told what was placed anew."""
+"""Indexes of policies: one that needs an index of its own makes it from its View."""
 
 from __future__ import annotations
 
