@@ -40,7 +40,7 @@ from loopline_shared.protocol.worker_link import Report
 from loopline_simulator.whatif.assign_times import AssignTimes
 from loopline_simulator.whatif.tally import Tally
 
-_AT_ONCE_S = 0.25
+AT_ONCE_S = 0.25
 """An attempt that began within so much of the end of another, at the same worker, took over its slot."""
 _MOST_FREED = 64
 
@@ -315,7 +315,7 @@ def _of_weight(load: Load) -> Load:
 def _nearest(freed: list[float], began: float) -> float:
     """Return when the slot fell free that an attempt took that began at about that time; that time if none did."""
     found = min(freed, key=lambda at: abs(at - began), default=began)
-    return found if abs(found - began) <= _AT_ONCE_S else began
+    return found if abs(found - began) <= AT_ONCE_S else began
 
 
 def _strike_out(freed: list[float], start: float) -> None:
