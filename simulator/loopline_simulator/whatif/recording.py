@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 
 from loopline_master.core.effects import Declined, Effects
-from loopline_master.core.entities import UNSEATED
+from loopline_master.core.entities import UNSEATED, Attempt
 from loopline_master.core.events import (
     Batch,
     Event,
@@ -286,7 +286,7 @@ class _Recorder:
         has_waited = attempt is not None and (attempt.state in UNSEATED or attempt.waited_s > 0)
         freed = self._freed[event.worker]
         sent = began if attempt is None else attempt.dispatched_at - self._recording.began
-        start = _nearest(freed, began) if has_waited else sent
+        start = _nearest(freed, self._began(attempt) or began) if has_waited else sent
         took = now - start
         is_whole = self._boots.get(event.worker, ("", now))[1] <= sent  # otherwise it was sent again
         is_linked = is_whole and self._sessions.get(event.worker, (0, now))[1] <= sent
@@ -305,6 +305,12 @@ class _Recorder:
             wall_s=result.wall_s,
             cpu_s=result.cpu_s,
         )
+
+    def _began(self, attempt: Attempt | None) -> float | None:
+        """Return when the attempt began by the first report that said so: it came with the end of the one before."""
+        if attempt is None or attempt.started_at is None:
+            return None
+        return attempt.started_at - self._recording.began
 
 
 def _of_weight(load: Load) -> Load:
