@@ -82,8 +82,8 @@ OF_TOKENS = ("expires_at", "used_at", "used_from")
 """Columns of the tokens since 0017."""
 OF_ATTEMPTS = ("metrics",)
 """Columns of the attempts since 0019."""
-QUARANTINE = ("health", "quarantines", "quarantined_until", "quarantine_reason", "half_open")
-"""Columns of the workers, under these names since 0014."""
+OF_WORKERS = ("health", "quarantines", "quarantined_until", "quarantine_reason", "half_open", "drain_reason")
+"""Columns of the workers, under these names since 0014 and 0020."""
 
 
 async def test_rows_stay_as_they_are_where_tables_are_made_anew(url):
@@ -95,7 +95,7 @@ async def test_rows_stay_as_they_are_where_tables_are_made_anew(url):
 
     def rows_of_0006(connection):
         return rows(
-            connection, without=["took_down", "nodes", *OF_USERS, *PLANNING, *QUARANTINE, *OF_TOKENS, *OF_ATTEMPTS]
+            connection, without=["took_down", "nodes", *OF_USERS, *PLANNING, *OF_WORKERS, *OF_TOKENS, *OF_ATTEMPTS]
         )
 
     async with open_store(url) as store:

@@ -155,7 +155,7 @@ class Scheduler:
             case WorkerLeft():
                 return worker_sessions.leave(self.state, event.worker, event.session)
             case WorkerDrained() | WorkerUndrained():
-                return requests.drain(self.state, event.worker, draining=isinstance(event, WorkerDrained))
+                return requests.drain(self.state, event)
             case ShareChanged():
                 return requests.change_share(self.state, event)
             case MasterStarted():

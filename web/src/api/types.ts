@@ -19,6 +19,7 @@ export type Passing = Schemas["Passing"];
 export type Submission = Schemas["Submission"];
 export type Timeline = Schemas["Timeline"];
 export type Samples = Schemas["Samples"];
+export type WorkerSamples = Schemas["WorkerSamples"];
 export type Queued = Schemas["QueuedJob"];
 /** A time in which a job's last task was held. */
 export type Hold = Schemas["HeldTime"];
