@@ -27,6 +27,7 @@ from loopline_master.store.database import (
 from loopline_master.store.migrate import prepare
 from loopline_master.store.queries.attempt_queries import AttemptQueries
 from loopline_master.store.queries.audit_log import AuditLog
+from loopline_master.store.queries.database_size import DatabaseSize, size_of
 from loopline_master.store.queries.failure_queries import FailureQueries
 from loopline_master.store.queries.file_references import FileReferences
 from loopline_master.store.queries.job_history import JobHistories
@@ -111,6 +112,15 @@ class Store:
             await asyncio.sleep(_WATCH_EVERY_S)
             await self.check()
 
+    async def size(self) -> DatabaseSize:
+        """Return the size of the database and of its event log."""
+        return await self._read(size_of)
+
+    @property
+    def log_bytes(self) -> int:
+        """Characters of the event log that were written since the start: those of its JSON."""
+        return self._writer.log_bytes
+
     async def bound_log(self, keep_s: float, now: float) -> int:
         """Forget the event log of before ``keep_s``, before the scheduler starts; return how many entries went.
 
@@ -149,6 +159,7 @@ class Writer:
         self._sampler = sampler
         self._written = Written()
         self._broken: StoreBroken | None = None
+        self.log_bytes = 0
 
     async def commit(self, batch: Batch, effects: Effects) -> bool:
         """Store a step's events and effects: all of it, or nothing and StoreBroken.
@@ -184,6 +195,7 @@ class Writer:
 
         changed = len(completed) + len(late) + len(sampled) + sum(len(rows) for _, rows in written)
         await self.write(work, is_short=changed <= _SHORT_ROWS)
+        self.log_bytes += len(log[1])
         return bool(ended)
 
     async def write(self, work: Callable[[Connection], Result], *, is_short: bool = False) -> Result:

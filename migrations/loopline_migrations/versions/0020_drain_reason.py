@@ -1,4 +1,4 @@
-"""Why a worker drains, as its operator gave it."""
+"""The reason of a worker's drain, as its operator gave it."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -101,7 +101,7 @@ class WorkerSamples(Body):
 
     since: float  # where the first point begins
     every_s: float  # from point to point
-    points: int
+    points: int  # values of each worker
     workers: list[str]  # those with samples in this time, by name
     spare_cpu: list[list[float | None]]  # of each worker, cores that its owner does not use; null: nothing is known
     used: list[list[float | None]]  # of each worker, slots in use

@@ -43,6 +43,13 @@ export type Explanation = Schemas["Explanation"];
 export type HistoryReport = Schemas["HistoryReport"];
 export type HistoryLine = Schemas["HistoryLine"];
 export type SharesView = Schemas["SharesView"];
+export type LimitUse = Schemas["LimitUse"];
+/** Health of the master. */
+export type MasterView = Schemas["MasterView"];
+export type UserCost = Schemas["UserCost"];
+export type TokenView = Schemas["TokenView"];
+export type TokenCreated = Schemas["TokenCreated"];
+export type Role = TokenView["role"];
 export type UserShare = Schemas["UserShare"];
 /** A file that a task has left. */
 export type OutputFile = Schemas["OutputFile"];

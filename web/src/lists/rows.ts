@@ -24,7 +24,7 @@ export function rowsBetween(top_px: number, bottom_px: number, row_px: number, c
 }
 
 /** The rows of the table's body that are drawn; which those are changes as the page is scrolled. */
-export function useRowsNear(body: RefObject<HTMLElement>, count: number): Drawn {
+export function useRowsNear(body: RefObject<HTMLElement | null>, count: number): Drawn {
   const [rowPx, setRowPx] = useState(USUAL_PX);
   const [span, setSpan] = useState<Span>({ from: 0, to: FEW });
   const isLong = count > FEW;

@@ -46,8 +46,7 @@ function Workers({ all, onDone }: { all: WorkerView[]; onDone: () => void }) {
 
 function WorkerTallies({ all }: { all: WorkerView[] }) {
   const sum = totals(all);
-  const memory = all
-    .reduce((total, worker) => total + (loadOf(worker)?.memory_available_bytes ?? 0), 0);
+  const memory = all.reduce((total, worker) => total + (loadOf(worker)?.memory_available_bytes ?? 0), 0);
   return (
     <dl class="tallies">
       <Tally label="Connected" value={sum.connected} note={`of ${sum.known} known`} />

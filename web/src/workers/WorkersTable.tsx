@@ -49,11 +49,7 @@ const columnsOf = (hourOf: Of<LastHour>, trendOf: Of<Trend>): Column<WorkerView>
   { name: "Worker", order: nameOf, show: ({ name }) => <Link to={`/workers/${name}`}>{name}</Link> },
   { name: "State", order: stateOf, show: (worker) => <State worker={worker} /> },
   { name: "Slots", order: ({ slots_used }) => slots_used, show: (worker) => <Slots worker={worker} /> },
-  {
-    name: "Spare CPU",
-    order: (worker) => loadOf(worker)?.spare_cpu,
-    show: (worker) => <SpareCpu worker={worker} />,
-  },
+  { name: "Spare CPU", order: (worker) => loadOf(worker)?.spare_cpu, show: (worker) => <SpareCpu worker={worker} /> },
   {
     name: "CPU, last hour",
     about: "Of its cores: grey those that its owner did not use, blue those that tasks used",

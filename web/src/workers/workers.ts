@@ -52,7 +52,11 @@ export function useTrends(): ReadonlyMap<string, Trend> | undefined {
 }
 
 async function readTrends(signal: AbortSignal): Promise<ReadonlyMap<string, Trend>> {
-  const { workers, spare_cpu, used } = await get<WorkerSamples>("/samples/by-worker", { points: TREND_POINTS }, signal);
+  const { workers, spare_cpu, used } = await get<WorkerSamples>(
+    "/samples/by-worker",
+    { points: TREND_POINTS },
+    signal,
+  );
   return new Map(workers.map((name, place) => [name, { spare: spare_cpu[place]!, used: used[place]! }]));
 }
 

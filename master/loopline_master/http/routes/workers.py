@@ -63,7 +63,7 @@ async def explain_this_worker(scheduler: Scheduler, exchange: Exchange, worker: 
 
 @routes("POST /workers/{worker}/drain", ADMINS)
 async def drain_worker(engine: Engine, store: Store, worker: WorkerName, reason: DrainReason = "") -> WorkerView:
-    """Drain a worker: it finishes its tasks, and gets no new ones. A worker that drains already gets the new reason."""
+    """Drain a worker: it finishes its tasks, and gets no new ones. One that drains already gets the new reason."""
     return await _steer(engine, store, WorkerDrained(worker, reason))
 
 
