@@ -62,7 +62,7 @@ const columnsOf = (all_s: number): Column<User>[] => [
     show: ({ cost }) => count(cost?.jobs ?? 0),
   },
   {
-    name: "Tasks",
+    name: "Tasks left",
     class: "right number",
     order: ({ cost }) => cost?.tasks,
     show: ({ cost }) => count(cost?.tasks ?? 0),
