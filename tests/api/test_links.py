@@ -13,8 +13,7 @@ import aiohttp
 import pytest
 from aiohttp import WSMsgType
 
-from loopline_master import links
-from loopline_master.links import WorkerLinks
+from loopline_master.links import WorkerLinks, connection
 from loopline_shared.model import Load
 from loopline_shared.protocol import worker_link
 from loopline_shared.protocol.worker_link import (
@@ -83,6 +82,24 @@ async def test_an_answer_says_how_long_its_report_was_here_and_what_comes_later_
         assert isinstance(later, Assign)
         assert later.run
         assert later.held_s is None
+
+
+@pytest.mark.parametrize(("life", "is_let_in"), [("", True), ("another", False)])
+async def test_a_report_of_another_life_of_the_database_ends_its_link(
+    master: Bench, life: str, is_let_in: bool
+) -> None:
+    """A worker of the release before names none."""
+    async with connect(master) as socket:
+        session = WorkerSession("w1", "boot", FACTS)
+        await socket.send_bytes(session.hello())
+        welcome = session.receive(await socket.receive_bytes())
+        assert isinstance(welcome, Welcome)
+        assert len(welcome.life) == 16
+        await socket.send_bytes(session.report((), (), Load(slots=1), life=life)[1])
+        if is_let_in:
+            assert isinstance(session.receive(await socket.receive_bytes()), Assign)
+        else:
+            assert await farewell(socket) == (1002, "a report of what life another of the database has given")
 
 
 async def test_another_version_is_refused_with_what_to_do(master: Bench) -> None:
@@ -207,7 +224,7 @@ async def test_a_frame_too_long_closes_the_link(master: Bench) -> None:
 
 
 async def test_who_says_nothing_is_cut_off(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(links, "HELLO_WITHIN_S", 0.05)
+    monkeypatch.setattr(connection, "HELLO_WITHIN_S", 0.05)
     async with connect(master) as socket:
         code, reason = await farewell(socket)
         assert (code, reason) == (1002, "no hello within 0.05 s")

@@ -145,6 +145,7 @@ class Job:
     nodes: int = 1  # that its spec asks for: with more than 1 each task is a gang
     used: float = 0.0  # measured work of its tasks' results and failures, in reference CPU-seconds
     overdrawn: bool = False  # has used many times its size (shares/overdrawn.py): holds nobody
+    spec_bytes: int = 0  # of its spec as JSON; 0: it was submitted to a release that did not count them
     sweep: Annotated[SkipValidation[Sweep], Field(exclude=True)] = field(init=False, repr=False, compare=False)
     runs: Annotated[SkipValidation[Runs], Field(exclude=True)] = field(init=False, repr=False, compare=False)
     slots: Annotated[int, Field(exclude=True)] = field(init=False, repr=False, compare=False)  # as its spec requires

@@ -38,6 +38,7 @@ class JobSubmitted:
     idempotency_key: str | None = None
     ended: dict[int, JobState] = field(default_factory=dict)  # how those ended that it is to come after
     inputs: str | None = None  # SHA-256 of the file that lists its tasks' inputs: on the master's disk already
+    spec_bytes: int = 0  # as JSON
     kind: Literal["job_submitted"] = "job_submitted"
 
 

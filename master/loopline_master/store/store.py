@@ -24,6 +24,7 @@ from loopline_master.store.database import (
     parse_url,
     shrink,
 )
+from loopline_master.store.lives import current_life
 from loopline_master.store.migrate import prepare
 from loopline_master.store.queries.attempt_queries import AttemptQueries
 from loopline_master.store.queries.audit_log import AuditLog
@@ -36,6 +37,7 @@ from loopline_master.store.queries.program_queries import ProgramQueries
 from loopline_master.store.queries.result_queries import ResultQueries
 from loopline_master.store.queries.task_queries import TaskQueries
 from loopline_master.store.queries.timeline_queries import TimelineQueries
+from loopline_master.store.queries.uploads import Uploads
 from loopline_master.store.queries.usage_queries import UsageQueries
 from loopline_master.store.queries.worker_queries import WorkerQueries
 from loopline_master.store.records import EtaRecords, Notifications, SampleQueries, Sampler
@@ -71,13 +73,16 @@ async def open_store(
         await prepare(database, parsed)
         if not is_sqlite(parsed):
             await database.write(database.epoch.begin)
-        yield Store(database, keep_samples_s, is_remote=not is_sqlite(parsed))
+        life = await database.read(current_life)
+        yield Store(database, keep_samples_s, is_remote=not is_sqlite(parsed), life=life)
 
 
 class Store:
     """The database, with its queries by subject."""
 
-    def __init__(self, database: Database, keep_samples_s: float, *, is_remote: bool = False) -> None:
+    def __init__(self, database: Database, keep_samples_s: float, *, is_remote: bool = False, life: str = "") -> None:
+        """``life``: the one that the database is in (lives.py)."""
+        self.life = life
         self._read, self._is_remote = database.read, is_remote
         self._writer = Writer(database.write, Sampler(keep_samples_s))
         self.jobs = JobQueries(self._read, database.look)
@@ -85,6 +90,7 @@ class Store:
         self.attempts = AttemptQueries(self._read)
         self.usage = UsageQueries(self._read)
         self.files = FileReferences(self._read, self._writer.write)
+        self.uploads = Uploads(self._read, self._writer.write)
         self.timelines = TimelineQueries(self._read)
         self.samples = SampleQueries(self._read)
         self.results = ResultQueries(self._read)

@@ -226,6 +226,14 @@ removals = Table(  # jobs whose files are no longer kept, and why
     Column("reason", Text, nullable=False),
 )
 
+uploads = Table(  # files that users brought, each counted for the first who did
+    "uploads",
+    metadata,
+    Column("sha256", Text, primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("bytes", WHOLE, nullable=False),
+)
+
 samples = Table(  # what workers said of themselves, once a minute
     "samples",
     metadata,
@@ -349,6 +357,14 @@ audit_log = Table(  # who did what: requests that changed something
     Column("on", Text, nullable=False),
 )
 Index(None, audit_log.c.at)
+
+lives = Table(  # of this database: each restore begins another
+    "lives",
+    metadata,
+    Column("number", WHOLE, primary_key=True, autoincrement=True),
+    Column("id", Text, nullable=False),
+    Column("begun_at", Double, nullable=False),
+)
 
 mastership = Table(
     "mastership",

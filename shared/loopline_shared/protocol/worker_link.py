@@ -67,6 +67,8 @@ MAX_HELD = 65_536  # the same
 MAX_READS = 100  # unanswered at once, on one link
 OwnInputs = Annotated[dict[RelativePath, InputFile], Field(max_length=MAX_OWN_INPUTS)]
 FrameNumber = Annotated[int, Field(ge=0, le=MAX_ID)]
+Life = Annotated[str, Field(max_length=64, pattern=NO_NUL, exclude_if=not_)]
+"""Id of a life of the master's database: each restore begins another. Attempts of two lives may have one name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,7 @@ class Welcome:
     """Certificate (PEM) by which the master is trusted from now on; empty: it has none of its own."""
     certificate: Annotated[str, Field(max_length=MAX_CERTIFICATE_CHARACTERS, exclude_if=not_)] = ""
     """Of the worker, with that of the CA behind it (PEM); empty: it asked for none."""
+    life: Life = ""  # in which the master is: a worker ends and forgets what it has of another
     kind: Literal["welcome"] = "welcome"
 
 
@@ -126,6 +129,7 @@ class Report:
     waiting: AttemptRanges = ()  # for a slot, in the order in which it came
     members: Annotated[tuple[Member, ...], Field(max_length=MAX_MEMBERS, fail_fast=True)] = ()  # of gangs, not begun
     peers: Annotated[PeerReport | None, Field(exclude_if=not_)] = None  # files that go between workers
+    life: Life = ""  # of all attempts of this session, in its first Report; empty: not known
     kind: Literal["report"] = "report"
 
 
@@ -312,8 +316,10 @@ class WorkerSession:
         waiting: Iterable[AttemptId] = (),
         members: Sequence[Member] = (),
         peers: PeerReport | None = None,
+        *,
+        life: str = "",
     ) -> tuple[int, bytes]:
-        """Return the next Report's number and frame."""
+        """Return the next Report's number and frame. ``life``: of the attempts; the first Report has it."""
         self._sent += 1
         report = Report(
             self._sent,
@@ -324,6 +330,7 @@ class WorkerSession:
             waiting=ranges_of(waiting) if waiting else (),
             members=tuple(members),
             peers=peers,
+            life=life if self._sent == 1 else "",
         )
         return self._sent, encode(report)
 
@@ -335,9 +342,11 @@ class WorkerSession:
         waiting: Iterable[AttemptId],
         members: Sequence[Member] = (),
         peers: PeerReport | None = None,
+        *,
+        life: str = "",
     ) -> tuple[int, bytes]:
         """The same of results that are written already (``write_result``)."""
-        seq, frame = self.report(holding, (), load, waiting, members, peers)
+        seq, frame = self.report(holding, (), load, waiting, members, peers, life=life)
         return seq, with_results(frame, results)
 
 
