@@ -14,7 +14,7 @@ from loopline_master.core.entities import Worker
 from loopline_master.core.events import BATCH, Batch, JobRetried, SchedulerSettings
 from loopline_master.core.state import Snapshot
 from loopline_master.store import audit, restart
-from loopline_master.store.checkpoint import bound_log
+from loopline_master.store.checkpoint import DatabaseSize, bound_log, size_of
 from loopline_master.store.database import (
     Database,
     Result,
@@ -29,7 +29,6 @@ from loopline_master.store.lives import current_life
 from loopline_master.store.migrate import prepare
 from loopline_master.store.queries.attempt_queries import AttemptQueries
 from loopline_master.store.queries.audit_log import AuditLog
-from loopline_master.store.queries.database_size import DatabaseSize, size_of
 from loopline_master.store.queries.failure_queries import FailureQueries
 from loopline_master.store.queries.file_references import FileReferences
 from loopline_master.store.queries.job_history import JobHistories
