@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -155,6 +156,14 @@ class FileReferences:
                         yield named
             if len(rows) < CHUNK:
                 return
+
+    async def name_some(self) -> bool:
+        """True if any job whose files are retained names a file."""
+        async with aclosing(self.named()) as rows:
+            async for named in rows:
+                if named.names():
+                    return True
+        return False
 
     async def _of_attempts(self, job: int) -> AsyncGenerator[Named, None]:
         key = tuple_(attempts.c.task, attempts.c.number)
