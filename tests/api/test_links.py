@@ -12,8 +12,11 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import WSMsgType
+from sqlalchemy import func, select
 
 from loopline_master.links import WorkerLinks, connection
+from loopline_master.store import Store
+from loopline_master.store.tables import event_log
 from loopline_shared.model import Load
 from loopline_shared.protocol import worker_link
 from loopline_shared.protocol.worker_link import (
@@ -51,6 +54,39 @@ async def test_a_worker_joins_reports_and_leaves(master: Bench) -> None:
         assert view["facts"]["cpus"] == FACTS.cpus
         assert [worker["name"] for worker in (await master.get("/workers"))["items"]] == ["w1"]
     await until(lambda: is_connected(master, "w1", False))
+
+
+async def test_what_a_worker_says_without_news_is_shown_and_not_logged(master: Bench) -> None:
+    async with master.worker("w1") as worker:
+        await until(lambda: _slots(master, "w1", 4))
+        rows = await _log_rows(master)
+        async with master.stream("/events") as changes:
+            worker.load = replace(worker.load, memory_available_bytes=77)
+            await worker.report()
+            while b"w1" not in await changes.readline():
+                pass
+        shown = await master.get("/workers/w1")
+        assert shown["load"]["memory_available_bytes"] == 77
+        assert shown["lease_until"] == pytest.approx(shown["reported_at"] + 30.0)
+        assert await _log_rows(master) == rows
+        worker.load = replace(worker.load, in_use=True)
+        await worker.report()
+        await until(lambda: _in_use(master, "w1"))
+        assert await _log_rows(master) == rows + 1
+        (job,) = [await master.submit()]
+        await until(lambda: _is_done(master, job))  # numbers are right on both sides
+
+
+async def _log_rows(master: Bench) -> int:
+    return int(await master.parts[Store]._read(lambda c: c.scalar(select(func.count()).select_from(event_log))))
+
+
+async def _in_use(master: Bench, name: str) -> bool:
+    return bool((await master.get(f"/workers/{name}"))["load"]["in_use"])
+
+
+async def _is_done(master: Bench, job: int) -> bool:
+    return bool((await master.get(f"/jobs/{job}"))["state"] == "succeeded")
 
 
 async def test_a_drained_worker_is_given_nothing(master: Bench) -> None:

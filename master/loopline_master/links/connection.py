@@ -14,7 +14,7 @@ from typing import TypeVar
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from loopline_master.busy_time import rest_after
-from loopline_master.certificates.job_secrets import has_secrets
+from loopline_master.certificates.job_secrets import lacks_something
 from loopline_master.certificates.worker_keys import shown_by
 from loopline_master.timings import CLOSE_WITHIN_S, HELLO_WITHIN_S
 from loopline_shared.errors import LooplineError, ProtocolError
@@ -80,6 +80,11 @@ class WorkerLink:
     def has_certificate(self) -> bool:
         """True if the worker has shown a certificate of its own."""
         return bool(self.shown.key)
+
+    @property
+    def may_answer(self) -> bool:
+        """True if a Report that is kept back may be answered."""
+        return self._protocol.may_answer
 
     async def hello(self) -> Hello | None:
         """Return the worker's first message; None if it disconnected. Raises ProtocolError if it does not come in
@@ -172,7 +177,7 @@ class WorkerLink:
 
     async def _send_all(self) -> None:
         while not isinstance(item := await self._outgoing.get(), _Closing):
-            message = await self._complete(item) if isinstance(item, Assign) and _lacks_something(item) else item
+            message = await self._complete(item) if isinstance(item, Assign) and lacks_something(item) else item
             await self._socket.send_bytes(self._protocol.send(self._timed(message)))
         reason = item.reason.encode()[:_MAX_REASON_BYTES].decode(errors="ignore").encode()
         await self._socket.close(code=item.code, message=reason)
@@ -204,7 +209,8 @@ class WorkerLink:
         begin = time.perf_counter()
         with self._charged():
             message = self._protocol.receive(frame)
-        self._rest_s = rest_after(time.perf_counter() - begin + _COMPARED_WITHIN_S * _attempts_named(message))
+        named = message.attempts_named if isinstance(message, Report) else 0
+        self._rest_s = rest_after(time.perf_counter() - begin + _COMPARED_WITHIN_S * named)
         return message
 
     def _has_stopped(self, sending: asyncio.Task[None]) -> None:
@@ -216,17 +222,6 @@ class WorkerLink:
     def _abort(self) -> None:
         if self._transport:
             self._transport.abort()
-
-
-def _attempts_named(message: object) -> int:
-    if not isinstance(message, Report):
-        return 0
-    return sum(one.last - one.first + 1 for one in message.waiting) + len(message.holding)
-
-
-def _lacks_something(assign: Assign) -> bool:
-    """True if some of a run is to be filled in: a row file's line, a gang's or a job's secret."""
-    return any(run.row_file or run.gang or (run.environment and has_secrets(run)) for run in assign.run)
 
 
 def _resolve(waiting: asyncio.Future[Answer | None] | None, answer: Answer | None) -> None:

@@ -26,6 +26,7 @@ from loopline_master.settings import MasterSettings
 from loopline_master.timings import CLOSE_WITHIN_S, TWIN_SHOWN_S
 from loopline_shared.errors import ProtocolError
 from loopline_shared.model import AttemptId, Stream
+from loopline_shared.protocol.frame_numbers import ANSWER
 from loopline_shared.protocol.transfers import FileSource, FlowMeasured
 from loopline_shared.protocol.worker_link import (
     MAX_FRAME_BYTES,
@@ -171,8 +172,11 @@ class WorkerLinks:
                     self._exchange.heard(
                         hello, link.session, link.remote, report, has_certificate=link.has_certificate
                     )
-                checked = await self._check(report)
-                await self._engine.post(WorkerReported(hello.worker, link.session, checked))
+                event = WorkerReported(hello.worker, link.session, await self._check(report))
+                if link.may_answer and self._engine.keep_back(event):
+                    link.send(Assign(ANSWER, report.seq))
+                else:
+                    await self._engine.post(event)
         finally:
             self._exchange.left(hello.worker, link.session)
             self._engine.post(WorkerLeft(hello.worker, link.session))

@@ -44,6 +44,7 @@ from loopline_shared.model import (
 )
 from loopline_shared.paths import Pattern, RelativePath
 from loopline_shared.protocol.attempt_ranges import AttemptRanges, ranges_of
+from loopline_shared.protocol.frame_numbers import IncomingNumbers, OutgoingNumbers
 from loopline_shared.protocol.gang_messages import GangPlace, Member, Word
 from loopline_shared.protocol.software import Software
 from loopline_shared.protocol.transfers import FlowMeasured, MeasureFlow, PeerOrders, PeerReport, PeerTerms
@@ -131,6 +132,10 @@ class Report:
     peers: Annotated[PeerReport | None, Field(exclude_if=not_)] = None  # files that go between workers
     life: Life = ""  # of all attempts of this session, in its first Report; empty: not known
     kind: Literal["report"] = "report"
+
+    @property
+    def attempts_named(self) -> int:
+        return len(self.holding) + sum(one.last - one.first + 1 for one in self.waiting)
 
 
 @dataclass(slots=True)  # not frozen: freezing triples the cost of creation
@@ -265,21 +270,6 @@ def with_results(report: bytes, results: list[bytes]) -> bytes:
     return report.replace(_NO_RESULTS, b'"results":[%s]' % b",".join(results), 1)
 
 
-class _Inbound:
-    """Check of the numbers of incoming frames."""
-
-    def __init__(self) -> None:
-        self.last = 0
-
-    def is_new(self, seq: int) -> bool:
-        if seq > self.last + 1:
-            raise ProtocolError(f"frame {seq} came after frame {self.last}: frames were lost")
-        if seq <= self.last:
-            return False
-        self.last = seq
-        return True
-
-
 class WorkerSession:
     """The worker's end."""
 
@@ -288,7 +278,7 @@ class WorkerSession:
     ) -> None:
         self.welcome: Welcome | None = None
         self._hello = Hello(version, worker, boot, facts, instance=instance)
-        self._inbound = _Inbound()
+        self._inbound = IncomingNumbers()
         self._sent = 0
 
     def hello(self, request: str = "") -> bytes:
@@ -351,11 +341,16 @@ class WorkerSession:
 
 
 class MasterSession:
-    """The master's end. The scheduler numbers the Assigns, and waits until the worker has seen them."""
+    """The master's end. The scheduler numbers its Assigns; others, of number ANSWER, but answer a Report."""
 
     def __init__(self) -> None:
         self.hello: Hello | None = None
-        self._inbound = _Inbound()
+        self._inbound, self._outbound = IncomingNumbers(), OutgoingNumbers()
+
+    @property
+    def may_answer(self) -> bool:
+        """True if a Report may be answered by an Assign of number ANSWER."""
+        return self._outbound.may_answer
 
     def receive(self, frame: bytes) -> ToMaster | None:
         """Return the message in a frame; None for a duplicate. Raises ProtocolError, which closes the link."""
@@ -365,7 +360,12 @@ class MasterSession:
         if isinstance(message, Report | Wrote | FlowMeasured):
             if self.hello is None:
                 raise ProtocolError(f"{message.kind} before hello")
-            return message if not isinstance(message, Report) or self._inbound.is_new(message.seq) else None
+            if not isinstance(message, Report):
+                return message
+            if not self._inbound.is_new(message.seq):
+                return None
+            seen = self._outbound.seen(message.seen)
+            return message if seen == message.seen else replace(message, seen=seen)
         if self.hello is not None:
             return None
         self.hello = message
@@ -383,4 +383,7 @@ class MasterSession:
         )
 
     def send(self, message: ToWorker) -> bytes:
+        """Return the frame, with the number that the worker sees."""
+        if isinstance(message, Assign) and (seq := self._outbound.number(message.seq)) != message.seq:
+            message = replace(message, seq=seq)
         return encode(message)

@@ -6,7 +6,7 @@ The log is stepped through a fresh scheduler as it is read; only numbers and ext
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 
 from loopline_master.core.effects import Declined, Effects
@@ -29,6 +29,7 @@ from loopline_master.core.events import (
     WorkerJoined,
     WorkerLeft,
     WorkerReported,
+    WorkersHeard,
     WorkerUndrained,
 )
 from loopline_master.core.scheduler import Scheduler
@@ -144,7 +145,7 @@ class _Recorder:
         self._unseen: dict[str, list[tuple[int, float]]] = defaultdict(list)  # by worker: Assigns' numbers, when sent
         self._freed: dict[str, list[float]] = defaultdict(list)  # by worker: when slots fell free that nobody took
         self._cancelled: dict[AttemptId, float] = {}  # cancelled attempts of which nothing was heard since: when
-        self._is_first, self._has_changed = True, False
+        self._is_first, self._has_changed, self._before = True, False, 0.0
 
     def go_on_from(self, snapshot: Snapshot) -> None:
         self._recording.scheduler = Scheduler(snapshot)
@@ -152,7 +153,8 @@ class _Recorder:
     def add(self, batch: Batch) -> None:
         if self._is_first:
             self._recording.began, self._is_first = batch.now, False
-        before, now = self._recording.ended, max(self._recording.ended, batch.now - self._recording.began)
+        before = self._before = self._recording.ended
+        now = max(before, batch.now - self._recording.began)
         self._recording.ended = now
         if now == before:
             self._recording.apart.add(now)
@@ -172,6 +174,7 @@ class _Recorder:
         self._recording.tally(effects)
 
     def finished(self) -> Recording:
+        self._bridge_all(self._recording.ended)
         for worker in list(self._heard):
             self._keep_last(worker)
         recording = self._recording
@@ -192,6 +195,7 @@ class _Recorder:
         """Return the external part of an event."""
         match event:
             case MasterStarted(settings):
+                self._bridge_all(self._before)
                 self._recording.settings = settings
                 self._sessions.clear()
                 self._heard.clear()
@@ -211,6 +215,9 @@ class _Recorder:
                 del self._sessions[worker]
             case WorkerReported(worker, session, report):
                 return self._reported(worker, session, report, now)
+            case WorkersHeard(ago_s):
+                self._heard_of(ago_s, now)
+                return []
             case NetworkChanged() | TransfersPlanned() | MasterStoodStill():
                 return []  # what-if carries no files, and its master never stands still
         return [event]
@@ -223,6 +230,7 @@ class _Recorder:
         if self._sessions.get(worker, (None,))[0] != session:
             return []
         load = _of_weight(report.load)
+        self._bridge(worker, now)
         past = self._recording.loads.setdefault(worker, [])
         if not past or past[-1][1] != load:
             past.append((now, load))
@@ -236,6 +244,27 @@ class _Recorder:
         self._kept[worker] = (now, load)
         self._heard.pop(worker, None)
         return [Reported(worker, load)]
+
+    def _heard_of(self, ago_s: Mapping[str, float], now: float) -> None:
+        for worker in ago_s.keys() & self._kept.keys():
+            self._bridge(worker, now - ago_s[worker])
+            self._heard[worker] = now - ago_s[worker]
+
+    def _bridge_all(self, until: float) -> None:
+        for worker in self._sessions:
+            self._bridge(worker, until)
+
+    def _bridge(self, worker: str, until: float) -> None:
+        """Keep reports that renew the lease of an open session until then: those without news were kept back.
+
+        Had it fallen silent, the log would say so.
+        """
+        lease_s, (at, load) = self._recording.settings.lease_s, self._kept.get(worker, (until, None))
+        at = max(at, self._heard.get(worker, at))
+        while load is not None and until - at > lease_s:
+            at += lease_s / 2
+            self._heard[worker] = at
+            self._keep_last(worker)
 
     def _keep_last(self, worker: str) -> None:
         """Keep the last report of a session, which decides when its lease ends."""
@@ -264,7 +293,8 @@ class _Recorder:
                 self._recording.seen_after_s |= {(event.worker, at): now - at for seq, at in unseen if seq <= seen}
                 unseen[:] = [(seq, at) for seq, at in unseen if seq > seen]
         for worker, assign in effects.assigns.items():
-            self._unseen[worker].append((assign.seq, now))
+            if assign.run or assign.cancel:  # a worker has no news of one that but answers it
+                self._unseen[worker].append((assign.seq, now))
         for attempt in effects.attempts.values():
             if attempt.state in _ENDING:
                 self._cancelled.setdefault(attempt.id, now)
