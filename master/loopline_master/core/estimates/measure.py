@@ -13,7 +13,8 @@ from __future__ import annotations
 import math
 
 from loopline_master.core.entities import UNSEATED, Attempt, Grid, Job, Task, Worker
-from loopline_shared.model import Load, Observation, Outcome, SizeSource, TaskState
+from loopline_master.core.runs import Observation
+from loopline_shared.model import Load, Outcome, SizeSource, TaskState
 
 _MOST_S = 1e9
 
