@@ -16,7 +16,8 @@ from loopline_simulator.full import Conditions
 from loopline_simulator.full.timed import TimedWorld
 from loopline_simulator.streams import stream
 from loopline_simulator.whatif.inputs import batches
-from loopline_simulator.whatif.recording import Reported, record
+from loopline_simulator.whatif.recorder import record
+from loopline_simulator.whatif.recording import Reported
 from loopline_simulator.whatif.replay_world import WhatIfWorld
 from loopline_simulator.whatif.tally import Tally
 from tests.campaign import LONG, tried

@@ -81,10 +81,12 @@ def write_events(connection: Connection) -> None:
     Where its beginning was forgotten, the first line is what the scheduler went on from.
     """
     is_whole = connection.scalar(select(func.min(event_log.c.seq))) in (None, 1)
-    log = select(event_log.c.batch).order_by(event_log.c.seq).execution_options(**_STREAM)
+    start = Checkpoint() if is_whole else checkpoint(connection)
+    log = select(event_log.c.batch).where(event_log.c.seq > start.after).order_by(event_log.c.seq)
+    log = log.execution_options(**_STREAM)
     try:
         if not is_whole:
-            sys.stdout.buffer.write(as_line(checkpoint(connection)))
+            sys.stdout.buffer.write(as_line(start))
         for row in connection.execute(log):
             sys.stdout.buffer.write(row.batch.encode() + b"\n")
         sys.stdout.flush()

@@ -20,8 +20,8 @@ _SWAY = 1 / 8
 """Spare CPU that swings by less, per slot, about the bound between two quarters is no news each time."""
 _DELAY_STEP_S = 0.01
 """Delays are told apart to so much (policies/turnaround.py) ..."""
-_DELAY_SHARE = 0.25
-"""... and to this part of themselves: those of radio links sway."""
+_DELAY_FACTOR = 2.0
+"""... and by this factor, for those of radio links sway."""
 
 
 def brings_news(state: State, worker: Worker, report: Report) -> bool:
@@ -54,8 +54,8 @@ def _has_moved(worker: Worker, load: Load) -> bool:
     swing = abs(load.spare_cpu - known.spare_cpu) / (offered or 1)
     if swing >= _SWAY and quarters_of(load, offered) != quarters_of(known, offered):
         return True
-    delay_s, before_s = load.delay_s or 0.0, known.delay_s or 0.0
-    return abs(delay_s - before_s) >= max(_DELAY_STEP_S, _DELAY_SHARE * before_s)
+    less_s, more_s = sorted((load.delay_s or 0.0, known.delay_s or 0.0))
+    return more_s - less_s >= _DELAY_STEP_S and more_s >= _DELAY_FACTOR * less_s
 
 
 def _words(load: Load) -> tuple[object, ...]:
