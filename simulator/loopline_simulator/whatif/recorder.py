@@ -24,10 +24,9 @@ from loopline_master.core.events import (
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.state import Snapshot
 from loopline_shared.errors import LooplineError
-from loopline_shared.model import AttemptId, AttemptState, Load, Outcome, Result
+from loopline_shared.model import Load, Outcome, Result
 from loopline_shared.protocol.worker_link import Report
 from loopline_simulator.whatif.recording import (
-    Cancel,
     FellSilent,
     FromOutside,
     Moment,
@@ -39,8 +38,6 @@ from loopline_simulator.whatif.recording import (
 _AT_ONCE_S = 0.25
 """An attempt that began within so much of the end of another, at the same worker, took over its slot."""
 _MOST_FREED = 64
-_CANCELLED = AttemptState.CANCELLED
-_ENDING = (AttemptState.CANCELLING, AttemptState.RETRACTING)
 
 
 def record(batches: Iterable[Batch | Snapshot]) -> Recording:
@@ -68,9 +65,7 @@ class _Recorder:
         self._kept: dict[str, tuple[float, Load]] = {}  # of open sessions: the last report kept
         self._heard: dict[str, float] = {}  # the last report that was not kept, if there is one since
         self._boots: dict[str, tuple[str, float]] = {}  # by worker: the agent's boot, since when
-        self._unseen: dict[str, list[tuple[int, float]]] = defaultdict(list)  # by worker: Assigns' numbers, when sent
         self._freed: dict[str, list[float]] = defaultdict(list)  # by worker: when slots fell free that nobody took
-        self._cancelled: dict[AttemptId, float] = {}  # cancelled attempts of which nothing was heard since: when
         self._is_first, self._has_changed, self._before = True, False, 0.0
 
     def go_on_from(self, snapshot: Snapshot) -> None:
@@ -96,7 +91,7 @@ class _Recorder:
         if items:
             self._recording.moments.append(Moment(now, items))
         self._close(effects, batch)
-        self._note_assigns(effects, batch, now)
+        self._recording.assigns.note(batch, effects, now)
         self._recording.tally(effects)
 
     def finished(self) -> Recording:
@@ -131,7 +126,7 @@ class _Recorder:
                     self._boots[worker] = (boot, now)
                     self._freed[worker].clear()
                 self._keep_last(worker)
-                self._unseen[worker].clear()
+                self._recording.assigns.forget(worker)
                 self._kept.pop(worker, None)
                 self._recording.facts[worker] = facts
             case WorkerLeft(worker, session):
@@ -229,23 +224,6 @@ class _Recorder:
                 every = min(self._recording.settings.report_every_s, self._recording.settings.lease_s)
                 self._recording.moments.append(Moment(since + every / 2, [FellSilent(worker)]))
                 del self._sessions[worker]
-
-    def _note_assigns(self, effects: Effects, batch: Batch, now: float) -> None:
-        """Note how long it takes until a worker has seen an Assign, and until it confirms a cancel."""
-        for event in batch.events:
-            if isinstance(event, WorkerReported) and (unseen := self._unseen[event.worker]):
-                seen = event.report.seen
-                self._recording.seen_after_s |= {(event.worker, at): now - at for seq, at in unseen if seq <= seen}
-                unseen[:] = [(seq, at) for seq, at in unseen if seq > seen]
-        for worker, assign in effects.assigns.items():
-            if assign.run or assign.cancel:  # a worker has no news of one that but answers it
-                self._unseen[worker].append((assign.seq, now))
-        for attempt in effects.attempts.values():
-            if attempt.state in _ENDING:
-                self._cancelled.setdefault(attempt.id, now)
-            elif (since := self._cancelled.pop(attempt.id, None)) is not None and attempt.state is _CANCELLED:
-                cancel = Cancel(attempt.task_id, since, now - since)
-                self._recording.cancels.setdefault(attempt.worker, []).append(cancel)
 
     def _spans(self, event: WorkerReported, now: float) -> list[Span]:
         return [self._span(event, result, now) for result in event.report.results]

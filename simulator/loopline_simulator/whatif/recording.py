@@ -23,6 +23,7 @@ from loopline_master.core.events import (
 )
 from loopline_master.core.scheduler import Scheduler
 from loopline_shared.model import Facts, Load, Order, Outcome, TaskId
+from loopline_simulator.whatif.assign_times import AssignTimes
 from loopline_simulator.whatif.tally import Tally
 
 
@@ -70,15 +71,6 @@ class Span:
     cpu_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Cancel:
-    """A cancel of an attempt, and how long it took until its worker confirmed it."""
-
-    task: TaskId
-    at: float
-    took_s: float
-
-
 @dataclass(slots=True, kw_only=True)
 class Recording:
     """A log in numbers. Times are in seconds since ``began`` (seconds since 1970)."""
@@ -89,8 +81,7 @@ class Recording:
     spans: list[Span] = field(default_factory=list)
     facts: dict[str, Facts] = field(default_factory=dict)  # by worker, the latest
     loads: dict[str, list[tuple[float, Load]]] = field(default_factory=dict)  # by worker: from when on, as reported
-    cancels: dict[str, list[Cancel]] = field(default_factory=dict)  # by worker
-    seen_after_s: dict[tuple[str, float], float] = field(default_factory=dict)  # by worker and time of an Assign
+    assigns: AssignTimes = field(default_factory=AssignTimes)
     apart: set[float] = field(default_factory=set)  # times of several steps, as virtual time has them
     tally: Tally = field(default_factory=Tally)
     settings: SchedulerSettings = field(default_factory=SchedulerSettings)
