@@ -163,8 +163,11 @@ class Cell:
             os.write(files[0], b"".join(os.fsencode(option) + b"\0" for option in options))
             os.lseek(files[0], 0, os.SEEK_SET)
             passed = [(os.POSIX_SPAWN_DUP2, file, file) for file in (files[0], files[3], connection)]
-            command = [program, "--args", str(files[0]), "--info-fd", str(files[3]), "--"]
-            command += words_of("main", str(connection))
+            if program:
+                command = [program, "--args", str(files[0]), "--info-fd", str(files[3]), "--"]
+                command += words_of("main", str(connection))
+            else:
+                command = words_of("enclose", str(connection), str(files[3]))
             self._wrapper = self._spawn(command, [*passed, (os.POSIX_SPAWN_DUP2, files[1], 2)])
             os.close(files.pop())
             told = b""

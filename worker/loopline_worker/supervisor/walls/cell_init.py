@@ -21,7 +21,13 @@ from loopline_worker.supervisor import processes
 from loopline_worker.supervisor.orders import TaskOrder, Unpacker, pack
 from loopline_worker.supervisor.selector import Selector
 from loopline_worker.supervisor.task_processes import TaskProcesses
+from loopline_worker.supervisor.users import credentials
 from loopline_worker.supervisor.walls import namespaces
+from loopline_worker.supervisor.walls.view import View, can_hold
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 FILES = 2
 KILL = "kill"
@@ -30,18 +36,56 @@ _LIMITS = [getattr(resource, name) for name in dir(resource) if name.startswith(
 
 
 def main(connection: int) -> None:
-    """Serve a supervisor until it hangs up."""
+    """Serve a supervisor until it hangs up, as the first process that bubblewrap starts."""
+    _serve(connection, namespaces.become_first)
+
+
+def enclose(connection: int, said: int) -> None:
+    """Serve a supervisor as the first process of a process namespace made here, where Landlock has the files.
+
+    ``said`` is told of that process as bubblewrap tells it.
+    """
+    first = _enclosed()
+    if first:
+        os.write(said, b'{"child-pid": %d}' % first)
+        os.close(said)
+        os.close(connection)
+        os.waitpid(first, 0)
+        return
+    os.close(said)
+    _serve(connection, namespaces.mount_processes)
+
+
+def _enclosed() -> int:
+    """Fork the first process of a namespace, which ends with this one, and this one with its parent."""
+    namespaces.become_first(with_processes=True)
+    credentials.end_with_parent(signal.SIGKILL)
+    first = os.fork()
+    if not first:
+        credentials.end_with_parent(signal.SIGKILL)
+    return first
+
+
+def _serve(connection: int, begin: Callable[[], None]) -> None:
     supervisor = socket.socket(fileno=connection)
     supervisor.set_inheritable(False)
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, signal.SIG_IGN)
     try:
-        namespaces.become_first()
+        begin()
     except OSError as error:
         supervisor.sendall(pack({"trouble": str(error)}))
         return
     supervisor.sendall(pack({"own_bytes": _own_bytes()}))
     CellInit(supervisor).run()
+
+
+def probe_enclosed() -> None:
+    """Raise OSError, or exit with a code, unless ``enclose`` works here."""
+    first = _enclosed()
+    if first:
+        raise SystemExit(os.waitpid(first, 0)[1] >> 8)
+    namespaces.mount_processes()
 
 
 def probe(room: str) -> None:
@@ -57,6 +101,7 @@ class CellInit:
         self._supervisor = supervisor
         self._selector = Selector(supervisor.fileno())
         self._processes = TaskProcesses(self._selector)
+        self._view = View()
         self._unpacker = Unpacker()
         self._files: list[int] = []
         self._is_killed = False  # the task is to be killed
@@ -78,6 +123,7 @@ class CellInit:
         self._is_killed = False
         files, self._files = self._files, []
         try:
+            self._show(order)
             self._processes.start(order, *files)
         except (OSError, ValueError) as error:
             self._send(
@@ -101,6 +147,16 @@ class CellInit:
         is_same = _handed_on() == before
         self._send({"end": end.to_tuple(), "is_spent": not is_same})
         return is_same
+
+    def _show(self, order: TaskOrder) -> None:
+        """See what the task is to see, or have it started by a thread that does."""
+        if order.places and can_hold(order.places):
+            self._view.show(order.places)
+            order.places = None
+        elif order.places:
+            self._view.leave()
+            return
+        os.chdir(order.folder)
 
     def _receive(self) -> None:
         part, files, _, _ = socket.recv_fds(self._supervisor, 65536, FILES)
