@@ -11,6 +11,7 @@ may change what that hands on, such as limits of resources; the cell is given up
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import signal
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 FILES = 2
-KILL = "kill"
+KILL, CONFIRM = "kill", "confirm"
 _SET_FOR_EACH = (resource.RLIMIT_FSIZE, resource.RLIMIT_NPROC)
 _LIMITS = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_") and name != "RLIMIT_OFILE"]
 
@@ -115,30 +116,24 @@ class CellInit:
             message = self._unpacker.next()
             if message is None:
                 self._receive()
-            elif message != KILL and not self._serve(TaskOrder.from_tuple(message), before):
+            elif not isinstance(message, str) and not self._serve(TaskOrder.from_tuple(message), before):
                 return
 
     def _serve(self, order: TaskOrder, before: object) -> bool:
         """Run a task. True if the next one may be run here, too."""
         self._is_killed = False
         files, self._files = self._files, []
-        try:
-            self._show(order)
-            self._processes.start(order, *files)
-        except (OSError, ValueError) as error:
-            self._send(
-                {"errno": getattr(error, "errno", None), "reason": getattr(error, "strerror", None) or str(error)}
-            )
+        failure = self._start(order, files)
+        for file in files:
+            os.close(file)
+        if failure:
+            self._send({"failure": failure})
             return True
-        finally:
-            for file in files:
-                os.close(file)
-        self._send({})
-        self._is_killed = self._unpacker.next() == KILL  # it came with the order
+        self._heed()  # what came with the order
         while not self._processes.has_ended and not self._is_killed:
             if self._supervisor.fileno() in self._selector.wait():
                 self._receive()
-            self._is_killed = self._is_over or self._unpacker.next() == KILL
+                self._heed()
             if self._selector.child_ended:
                 self._processes.reap()
         end = self._processes.end(self._is_killed)
@@ -147,6 +142,27 @@ class CellInit:
         is_same = _handed_on() == before
         self._send({"end": end.to_tuple(), "is_spent": not is_same})
         return is_same
+
+    def _start(self, order: TaskOrder, files: list[int]) -> dict[str, object]:
+        """Start the task. Return why it could not be: its own fault, or else trouble; empty: it runs."""
+        try:
+            self._show(order)
+        except OSError as error:
+            return {"trouble": f"no sandbox: {error}"}
+        try:
+            self._processes.start(order, *files)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            return {"errno": getattr(error, "errno", errno.EINVAL), "reason": reason}
+        return {}
+
+    def _heed(self) -> None:
+        """Do what is asked for the task that runs."""
+        while request := self._unpacker.next():
+            if request == CONFIRM:
+                self._send({"runs": True})
+            self._is_killed = self._is_killed or request == KILL
+        self._is_killed = self._is_killed or self._is_over
 
     def _show(self, order: TaskOrder) -> None:
         """See what the task is to see, or have it started by a thread that does."""

@@ -18,7 +18,7 @@ from loopline_worker.supervisor.walls.landlock import drop_capabilities
 
 _FILES, _IPC, _USER, _PROCESSES, _NETWORK = 0x20000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
 _READ_ONLY, _NO_SETUID, _NO_DEVICES, _NO_PROGRAMS = 0x1, 0x2, 0x4, 0x8
-_REMOUNT, _BIND, _RECURSIVE, _PRIVATE = 0x20, 0x1000, 0x4000, 0x40000
+_REMOUNT, _BIND, _MOVE, _RECURSIVE, _PRIVATE = 0x20, 0x1000, 0x2000, 0x4000, 0x40000
 _DETACH = 0x2
 _GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 0x1
 _SHARED = "/tmp"  # noqa: S108 - the task's own
@@ -100,6 +100,7 @@ def mount_own(
         os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - it may be below /tmp
         _mount_memory(folder, _POINTS_BYTES)
         _mount_room(around, room)
+        _let_write(folder, may=False)
         for path, file in held.items():
             _make_point(path, file)
             _bind(file, path)
@@ -114,13 +115,19 @@ def mount_own(
 def exchange(around: int, old: str, room: str, temporary: str) -> None:
     """Mount a room, and its folder for temporary files, in place of another's, of whose task nothing is left.
 
-    Raises OSError.
+    The room may be the same folder by another name: to move a mount is a matter of microseconds, for the kernel lets
+    nobody wait. Raises OSError.
     """
     _let_write(os.path.dirname(room), may=True)  # noqa: PTH120
-    _unmount(old)
+    if _is_mounted(around, room, room, old):
+        os.mkdir(room)  # noqa: PTH102
+        _mount(old, room, "", _MOVE)
+    else:
+        _unmount(old)
+        _mount_room(around, room)
     os.rmdir(old)  # noqa: PTH106
-    _mount_room(around, room)
-    if temporary:
+    _let_write(os.path.dirname(room), may=False)  # noqa: PTH120
+    if temporary and not _is_mounted(around, room, temporary, _SHARED):
         _unmount(_SHARED)
         _bind_within(around, room, temporary, _SHARED)
 
@@ -146,10 +153,8 @@ def open_queues() -> int:
 
 
 def _mount_room(around: int, room: str) -> None:
-    """Show a room of those around, in a folder that can then be written to no more."""
     os.makedirs(room, exist_ok=True)  # noqa: PTH103
     _bind_within(around, room, room, room)
-    _let_write(os.path.dirname(room), may=False)  # noqa: PTH120
 
 
 def _bind_within(around: int, room: str, path: str, to: str) -> None:
@@ -159,6 +164,12 @@ def _bind_within(around: int, room: str, path: str, to: str) -> None:
         _bind(file, to)
     finally:
         os.close(file)
+
+
+def _is_mounted(around: int, room: str, path: str, on: str) -> bool:
+    """True if it is this path in a room, of those around, that is mounted there. What is mounted keeps its number."""
+    found = os.stat(os.path.relpath(path, os.path.dirname(room)), dir_fd=around)  # noqa: PTH120
+    return os.path.samestat(found, os.stat(on))  # noqa: PTH116
 
 
 def _let_write(folder: str, *, may: bool) -> None:

@@ -1,8 +1,9 @@
 """The view of a cell's tasks: their files and shared memory, kept from task to task while none leaves a trace.
 
 To make namespaces for files and shared memory takes as long as a short task. So the first process of a cell moves
-into both, and starts task after task from there. Between two tasks nothing runs in them: the folder of the next attempt
-is mounted in place of the last one's. A task that leaves anything in memory costs the view; the next has a new one.
+into both, and starts task after task from there. Between two tasks nothing runs in them: the folder of the next
+attempt is mounted in place of the last one's. A task that leaves anything in memory costs the view; the next has a
+new one.
 """
 
 from __future__ import annotations
