@@ -96,6 +96,18 @@ class WorkerReported:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkersHeard:
+    """Workers reported as before: these Reports are no events of their own (reports/kept_back.py).
+
+    Each was last heard so many seconds ago, in its open session; its lease lasts for so long from then on.
+    """
+
+    ago_s: dict[str, float]
+    lease_s: float
+    kind: Literal["workers_heard"] = "workers_heard"
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerLeft:
     worker: str
     session: int
@@ -156,6 +168,7 @@ Event = (
     | JobRetried
     | WorkerJoined
     | WorkerReported
+    | WorkersHeard
     | WorkerLeft
     | WorkerDrained
     | WorkerUndrained

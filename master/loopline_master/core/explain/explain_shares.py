@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from loopline_master.core.entities import Job
-from loopline_master.core.shares.user_limits import may_take, slots_taken
+from loopline_master.core.shares.user_slots import may_take, slots_taken
 from loopline_master.core.state import State
 from loopline_shared.rest.bodies import LimitUse, Reason, SharesView, UserShare
 
