@@ -175,10 +175,9 @@ class Attempt:
 
     def look(self, now: float) -> float:
         """Check the limits if a check is due; kill the task if it exceeds one. Return when the next is due."""
-        if self._tree is None:
-            return math.inf
-        if now < (due := self._began + min(FIRST_CHECK_S, time_to_fill(self._job.limits.memory_bytes))):
-            return due
+        first = self._began + min(FIRST_CHECK_S, time_to_fill(self._job.limits.memory_bytes))
+        if self._tree is None or now < first:
+            return first if self._tree else math.inf
         if self._watch is None:
             self._watch = Watch(self._job.limits, self.folder, self._measure_now, self._output_bytes, self._break_off)
         return self._watch.look(now)

@@ -129,11 +129,11 @@ class CellInit:
         if failure:
             self._send({"failure": failure})
             return True
-        self._heed()  # what came with the order
+        self._handle_requests()  # what came with the order
         while not self._processes.has_ended and not self._is_killed:
             if self._supervisor.fileno() in self._selector.wait():
                 self._receive()
-                self._heed()
+                self._handle_requests()
             if self._selector.child_ended:
                 self._processes.reap()
         end = self._processes.end(self._is_killed)
@@ -156,7 +156,7 @@ class CellInit:
             return {"errno": getattr(error, "errno", errno.EINVAL), "reason": reason}
         return {}
 
-    def _heed(self) -> None:
+    def _handle_requests(self) -> None:
         """Do what is asked for the task that runs."""
         while request := self._unpacker.next():
             if request == CONFIRM:

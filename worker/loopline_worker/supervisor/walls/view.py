@@ -73,6 +73,6 @@ class View:
 
 
 def can_hold(places: Places) -> bool:
-    """True if a view has all that is the task's own: no network, no image, and nothing that is shown below /tmp."""
+    """True if files and memory are all that is the task's own, without an image, or what is shown below /tmp."""
     _, _, _, kept, has_network, root = places
     return has_network and not kept and not root
