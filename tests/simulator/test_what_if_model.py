@@ -23,7 +23,7 @@ from loopline_shared.protocol.worker_link import Report
 from loopline_shared.spec import JobSpec, Range, TaskSpec
 from loopline_simulator.whatif.durations import A_MINUTE, Durations
 from loopline_simulator.whatif.inputs import batches
-from loopline_simulator.whatif.recorder import record
+from loopline_simulator.whatif.recording import record
 from loopline_simulator.whatif.replay_world import WhatIfWorld
 from loopline_simulator.whatif.tally import Tally, passings
 

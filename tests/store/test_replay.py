@@ -16,7 +16,7 @@ from loopline_master.store.database import parse_url, writing
 from loopline_master.store.migrate import downgrade
 from loopline_master.store.replay import Difference, check
 from loopline_simulator.whatif.inputs import batches
-from loopline_simulator.whatif.recorder import record
+from loopline_simulator.whatif.recording import record
 from tests.store.workload import lived_through, relive
 
 

@@ -14,6 +14,7 @@ from loopline_master.core.entities import Worker
 from loopline_master.core.events import BATCH, Batch, Checkpointed, JobRetried, SchedulerSettings
 from loopline_master.core.state import Snapshot
 from loopline_master.store import audit, checkpoint, restart
+from loopline_master.store.checkpoint import DatabaseSize
 from loopline_master.store.database import (
     Database,
     Result,
@@ -123,6 +124,15 @@ class Store:
             await asyncio.sleep(_WATCH_EVERY_S)
             await self.check()
 
+    async def size(self) -> DatabaseSize:
+        """Return the size of the database and of its event log."""
+        return await self._read(checkpoint.size_of)
+
+    @property
+    def log_bytes(self) -> int:
+        """Characters of the event log that were written since the start: those of its JSON."""
+        return self._writer.log_bytes
+
     async def begin_log(self, keep_s: float, now: float) -> None:
         """Note a checkpoint if one is due, before the scheduler starts from the rows."""
 
@@ -174,6 +184,7 @@ class Writer:
         self._sampler = sampler
         self._written = Written()
         self._broken: StoreBroken | None = None
+        self.log_bytes = 0
 
     async def commit(self, batch: Batch, effects: Effects) -> bool:
         """Store a step's events and effects: all of it, or nothing and StoreBroken.
@@ -209,6 +220,7 @@ class Writer:
 
         changed = len(completed) + len(late) + len(sampled) + sum(len(rows) for _, rows in written)
         await self.write(work, is_short=changed <= _SHORT_ROWS)
+        self.log_bytes += len(log[1])
         return bool(ended)
 
     async def sample(self, loads: Iterable[tuple[Worker, Load]], now: float) -> None:

@@ -20,8 +20,7 @@ from loopline_simulator.whatif import compare, outlook
 from loopline_simulator.whatif.durations import Durations
 from loopline_simulator.whatif.forecast import forecasts
 from loopline_simulator.whatif.inputs import batches, broken, read_job
-from loopline_simulator.whatif.recorder import record
-from loopline_simulator.whatif.recording import Recording, rebased
+from loopline_simulator.whatif.recording import Recording, rebased, record
 from loopline_simulator.whatif.replay_world import WhatIfWorld
 from loopline_simulator.whatif.tally import Tally
 
