@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from loopline_master.core.effects import Declined
 from loopline_master.core.state import State
+from loopline_shared.errors import Quota
 
 
 def too_much_of(state: State, owner: str, tasks: int) -> Declined | None:
@@ -17,7 +18,8 @@ def too_much_of(state: State, owner: str, tasks: int) -> Declined | None:
         if allowed is not None and used + more > allowed:
             has = f"{owner} has {used:,} of the {allowed:,} unfinished {what} that one user may have"
             message = f"{has}; this would be {more:,} more"
-            return Declined(429, f"user_{what}", message, hint.format(f"user_{what}"))
+            quota = Quota(allowed, max(0, allowed - used), what)
+            return Declined(429, f"user_{what}", message, hint.format(f"user_{what}"), quota)
     return None
 
 
