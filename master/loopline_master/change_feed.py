@@ -137,17 +137,22 @@ class ChangeFeed:
         """Pass a commit on."""
         for listener in self._listeners:
             listener.on_commit(effects)
-        if change := Change.by(effects):
-            self._keep(change)
-            for reader in self._readers:
-                reader.add(change)
+        self._tell(Change.by(effects))
 
-    def _keep(self, change: Change) -> None:
+    def note_worker(self, name: str) -> None:
+        """Pass on that a worker has said something of its load that is not committed (reports/kept_back.py)."""
+        self._tell(Change(workers={name: None}))
+
+    def _tell(self, change: Change) -> None:
+        if not change:
+            return
         self._kept.append(change)
         self._count += 1
         self._names_kept += len(change)
         while self._names_kept > MOST_KEPT:
             self._names_kept -= len(self._kept.popleft())
+        for reader in self._readers:
+            reader.add(change)
 
 
 @dataclass(eq=False, slots=True)

@@ -166,7 +166,9 @@ async def test_a_sweep_is_sorted_filtered_and_drawn_as_a_map(visit: Visit, grid:
     await page.go_back()
     await expect(rows).to_have_text([f"{submitted.id}.3", first])
     await page.get_by_role("button", name="as a table").click()
-    await expect(page.get_by_role("region", name="Map").get_by_role("cell")).to_have_text(["2", "–", "4", "–", "–", "–"])
+    await expect(page.get_by_role("region", name="Map").get_by_role("cell")).to_have_text(
+        ["2", "–", "4", "–", "–", "–"]
+    )
 
 
 async def test_output_is_searched_and_its_lines_are_linked(visit: Visit, grid: Grid) -> None:

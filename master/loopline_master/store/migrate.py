@@ -18,24 +18,27 @@ import loopline_migrations
 from loopline_master.store.checkpoint import note_upgrade
 from loopline_master.store.copies import copy_database
 from loopline_master.store.database import Database, is_sqlite, writing
+from loopline_master.store.lives import begin_life
 from loopline_master.store.tables import metadata
 from loopline_shared.errors import LooplineError
 
 if TYPE_CHECKING:
     from alembic.config import Config
 
-REVISION = "0019"
+REVISION = "0022"
 """The latest migration: it leads to the tables of ``tables.metadata``."""
 
 
-async def prepare(database: Database, url: URL) -> None:
-    """Bring an open database to this release. Raises LooplineError if it is newer.
+async def prepare(database: Database, url: URL, *, is_new: bool = True) -> None:
+    """Bring an open database to this release. Raises LooplineError if it is newer, or empty and not ``is_new``.
 
     A SQLite file of an older release is copied first: with the copy, the older release can go on.
     """
     found = await database.read(_revision)
     if found == REVISION:
         return
+    if found is None and not is_new:
+        raise database_lost("has no tables")
     if found is None:
         await database.write(_begin)
     else:
@@ -69,6 +72,12 @@ def config_for(connection: Connection) -> Config:
     return config
 
 
+def database_lost(what: str) -> LooplineError:
+    """Return the error that says so of a master's database."""
+    hint = "restore a backup (`loopline restore`); to begin anew, name another --data-dir, or move the folder away"
+    return LooplineError("database_lost", f"a master has worked in this folder, but its database {what}", hint)
+
+
 def _revision(connection: Connection) -> str | None:
     """Return the revision of the tables; None if the database is empty, and "" if Alembic did not make its tables."""
     if not inspect(connection).get_table_names():
@@ -81,6 +90,7 @@ def _revision(connection: Connection) -> str | None:
 def _begin(connection: Connection) -> None:
     """Create the tables of a new database. Tests compare them with the result of all migrations."""
     metadata.create_all(connection)
+    begin_life(connection)
     connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"))
     connection.execute(text("INSERT INTO alembic_version VALUES (:revision)"), {"revision": REVISION})
 

@@ -19,6 +19,7 @@ from sqlalchemy import (
     select,
     true,
     tuple_,
+    type_coerce,
 )
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -98,6 +99,16 @@ class JobQueries:
     def __init__(self, read: Transact, look: Transact) -> None:
         self._read = read
         self._look = look
+
+    async def any(self) -> bool:
+        """True if a job was ever submitted, and is not forgotten."""
+        return await self._read(lambda connection: connection.execute(select(jobs.c.id).limit(1)).first()) is not None
+
+    async def with_text(self, text: str) -> list[int]:
+        """Return the jobs that are not done and have this text in their specs."""
+        here = type_coerce(specs.c.spec, Text).contains(text, autoescape=True)
+        query = select(jobs.c.id).join_from(jobs, specs).where(jobs.c.departure.is_(None), here).order_by(jobs.c.id)
+        return await self._read(lambda connection: list(connection.scalars(query)))
 
     async def page(
         self,
