@@ -16,7 +16,7 @@ from math import ceil
 
 from loopline_master.buckets import Buckets
 from loopline_master.timings import LONGEST_REST_S, REST_TURN_S
-from loopline_shared.errors import LooplineError, Quota
+from loopline_shared.errors import ExceededLimit, LooplineError
 
 FREE_S = 0.01
 BURST_S = 0.2
@@ -54,7 +54,9 @@ class BusyTime:
             return
         if owed_s > LONGEST_REST_S:
             message = "too much of what you sent was refused: reading it keeps others waiting"
-            quota = Quota(BURST_MS, unit="milliseconds", window_s=round(BURST_S / SHARE), again_s=ceil(owed_s))
+            quota = ExceededLimit(
+                BURST_MS, unit="milliseconds", window_s=round(BURST_S / SHARE), again_s=ceil(owed_s)
+            )
             raise LooplineError(
                 "too_much_refused", message, f"send it again in {owed_s:.0f} s", status=429, quota=quota
             )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Quota:
+class ExceededLimit:
     """A limit that a request exceeded: how much is allowed, and how much of it is left.
 
     REST says it in RateLimit-Policy and RateLimit (draft-ietf-httpapi-ratelimit-headers-10).
@@ -23,7 +23,7 @@ class LooplineError(Exception):
     """An error and the next step: shown as problem+json by REST, and as plain text by the CLI."""
 
     def __init__(
-        self, code: str, message: str, hint: str = "", status: int = 400, *, quota: Quota | None = None
+        self, code: str, message: str, hint: str = "", status: int = 400, *, quota: ExceededLimit | None = None
     ) -> None:
         super().__init__(message)
         self.quota = quota

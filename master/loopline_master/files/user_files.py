@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from loopline_master.store import Store
-from loopline_shared.errors import LooplineError, Quota
+from loopline_shared.errors import ExceededLimit, LooplineError
 from loopline_shared.rest.bodies import LimitUse
 
 
@@ -27,7 +27,7 @@ class UserFiles:
                 f"this would be {more_bytes:,} more"
             )
             hint = "an admin removes those of ended jobs (`loopline prune`), or sets limits.user_file_bytes"
-            quota = Quota(self._most_bytes, max(0, self._most_bytes - has), "content-bytes")
+            quota = ExceededLimit(self._most_bytes, max(0, self._most_bytes - has), "content-bytes")
             raise LooplineError("user_file_bytes", message, hint, 429, quota=quota)
 
     async def add(self, user: str, sha256: str, size_bytes: int) -> None:

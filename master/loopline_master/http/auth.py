@@ -19,7 +19,7 @@ from loopline_master.http.sessions import Sessions, check_own_page, foreign_page
 from loopline_master.http.token_times import TokenTimes
 from loopline_master.settings import is_loopback
 from loopline_master.store.token_store import TOKEN_REFUSED, TokenStore
-from loopline_shared.errors import LooplineError, Quota
+from loopline_shared.errors import ExceededLimit, LooplineError
 from loopline_shared.joining import hash_of as _hash
 from loopline_shared.rest.access import (
     JoinRequest,
@@ -222,7 +222,7 @@ class Auth:
 
 
 def _too_many_failures() -> LooplineError:
-    quota = Quota(_MOST_FAILURES, window_s=_MOST_FAILURES, again_s=1)
+    quota = ExceededLimit(_MOST_FAILURES, window_s=_MOST_FAILURES, again_s=1)
     return LooplineError("too_many_failures", "too many wrong tokens from your address", "wait", 429, quota=quota)
 
 

@@ -31,7 +31,7 @@ from loopline_master.http.answers import JSON, json_answer, times_for
 from loopline_master.http.auth import Access, Auth, Caller
 from loopline_master.http.deeds import Deeds
 from loopline_master.settings import is_loopback
-from loopline_shared.errors import LooplineError, Quota
+from loopline_shared.errors import ExceededLimit, LooplineError
 from loopline_shared.plain_words import plain
 from loopline_shared.rest.address import API_PREFIX
 from loopline_shared.rest.bodies import FieldError, Problem
@@ -337,7 +337,7 @@ def _answer_to(request: web.Request, error: Exception) -> web.Response:
     return _answer(500, "internal", "the master failed at this request", f"its log says why, at incident {incident}")
 
 
-def _quota_headers(name: str, quota: Quota) -> dict[str, str]:
+def _quota_headers(name: str, quota: ExceededLimit) -> dict[str, str]:
     """Return the headers of draft-ietf-httpapi-ratelimit-headers-10 (3 and 4), and when to come back."""
     window = "" if quota.window_s is None else f";w={quota.window_s}"
     unit = "" if quota.unit == "requests" else f';qu="{quota.unit}"'

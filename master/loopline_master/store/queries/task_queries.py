@@ -107,7 +107,8 @@ class TaskQueries:
             return None
         count = min(most, of.task_count)
         lines = await rows(of.spec, range(1, count + 1))
-        return SweepTasks(of.spec, count, of.task_count > count, found, state_of_absent(of), lines)
+        is_cut = of.task_count > count
+        return SweepTasks(of.spec, count, is_cut, found, absent=state_of_absent(of), lines=lines)
 
     async def detail(self, task: TaskId, rows: Rows = no_rows) -> TaskDetail | None:
         """Return a task with its latest attempts; None if there is no such task."""
