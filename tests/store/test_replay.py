@@ -4,19 +4,24 @@ import asyncio
 import json
 import sqlite3
 from contextlib import closing
+from copy import deepcopy
 
 import pytest
 from sqlalchemy import delete, func, select, text, update
 
-from loopline_master.core.events import BATCH, Checkpointed, MasterStarted, WorkerJoined
+from loopline_master.core.events import BATCH, Checkpointed
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.state import Snapshot
 from loopline_master.store import open_store, replay, tables
 from loopline_master.store.database import parse_url, writing
 from loopline_master.store.migrate import downgrade
 from loopline_master.store.replay import Difference, check
+from loopline_shared.model import AttemptId
 from loopline_simulator.whatif.inputs import batches
 from loopline_simulator.whatif.recording import record
+from loopline_simulator.whatif.replay_world import WhatIfWorld
+from loopline_simulator.whatif.tally import Tally
+from tests.scheduling.driver import Grid
 from tests.store.workload import lived_through, relive
 
 
@@ -203,14 +208,26 @@ def test_a_log_that_is_bounded_while_the_master_runs_leads_to_the_same_rows(boun
     assert [found.key for found in asyncio.run(check(url))] == [("ant",)]
 
 
-def test_what_if_begins_with_those_who_are_there(bounded_at_work, capfdbinary):
+def test_what_if_reads_no_entry_of_before_the_checkpoint(bounded_at_work, capfdbinary):
     url, _, _ = bounded_at_work
     asyncio.run(replay._read(url, replay.write_events))
-    start, *log = batches(capfdbinary.readouterr().out.splitlines(keepends=True))
-    assert isinstance(log[0].events[0], Checkpointed), "no entry of before the checkpoint"
-    recording = record([start, *log])
-    present = {worker.name for worker in start.workers if worker.session is not None}
-    first = recording.moments[0].items
-    assert isinstance(first[0], MasterStarted)
-    assert present
-    assert present <= {item.worker for item in first if isinstance(item, WorkerJoined)}
+    _, first, *_ = batches(capfdbinary.readouterr().out.splitlines(keepends=True))
+    assert isinstance(first.events[0], Checkpointed)
+
+
+def test_what_if_begins_with_those_who_are_there():
+    grid = Grid(policy="fair")
+    grid.workers("ant", "bee")
+    grid.leave("bee")
+    start, before = deepcopy(grid.store.snapshot()), len(grid.store.log)
+    grid.step(grid.scheduler.checkpoint())
+    job = grid.submit(size=5.0)
+    grid.now += 5.0
+    grid.end(AttemptId(job, 1, 1), wall_s=5.0)
+    recording = record([start, *map(BATCH.validate_json, grid.store.log[before:])])
+    assert recording.settings.policy == "fair"
+    assert recording.facts.keys() == {"ant"}
+    tally = Tally()
+    WhatIfWorld(recording, tally).run()
+    (again,) = tally.jobs.values()
+    assert again.finished_at == 5.0
