@@ -55,6 +55,8 @@ log = logging.getLogger(__name__)
 
 async def assemble(settings: MasterSettings, store: Store) -> Parts:
     """Make the parts. The engine then has taken its first step, which starts the scheduler from the stored rows."""
+    if ahead_s := await store.set_clock_right(time.time()):
+        log.warning("this master's clock was %.1f h ahead; times that had not come are moved", ahead_s / 3600)
     gone = await store.bound_log(settings.keep_log_days * 86400.0, time.time())
     if gone:
         log.info("%d entries of the event log are forgotten: it is kept for %g days", gone, settings.keep_log_days)

@@ -15,6 +15,7 @@ from loopline_master.core.events import BATCH, Batch, JobRetried, SchedulerSetti
 from loopline_master.core.state import Snapshot
 from loopline_master.store import audit, restart
 from loopline_master.store.checkpoint import bound_log
+from loopline_master.store.clock import set_clock_right
 from loopline_master.store.database import (
     Database,
     Result,
@@ -121,6 +122,10 @@ class Store:
         while self._is_remote:
             await asyncio.sleep(_WATCH_EVERY_S)
             await self.check()
+
+    async def set_clock_right(self, now: float) -> float:
+        """Move times that are ahead of ``now``, before the scheduler starts; return by how much, 0 as a rule."""
+        return await self._writer.write(lambda connection: set_clock_right(connection, now))
 
     async def bound_log(self, keep_s: float, now: float) -> int:
         """Forget the event log of before ``keep_s``, before the scheduler starts; return how many entries went.
