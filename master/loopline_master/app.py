@@ -28,8 +28,8 @@ from loopline_master.notify.notifier import Notifier
 from loopline_master.peers.live_network import LiveNetwork
 from loopline_master.settings import MasterSettings
 from loopline_master.store import StoreBroken, open_store
-from loopline_master.store.clock import LEAD_S
 from loopline_master.store.database import is_sqlite, parse_url
+from loopline_master.store.past.clock import LEAD_S
 from loopline_master.timings import CLOCK_LOOK_EVERY_S
 from loopline_master.transfers.solver_thread import SolverThread
 from loopline_shared.errors import LooplineError

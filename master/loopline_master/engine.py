@@ -215,7 +215,7 @@ class Clock:
 
     @property
     def lead_s(self) -> float:
-        """How much this clock is ahead of the wall clock; below 0, behind."""
+        """The lead of this clock over the wall clock; below 0 it is behind."""
         return self._start + time.monotonic() - self._monotonic - time.time()
 
     def catch_up(self) -> None:

@@ -15,7 +15,7 @@ from loopline_master.core.events import MasterStarted, SchedulerSettings
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.settings import MasterSettings
 from loopline_master.store import open_store
-from loopline_master.store.clock import SQUEEZED_S, times_of
+from loopline_master.store.past.clock import SQUEEZED_S, times_of
 from loopline_master.store.replay import check
 from loopline_master.store.tables import metadata
 from loopline_shared.rest.times import seconds

@@ -15,7 +15,6 @@ from loopline_master.core.events import BATCH, Batch, JobRetried, SchedulerSetti
 from loopline_master.core.state import Snapshot
 from loopline_master.store import audit, restart
 from loopline_master.store.checkpoint import bound_log
-from loopline_master.store.clock import set_clock_right
 from loopline_master.store.database import (
     Database,
     Result,
@@ -26,8 +25,9 @@ from loopline_master.store.database import (
     parse_url,
     shrink,
 )
-from loopline_master.store.lives import current_life
 from loopline_master.store.migrate import prepare
+from loopline_master.store.past.clock import set_clock_right
+from loopline_master.store.past.lives import current_life
 from loopline_master.store.queries.attempt_queries import AttemptQueries
 from loopline_master.store.queries.audit_log import AuditLog
 from loopline_master.store.queries.failure_queries import FailureQueries

@@ -1,0 +1,1 @@
+"""What a database has been through: its lives, and clocks that were wrong."""
