@@ -1,1 +1,1 @@
-"""What a database has been through: its lives, and clocks that were wrong."""
+"""Past events of a database: its lives, and clocks that were wrong."""
