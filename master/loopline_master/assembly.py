@@ -20,6 +20,7 @@ from loopline_master.files.retained import RetainedFiles
 from loopline_master.files.retention import Retention
 from loopline_master.files.row_files import RowFiles
 from loopline_master.files.user_files import UserFiles
+from loopline_master.files.whole_files import WholeFiles
 from loopline_master.forecaster import Forecaster
 from loopline_master.gang_secrets import GangSecrets
 from loopline_master.http.auth import Auth
@@ -99,11 +100,13 @@ def _add_files(parts: Parts) -> None:
         limits.max_unfinished_uploads,
     )
     users = UserFiles(store, limits.user_file_bytes)
+    whole = WholeFiles(blobs)
     parts.add(
         blobs,
+        whole,
         users,
         RowFiles(blobs, parts[MasterSettings].scheduler.max_tasks),
-        RetainedFiles(store, blobs),
+        RetainedFiles(store, blobs, whole),
         Retention(store, blobs, settings, users),
     )
 
