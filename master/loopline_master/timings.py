@@ -46,6 +46,7 @@ LOG_LOOK_EVERY_S = 3600.0  # whether a checkpoint is due, and what is too old
 FORGET_PAUSE_S = 0.1  # between two transactions that forget entries: others have their turn
 
 SAMPLE_EVERY_S = 30.0  # workers without news are looked at: each minute has a sample of each
+CLOCK_LOOK_EVERY_S = 5.0  # whether the wall clock was set, or the computer suspended
 STOOD_STILL_S = 2.0  # so much later than it wanted to, the master stood still: leases begin anew
 
 # Clients that are slow.
