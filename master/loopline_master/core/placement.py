@@ -15,6 +15,7 @@ from loopline_master.core import eligibility, lifecycle
 from loopline_master.core.eligibility import Prefetch
 from loopline_master.core.entities import Attempt, Job, Worker
 from loopline_master.core.estimates import measure
+from loopline_master.core.gangs import replicas
 from loopline_master.core.planning.live import Planning
 from loopline_master.core.policies.first_come import FirstCome
 from loopline_master.core.policies.policy import Later, Placement, Policy, Proposal, View
@@ -62,6 +63,8 @@ class Placer:
             yield from self._relieve(unless_ready=False)
         if policy.prefetches and self._state.prefetch_s > 0:
             yield from self._prefetch(prefetch(self._view))
+        if self._state.index.gangs.replicable and policy.replicates:
+            yield from replicas.begin(self._state, self._planning)
         if self.wake_at is None and not (attempts.used or attempts.queues.of_worker):
             self._keep_going()
             yield

@@ -24,7 +24,7 @@ from loopline_shared.errors import LooplineError
 if TYPE_CHECKING:
     from alembic.config import Config
 
-REVISION = "0019"
+REVISION = "0020"
 """The latest migration: it leads to the tables of ``tables.metadata``."""
 
 
