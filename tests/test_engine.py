@@ -19,7 +19,9 @@ from loopline_master.core.events import (
     WorkerDrained,
     WorkerJoined,
     WorkerReported,
+    WorkersHeard,
 )
+from loopline_master.core.reports.kept_back import LONG_LEASES
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.engine import Clock, Engine
 from loopline_master.store import StoreBroken, open_store
@@ -278,3 +280,32 @@ async def test_a_job_from_submission_to_result_and_over_a_restart(tmp_path, link
     await one_run(first)
     await one_run(second)
     assert await check(url) == []
+
+
+async def test_reports_without_news_are_in_no_row_until_a_lease_is_due(gate, links):
+    now = 1000.0
+    engine = Engine(Scheduler(), gate, lambda: now)
+
+    async def turn():
+        turn = asyncio.create_task(engine.turn(links))
+        events = await gate.let()
+        await turn
+        return events
+
+    first, second, third = (WorkerReported("ant", 1, Report(seq, 0, (), (), Load(2))) for seq in (1, 2, 3))
+    for event in (MasterStarted(SchedulerSettings()), WorkerJoined("ant", 1, "boot", FACTS), first):
+        engine.post(event)
+    assert not engine.keep_back(first), "nothing is known of it"
+    await turn()
+    assert engine.wake_at == 1030.0
+    now = 1010.0
+    assert engine.keep_back(second)
+    now = 1030.0
+    assert await turn() == [WorkersHeard({"ant": 20.0}, 30.0 * LONG_LEASES)]
+    assert engine.wake_at == 1040.0, "it will have been silent for a lease then"
+    assert engine.keep_back(third)
+    now = engine.wake_at
+    assert await turn() == [WorkersHeard({"ant": 30.0}, 30.0)]
+    assert links.closed == [("ant", 1)]
+    engine.stop()
+    assert not engine.keep_back(third)

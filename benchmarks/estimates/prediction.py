@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from loopline_master.core.entities import Program
 from loopline_master.core.estimates import program_history
-from loopline_shared.model import Observation
+from loopline_master.core.runs import Observation
 
 Predict = Callable[[Program, list[float]], float]
 _NOISE = 0.1

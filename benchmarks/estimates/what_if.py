@@ -2,10 +2,12 @@
 
 Four workers of one slot and of speeds 4, 2, 2 and 1 (tasks sleep, so that speeds are what they are said to be) are
 given jobs of short tasks that queue. Under each policy the log is replayed under that very policy: how far are the
-mean of the jobs' total times and the worst job's total time off? Further jobs are forecast on a copy of the database
-and submitted at the same moment: how often is the end within the forecast's interval?
+mean of the jobs' total times and the worst job's total time off? Further jobs are submitted, each just after the
+database was copied, and forecast on the copy when they have ended, so that the forecast's own computing slows nobody:
+how often is the end within the forecast's interval?
 
-    python benchmarks/estimates/what_if.py [--full] [--policy NAME ...] [--tries N] [--json]
+    python benchmarks/estimates/what_if.py [--full] [--policy NAME ...] [--tries N] [--keep FOLDER] [--json]
+    python benchmarks/estimates/what_if.py --again FOLDER        forecast anew what was kept there
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import asyncio
 import json
 import sqlite3
 import sys
+import tempfile
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -56,45 +59,60 @@ def a_job(seed: int, number: int) -> JobSpec:
     return JobSpec(tasks=tasks, name=f"job-{number}")
 
 
-async def row_of(policy: str, tries: int) -> Row:
-    inside = 0
+async def record(policy: str, tries: int, folder: Path) -> None:
+    """Run jobs on a live grid under the policy; leave its database and every try in the folder."""
     async with grid(1, "--policy", policy, workers=WORKERS) as one, one.client() as client:
         for number in range(JOBS):
             await client.submit(a_job(1, number))
             await asyncio.sleep(_PAUSE_S)
-        for attempt in range(tries):
-            inside += await _is_inside(one, client, attempt)
+        for number in range(tries):
+            await _try(one, client, number, folder / f"{policy}-{number}")
         await _all_ended(client)
-        found = await _replay(one.folder / "master" / "loopline.db")
+        _copy(one, folder / f"{policy}.db")
+
+
+async def _try(one: Grid, client: AsyncClient, number: int, file: Path) -> None:
+    """Copy the database, submit a job at once, wait for its end, and keep all of it."""
+    job = a_job(2, number)
+    _copy(one, file.with_suffix(".db"))
+    submitted = await client.submit(job)
+    while (view := await client.job(submitted.id)).finished_at is None:  # noqa: ASYNC110
+        await asyncio.sleep(_LOOK_EVERY_S)
+    took_s = view.finished_at - view.submitted_at
+    file.with_suffix(".json").write_text(job.model_dump_json(exclude_defaults=True))
+    file.with_suffix(".took").write_text(f"{took_s}\n")
+
+
+def _copy(one: Grid, file: Path) -> None:
+    database = one.folder / "master" / "loopline.db"
+    with closing(sqlite3.connect(database)) as live, closing(sqlite3.connect(file)) as copy:
+        live.backup(copy)
+
+
+async def judge(policy: str, folder: Path) -> Row:
+    """Compare what was recorded with what a replay and the forecasts say."""
+    found = await _replay(folder / f"{policy}.db")
     pairs = [
         (job["recorded"]["total_s"], job["what_if"]["total_s"]) for job in found["jobs"] if job["what_if"]["total_s"]
     ]
     means = [fmean(side) for side in zip(*pairs, strict=True)]
+    inside = [await _is_inside(file) for file in sorted(folder.glob(f"{policy}-*.took"))]
     return Row(
         policy,
         len(pairs),
         mean_off=abs(means[1] / means[0] - 1),
         worst_off=max(abs(again / before - 1) for before, again in pairs),
-        tries=tries,
-        inside=inside,
+        tries=len(inside),
+        inside=sum(inside),
     )
 
 
-async def _is_inside(one: Grid, client: AsyncClient, attempt: int) -> bool:
-    """Forecast a job on a copy of the database, submit it at the same time, and see if its end was in between."""
-    job, copy = a_job(2, attempt), one.folder / f"copy-{attempt}.db"
-    database = one.folder / "master" / "loopline.db"
-    with closing(sqlite3.connect(database)) as live, closing(sqlite3.connect(copy)) as other:
-        live.backup(other)
-    submitted = await client.submit(job)
-    file = one.folder / "job.json"
-    file.write_text(job.model_dump_json(exclude_defaults=True))
-    said = await _replay(copy, "--what-if-submit", str(file))
-    while (view := await client.job(submitted.id)).finished_at is None:  # noqa: ASYNC110
-        await asyncio.sleep(_LOOK_EVERY_S)
-    took = view.finished_at - view.submitted_at
-    progress(f"  took {took:.2f} s, forecast {said['end']}")
-    return bool(said["end"]["least"] <= took <= said["end"]["most"])
+async def _is_inside(took: Path) -> bool:
+    """Forecast the job on the copy; True if its end was in between."""
+    took_s = float(took.read_text())
+    said = await _replay(took.with_suffix(".db"), "--what-if-submit", str(took.with_suffix(".json")))
+    progress(f"  {took.stem}: took {took_s:.2f} s, forecast {said['end']}")
+    return bool(said["end"]["least"] <= took_s <= said["end"]["most"])
 
 
 async def _all_ended(client: AsyncClient) -> None:
@@ -118,12 +136,21 @@ def main() -> None:
     asking = parser(__doc__)
     asking.add_argument("--policy", nargs="*", help="fair; in the full form, all")
     asking.add_argument("--tries", type=int, help="forecasts under each policy: 2; in the full form 10")
+    asking.add_argument("--keep", type=Path, metavar="FOLDER", help="where recordings are kept, for --again")
+    asking.add_argument("--again", type=Path, metavar="FOLDER", help="judge the recordings there, without a grid")
     options = asking.parse_args()
-    found = []
-    for policy in options.policy or (sorted(REGISTRY) if options.full else ["fair"]):
-        progress(f"{policy} ...")
-        tries = options.tries if options.tries is not None else 10 if options.full else 2
-        found.append(asyncio.run(row_of(policy, tries)))
+    policies = options.policy or (sorted(REGISTRY) if options.full or options.again else ["fair"])
+    tries = options.tries if options.tries is not None else 10 if options.full else 2
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.again or options.keep or Path(temporary)
+        folder.mkdir(exist_ok=True)
+        found = []
+        for policy in policies:
+            progress(f"{policy} ...")
+            if not options.again:
+                asyncio.run(record(policy, tries, folder))
+            if (folder / f"{policy}.db").exists():
+                found.append(asyncio.run(judge(policy, folder)))
     head = ["policy", "jobs", "mean off", "worst job off", "inside the interval"]
     cells = [
         [row.policy, row.jobs, f"{row.mean_off:.1%}", f"{row.worst_off:.1%}", f"{row.inside} of {row.tries}"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-gc.set_threshold(50_000, 20, 20)  # imported modules stay: the collector need not visit them again
+gc.disable()  # while modules are imported: they stay
 
 import argparse
 import asyncio
@@ -29,6 +29,7 @@ _EPILOG = """Every option can also be set as LOOPLINE_<NAME> in the environment,
 loopline.toml; limits are in [master.limits] or LOOPLINE_LIMITS__<NAME>. Exit codes: 0 stopped, 1 it cannot start or
 go on, 2 wrong options or settings."""
 _MOST_FILES = 65536
+_GARBAGE = 50_000, 20, 20
 log = logging.getLogger("loopline_master")
 _LONGEST_LINE = 2000
 
@@ -45,6 +46,8 @@ class OneLine(logging.Formatter):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the master until a signal stops it. Returns the exit code of the process."""
+    gc.set_threshold(*_GARBAGE)
+    gc.enable()
     options = vars(_parser().parse_args(arguments))
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
     logging.getLogger().handlers[0].setFormatter(OneLine("%(asctime)s %(levelname)-7s %(message)s"))

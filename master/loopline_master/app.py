@@ -152,6 +152,7 @@ def _in_background(parts: Parts) -> Iterator[None]:
         "notifications are no longer sent": parts[Notifier].run(),
         "uses of tokens are no longer noted, and links no longer end when a token expires": parts[Auth].times.run(),
         "certificates are no longer renewed": parts[Encryption].keep_fresh(),
+        "the history of computers without news has gaps": parts[Engine].keep_sampling(),
         "what transfers show of the network is no longer learnt": parts[LiveNetwork].run(),
     }
     tasks = []

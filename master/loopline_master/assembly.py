@@ -19,6 +19,7 @@ from loopline_master.files.named_files import with_files
 from loopline_master.files.retained import RetainedFiles
 from loopline_master.files.retention import Retention
 from loopline_master.files.row_files import RowFiles
+from loopline_master.files.user_files import UserFiles
 from loopline_master.forecaster import Forecaster
 from loopline_master.gang_secrets import GangSecrets
 from loopline_master.http.auth import Auth
@@ -94,11 +95,13 @@ def _add_files(parts: Parts) -> None:
         limits.disk_reserve_bytes,
         limits.max_unfinished_uploads,
     )
+    users = UserFiles(store, limits.user_file_bytes)
     parts.add(
         blobs,
+        users,
         RowFiles(blobs, parts[MasterSettings].scheduler.max_tasks),
         RetainedFiles(store, blobs),
-        Retention(store, blobs, settings),
+        Retention(store, blobs, settings, users),
     )
 
 
@@ -138,6 +141,7 @@ def _add_worker_links(parts: Parts) -> None:
         exchange=exchange,
         keys=WorkerKeys(encryption, parts[Store].tokens),
         busy_time=parts[BusyTime],
+        life=parts[Store].life,
         ca=lambda: encryption.ca,
     )
     encryption.on_plain_ended = lambda: links.close_plain("connect by TLS from now on")

@@ -14,16 +14,17 @@ class Buckets:
     def __init__(self, burst: float, per_s: float) -> None:
         self._burst = burst
         self._per_s = per_s
-        self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()  # (level, when)
+        self.levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        """Level and its time, by key; a key that is not there has a full bucket."""
 
     def level(self, key: str) -> float:
         """Return what is left in the bucket of this key; below 0 if it is overdrawn."""
-        level, when = self._levels.get(key, (self._burst, 0.0))
+        level, when = self.levels.get(key, (self._burst, 0.0))
         return min(self._burst, level + (time.monotonic() - when) * self._per_s)
 
     def spend(self, key: str, amount: float = 1.0) -> None:
         """Draw so much from the bucket of this key, whether it has so much or not."""
-        self._levels[key] = self.level(key) - amount, time.monotonic()
-        self._levels.move_to_end(key)
-        if len(self._levels) > self.MOST:
-            self._levels.popitem(last=False)
+        self.levels[key] = self.level(key) - amount, time.monotonic()
+        self.levels.move_to_end(key)
+        if len(self.levels) > self.MOST:
+            self.levels.popitem(last=False)

@@ -45,6 +45,8 @@ class BusyTime:
 
         Raises LooplineError (429) if that would take too long.
         """
+        if sender not in self._left.levels:  # as almost always
+            return
         owed_s = -self._left.level(sender) / SHARE
         if owed_s <= 0:
             return

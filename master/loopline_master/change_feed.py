@@ -8,7 +8,7 @@ a result is not complete in the commit), and its owner reads from disk until no 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
@@ -57,10 +57,15 @@ class ChangeReader:
         change = self._change
         for of in (effects.jobs, (task.job for task in effects.tasks), (attempt.job for attempt in effects.attempts)):
             change.jobs.update(dict.fromkeys(of))
-        change.workers.update(dict.fromkeys(effects.workers))
-        for names in (change.jobs, change.workers):
-            while len(names) > MAX_NAMED:
-                del names[next(iter(names))]  # type: ignore[arg-type]
+        self.note_workers(effects.workers)
+
+    def note_workers(self, names: Iterable[str]) -> None:
+        """Collect that these workers have changed, or said something new of themselves."""
+        change = self._change
+        change.workers.update(dict.fromkeys(names))
+        for named in (change.jobs, change.workers):
+            while len(named) > MAX_NAMED:
+                del named[next(iter(named))]  # type: ignore[arg-type]
                 change.missed = True
         if change.jobs or change.workers:
             self._changed.set()
@@ -77,7 +82,8 @@ class ChangeFeed:
     """Passes every commit to its listeners, in the order in which they were added."""
 
     def __init__(self) -> None:
-        self._listeners: dict[CommitListener, None] = {}  # as a set that remembers the order
+        self._listeners: dict[CommitListener, None] = {}  # as sets that remember the order
+        self._readers: dict[ChangeReader, None] = {}
 
     def add_listener(self, listener: CommitListener) -> None:
         """Pass every later commit to this listener."""
@@ -90,16 +96,21 @@ class ChangeFeed:
         Open it first, then read the state, then wait for changes: so that none is missed.
         """
         reader = ChangeReader()
-        self._listeners[reader] = None
+        self._listeners[reader] = self._readers[reader] = None
         try:
             yield reader
         finally:
-            del self._listeners[reader]
+            del self._listeners[reader], self._readers[reader]
 
     def publish(self, effects: Effects) -> None:
         """Pass a commit on."""
         for listener in self._listeners:
             listener.on_commit(effects)
+
+    def note_worker(self, name: str) -> None:
+        """Pass on that a worker has said something of its load that is not committed (reports/kept_back.py)."""
+        for reader in self._readers:
+            reader.note_workers((name,))
 
 
 @dataclass(eq=False, slots=True)

@@ -17,11 +17,12 @@ from typing import Protocol
 
 from loopline_master.change_feed import ChangeFeed
 from loopline_master.core.effects import Declined, Done, Effects, Reply, Submitted
-from loopline_master.core.events import Batch, Event, MasterStoodStill
+from loopline_master.core.events import Batch, Event, MasterStoodStill, WorkerReported
+from loopline_master.core.reports.kept_back import KeptBack
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.transfers.carrier import NumberedRequest
 from loopline_master.store import Store, StoreBroken
-from loopline_master.timings import STOOD_STILL_S
+from loopline_master.timings import SAMPLE_EVERY_S, STOOD_STILL_S
 from loopline_shared.errors import LooplineError
 from loopline_shared.protocol.worker_link import Assign
 
@@ -63,6 +64,7 @@ class Engine:
         self._max_inbox = max_inbox
         self._after_step, self._plan = after_step, plan
         self._scheduler, self._store, self._clock = scheduler, store, clock
+        self.kept_back = KeptBack(scheduler.state)
         self._inbox: deque[tuple[Event, ReplyFuture]] = deque()
         self._taken: list[tuple[Event, ReplyFuture]] = []
         self._woken = asyncio.Event()
@@ -94,6 +96,15 @@ class Engine:
             _break(future, self._end)
         return future
 
+    def keep_back(self, event: WorkerReported) -> bool:
+        """True if a Report brings nothing new: it is to be answered now. Otherwise it is to be posted, and stepped
+        before the next Report of its link is shown here.
+        """
+        if self._end is not None or not self.kept_back.keep(event, self._clock()):
+            return False
+        self.changes.note_worker(event.worker)
+        return True
+
     def stop(self, error: Exception | None = None) -> None:
         """End ``run`` after the commit that is under way; it raises the error, if there is one."""
         self._end = self._end or error or _stopping()
@@ -122,7 +133,10 @@ class Engine:
         """
         start = perf_counter()
         self._taken = [self._inbox.popleft() for _ in range(min(len(self._inbox), MAX_BATCH))]
-        batch = Batch(self._clock(), [event for event, _ in self._taken])
+        now = self._clock()
+        told = self.kept_back.told([event for event, _ in self._taken], now)
+        self._taken[:0] = [(event, asyncio.get_running_loop().create_future()) for event in told]
+        batch = Batch(now, [event for event, _ in self._taken])
         effects = self._scheduler.step(batch.events, batch.now)
         await self._store.commit(batch, effects)
         self.changes.publish(effects)
@@ -140,12 +154,24 @@ class Engine:
             self._after_step(effects, took_s)
         return effects
 
+    async def keep_sampling(self) -> None:
+        """Have the workers sampled whose Reports are kept back, each once a minute, for ever."""
+        while True:
+            await asyncio.sleep(SAMPLE_EVERY_S)
+            await self._store.sample(self.kept_back.loads(), self._clock())
+
+    @property
+    def wake_at(self) -> float | None:
+        """Time at which a step is due without an event. None if there is no such time."""
+        times = (self._scheduler.wake_at, self.kept_back.wake_at)
+        return min((at for at in times if at is not None), default=None)
+
     async def _wait(self) -> None:
-        """Wait for an event, or for the time at which the scheduler wants a step without one."""
+        """Wait for an event, or for the time at which a step is due without one."""
         if self._inbox or self._end is not None:
             return
         self._woken.clear()
-        alarm, wake_at = None, self._scheduler.wake_at
+        alarm, wake_at = None, self.wake_at
         if wake_at is not None:
             alarm = asyncio.get_running_loop().call_later(max(0.0, wake_at - self._clock()), self._woken.set)
         await self._woken.wait()

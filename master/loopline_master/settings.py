@@ -30,6 +30,7 @@ _DEFAULTS = {
     "overdrawn_after": 10.0,
     "user_jobs": 5_000,
     "user_tasks": 5_000_000,
+    "user_spec_bytes": 256 * _MIB,
 }
 """Defaults that differ from those of SchedulerSettings, which are those of logs of earlier releases."""
 
@@ -113,6 +114,9 @@ class Limits(_LimitsBase):
     max_listeners: Annotated[
         Amount, Field(description="streams (events, results, output) that may be open at once")
     ] = 500
+    user_file_bytes: Annotated[
+        Amount, Field(description="bytes of uploaded files that one user may keep here; more are refused")
+    ] = 100 * 1024 * _MIB
     user_listeners: Annotated[Amount, Field(description="streams that one user may have open at once")] = 100
 
     def page_size(self, limit: int) -> int:

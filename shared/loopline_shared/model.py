@@ -256,23 +256,6 @@ class Prediction:
     runs: Count  # that the prediction is based on
 
 
-@dataclass(slots=True)  # not frozen: one is made for each result
-class Observation:
-    """A task's successful run, as observed."""
-
-    at: Seconds  # since 1970
-    worker: str
-    work: float  # reference CPU-seconds: time x speed x available share of the processor
-    _: KW_ONLY
-    wall_s: Seconds
-    cpu_s: Seconds
-    system_s: Seconds  # of these
-    peak_memory_bytes: Count
-    share: float = 1.0  # share of its slots that it had; at full share the work is work / share
-    done: float | None = None  # work, by the speed that its worker was believed to have; null: of an older release
-    size: float | None = None  # of the task, as its user gave it
-
-
 @dataclass(frozen=True, slots=True)
 class Quarantine:
     """Quarantine of a worker: the end of it and the reason, shown to the PC's owner."""

@@ -246,3 +246,23 @@ async def _are_written(folder: Path, count: int) -> bool:
 async def _is_at(master: Bench, content: bytes, count: int) -> bool:
     head = await master.ask("HEAD", path_of(content))
     return head.headers.get("Upload-Offset") == str(count)
+
+
+async def test_one_user_has_so_many_bytes_of_files_and_is_told(tmp_path: Path) -> None:
+    async with running_master(tmp_path, limits={"user_file_bytes": 1000}) as master:
+        first = await put(master, "user", b"a" * 600)
+        again = await put(master, "user", b"a" * 600)
+        refused = await put(master, "user", b"b" * 600)
+        assert [first.status, again.status, refused.status] == [204, 204, 429]
+        assert "has 600 of the 1,000 bytes" in refused.body["detail"]
+        assert (await put(master, "admin", b"b" * 600)).status == 204, "others have their own"
+        await master.submit("user")
+        (user,) = (await master.get("/shares"))["users"]
+        assert {"what": "file_bytes", "used": 600, "allowed": 1000} in user["limits"]
+        os.utime(master.parts[Blobs].find(path_of(b"a" * 600)[-64:]) or "", (1000, 1000))
+        await master.ask("POST", "/prune", json={"delete": True})
+        assert (await put(master, "user", b"c" * 600)).status == 204
+
+
+async def put(master: Bench, role: str, content: bytes) -> Answer:
+    return await master.ask("PUT", path_of(content), role, data=content)

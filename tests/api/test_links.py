@@ -12,9 +12,11 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import WSMsgType
+from sqlalchemy import func, select
 
-from loopline_master import links
-from loopline_master.links import WorkerLinks
+from loopline_master.links import WorkerLinks, connection
+from loopline_master.store import Store
+from loopline_master.store.tables import event_log
 from loopline_shared.model import Load
 from loopline_shared.protocol import worker_link
 from loopline_shared.protocol.worker_link import (
@@ -54,6 +56,39 @@ async def test_a_worker_joins_reports_and_leaves(master: Bench) -> None:
     await until(lambda: is_connected(master, "w1", False))
 
 
+async def test_what_a_worker_says_without_news_is_shown_and_not_logged(master: Bench) -> None:
+    async with master.worker("w1") as worker:
+        await until(lambda: _slots(master, "w1", 4))
+        rows = await _log_rows(master)
+        async with master.stream("/events") as changes:
+            worker.load = replace(worker.load, memory_available_bytes=77)
+            await worker.report()
+            while b"w1" not in await changes.readline():
+                pass
+        shown = await master.get("/workers/w1")
+        assert shown["load"]["memory_available_bytes"] == 77
+        assert shown["lease_until"] == pytest.approx(shown["reported_at"] + 30.0)
+        assert await _log_rows(master) == rows
+        worker.load = replace(worker.load, in_use=True)
+        await worker.report()
+        await until(lambda: _in_use(master, "w1"))
+        assert await _log_rows(master) == rows + 1
+        (job,) = [await master.submit()]
+        await until(lambda: _is_done(master, job))  # numbers are right on both sides
+
+
+async def _log_rows(master: Bench) -> int:
+    return int(await master.parts[Store]._read(lambda c: c.scalar(select(func.count()).select_from(event_log))))
+
+
+async def _in_use(master: Bench, name: str) -> bool:
+    return bool((await master.get(f"/workers/{name}"))["load"]["in_use"])
+
+
+async def _is_done(master: Bench, job: int) -> bool:
+    return bool((await master.get(f"/jobs/{job}"))["state"] == "succeeded")
+
+
 async def test_a_drained_worker_is_given_nothing(master: Bench) -> None:
     async with master.worker("w1"):
         assert (await master.ask("POST", "/workers/w1/drain")).body["draining"] is True
@@ -80,6 +115,24 @@ async def test_an_answer_says_how_long_its_report_was_here_and_what_comes_later_
         assert isinstance(later, Assign)
         assert later.run
         assert later.held_s is None
+
+
+@pytest.mark.parametrize(("life", "is_let_in"), [("", True), ("another", False)])
+async def test_a_report_of_another_life_of_the_database_ends_its_link(
+    master: Bench, life: str, is_let_in: bool
+) -> None:
+    """A worker of the release before names none."""
+    async with connect(master) as socket:
+        session = WorkerSession("w1", "boot", FACTS)
+        await socket.send_bytes(session.hello())
+        welcome = session.receive(await socket.receive_bytes())
+        assert isinstance(welcome, Welcome)
+        assert len(welcome.life) == 16
+        await socket.send_bytes(session.report((), (), Load(slots=1), life=life)[1])
+        if is_let_in:
+            assert isinstance(session.receive(await socket.receive_bytes()), Assign)
+        else:
+            assert await farewell(socket) == (1002, "a report of what life another of the database has given")
 
 
 async def test_another_version_is_refused_with_what_to_do(master: Bench) -> None:
@@ -204,7 +257,7 @@ async def test_a_frame_too_long_closes_the_link(master: Bench) -> None:
 
 
 async def test_who_says_nothing_is_cut_off(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(links, "HELLO_WITHIN_S", 0.05)
+    monkeypatch.setattr(connection, "HELLO_WITHIN_S", 0.05)
     async with connect(master) as socket:
         code, reason = await farewell(socket)
         assert (code, reason) == (1002, "no hello within 0.05 s")

@@ -339,7 +339,7 @@ async def test_names_in_rows_are_found_wherever_they_stand_but_only_of_what_is_h
     rows = blobs.write(b"".join(b'{"call": "sha256:%s"}\n' % name.encode() for name in [*names, "f" * 64]))
     monkeypatch.setattr(retention, "_BLOCK_BYTES", 100)
     marks = retention._Marks()
-    retention.Retention(None, blobs, MasterSettings())._mark_rows(marks, rows)  # type: ignore[arg-type]
+    retention.Retention(None, blobs, MasterSettings(), None)._mark_rows(marks, rows)  # type: ignore[arg-type]
     assert [name for name in names if name not in marks] == []
     assert len(marks.keys) == len(names)
 

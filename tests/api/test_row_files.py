@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from pathlib import Path
 from typing import Any
 
+import pytest
+
 from loopline_shared.protocol.worker_link import Run
-from tests.api.bench import Bench, done
+from tests.api.bench import Bench, done, running_master
 
 ROWS = [{"lr": 0.1, "seed": n} for n in range(1, 8)]
 COMMAND = ["train", "{lr}", "{seed}"]
@@ -60,6 +63,22 @@ async def test_the_count_may_be_left_out_or_not(master: Bench) -> None:
     assert await submit({"file": file, "count": 7}) == (201, job), "it says the same"
     assert await submit({"file": file, "count": 8}) == (409, "key_used")
     assert len((await master.get("/jobs"))["items"]) == 1
+
+
+@pytest.mark.parametrize("is_table", [True, False])
+async def test_a_large_table_is_kept_once_as_a_file(tmp_path: Path, is_table: bool) -> None:
+    rows = [{"seed": n, "text": "much" * 2_500} for n in range(150)]
+    given = {"parameters": {"rows": rows}} if is_table else {"tasks": [{"parameters": row} for row in rows]}
+    async with running_master(tmp_path) as master:
+        answers = [
+            await master.ask("POST", "/jobs", json={"command": ["work"], **given}, headers={"Idempotency-Key": "k"})
+            for _ in range(2)
+        ]
+        assert [answer.status for answer in answers] == [201, 201]
+        (job,) = {answer.body["id"] for answer in answers}
+        assert (await master.get(f"/jobs/{job}"))["spec"]["parameters"]["count"] == 150
+        assert (await master.get(f"/jobs/{job}/tasks/3"))["parameters"] == rows[2]
+    assert not any(b"muchmuch" in file.read_bytes() for file in tmp_path.glob("loopline.db*"))
 
 
 async def test_rows_that_are_none_make_no_job(master: Bench) -> None:

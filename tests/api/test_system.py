@@ -135,15 +135,20 @@ async def _is_over(master: Bench, job: int) -> bool:
 
 
 async def test_one_user_has_so_many_streams_and_jobs_and_is_told(tmp_path: Path) -> None:
-    async with running_master(tmp_path, limits={"user_listeners": 1, "user_jobs": 1}) as master:
+    limits = {"user_listeners": 1, "user_jobs": 1, "user_spec_bytes": 1000}
+    async with running_master(tmp_path, limits=limits) as master:
         async with master.stream("/events", "reader"), master.stream("/events", "user"):
             refused = await master.ask("GET", "/events", "user")
             assert (refused.status, refused.body["code"]) == (429, "user_listeners")
+            large = {"command": ["work", "x" * 1000]}
+            refused = await master.ask("POST", "/jobs", "user", json=large)
+            assert (refused.status, refused.body["code"]) == (429, "user_spec_bytes")
             await master.submit("user")
             refused = await master.ask("POST", "/jobs", "user", json={"command": ["work"]})
             assert (refused.status, refused.body["code"]) == (429, "user_jobs")
             assert "1 of the 1 unfinished jobs" in refused.body["detail"]
             (user,) = (await master.get("/shares"))["users"]
-            limits = {one["what"]: (one["used"], one["allowed"]) for one in user["limits"]}
-            assert (limits["jobs"], limits["listeners"], limits["tasks"]) == ((1, 1), (1, 1), (1, 5_000_000))
+            used = {one["what"]: (one["used"], one["allowed"]) for one in user["limits"]}
+            assert (used["jobs"], used["listeners"], used["tasks"]) == ((1, 1), (1, 1), (1, 5_000_000))
+            assert used["spec_bytes"] == (len('{"command":["work"]}'), 1000)
         await master.submit("admin")

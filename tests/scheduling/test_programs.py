@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from loopline_master.core.entities import Program
 from loopline_master.core.estimates import program_history
-from loopline_master.core.runs import key_of
-from loopline_shared.model import Observation
+from loopline_master.core.runs import Observation, key_of
 from loopline_shared.spec import JobSpec, TaskSpec
 
 

@@ -99,8 +99,10 @@ def test_several_requests_in_one_step_are_answered_in_order() -> None:
 # --- pause, stall and their exemptions -------------------------------------------------------------------------
 
 
-def exemptions(grid: Grid) -> list[tuple[int, int, str]]:
-    return [(e.job, e.predecessor, e.reason) for e in grid.store.exemptions.values()]
+def exemptions(grid: Grid) -> list[tuple[int, str, float, float | None]]:
+    """Each time in which a job held nobody: the job, why, and from when until when since the start."""
+    times = grid.store.exemptions.values()
+    return [(e.job, e.reason, e.since - START, e.until and e.until - START) for e in times]
 
 
 def test_a_paused_job_starts_nothing_while_what_runs_goes_on() -> None:
@@ -128,7 +130,7 @@ def test_what_passes_a_paused_job_is_recorded() -> None:
     grid.workers("a", "b")
     assert grid.attempts_of(TaskId(later, 1))
     assert grid.attempts_of(TaskId(smaller, 1))
-    assert exemptions(grid) == [(later, first, "paused")], "a smaller one may overtake anyway"
+    assert exemptions(grid) == [(first, "paused", 0.0, None)], "one row, however many pass it"
     grid.step(JobResumed(first))
     for attempt in [*grid.running("a"), *grid.running("b")]:
         grid.end(attempt)
@@ -151,7 +153,7 @@ def test_a_stalled_job_holds_nobody_and_holds_later_arrivals_again_once_it_can_r
     grid.wait(1.0)
     assert (grid.job(first).stalled, grid.job(first).starved_since) == (True, START)
     assert grid.running("a") == [AttemptId(later, 1, 1)]
-    assert exemptions(grid) == [(later, first, "stalled")]
+    assert exemptions(grid) == [(first, "stalled", 60.0, None)]
     after = grid.submit(1, 1.0, max_replicas=1)
     grid.end(AttemptId(later, 1, 1))
     assert grid.running("a") == [AttemptId(after, 1, 1)]
@@ -162,7 +164,7 @@ def test_a_stalled_job_holds_nobody_and_holds_later_arrivals_again_once_it_can_r
     assert (grid.running("a"), grid.running("w")) == ([], [AttemptId(first, 1, 1)])
     grid.end(AttemptId(first, 1, 1))
     assert grid.attempts_of(TaskId(last, 1))
-    assert [e[:2] for e in exemptions(grid)] == [(later, first), (after, first)]
+    assert exemptions(grid) == [(first, "stalled", 60.0, grid.now - START)]
 
 
 def test_a_stall_ends_only_for_a_worker_that_could_run_the_job() -> None:

@@ -25,6 +25,7 @@ from loopline_shared.model import (
     TaskId,
 )
 from loopline_shared.protocol import worker_link
+from loopline_shared.protocol.frame_numbers import ANSWER
 from loopline_shared.protocol.transfers import PeerReport
 from loopline_shared.protocol.worker_link import (
     MAX_FRAME_BYTES,
@@ -375,3 +376,26 @@ def test_malformed_frames_reach_nobody() -> None:
     for receive in (worker.receive, master.receive):
         with pytest.raises(ProtocolError, match="malformed"):
             receive(b"{")
+
+
+def test_answers_between_have_numbers_of_their_own_on_the_way_alone() -> None:
+    """The worker sees Assigns 1, 2, 3, ...; the scheduler's are its own, sent as well as seen."""
+    worker, master = opened()
+    numbers, seen = [], []
+    for seq in (1, ANSWER, ANSWER, 2, ANSWER, 3):
+        message = worker.receive(master.send(Assign(seq, 7)))
+        assert isinstance(message, Assign)
+        numbers.append(message.seq)
+        report = master.receive(worker.report([], [], Load(1))[1])
+        assert isinstance(report, Report)
+        seen.append(report.seen)
+    assert numbers == [1, 2, 3, 4, 5, 6]
+    assert seen == [1, 1, 1, 2, 2, 3]
+    with pytest.raises(ProtocolError, match="frame 8 came after frame 6: frames were lost"):
+        worker.receive(master.send(Assign(5, 7)))
+
+
+def test_who_sees_none_of_many_answers_is_answered_by_the_scheduler() -> None:
+    _, master = opened()
+    while master.may_answer:
+        master.send(Assign(ANSWER, 1))

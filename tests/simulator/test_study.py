@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 from statistics import fmean
@@ -20,7 +21,7 @@ from loopline_simulator.fast.machines import Park
 from loopline_simulator.fast.trial import Case, run
 from loopline_simulator.fast.workload import Arrivals, Sizes, Workload
 from loopline_simulator.statistics import ratio
-from loopline_simulator.study.answers import KeptAnswers
+from loopline_simulator.study.answers import KeptAnswers, answer, code
 from loopline_simulator.study.bounds import Bound, BoundCase, BoundedJob, clairvoyant, fluid, mean_total
 from loopline_simulator.study.section import Section, Shown, measured
 from loopline_simulator.study.sections import sections
@@ -120,7 +121,8 @@ def test_a_page_with_tables_intervals_and_pictures(few: None, tmp_path: Path) ->
     picture = tmp_path / "pictures" / "study-little.svg"
     assert picture.read_text("utf-8").startswith("<?xml")
     assert "![A little one](pictures/study-little.svg)" in page
-    assert "Seeds 301 to 302; 10 runs" in page
+    assert "Small. Seeds 301 to 302." in page
+    assert " 10 runs, " in page
     totals = {
         policy: [
             measured(Case(seed, policy, Order.NONE, Workload(3, 4, interval=50.0), PARK))["total"]
@@ -144,7 +146,7 @@ def test_a_study_goes_on_where_it_was_interrupted(few: None, tmp_path: Path, mon
     assert len(lines) == 10
     keep.write_text("\n".join(lines[:7]) + "\n")
     ran = []
-    monkeypatch.setattr(report, "answer", lambda case: (ran.append(case), (case, measured(case)))[1])
+    monkeypatch.setattr(report, "answer", lambda case: (ran.append(case), answer(case))[1])
     assert reported(tmp_path / "two.md", "--keep", keep) == 0
     assert len(ran) == 3
     tables = [
@@ -153,15 +155,43 @@ def test_a_study_goes_on_where_it_was_interrupted(few: None, tmp_path: Path, mon
     assert tables[0] == tables[1]
 
 
-def test_answers_of_other_code_are_not_used(tmp_path: Path) -> None:
-    keep, case = tmp_path / "answers.jsonl", BoundCase(1, Bound.FLUID, EQUAL, PARK)
-    KeptAnswers(keep).add((case, {"total": 1.0}))
-    assert KeptAnswers(keep).get(case) == {"total": 1.0}
-    keep.write_text(keep.read_text().replace('"code": "', '"code": "x'))
-    assert KeptAnswers(keep).get(case) is None
-    keep.write_text("no answers\n")
-    with pytest.raises(LooplineError, match="no file of answers"):
-        KeptAnswers(keep)
+@pytest.mark.parametrize(("total", "is_used"), [(1.0, True), (1.001, False)])
+def test_answers_of_other_code_count_where_it_gave_the_same_with_the_first_seed(
+    tmp_path: Path, total: float, is_used: bool
+) -> None:
+    keep, first, second = tmp_path / "answers.jsonl", *(BoundCase(seed, Bound.FLUID, EQUAL, PARK) for seed in (1, 2))
+    kept = KeptAnswers(keep, 1)
+    for case in (first, second):
+        kept.add((case, replace(answer(case)[1], figures={"total": 1.0})))
+    keep.write_text(keep.read_text().replace(f'"code": "{code()}"', '"code": "other"'))
+    kept = KeptAnswers(keep, 1)
+    assert kept.get(first) is kept.get(second) is None, "nobody knows yet"
+    kept.add((first, replace(answer(first)[1], figures={"total": total})))
+    assert (kept.get(second) is not None) == is_used
+
+
+def test_a_line_that_was_cut_off_is_dropped_and_a_file_of_another_kind_is_left_alone(tmp_path: Path) -> None:
+    keep, cases = tmp_path / "answers.jsonl", [BoundCase(seed, Bound.FLUID, EQUAL, PARK) for seed in (1, 2)]
+    for case in cases:
+        KeptAnswers(keep, 1).add(answer(case))
+    keep.write_text(keep.read_text()[:-20])
+    kept = KeptAnswers(keep, 1)
+    assert [kept.get(case) is not None for case in cases] == [True, False]
+    kept.add(answer(cases[1]))
+    assert KeptAnswers(keep, 1).get(cases[1]) is not None
+    for text in ("no answers", "no answers\n", '{"case": 1}\n'):
+        keep.write_text(text)
+        with pytest.raises(LooplineError, match="no file of answers"):
+            KeptAnswers(keep, 1)
+        assert keep.read_text() == text
+
+
+def test_a_study_of_some_minutes_has_its_first_seed_and_goes_on_the_next_time(few: None, tmp_path: Path) -> None:
+    out, keep = tmp_path / "study.md", tmp_path / "answers.jsonl"
+    for expected in ("Seed 301.", "Seeds 301 to 302."):
+        assert reported(out, "--keep", keep, *(["--minutes", "1e-6"] if expected == "Seed 301." else [])) == 0
+        assert expected in out.read_text("utf-8")
+    assert "5 of them were run this time" in out.read_text("utf-8")
 
 
 def test_answers_as_json(few: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

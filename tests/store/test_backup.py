@@ -88,6 +88,18 @@ def test_a_file_that_rotted_is_named(lost, tmp_path, capsys):
     assert f"files/{NAME[:2]}/{NAME[2:]} was damaged" in capsys.readouterr().err
 
 
+async def test_a_database_that_other_tools_restored_is_told_so(url):
+    """As PostgreSQL is."""
+    async with open_store(url) as store:
+        before = store.life
+        await relive(store, lived_through(7, turns=2).store.log)
+        jobs = (await store.snapshot()).grid.next_job
+    assert await asyncio.to_thread(restore.main, ["--database-url", url]) == 0
+    async with open_store(url) as store:
+        assert store.life != before
+        assert (await store.snapshot()).grid.next_job == jobs + restore.JOB_GAP
+
+
 async def test_a_database_is_copied_before_it_is_migrated(sqlite_url, tmp_path):
     async with open_store(sqlite_url):
         pass

@@ -82,21 +82,27 @@ OF_TOKENS = ("expires_at", "used_at", "used_from")
 """Columns of the tokens since 0017."""
 OF_ATTEMPTS = ("metrics",)
 """Columns of the attempts since 0019."""
+OF_BYTES = ("spec_bytes",)
+"""Columns of the jobs since 0020."""
+OF_EXEMPTIONS = ("exempt_since",)
+"""Columns of the jobs since 0022."""
 QUARANTINE = ("health", "quarantines", "quarantined_until", "quarantine_reason", "half_open")
 """Columns of the workers, under these names since 0014."""
 
 
 async def test_rows_stay_as_they_are_where_tables_are_made_anew(url):
     def rows(connection, without=()):
-        newer = ("event_log", "upgrades", "gangs", "plans", "carriers", "users", "audit_log", "mastership")
+        newer = (
+            *("event_log", "upgrades", "gangs", "plans", "carriers", "users", "audit_log"),
+            *("mastership", "uploads", "lives", "exemptions"),
+        )
         tables = [table for table in metadata.sorted_tables if table.name not in newer]
         known = {table.name: [column for column in table.c if column.name not in without] for table in tables}
         return {name: sorted(map(repr, connection.execute(select(*columns)))) for name, columns in known.items()}
 
     def rows_of_0006(connection):
-        return rows(
-            connection, without=["took_down", "nodes", *OF_USERS, *PLANNING, *QUARANTINE, *OF_TOKENS, *OF_ATTEMPTS]
-        )
+        newer = (*OF_USERS, *PLANNING, *QUARANTINE, *OF_TOKENS, *OF_ATTEMPTS, *OF_BYTES, *OF_EXEMPTIONS)
+        return rows(connection, without=["took_down", "nodes", *newer])
 
     async with open_store(url) as store:
         await keep(store, a_job(), a_task(), an_attempt(**ended()), a_worker())

@@ -7,8 +7,9 @@ import time
 from loopline_master.core.effects import Effects
 from loopline_master.core.entities import Grid, Program
 from loopline_master.core.events import Batch
+from loopline_master.core.runs import Observation
 from loopline_master.store import Store
-from loopline_shared.model import AttemptState, Observation
+from loopline_shared.model import AttemptState
 from loopline_shared.rest.bodies import QuarantineView
 from tests.store.examples import a_job, a_task, a_worker, an_attempt, ended, keep
 

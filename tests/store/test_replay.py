@@ -73,9 +73,9 @@ def test_a_row_too_few_and_a_row_too_many(lived):
     tamper(lived, delete(tables.specs).where(tables.specs.c.job == 1))
     (found,) = asyncio.run(check(lived))
     assert (found.table, found.key, found.stored) == ("specs", (1,), None)
-    odd = {"job": 2, "predecessor": 1, "reason": "odd", "at": 1.0}
+    odd = {"job": 1, "since": 1.0, "reason": "odd", "until": None}
     tamper(lived, tables.exemptions.insert().values(**odd))
-    assert Difference("exemptions", (2, 1, 1.0), odd, None) in asyncio.run(check(lived))
+    assert Difference("exemptions", (1, 1.0, "odd"), odd, None) in asyncio.run(check(lived))
 
 
 def test_what_cannot_be_read(tmp_path, verdict):

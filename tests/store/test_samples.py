@@ -110,3 +110,12 @@ async def test_what_is_too_old_goes_a_little_at_a_time(store):
     for minute in range(1001, 1004):
         await reported(store, minute * MINUTE, "ant")
     assert await kept() == 4
+
+
+async def test_workers_whose_reports_are_in_no_commit_are_sampled_all_the_same(store):
+    await reported(store, 600.0, "ant", spare_cpu=1.0)
+    loads = [(a_worker(name, session=1, offered=4), Load(4, 2.0)) for name in ("ant", "bee")]
+    await store.sample(loads, 610.0)
+    assert await points(store, 0, 20) == [(10, 2, 3.0, 8, 0, 0, 0)]
+    await store.sample(loads, 670.0)
+    assert await points(store, 11, 12) == [(11, 2, 4.0, 8, 0, 0, 0)]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import Connection, func, select, text, update
 
-from loopline_master.core.events import BATCH, MasterStarted
+from loopline_master.core.events import BATCH, MasterStarted, SchedulerSettings
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.store import open_store, replay, tables
 from loopline_master.store.database import parse_url, writing
 from loopline_master.store.migrate import downgrade, upgrade
 from loopline_master.store.replay import check
-from loopline_shared.model import AttemptState
+from loopline_shared.model import AttemptState, JobState
 from tests.store.examples import a_job, a_task, a_worker, an_attempt, keep
 from tests.store.workload import lived_through, relive
 
@@ -43,6 +43,27 @@ async def test_flags_become_states_and_flags_again(url):
     assert [(state, bool(waits), bool(frozen)) for state, waits, frozen in await on(url, old_rows)] == OLD
     await upgrade(parse_url(url))
     assert await on(url, states) == NEW
+
+
+async def test_who_was_let_past_before_the_upgrade_is_excused_after_it(url):
+    """So is who passes a job that was paused then and still is; an audited job's excuses are not needed any more."""
+    released, first = {"released_at": 250.0}, a_job(1, paused=True, state=JobState.QUEUED)
+    async with open_store(url) as store:
+        await keep(store, first, a_job(2, **released), a_job(3, departure=9), a_job(4))
+        assert (await store.snapshot()).grid.now == 250.0
+    await downgrade(parse_url(url), "0021")
+    pairs = [(2, 1, "stalled", 250.0), (3, 1, "paused", 240.0)]
+    insert = text("INSERT INTO exemptions (job, predecessor, reason, at) VALUES (:job, :past, :why, :at)")
+    rows = [dict(zip(("job", "past", "why", "at"), pair, strict=True)) for pair in pairs]
+    await on(url, lambda connection: connection.execute(insert, rows))
+    async with open_store(url) as store:
+        query = select(tables.exemptions).order_by("reason")
+        times = [tuple(row) for row in await on(url, lambda connection: connection.execute(query).all())]
+        assert times == [(1, 250.0, "paused", None), (1, 250.0, "stalled", 250.0)]
+        ends = {"state": JobState.SUCCEEDED, "finished_at": 300.0}
+        await keep(store, a_job(2, departure=10, **released, **ends), new=False, completed=[2])
+        await keep(store, a_job(4, departure=11, released_at=290.0, **ends), new=False, completed=[4])
+        assert (await store.passings(SchedulerSettings())).excused == {"paused": 2}
 
 
 def _starts(line: bytes) -> bool:

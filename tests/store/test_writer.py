@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from sqlalchemy import func, select, update
 
-from loopline_master.core.entities import Exemption
 from loopline_master.core.events import BATCH, Batch, WorkerDrained
+from loopline_master.core.index.exemptions import Exemption
 from loopline_master.store import StoreBroken, rows, tables
 from loopline_master.store.database import open_database, parse_url
 from loopline_master.store.migrate import upgrade
@@ -64,7 +64,7 @@ async def one(database, mapper):
 async def test_every_field_comes_back_as_it_was(database):
     writer = Writer(database.write)
     for entities in (BARE, FULL, BARE):  # made, changed, changed back
-        effects = effects_of(*entities, exemptions=[Exemption(1, 7, "paused", 250.0)])
+        effects = effects_of(*entities, exemptions=[Exemption(1, 250.0, "paused")])
         await writer.commit(Batch(250.0), effects)
         for entity, mapper in zip(entities, MAPPERS, strict=True):
             assert await one(database, mapper) == entity

@@ -51,7 +51,7 @@ class ConversationListener:
     def __init__(self) -> None:
         self.heard: list[Assign] = []
 
-    async def ready(self) -> None: ...
+    async def ready(self, welcome: Welcome) -> None: ...
     def new_session(self, version: int) -> WorkerSession:
         return WorkerSession("w1", "boot", FACTS)
 

@@ -54,6 +54,19 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "ledger.jsonl"
 
 
+def test_it_knows_whose_life_it_is_of_as_long_as_anything_is_in_hand(path: Path) -> None:
+    journal = Journal(path)
+    journal.write(Entry(life="one"))
+    journal.rest()
+    assert path.read_bytes() == b""
+    journal.write(Entry(came=assign(A, B), began=[B]))
+    assert reopened(journal, path).life == "one"
+    journal.write(Entry([result(B)], over=[A, B], life="two"))
+    assert state(journal) == ([], [], []), "a result of another life is over as soon as it is there"
+    again = reopened(journal, path)
+    assert (again.life, state(again)) == ("two", ([], [], []))
+
+
 def test_what_came_is_there_again_in_its_order_until_it_is_over(path: Path) -> None:
     journal = Journal(path)
     journal.write(Entry(came=assign(B, A)))

@@ -18,6 +18,7 @@ from loopline_worker.core.events import (
     Retracted,
     Returned,
     Stopping,
+    Welcomed,
     WriteFailed,
 )
 from loopline_worker.core.instructions import Deliver, Retract, Urgency
@@ -192,6 +193,43 @@ def test_an_earlier_agents_results_are_delivered_or_sent_and_what_it_had_begun_i
     ]
     machine.happens(Delivered(LONG))
     assert machine.reports(1) == ([], [B, C, A])
+
+
+# Lives of the master's database.
+
+
+def test_what_another_life_gave_ends_and_is_never_told() -> None:
+    machine = Driver(slots=1)
+    machine.restored(B)
+    machine.happens(Welcomed("one"))
+    machine.happens(assigned(A, C), Welcomed("one"))
+    assert machine.reports(1) == ([A], [B])
+    assert machine.life == "one"
+
+    machine.happens(Connected())
+    steps = machine.happens(Welcomed("two"))
+    assert killed(steps) == [A]
+    assert (steps.journal.life, set(steps.journal.over)) == ("two", {A, B, C})
+    assert (machine.reports(1), machine.waiting, machine.life) == (([], []), [], "two")
+
+    assert started(machine.happens(assigned(A, B))) == [], "the other one of that name is still in its slot"
+    steps = machine.happens(AttemptEnded(LONG))
+    assert Deliver(LONG) not in steps.todo
+    assert A in steps.journal.over
+    assert started(steps) == [B]
+    assert machine.reports(2) == ([B], [])
+    machine.ends(B)
+    assert started(machine.happens(assigned(A))) == [A], "sent again, because no Report named it"
+
+
+@pytest.mark.parametrize(("known", "said"), [("", "one"), ("one", "one"), ("one", "")])
+def test_what_is_here_stays_where_no_other_life_is_known(known: str, said: str) -> None:
+    """A worker that was upgraded, and one whose master is of the release before."""
+    machine = Driver()
+    machine.happens(Restored([result(B)], life=known))
+    machine.happens(assigned(A), Welcomed(said))
+    assert machine.reports(1) == ([A], [B])
+    assert machine.life == "one"
 
 
 # What waits for a slot.

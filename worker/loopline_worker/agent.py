@@ -19,7 +19,7 @@ import psutil
 
 from loopline_shared.model import Quarantine
 from loopline_shared.protocol.transfers import FlowMeasured, MeasureFlow
-from loopline_shared.protocol.worker_link import MAX_WROTE_BYTES, Assign, Read, WorkerSession, Wrote
+from loopline_shared.protocol.worker_link import MAX_WROTE_BYTES, Assign, Read, Welcome, WorkerSession, Wrote
 from loopline_worker.core import instructions as do
 from loopline_worker.core.events import (
     Assigned,
@@ -30,6 +30,7 @@ from loopline_worker.core.events import (
     Reported,
     Restored,
     Stopping,
+    Welcomed,
     WriteFailed,
 )
 from loopline_worker.core.gang_members import members_reported
@@ -145,7 +146,7 @@ class Agent:
         """Decide, commit, obey. Return how soon a Report is due."""
         steps = self.parts.machine.step(events, time.monotonic(), self.parts.runner.room())
         entry = steps.journal
-        if entry.results or entry.over or entry.came or entry.began:
+        if entry.results or entry.over or entry.came or entry.began or entry.life:
             self._write(entry)
         for instruction in steps.todo:
             self._obey(instruction)
@@ -155,6 +156,8 @@ class Agent:
     def _write(self, entry: Entry) -> None:
         """Commit a step. What the disk does not take, the machine hears of before anything else."""
         parts = self.parts
+        if entry.life:
+            parts.delivery.stop()
         try:
             parts.journal.write(entry)
         except OSError as error:
@@ -209,9 +212,11 @@ class Agent:
 
     # What the link asks of its listener.
 
-    async def ready(self) -> None:
-        """Wait until it is known how many slots the owner allows."""
+    async def ready(self, welcome: Welcome) -> None:
+        """Wait until it is known how many slots the owner allows, and whose attempts are here."""
         await self._is_ready.wait()
+        self.post(Welcomed(welcome.life))
+        self.turn()
 
     @property
     def has_news(self) -> bool:
@@ -253,7 +258,8 @@ class Agent:
         members = members_reported(parts.machine.attempts) if parts.machine.attempts.members else ()
         peering = parts.peering
         peers = peering.report(session) if peering.is_on or peering.session is not session else None
-        seq, frame = session.report_of(held, texts, load, inventory.waiting, members, peers)
+        life = parts.machine.life
+        seq, frame = session.report_of(held, texts, load, inventory.waiting, members, peers, life=life)
         if peering.is_on:
             peering.reported(seq)
         parts.link_quality.sent(seq, time.monotonic())
@@ -290,7 +296,7 @@ class Agent:
                 len(begun),
             )
         died = journal.left_at > psutil.boot_time()  # else the computer may have been switched off
-        self._step([Restored(results, begun, waiting, died)])
+        self._step([Restored(results, begun, waiting, died, journal.life)])
 
     async def _watch(self) -> NoReturn:
         parts = self.parts

@@ -38,11 +38,12 @@ class TaskGroup:
         except Exception as error:
             self.start(_fail(error))
 
-    def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Start a task."""
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start a task, and return it."""
         task = self._group.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
 
 async def _fail(error: Exception) -> None:

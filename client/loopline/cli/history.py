@@ -17,6 +17,7 @@ from loopline_shared.rest.bodies import (
     ForecastReport,
     HistoryReport,
     HistorySubject,
+    LimitUse,
     PlanReport,
     SharesView,
     UserShare,
@@ -107,7 +108,13 @@ def _shares(view: SharesView) -> RenderableType:
 def _near(user: UserShare) -> str:
     """Return the limits of which a user has used four fifths."""
     close = (limit for limit in user.limits if limit.used >= 0.8 * limit.allowed)
-    return ", ".join(f"{limit.used:,} of {limit.allowed:,} {limit.what}" for limit in close)
+    return ", ".join(map(_used, close))
+
+
+def _used(limit: LimitUse) -> str:
+    if limit.what.endswith("_bytes"):
+        return f"{human.amount(limit.used)} of {human.amount(limit.allowed)} of {limit.what.removesuffix('_bytes')}s"
+    return f"{limit.used:,} of {limit.allowed:,} {limit.what}"
 
 
 def _picture(report: HistoryReport, by: HistorySubject) -> RenderableType:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from loopline_master.core.entities import Attempt, Exemption, Grid, Job, Program, Task, Worker
+from loopline_master.core.entities import Attempt, Grid, Job, Program, Task, Worker
 from loopline_master.core.gangs.gang import Gang
+from loopline_master.core.index.exemptions import Exemption
 from loopline_master.core.planning.plan import BrokenPromise, Plan
 from loopline_master.core.runs import ProgramKey
 from loopline_master.core.shares.user import User

@@ -13,14 +13,13 @@ from typing import Annotated
 
 from pydantic import Field, SkipValidation
 
-from loopline_master.core.runs import ProgramKey, Runs, key_of
+from loopline_master.core.runs import Observation, ProgramKey, Runs, key_of
 from loopline_shared.model import (
     AttemptId,
     AttemptState,
     Facts,
     JobState,
     Load,
-    Observation,
     Order,
     OrderWithin,
     Output,
@@ -145,6 +144,8 @@ class Job:
     nodes: int = 1  # that its spec asks for: with more than 1 each task is a gang
     used: float = 0.0  # measured work of its tasks' results and failures, in reference CPU-seconds
     overdrawn: bool = False  # has used many times its size (shares/overdrawn.py): holds nobody
+    spec_bytes: int = 0  # of its spec as JSON; 0: it was submitted to a release that did not count them
+    exempt_since: float | None = None  # it has held nobody since then, for the reason that it has now
     sweep: Annotated[SkipValidation[Sweep], Field(exclude=True)] = field(init=False, repr=False, compare=False)
     runs: Annotated[SkipValidation[Runs], Field(exclude=True)] = field(init=False, repr=False, compare=False)
     slots: Annotated[int, Field(exclude=True)] = field(init=False, repr=False, compare=False)  # as its spec requires
@@ -197,8 +198,8 @@ class Job:
 
     @property
     def exempt_reason(self) -> str:
-        """The reason for which an exempt job holds no other back."""
-        return "paused" if self.paused else "stalled" if self.stalled else "overdrawn"
+        """The reason for which the job holds no other back; empty if it does."""
+        return "paused" if self.paused else "stalled" if self.stalled else "overdrawn" if self.overdrawn else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,13 +385,3 @@ class Program:
         self.key = (self.owner, self.name, self.folder)
         self.works = sorted(run.work for run in self.window)
         self.wholes = sorted(run.work / run.share for run in self.window)
-
-
-@dataclass(frozen=True, slots=True)
-class Exemption:
-    """Job ``job`` may complete before ``predecessor``, which it could not pass otherwise, and why."""
-
-    job: int
-    predecessor: int
-    reason: str  # paused, stalled, overdrawn
-    at: float

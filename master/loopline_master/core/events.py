@@ -38,6 +38,7 @@ class JobSubmitted:
     idempotency_key: str | None = None
     ended: dict[int, JobState] = field(default_factory=dict)  # how those ended that it is to come after
     inputs: str | None = None  # SHA-256 of the file that lists its tasks' inputs: on the master's disk already
+    spec_bytes: int = 0  # as JSON
     kind: Literal["job_submitted"] = "job_submitted"
 
 
@@ -92,6 +93,18 @@ class WorkerReported:
     session: int
     report: Report
     kind: Literal["worker_reported"] = "worker_reported"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkersHeard:
+    """Workers reported as before: these Reports are no events of their own (reports/kept_back.py).
+
+    Each was last heard so many seconds ago, in its open session; its lease lasts for so long from then on.
+    """
+
+    ago_s: dict[str, float]
+    lease_s: float
+    kind: Literal["workers_heard"] = "workers_heard"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +168,7 @@ Event = (
     | JobRetried
     | WorkerJoined
     | WorkerReported
+    | WorkersHeard
     | WorkerLeft
     | WorkerDrained
     | WorkerUndrained

@@ -8,7 +8,7 @@ died while it ran are counted apart (trust.py).
 from __future__ import annotations
 
 from loopline_master.core import transitions, trust
-from loopline_master.core.entities import LIVE, UNSEATED, Attempt, Exemption, Job, Program, Task, Worker
+from loopline_master.core.entities import LIVE, UNSEATED, Attempt, Job, Program, Task, Worker
 from loopline_master.core.estimates import measure, program_history
 from loopline_master.core.state import State
 from loopline_shared.model import AttemptState, JobState, Order, Outcome, Result, TaskId, TaskState
@@ -42,7 +42,7 @@ def start_attempt(state: State, job: Job, number: int, worker: Worker, *, ahead:
     if not task.started:
         _start_task(state, job, task)
     if is_last_fresh and job.order is not Order.DELIVER:
-        _release(state, job)
+        job.released_at = state.grid.now
     _set_task(job, task, RUNNING)
     state.put(job, task, attempt)
     return attempt
@@ -201,7 +201,7 @@ def complete_next(state: State) -> Job | None:
         return None
     job = state.index.live[state.index.complete[0]]
     if job.order is Order.DELIVER:
-        _release(state, job)
+        job.released_at = state.grid.now
     state.effects.completed.append(job.id)
     _depart(state, job, JobState.FAILED if job.failed else JobState.SUCCEEDED)
     return job
@@ -327,18 +327,6 @@ def _start_task(state: State, job: Job, task: Task) -> None:
     if job.state is QUEUED_JOB:
         job.state = transitions.check(transitions.JOB, job.state, JobState.RUNNING)
         job.started_at = job.started_at or state.grid.now
-
-
-def _release(state: State, job: Job) -> None:
-    """Release a job from the hold, and note the exempt predecessors that it may now pass."""
-    job.released_at = state.grid.now
-    if job.order is Order.NONE:
-        return
-    for arrival in state.index.exempt.irange(maximum=job.arrival, inclusive=(True, False)):
-        predecessor = state.index.live[arrival]
-        if predecessor.weight <= job.weight and job.is_ordered_after(predecessor):
-            exemption = Exemption(job.id, predecessor.id, predecessor.exempt_reason, state.grid.now)
-            state.effects.exemptions.append(exemption)
 
 
 def _set_task(job: Job, task: Task, new: TaskState) -> None:

@@ -20,7 +20,7 @@ from loopline_master.core.planning.live import Planning
 from loopline_master.core.policies.first_come import FirstCome
 from loopline_master.core.policies.policy import Later, Placement, Policy, Proposal, View
 from loopline_master.core.shares.turns import in_turn
-from loopline_master.core.shares.user_limits import may_take
+from loopline_master.core.shares.user_slots import may_take
 from loopline_master.core.state import State
 from loopline_master.core.transfers.data_delay import data_delay
 

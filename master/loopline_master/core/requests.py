@@ -21,14 +21,15 @@ from loopline_master.core.index.sorted_collections import IntervalSet
 from loopline_master.core.runs import key_of
 from loopline_master.core.shares.turns import open_accounts
 from loopline_master.core.shares.user import User
-from loopline_master.core.shares.user_limits import too_much_of
 from loopline_master.core.state import State
 from loopline_shared.model import JobState, Prediction, SizeSource, TaskState
 from loopline_shared.spec import JobSpec
 
 
 def submit(state: State, event: JobSubmitted) -> Reply:
-    declined = too_much(state, event.spec) or too_much_of(state, event.owner, event.spec.task_count)
+    declined = too_much(state, event.spec) or _too_much_of(
+        state, event.owner, event.spec.task_count, event.spec_bytes
+    )
     if declined is not None:
         return declined
     waits_for = _left_to_wait_for(state, event.spec.after, event.ended)
@@ -71,7 +72,7 @@ def retry(state: State, event: JobRetried) -> Reply:
         return refused
     if len(state.jobs) >= state.settings.max_jobs:
         return _queue_full(state)
-    declined = too_much_of(state, event.job.owner, event.job.task_count)
+    declined = _too_much_of(state, event.job.owner, event.job.task_count, event.job.spec_bytes)
     if declined is not None:
         return declined
     waits_for = _left_to_wait_for(state, event.job.spec.after, event.ended)
@@ -138,6 +139,28 @@ def _set_paused(state: State, job_id: int, *, paused: bool) -> Reply:
     return Done()
 
 
+def _too_much_of(state: State, owner: str, tasks: int, spec_bytes: int) -> Declined | None:
+    """Return the refusal of a job with which its user would exceed a limit; None if it is accepted."""
+    counts, settings = state.index.users, state.settings
+    hint = "wait until some have ended, or cancel some; an admin sets limits.{}"
+    for name, what, used, more, allowed in (
+        ("user_jobs", "unfinished jobs", counts.jobs.get(owner, 0), 1, settings.user_jobs),
+        ("user_tasks", "unfinished tasks", counts.tasks.get(owner, 0), tasks, settings.user_tasks),
+        (
+            "user_spec_bytes",
+            "bytes of unfinished jobs' specs",
+            counts.spec_bytes.get(owner, 0),
+            spec_bytes,
+            settings.user_spec_bytes,
+        ),
+    ):
+        if allowed is not None and used + more > allowed:
+            has = f"{owner} has {used:,} of the {allowed:,} {what} that one user may have"
+            message = f"{has}; this would be {more:,} more"
+            return Declined(429, name, message, hint.format(name))
+    return None
+
+
 def _new_job(state: State, event: JobSubmitted) -> Job:
     settings, spec = state.settings, event.spec
     predicted, task_size = _prediction(state, event)
@@ -160,6 +183,7 @@ def _new_job(state: State, event: JobSubmitted) -> Job:
         size_source=source,
         predicted=predicted,
         nodes=spec.nodes,
+        spec_bytes=event.spec_bytes,
     )
     program = state.programs.get(job.program)
     if source is SizeSource.GIVEN and program is not None:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from hashlib import sha256
 from typing import Any
 
-from loopline_shared.model import AttemptId, Function
+from loopline_shared.model import AttemptId, Count, Function, Seconds
 from loopline_shared.protocol.worker_link import Run
 from loopline_shared.spec import JobSpec, RowFile, staged
 from loopline_shared.sweep import Sweep
@@ -87,3 +87,20 @@ def _function(owner: str, spec: JobSpec) -> Function | None:
     if spec.function is None:
         return None
     return replace(spec.function, session=sha256(f"{owner}\0{spec.function.session}".encode()).hexdigest())
+
+
+@dataclass(slots=True)  # not frozen: one is made for each result
+class Observation:
+    """A task's successful run, as observed."""
+
+    at: Seconds  # since 1970
+    worker: str
+    work: float  # reference CPU-seconds: time x speed x available share of the processor
+    _: KW_ONLY
+    wall_s: Seconds
+    cpu_s: Seconds
+    system_s: Seconds  # of these
+    peak_memory_bytes: Count
+    share: float = 1.0  # share of its slots that it had; at full share the work is work / share
+    done: float | None = None  # work, by the speed that its worker was believed to have; null: of an older release
+    size: float | None = None  # of the task, as its user gave it

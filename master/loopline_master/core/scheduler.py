@@ -30,6 +30,7 @@ from loopline_master.core.events import (
     WorkerJoined,
     WorkerLeft,
     WorkerReported,
+    WorkersHeard,
     WorkerUndrained,
 )
 from loopline_master.core.gangs import launch, phases
@@ -37,6 +38,7 @@ from loopline_master.core.placement import Placer
 from loopline_master.core.planning.live import Planning
 from loopline_master.core.policies import policy_named
 from loopline_master.core.policies.policy import View
+from loopline_master.core.reports import leases
 from loopline_master.core.shares import overdrawn
 from loopline_master.core.shares.turns import open_accounts
 from loopline_master.core.state import Snapshot, State
@@ -154,14 +156,12 @@ class Scheduler:
                 return worker_sessions.join(self.state, event)
             case WorkerLeft():
                 return worker_sessions.leave(self.state, event.worker, event.session)
-            case WorkerDrained() | WorkerUndrained():
-                return requests.drain(self.state, event.worker, draining=isinstance(event, WorkerDrained))
-            case ShareChanged():
-                return requests.change_share(self.state, event)
+            case WorkersHeard():
+                return leases.hear(self.state, event)
             case MasterStarted():
                 return self._begin(event)
             case MasterStoodStill():
-                return worker_sessions.begin_leases(self.state, with_sessions=False)
+                return leases.begin(self.state, with_sessions=False)
             case TransfersPlanned():
                 return carrying.adopt(self.state, event, self._outbox.answer)
             case NetworkChanged():
@@ -173,9 +173,19 @@ class Scheduler:
         self.set_policy(event.settings)
         self.planning.open()
         carrying.begin(self.state)
-        return worker_sessions.begin_leases(self.state, with_sessions=True)
+        return leases.begin(self.state, with_sessions=True)
 
-    def _request(self, event: JobSubmitted | JobCancelled | JobPaused | JobResumed | JobRetried) -> Reply:
+    def _request(
+        self,
+        event: JobSubmitted
+        | JobCancelled
+        | JobPaused
+        | JobResumed
+        | JobRetried
+        | WorkerDrained
+        | WorkerUndrained
+        | ShareChanged,
+    ) -> Reply:
         match event:
             case JobSubmitted():
                 return requests.submit(self.state, event)
@@ -187,6 +197,10 @@ class Scheduler:
                 return requests.resume(self.state, event)
             case JobRetried():
                 return requests.retry(self.state, event)
+            case ShareChanged():
+                return requests.change_share(self.state, event)
+            case WorkerDrained() | WorkerUndrained():
+                return requests.drain(self.state, event.worker, draining=isinstance(event, WorkerDrained))
 
     def _report(self, event: WorkerReported) -> Reply:
         worker = self.state.workers.get(event.worker)
@@ -205,7 +219,7 @@ def _stall(state: State) -> None:
 
 
 _TIME_DOES = (
-    phases.expire, trust.end_quarantines, worker_sessions.expire_leases, carrying.let_time_pass, _stall,
+    phases.expire, trust.end_quarantines, leases.expire, carrying.let_time_pass, _stall,
     overdrawn.look,
 )  # fmt: skip
 

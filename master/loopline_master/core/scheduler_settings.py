@@ -83,6 +83,12 @@ class SchedulerSettings:
         Field(description="tasks of one user's unfinished jobs, or unlimited; more are refused"),
         IN_LIMITS,
     ] = None  # as an older log means it; the master's own default is 5,000,000
+    user_spec_bytes: Annotated[
+        Amount | None,
+        BeforeValidator(_without_limit),
+        Field(description="bytes of the specs of one user's unfinished jobs, or unlimited; more are refused"),
+        IN_LIMITS,
+    ] = None  # as an older log means it; the master's own default is 256 MiB
     user_slots: Annotated[
         Amount | None,
         BeforeValidator(_without_limit),

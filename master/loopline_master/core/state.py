@@ -25,14 +25,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from loopline_master.core.effects import Effects
 from loopline_master.core.entities import Attempt, Grid, Job, Program, Task, Worker
 from loopline_master.core.events import SchedulerSettings
 from loopline_master.core.gangs.gang import Gang
 from loopline_master.core.index.attempts import ReadySet
+from loopline_master.core.index.exemptions import reason_of, renew
 from loopline_master.core.index.index import Index
+from loopline_master.core.index.policy_index import JobIndex, PolicyIndex
 from loopline_master.core.index.requirements import meets
 from loopline_master.core.index.sorted_collections import IntervalSet
 from loopline_master.core.planning.plan import Plan
@@ -61,20 +63,6 @@ class Snapshot:
     users: list[User] = field(default_factory=list)
 
 
-class PolicyIndex(Protocol):
-    """A policy's own index, made from a View for what is not in Index, and told of the workers placed anew."""
-
-    def place_worker(self, worker: Worker) -> None: ...
-
-
-@runtime_checkable
-class JobIndex(PolicyIndex, Protocol):
-    """A PolicyIndex that is told of tasks and jobs, too."""
-
-    def place_task(self, task: Task) -> None: ...
-    def place_job(self, job: Job) -> None: ...
-
-
 class State:
     """Holds no decision: it keeps memory, index and effects in step with one another."""
 
@@ -93,8 +81,7 @@ class State:
         self.accounts = Accounts({user.name: user for user in snapshot.users})
         self.transfers = TransferState()
         self.fresh: dict[int, IntervalSet] = {  # by job: the tasks never started
-            job.id: _complement(IntervalSet(snapshot.started.get(job.id, ())), job.task_count)
-            for job in snapshot.jobs
+            job.id: IntervalSet(snapshot.started.get(job.id, ())).others(job.task_count) for job in snapshot.jobs
         }
         self.index = self.rebuilt_index()
         self.effects = Effects(self.grid)
@@ -163,7 +150,7 @@ class State:
     def restore(self, job: Job, over: IntervalSet) -> None:
         """Take in a job of which these tasks are over already; then it is put."""
         self.jobs[job.id] = job
-        self.fresh[job.id] = _complement(over, job.task_count)
+        self.fresh[job.id] = over.others(job.task_count)
         self.index.ready_sets[job.id] = ReadySet()
 
     def flush(self) -> None:
@@ -359,7 +346,8 @@ class State:
             self.policy_job_index.place_job(job)
         if not is_elsewhere and job.departure is None:
             return
-        was_exempt = entry is not None and entry[1]
+        before = entry[1] if entry is not None else ""
+        self._renew_exemption(job, before)
         if entry != self.index.in_grid.get(job.id):
             self.memos.clear()
         if self.index.is_held(job) and job.held_at is None:
@@ -368,11 +356,16 @@ class State:
         if not job.is_live or job.is_exempt:
             for blocked in sorted(self.index.blocked.get(job.arrival, ())):
                 self._changed_jobs[blocked] = self.jobs[blocked]
-        elif was_exempt:
+        elif before:
             for arrival in self.index.released.irange(job.arrival, inclusive=(False, False)):
                 later = self.index.live[arrival]
                 self._changed_jobs[later.id] = later
         self._forget_if_over(job)
+
+    def _renew_exemption(self, job: Job, before: str) -> None:
+        if before != reason_of(job):
+            self.effects.exemptions += renew(job, before, self.now)
+            self.effects.jobs[job.id] = job
 
     def _starve_or_feed(self, job: Job) -> None:
         """Note since when no available worker can run the job, or that one can again."""
@@ -391,9 +384,3 @@ class State:
         """An ended job stays only until its last attempt has been cancelled."""
         if job.is_over and job.id in self.jobs and not self.index.ready_sets[job.id].kept:
             del self.jobs[job.id], self.fresh[job.id], self.index.ready_sets[job.id]
-
-
-def _complement(started: IntervalSet, task_count: int) -> IntervalSet:
-    """The tasks 1 to ``task_count`` that are not in ``started``."""
-    edges = [1, *(edge for pair in started.pairs() for edge in pair), task_count + 1]
-    return IntervalSet(zip(edges[::2], edges[1::2], strict=True))

@@ -1,4 +1,4 @@
-"""Sessions of workers: joining and leases, Reports in, Assigns out.
+"""Sessions of workers: joining and leaving, Reports in, Assigns out.
 
 A Report is reconciled: what the worker holds is compared with what the scheduler believes. This is the one path for
 news, loss, reboot and restart. It is the table of docs/design/architecture.md, row by row. *Seen* means that the
@@ -18,13 +18,14 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Set
-from itertools import islice, takewhile
+from itertools import islice
 
 from loopline_master.core import lifecycle, transitions
 from loopline_master.core.effects import Declined, Done, Reply
 from loopline_master.core.entities import LIVE, OCCUPYING, Attempt, Worker
 from loopline_master.core.events import WorkerJoined
 from loopline_master.core.gangs import launch, phases, words
+from loopline_master.core.reports import leases
 from loopline_master.core.state import State
 from loopline_master.core.transfers import carrying
 from loopline_shared.model import AttemptId, AttemptState, Facts, Held, Quarantine
@@ -40,7 +41,6 @@ from loopline_shared.protocol.worker_link import (
 )
 from loopline_shared.spec import MAX_RUN_CHARACTERS
 
-_ALMOST_NEW = 1 / 16  # by this part of it a lease may end early
 _RUNS = AttemptState.RUNNING
 Id = tuple[int, int, int]  # equal to an AttemptId
 
@@ -50,14 +50,6 @@ _AT_WORK = (AttemptState.PREPARED, AttemptState.RUNNING, AttemptState.FROZEN)
 """States in which a worker says in every Report that it has the attempt."""
 _TO_RUN = (AttemptState.DISPATCHED, AttemptState.PREFETCHED)
 _TO_CANCEL = (AttemptState.CANCELLING, AttemptState.RETRACTING)
-
-
-def begin_leases(state: State, *, with_sessions: bool) -> Reply:
-    """Begin every lease anew, for they ran while the master was away; with sessions, close every one."""
-    for worker in state.workers.values():
-        _renew_lease(state, worker)
-        (_disconnect if with_sessions else State.put)(state, worker)
-    return Done()
 
 
 def join(state: State, event: WorkerJoined) -> Reply:
@@ -76,9 +68,9 @@ def join(state: State, event: WorkerJoined) -> Reply:
         state.effects.closes.append((worker.name, worker.session))
     if worker.boot != event.boot:  # what an agent has told stays true while only its link is another
         carrying.forget(state, worker.name)
-    _disconnect(state, worker)  # and so out of the requirement classes that its old facts met
+    leases.disconnect(state, worker)  # and so out of the requirement classes that its old facts met
     worker.session, worker.boot, worker.facts = event.session, event.boot, event.facts
-    _renew_lease(state, worker)
+    leases.renew(state, worker)
     state.put(worker)
     return Done()
 
@@ -88,56 +80,20 @@ def _is_another_computer(one: Facts, other: Facts) -> bool:
     return bool(one.machine and other.machine) and one.machine != other.machine
 
 
-def _renew_lease(state: State, worker: Worker) -> None:
-    """Renew the lease of a worker that has reported. A lease that is almost new is left as it is.
-
-    So most Reports change no lease.
-    """
-    settings, until = state.settings, state.grid.now + state.settings.lease_s
-    older_s = abs(until - worker.lease_until)
-    if older_s > _ALMOST_NEW * settings.lease_s or older_s > (settings.lease_s - settings.report_every_s) / 2:
-        worker.lease_until = until
-
-
 def leave(state: State, name: str, session: int) -> Reply:
     """Close the session of a worker; it is believed to be working until its lease expires."""
     worker = state.workers.get(name)
     if worker is not None and worker.session == session:
         carrying.forget(state, name)
-        _disconnect(state, worker)
+        leases.disconnect(state, worker)
     return Done()
-
-
-def expire_leases(state: State) -> None:
-    """Disconnect the workers whose leases have expired, and mark their attempts as lost."""
-    for _, name in list(takewhile(lambda lease: lease[0] <= state.now, state.index.leases.order)):
-        _give_up(state, state.workers[name])
-
-
-def _give_up(state: State, worker: Worker) -> None:
-    if worker.session is not None:
-        state.effects.closes.append((worker.name, worker.session))
-    for attempt in list(state.index.attempts.of_worker.get(worker.name, {}).values()):
-        if attempt.state in OCCUPYING:
-            phases.lose(state, attempt, "its worker fell silent", for_good=False)
-    carrying.forget(state, worker.name)
-    _disconnect(state, worker)
-
-
-def _disconnect(state: State, worker: Worker) -> None:
-    worker.session, worker.offered, worker.reported, worker.assigned = None, 0, 0, 0
-    for attempt in list(state.index.attempts.of_worker.get(worker.name, {}).values()):
-        if attempt.sent:
-            attempt.sent = 0
-            state.put(attempt)
-    state.put(worker)
 
 
 def reconcile(state: State, outbox: Outbox, worker: Worker, report: Report) -> None:
     """Take in one Report of the worker's open session."""
     load = report.load
     offered = load.slots if load.slots < worker.facts.slots else worker.facts.slots
-    _renew_lease(state, worker)
+    leases.renew(state, worker)
     worker.reported, worker.reported_at, worker.load, worker.offered = report.seq, state.grid.now, load, offered
     state.put(worker)
     outbox.answer(worker.name)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from loopline_master.files.blobs import Blobs
+from loopline_master.files.user_files import UserFiles
 from loopline_master.settings import MasterSettings
 from loopline_master.store import Store
 from loopline_master.store.queries.file_references import Named
@@ -52,8 +53,9 @@ class _Marks:
 class Retention:
     """Deletes files that are no longer needed, regularly and on demand."""
 
-    def __init__(self, store: Store, blobs: Blobs, settings: MasterSettings) -> None:
+    def __init__(self, store: Store, blobs: Blobs, settings: MasterSettings, users: UserFiles) -> None:
         self._store = store
+        self._users = users
         self._blobs = blobs
         self._settings = settings
         self._lock = asyncio.Lock()
@@ -136,16 +138,19 @@ class Retention:
         count = size_bytes = 0
         for folder in sorted(self._blobs.folder.iterdir()):
             if len(folder.name) == 2:
-                more, bytes_ = await asyncio.to_thread(self._sweep_folder, folder, marks, before, delete)
-                count, size_bytes = count + more, size_bytes + bytes_
+                gone = await asyncio.to_thread(self._sweep_folder, folder, marks, before, delete)
+                count, size_bytes = count + len(gone), size_bytes + sum(gone.values())
+                if delete:
+                    await self._users.forget(list(gone))
         return count, size_bytes
 
-    def _sweep_folder(self, folder: Path, marks: _Marks, before: float, delete: bool) -> tuple[int, int]:
-        count = size_bytes = 0
-        for name, size in _older(folder, before):
-            if name not in marks and (not delete or self._blobs.remove(name, before)):
-                count, size_bytes = count + 1, size_bytes + size
-        return count, size_bytes
+    def _sweep_folder(self, folder: Path, marks: _Marks, before: float, delete: bool) -> dict[str, int]:
+        """Return the files of a folder that are not marked, and their sizes."""
+        return {
+            name: size
+            for name, size in _older(folder, before)
+            if name not in marks and (not delete or self._blobs.remove(name, before))
+        }
 
     def _clear_uploads(self, now: float, delete: bool) -> tuple[int, int]:
         parts = self._blobs.unfinished(now - self._settings.file_grace_s)

@@ -10,7 +10,6 @@ from aiohttp import web
 from loopline_master.http.auth import Caller
 from loopline_master.settings import MasterSettings
 from loopline_master.store import Store
-from loopline_shared.rest.access import AuditEntry
 
 _CUT = 200
 
@@ -24,17 +23,9 @@ class Deeds:
 
     async def note(self, caller: Caller, request: web.Request, did: str, on: str = "") -> None:
         """Note that this caller did something. ``on``: to what; the ids in the request's path if not given."""
-        entry = AuditEntry(
-            id=0,
-            at=time.time(),
-            who=caller.name,
-            role=caller.role,
-            token=caller.token,
-            address=request.remote or "",
-            did=did,
-            on=(on or _ids(request.match_info))[:_CUT],
-        )
-        await self._log.note(entry, self._keep_s)
+        by = {"who": caller.name, "role": caller.role, "token": caller.token, "address": request.remote or ""}
+        deed = {"at": time.time(), **by, "did": did, "on": (on or _ids(request.match_info))[:_CUT]}
+        await self._log.note(deed, self._keep_s)
 
 
 def _ids(path: Mapping[str, str]) -> str:

@@ -1,9 +1,11 @@
 """Restore: a data folder from a backup, for a master to go on from.
 
     loopline restore FOLDER
+    loopline restore --database-url URL     a PostgreSQL that its own tools have restored
 
-What happened since the backup is lost, but workers may still hold attempts from then. So the jobs that come next get
-numbers that the lost ones cannot have had, and a late result finds no other job under its number.
+What happened since the backup is lost, but workers may still hold attempts from then. So another life of the
+database begins (store/lives.py), in which they count no more. The jobs that come next get numbers that the lost ones
+cannot have had: workers of 0.1 know of no lives, and users may have written numbers down.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from loopline_master.maintenance.backup import CONTENTS, DATABASE, sum_of
 from loopline_master.settings import MasterSettings
 from loopline_master.store.checkpoint import note_upgrade
 from loopline_master.store.database import open_database, parse_url
+from loopline_master.store.lives import begin_life
 from loopline_master.store.migrate import prepare
 from loopline_master.store.tables import grid
 from loopline_shared.errors import LooplineError
@@ -43,7 +46,7 @@ def restore(backup: Path, data_dir: Path) -> None:
         shutil.copytree(backup, part)
         (part / CONTENTS).unlink()
         part.chmod(0o700)
-        asyncio.run(_leave_numbers(part / DATABASE))
+        begin_again(f"sqlite:///{(part / DATABASE).absolute()}")
         os.sync()
         if data_dir.exists():
             data_dir.rmdir()
@@ -67,16 +70,21 @@ def _check(backup: Path) -> None:
             raise LooplineError("restore", f"{file} {what}", "restore another backup")
 
 
-async def _leave_numbers(database: Path) -> None:
-    url = parse_url(f"sqlite:///{database.absolute()}")
+def begin_again(database_url: str) -> None:
+    """Begin another life of a database that has been restored. Raises LooplineError, as for one that is in use."""
+    url = parse_url(database_url)
 
     def work(connection: Connection) -> None:
+        begin_life(connection)
         connection.execute(update(grid).values(next_job=grid.c.next_job + JOB_GAP))
         note_upgrade(connection)  # no log leads to this number: replay goes on from here
 
-    async with open_database(url) as opened:
-        await prepare(opened, url)
-        await opened.write(work)
+    async def begin() -> None:
+        async with open_database(url) as opened:
+            await prepare(opened, url)
+            await opened.write(work)
+
+    asyncio.run(begin())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -86,16 +94,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Make a master's data folder from a backup. The folder must be empty, or not be there yet.",
         epilog="Exit codes: 0 done; 2 nothing was restored.",
     )
-    parser.add_argument("backup", type=Path, help="the folder that `loopline backup` has made")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("backup", type=Path, nargs="?", help="the folder that `loopline backup` has made")
+    what.add_argument("--database-url", help="a PostgreSQL that pg_restore has restored: it begins another life")
     parser.add_argument("--data-dir", help="the data folder that is to be made, if it is not the usual one")
     chosen = parser.parse_args(arguments)
     try:
-        data_dir = MasterSettings.load(data_dir=chosen.data_dir).data_dir.absolute()
-        restore(chosen.backup, data_dir)
+        if chosen.backup:
+            data_dir = MasterSettings.load(data_dir=chosen.data_dir).data_dir.absolute()
+            restore(chosen.backup, data_dir)
+            done = f"restored to {data_dir}"
+        else:
+            begin_again(chosen.database_url)
+            done = "the database begins another life"
     except LooplineError as error:
         print(f"error: {error.message}\n{error.hint}", file=sys.stderr)
         return 2
-    print(f"restored to {data_dir}: start the master on it; its next job's number is {JOB_GAP:,} higher")
+    print(f"{done}: start the master on it; its next job's number is {JOB_GAP:,} higher")
     return 0
 
 

@@ -33,17 +33,15 @@ def _passes() -> ColumnElement[bool]:
 
 
 def _excuse() -> ColumnElement[str | None]:
-    """Return the reason why b was allowed to pass a: noted since b was (last) released, or in force for all of b's
-    time.
-    """
+    """Return the reason why b was allowed to pass a: in force for all of b's time, or as b was (last) released."""
     exempt = (
         select(func.min(exemptions.c.reason))
-        .where(exemptions.c.job == _b.c.id, exemptions.c.predecessor == _a.c.id)
-        .where(exemptions.c.at >= _b.c.released_at)
+        .where(exemptions.c.job == _a.c.id, exemptions.c.since <= _b.c.released_at)
+        .where(or_(exemptions.c.until.is_(None), exemptions.c.until >= _b.c.released_at))
     )
     is_anothers = and_(_b.c.within == OrderWithin.USER, _a.c.owner != _b.c.owner)
     by_order = case((_b.c.order == Order.NONE, "order-none"), (is_anothers, "other-user"))
-    return func.coalesce(exempt.scalar_subquery(), by_order)
+    return func.coalesce(by_order, exempt.scalar_subquery())
 
 
 _done, _now = _b.c.id == bindparam("completed"), bindparam("now", type_=Double)

@@ -18,13 +18,14 @@ import loopline_migrations
 from loopline_master.store.checkpoint import note_upgrade
 from loopline_master.store.copies import copy_database
 from loopline_master.store.database import Database, is_sqlite, writing
+from loopline_master.store.lives import begin_life
 from loopline_master.store.tables import metadata
 from loopline_shared.errors import LooplineError
 
 if TYPE_CHECKING:
     from alembic.config import Config
 
-REVISION = "0020"
+REVISION = "0023"
 """The latest migration: it leads to the tables of ``tables.metadata``."""
 
 
@@ -81,6 +82,7 @@ def _revision(connection: Connection) -> str | None:
 def _begin(connection: Connection) -> None:
     """Create the tables of a new database. Tests compare them with the result of all migrations."""
     metadata.create_all(connection)
+    begin_life(connection)
     connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"))
     connection.execute(text("INSERT INTO alembic_version VALUES (:revision)"), {"revision": REVISION})
 

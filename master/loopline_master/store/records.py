@@ -21,7 +21,7 @@ from loopline_master.store.audit import COMPLETED
 from loopline_master.store.database import Transact
 from loopline_master.store.rows import insert_into
 from loopline_master.store.tables import attempts, forecasts, jobs, notifications, samples, specs
-from loopline_shared.model import AttemptState
+from loopline_shared.model import AttemptState, Load
 from loopline_shared.rest.columns import Samples
 from loopline_shared.spec import Notify
 
@@ -54,11 +54,15 @@ class Sampler:
     def samples_of(self, effects: Effects) -> list[Values]:
         """Return the samples of a step: mostly none."""
         now = effects.grid.now
+        reported = (worker for worker in effects.workers.values() if worker.reported_at == now)
+        return self.of_loads(((worker, worker.load) for worker in reported if worker.load), now)
+
+    def of_loads(self, loads: Iterable[tuple[Worker, Load]], now: float) -> list[Values]:
+        """Return the samples that are due of workers which said this of their loads just now."""
         minute = int(now // MINUTE_S)
-        reported = [worker for worker in effects.workers.values() if worker.reported_at == now]
-        due = [worker for worker in reported if self._taken.get(worker.name) != minute]
-        self._taken.update((worker.name, minute) for worker in due)
-        return [_sample_of(worker, minute) for worker in due if worker.load]
+        due = [(worker, load) for worker, load in loads if self._taken.get(worker.name) != minute]
+        self._taken.update((worker.name, minute) for worker, _ in due)
+        return [_sample_of(worker, load, minute) for worker, load in due]
 
     def write(self, connection: Connection, rows: list[Values]) -> None:
         """Write samples after the rows of attempts, whose slots are counted.
@@ -118,15 +122,14 @@ def _means(first: int, end: int, step: int, worker: str | None) -> Select[Any]:
     )
 
 
-def _sample_of(worker: Worker, minute: int) -> Values:
-    assert worker.load
+def _sample_of(worker: Worker, load: Load, minute: int) -> Values:
     return {
         "minute": minute,
         "worker": worker.name,
         "of_worker": worker.name,
-        "spare_cpu": worker.load.spare_cpu,
+        "spare_cpu": load.spare_cpu,
         "slots": worker.offered,
-        "in_use": int(worker.load.in_use),
+        "in_use": int(load.in_use),
     }
 
 

@@ -16,16 +16,17 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql.base import Executable
 
 from loopline_master.core.effects import Effects, Submitted
-from loopline_master.core.entities import Attempt, Exemption, Grid, Job, Program, Task, Worker
+from loopline_master.core.entities import Attempt, Grid, Job, Program, Task, Worker
 from loopline_master.core.gangs.gang import Gang
+from loopline_master.core.index.exemptions import Exemption
 from loopline_master.core.planning.plan import BROKEN, Plan
-from loopline_master.core.runs import ProgramKey
+from loopline_master.core.runs import Observation, ProgramKey
 from loopline_master.core.shares.user import User
 from loopline_master.core.transfers.carrier import Carrier
 from loopline_master.core.transitions import END
 from loopline_master.store import tables
 from loopline_master.store.tables import encoder
-from loopline_shared.model import AttemptId, Observation
+from loopline_shared.model import AttemptId
 
 if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql

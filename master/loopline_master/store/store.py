@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from contextlib import asynccontextmanager
 from functools import cache
 
 from sqlalchemy import Connection, Insert, Table, bindparam, delete, insert, select, update
 
 from loopline_master.core.effects import Effects
+from loopline_master.core.entities import Worker
 from loopline_master.core.events import BATCH, Batch, JobRetried, SchedulerSettings
 from loopline_master.core.state import Snapshot
 from loopline_master.store import audit, restart
@@ -24,6 +25,7 @@ from loopline_master.store.database import (
     parse_url,
     shrink,
 )
+from loopline_master.store.lives import current_life
 from loopline_master.store.migrate import prepare
 from loopline_master.store.queries.attempt_queries import AttemptQueries
 from loopline_master.store.queries.audit_log import AuditLog
@@ -35,6 +37,7 @@ from loopline_master.store.queries.program_queries import ProgramQueries
 from loopline_master.store.queries.result_queries import ResultQueries
 from loopline_master.store.queries.task_queries import TaskQueries
 from loopline_master.store.queries.timeline_queries import TimelineQueries
+from loopline_master.store.queries.uploads import Uploads
 from loopline_master.store.queries.usage_queries import UsageQueries
 from loopline_master.store.queries.worker_queries import WorkerQueries
 from loopline_master.store.records import EtaRecords, Notifications, SampleQueries, Sampler
@@ -50,7 +53,7 @@ from loopline_master.store.rows import (
 )
 from loopline_master.store.tables import attempts, event_log, gangs, notifications, programs
 from loopline_master.store.token_store import TokenStore
-from loopline_shared.model import AttemptState
+from loopline_shared.model import AttemptState, Load
 from loopline_shared.rest.bodies import PassingReport
 
 _SHORT_ROWS = 100
@@ -70,13 +73,16 @@ async def open_store(
         await prepare(database, parsed)
         if not is_sqlite(parsed):
             await database.write(database.epoch.begin)
-        yield Store(database, keep_samples_s, is_remote=not is_sqlite(parsed))
+        life = await database.read(current_life)
+        yield Store(database, keep_samples_s, is_remote=not is_sqlite(parsed), life=life)
 
 
 class Store:
     """The database, with its queries by subject."""
 
-    def __init__(self, database: Database, keep_samples_s: float, *, is_remote: bool = False) -> None:
+    def __init__(self, database: Database, keep_samples_s: float, *, is_remote: bool = False, life: str = "") -> None:
+        """``life``: the one that the database is in (lives.py)."""
+        self.life = life
         self._read, self._is_remote = database.read, is_remote
         self._writer = Writer(database.write, Sampler(keep_samples_s))
         self.jobs = JobQueries(self._read, database.look)
@@ -84,6 +90,7 @@ class Store:
         self.attempts = AttemptQueries(self._read)
         self.usage = UsageQueries(self._read)
         self.files = FileReferences(self._read, self._writer.write)
+        self.uploads = Uploads(self._read, self._writer.write)
         self.timelines = TimelineQueries(self._read)
         self.samples = SampleQueries(self._read)
         self.results = ResultQueries(self._read)
@@ -100,6 +107,10 @@ class Store:
         """Store one step completely or not at all. Raises StoreBroken if that fails: the master must then stop."""
         if await self._writer.commit(batch, effects):
             self.notifications.came.set()
+
+    async def sample(self, loads: Iterable[tuple[Worker, Load]], now: float) -> None:
+        """Sample workers that have said this of their loads just now, in no commit. Raises StoreBroken."""
+        await self._writer.sample(loads, now)
 
     async def check(self) -> None:
         """Raises StoreBroken if the database cannot be written."""
@@ -185,6 +196,12 @@ class Writer:
         changed = len(completed) + len(late) + len(sampled) + sum(len(rows) for _, rows in written)
         await self.write(work, is_short=changed <= _SHORT_ROWS)
         return bool(ended)
+
+    async def sample(self, loads: Iterable[tuple[Worker, Load]], now: float) -> None:
+        """Store the samples that are due of these loads."""
+        sampler = self._sampler
+        if sampler and (rows := sampler.of_loads(loads, now)):
+            await self.write(lambda connection: sampler.write(connection, rows), is_short=len(rows) <= _SHORT_ROWS)
 
     async def write(self, work: Callable[[Connection], Result], *, is_short: bool = False) -> Result:
         """Run other work in a transaction of its own. Raises StoreBroken if any of it fails."""

@@ -36,8 +36,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeEngine
 
-from loopline_master.core.entities import Attempt, Exemption, Grid, Job, Program, Task, Worker
+from loopline_master.core.entities import Attempt, Grid, Job, Program, Task, Worker
 from loopline_master.core.gangs.gang import Gang
+from loopline_master.core.index.exemptions import Exemption
 from loopline_master.core.planning.plan import Plan
 from loopline_master.core.shares.user import User
 from loopline_master.core.transfers.carrier import Carrier
@@ -226,6 +227,14 @@ removals = Table(  # jobs whose files are no longer kept, and why
     Column("reason", Text, nullable=False),
 )
 
+uploads = Table(  # files that users brought, each counted for the first who did
+    "uploads",
+    metadata,
+    Column("sha256", Text, primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("bytes", WHOLE, nullable=False),
+)
+
 samples = Table(  # what workers said of themselves, once a minute
     "samples",
     metadata,
@@ -253,7 +262,7 @@ gangs = Table(
 exemptions = Table(
     "exemptions",
     metadata,
-    *_columns(Exemption, key=["job", "predecessor", "at"]),
+    *_columns(Exemption, key=["job", "since", "reason"]),
     ForeignKeyConstraint(["job"], ["jobs.id"]),
 )
 
@@ -349,6 +358,14 @@ audit_log = Table(  # who did what: requests that changed something
     Column("on", Text, nullable=False),
 )
 Index(None, audit_log.c.at)
+
+lives = Table(  # of this database: each restore begins another
+    "lives",
+    metadata,
+    Column("number", WHOLE, primary_key=True, autoincrement=True),
+    Column("id", Text, nullable=False),
+    Column("begun_at", Double, nullable=False),
+)
 
 mastership = Table(
     "mastership",

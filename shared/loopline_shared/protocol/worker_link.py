@@ -44,6 +44,7 @@ from loopline_shared.model import (
 )
 from loopline_shared.paths import Pattern, RelativePath
 from loopline_shared.protocol.attempt_ranges import AttemptRanges, ranges_of
+from loopline_shared.protocol.frame_numbers import IncomingNumbers, OutgoingNumbers
 from loopline_shared.protocol.gang_messages import GangPlace, Member, Word
 from loopline_shared.protocol.software import Software
 from loopline_shared.protocol.transfers import FlowMeasured, MeasureFlow, PeerOrders, PeerReport, PeerTerms
@@ -67,6 +68,8 @@ MAX_HELD = 65_536  # the same
 MAX_READS = 100  # unanswered at once, on one link
 OwnInputs = Annotated[dict[RelativePath, InputFile], Field(max_length=MAX_OWN_INPUTS)]
 FrameNumber = Annotated[int, Field(ge=0, le=MAX_ID)]
+Life = Annotated[str, Field(max_length=64, pattern=NO_NUL, exclude_if=not_)]
+"""Id of a life of the master's database: each restore begins another. Attempts of two lives may have one name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +100,7 @@ class Welcome:
     """Certificate (PEM) by which the master is trusted from now on; empty: it has none of its own."""
     certificate: Annotated[str, Field(max_length=MAX_CERTIFICATE_CHARACTERS, exclude_if=not_)] = ""
     """Of the worker, with that of the CA behind it (PEM); empty: it asked for none."""
+    life: Life = ""  # in which the master is: a worker ends and forgets what it has of another
     kind: Literal["welcome"] = "welcome"
 
 
@@ -126,7 +130,12 @@ class Report:
     waiting: AttemptRanges = ()  # for a slot, in the order in which it came
     members: Annotated[tuple[Member, ...], Field(max_length=MAX_MEMBERS, fail_fast=True)] = ()  # of gangs, not begun
     peers: Annotated[PeerReport | None, Field(exclude_if=not_)] = None  # files that go between workers
+    life: Life = ""  # of all attempts of this session, in its first Report; empty: not known
     kind: Literal["report"] = "report"
+
+    @property
+    def attempts_named(self) -> int:
+        return len(self.holding) + sum(one.last - one.first + 1 for one in self.waiting)
 
 
 @dataclass(slots=True)  # not frozen: freezing triples the cost of creation
@@ -261,21 +270,6 @@ def with_results(report: bytes, results: list[bytes]) -> bytes:
     return report.replace(_NO_RESULTS, b'"results":[%s]' % b",".join(results), 1)
 
 
-class _Inbound:
-    """Check of the numbers of incoming frames."""
-
-    def __init__(self) -> None:
-        self.last = 0
-
-    def is_new(self, seq: int) -> bool:
-        if seq > self.last + 1:
-            raise ProtocolError(f"frame {seq} came after frame {self.last}: frames were lost")
-        if seq <= self.last:
-            return False
-        self.last = seq
-        return True
-
-
 class WorkerSession:
     """The worker's end."""
 
@@ -284,7 +278,7 @@ class WorkerSession:
     ) -> None:
         self.welcome: Welcome | None = None
         self._hello = Hello(version, worker, boot, facts, instance=instance)
-        self._inbound = _Inbound()
+        self._inbound = IncomingNumbers()
         self._sent = 0
 
     def hello(self, request: str = "") -> bytes:
@@ -312,8 +306,10 @@ class WorkerSession:
         waiting: Iterable[AttemptId] = (),
         members: Sequence[Member] = (),
         peers: PeerReport | None = None,
+        *,
+        life: str = "",
     ) -> tuple[int, bytes]:
-        """Return the next Report's number and frame."""
+        """Return the next Report's number and frame. ``life``: of the attempts; the first Report has it."""
         self._sent += 1
         report = Report(
             self._sent,
@@ -324,6 +320,7 @@ class WorkerSession:
             waiting=ranges_of(waiting) if waiting else (),
             members=tuple(members),
             peers=peers,
+            life=life if self._sent == 1 else "",
         )
         return self._sent, encode(report)
 
@@ -335,18 +332,25 @@ class WorkerSession:
         waiting: Iterable[AttemptId],
         members: Sequence[Member] = (),
         peers: PeerReport | None = None,
+        *,
+        life: str = "",
     ) -> tuple[int, bytes]:
         """The same of results that are written already (``write_result``)."""
-        seq, frame = self.report(holding, (), load, waiting, members, peers)
+        seq, frame = self.report(holding, (), load, waiting, members, peers, life=life)
         return seq, with_results(frame, results)
 
 
 class MasterSession:
-    """The master's end. The scheduler numbers the Assigns, and waits until the worker has seen them."""
+    """The master's end. The scheduler numbers its Assigns; others, of number ANSWER, but answer a Report."""
 
     def __init__(self) -> None:
         self.hello: Hello | None = None
-        self._inbound = _Inbound()
+        self._inbound, self._outbound = IncomingNumbers(), OutgoingNumbers()
+
+    @property
+    def may_answer(self) -> bool:
+        """True if a Report may be answered by an Assign of number ANSWER."""
+        return self._outbound.may_answer
 
     def receive(self, frame: bytes) -> ToMaster | None:
         """Return the message in a frame; None for a duplicate. Raises ProtocolError, which closes the link."""
@@ -356,7 +360,12 @@ class MasterSession:
         if isinstance(message, Report | Wrote | FlowMeasured):
             if self.hello is None:
                 raise ProtocolError(f"{message.kind} before hello")
-            return message if not isinstance(message, Report) or self._inbound.is_new(message.seq) else None
+            if not isinstance(message, Report):
+                return message
+            if not self._inbound.is_new(message.seq):
+                return None
+            seen = self._outbound.seen(message.seen)
+            return message if seen == message.seen else replace(message, seen=seen)
         if self.hello is not None:
             return None
         self.hello = message
@@ -374,4 +383,7 @@ class MasterSession:
         )
 
     def send(self, message: ToWorker) -> bytes:
+        """Return the frame, with the number that the worker sees."""
+        if isinstance(message, Assign) and (seq := self._outbound.number(message.seq)) != message.seq:
+            message = replace(message, seq=seq)
         return encode(message)

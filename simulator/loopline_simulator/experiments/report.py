@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as json_format
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,13 +15,13 @@ from cyclopts.validators import Number
 from rich.console import Console
 
 from loopline_simulator.experiments.answers import without_nan
-from loopline_simulator.experiments.options import Count, Several, SweepOptions, usage
-from loopline_simulator.progress import cpu_seconds, progress_bar
+from loopline_simulator.experiments.options import Count, Positive, Several, SweepOptions, usage
+from loopline_simulator.progress import progress_bar
 from loopline_simulator.study import bars
-from loopline_simulator.study.answers import KeptAnswers, answer, code
+from loopline_simulator.study.answers import KeptAnswer, KeptAnswers, answer, code
 from loopline_simulator.study.page import Effort, page
 from loopline_simulator.study.section import Section
-from loopline_simulator.study.sections import cases_of, sections
+from loopline_simulator.study.sections import sections
 from loopline_simulator.sweep import available_cores, sweep
 
 
@@ -40,6 +40,7 @@ def report(
     swf: Path | None = None,
     keep: Path | None = None,
     only: Annotated[tuple[str, ...], Several] = (),
+    minutes: Positive | None = None,
     runs: StudyRuns = StudyRuns(),
 ) -> int:
     """Write the whole study as a page: policies of the literature, recorded and drawn work, churn, bounds.
@@ -54,29 +55,30 @@ def report(
         A workload in the Standard Workload Format, for the section of a recorded log, which is left out without it.
     keep
         File in which answers are kept: a study that was interrupted, or is to have more seeds, goes on from there.
+        Answers of earlier code are used where this code gives the same with the first seed.
     only
         Sections to run, by their keys.
+    minutes
+        Begin no further seed after so many minutes: the page is written of those that there are, and with `--keep`
+        the next call goes on.
     """
     chosen = [section for section in sections(swf) if not only or section.key in only]
     strange = set(only) - {section.key for section in sections(swf)}
     if strange:
         known = ", ".join(section.key for section in sections(swf))
         raise usage(f"there is no section {min(strange)!r}", f"there are {known}; `log` needs --swf")
-    began, kept = time.monotonic(), KeptAnswers(keep)
-    computed = _run(chosen, runs, kept)
+    began, kept = time.monotonic(), KeptAnswers(keep, runs.first_seed)
+    computed = _run(chosen, runs, kept, began + 60.0 * minutes if minutes else None)
+    used = [answer for section in chosen for answer in _gather(section, runs, kept)]
     took_s = time.monotonic() - began
     if runs.json:
-        print(json_format.dumps(_document(chosen, runs), indent=1))
+        print(json_format.dumps(_document(chosen), indent=1))
         return 0
-    count = sum(len(section.cases) for section in chosen) * runs.seeds
-    command = " ".join(["loopline simulate report", *_told(sys.argv)])
     effort = Effort(
-        command,
-        runs.seed_numbers,
-        count,
+        " ".join(["loopline simulate report", *_told(sys.argv)]),
+        answers=list({answer.case: answer for answer in used}.values()),
         computed=computed,
         took_s=took_s,
-        cpu_s=cpu_seconds(),
         processes=_processes(runs),
         code=code(),
     )
@@ -84,10 +86,27 @@ def report(
     return 0
 
 
-def _run(chosen: Sequence[Section], runs: SweepOptions, kept: KeptAnswers) -> int:
-    """Run what is not kept, and give every section its answers; return the number of runs."""
-    asked = list(cases_of(list(chosen), runs.seed_numbers))
-    missing = [case for _, _, case in asked if kept.get(case) is None]
+def _run(chosen: Sequence[Section], runs: SweepOptions, kept: KeptAnswers, until: float | None) -> int:
+    """Run what is not kept, the first seed first; return the number of runs.
+
+    Past ``until``, on the monotonic clock, no further seed begins; the first one always runs.
+    """
+    first, *others = runs.seed_numbers
+    computed = _run_seeds([first], chosen, runs, kept)
+    for seeds in [others] if until is None else [[seed] for seed in others]:
+        if until is None or time.monotonic() < until:
+            computed += _run_seeds(seeds, chosen, runs, kept)
+    return computed
+
+
+def _run_seeds(seeds: Sequence[int], chosen: Sequence[Section], runs: SweepOptions, kept: KeptAnswers) -> int:
+    asked = {section.key: section.different(runs.seed_numbers) for section in chosen}
+    cases = dict.fromkeys(
+        case
+        for section in chosen
+        for _, case in section.items([seed for seed in seeds if seed in asked[section.key]])
+    )
+    missing = [case for case in cases if kept.get(case) is None]
     with progress_bar("runs", len(missing)) as shown:
 
         def came(found: Any) -> None:
@@ -95,11 +114,19 @@ def _run(chosen: Sequence[Section], runs: SweepOptions, kept: KeptAnswers) -> in
             shown(found)
 
         sweep(answer, missing, runs.executor(), came)
-    for section, place, case in asked:
-        figures = kept.get(case)
-        assert figures is not None, "every case was run"
-        section.answers.setdefault(place, []).append(figures)
     return len(missing)
+
+
+def _gather(section: Section, runs: SweepOptions, kept: KeptAnswers) -> Iterator[KeptAnswer]:
+    """Give the section the answers of every seed of which it has all; yield them."""
+    for seed in section.different(runs.seed_numbers):
+        found = [(place, kept.get(case)) for place, case in section.items([seed])]
+        if found and all(answer is not None for _, answer in found):
+            section.seeds.append(seed)
+            for place, one in found:
+                assert one is not None, "all are there"
+                section.answers.setdefault(place, []).append(one.figures)
+                yield one
 
 
 def _processes(runs: SweepOptions) -> int:
@@ -112,7 +139,7 @@ def _told(words: Sequence[str]) -> Sequence[str]:
     return [Path(word).name if "/" in word else word for word in own]
 
 
-def _document(chosen: Sequence[Section], runs: SweepOptions) -> dict[str, Any]:
+def _document(chosen: Sequence[Section]) -> dict[str, Any]:
     tables = {
         section.key: [
             {"row": row, "column": column, "runs": runs_, "over_base": _estimated(section, (row, column))}
@@ -120,7 +147,7 @@ def _document(chosen: Sequence[Section], runs: SweepOptions) -> dict[str, Any]:
         ]
         for section in chosen
     }
-    seeds = list(runs.seed_numbers)
+    seeds = sorted({seed for section in chosen for seed in section.seeds})
     return dict(without_nan({"experiment": "report", "code": code(), "seeds": seeds, "sections": tables}))
 
 

@@ -30,13 +30,15 @@ from loopline_master.core.events import (
 )
 from loopline_master.core.gangs.gang import GangPhase
 from loopline_master.core.invariants import check
+from loopline_master.core.reports.kept_back import KeptBack
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.transfers.carrier import NumberedRequest
 from loopline_master.transfers.solver import FILLING
 from loopline_shared.errors import ProtocolError
 from loopline_shared.model import AttemptId, JobState
+from loopline_shared.protocol.frame_numbers import ANSWER
 from loopline_shared.protocol.transfers import PeerTerms
-from loopline_shared.protocol.worker_link import Hello, Report, Welcome
+from loopline_shared.protocol.worker_link import Assign, Hello, Report, Welcome
 from loopline_shared.spec import JobSpec
 from loopline_simulator.full import ending
 from loopline_simulator.full.machine import CLOSED, Link, Machine
@@ -50,6 +52,9 @@ CRASHES = ("before step", "before commit", "before release")
 
 class GridWorld:
     """A master, its machines, and the links between them."""
+
+    keeps_back = True
+    """Reports without news are answered without a step, as a live master does."""
 
     def __init__(
         self, settings: SchedulerSettings, machines: Sequence[Machine], *, now: float = 1000.0, check_every: int = 1
@@ -76,6 +81,7 @@ class GridWorld:
 
     def start_master(self) -> None:
         self.scheduler, self._second = Scheduler(self.store.snapshot()), None
+        self.kept_back = KeptBack(self.scheduler.state)
         self.inbox, self.is_up, self.asked = [MasterStarted(self.settings)], True, None
         self.turn()
 
@@ -97,6 +103,7 @@ class GridWorld:
             return None
         self._steps += 1
         is_checked = self._steps % self._check_every == 0
+        events = [*self.kept_back.told(events, self.now), *events]
         effects = self._step(events, is_checked=is_checked)
         self.asked = effects.asked or self.asked
         if crash == "before commit":
@@ -219,7 +226,15 @@ class GridWorld:
             assert link.master.refusal() is None
             self.inbox.append(WorkerJoined(link.name, link.number, message.boot, message.facts))
         elif isinstance(message, Report):
-            self.inbox.append(WorkerReported(link.name, link.number, message))
+            self._master_hears(link, WorkerReported(link.name, link.number, message))
+
+    def _master_hears(self, link: Link, event: WorkerReported) -> None:
+        """Answer a Report without news at once, unless one before it on its link waits for a step."""
+        waits = any(isinstance(one, WorkerReported) and one.session == link.number for one in self.inbox)
+        if self.keeps_back and not waits and link.master.may_answer and self.kept_back.keep(event, self.now):
+            link.down.append(link.master.send(Assign(ANSWER, event.report.seq)))
+        else:
+            self.inbox.append(event)
 
     def _master_loses(self, link: Link) -> None:
         if self.links.pop(link.number, None) is not None:
@@ -275,8 +290,14 @@ class GridWorld:
 
     def pass_time(self, seconds: float) -> None:
         self.now += seconds
-        if self.scheduler.wake_at is not None and self.scheduler.wake_at <= self.now:
+        if self.wake_at is not None and self.wake_at <= self.now:
             self.master_steps()
+
+    @property
+    def wake_at(self) -> float | None:
+        """Time at which the master steps without an event. None if there is no such time."""
+        times = (self.scheduler.wake_at, self.kept_back.wake_at)
+        return min((at for at in times if at is not None), default=None)
 
     # --- the end --------------------------------------------------------------------------------------------
 

@@ -6,9 +6,10 @@ from copy import copy
 from dataclasses import replace
 
 from loopline_master.core.effects import Effects
-from loopline_master.core.entities import UNRELEASED, Attempt, Exemption, Grid, Job, Program, Task, Worker
+from loopline_master.core.entities import UNRELEASED, Attempt, Grid, Job, Program, Task, Worker
 from loopline_master.core.events import BATCH, Batch
 from loopline_master.core.gangs.gang import Gang
+from loopline_master.core.index.exemptions import Exemption
 from loopline_master.core.index.sorted_collections import IntervalSet
 from loopline_master.core.planning.plan import BrokenPromise, Plan
 from loopline_master.core.runs import ProgramKey
@@ -33,7 +34,7 @@ class MemoryStore:
         self.carriers: dict[str, Carrier] = {}
         self.users: dict[str, User] = {}
         self.broken: list[BrokenPromise] = []
-        self.exemptions: dict[tuple[int, int], Exemption] = {}
+        self.exemptions: dict[tuple[int, float, str], Exemption] = {}
         self.log: list[bytes] = []
         self.passings: list[tuple[int, int]] = []  # found by the audit and not excused
 
@@ -59,7 +60,7 @@ class MemoryStore:
         self.users |= {key: copy(user) for key, user in effects.users.items()}
         self.broken += effects.broken
         self.programs |= {key: copy(program) for key, program in effects.programs.items()}
-        self.exemptions |= {(e.job, e.predecessor): e for e in effects.exemptions}
+        self.exemptions |= {(e.job, e.since, e.reason): e for e in effects.exemptions}
         for worker, result in effects.late:
             self._keep_late(worker, result)
 
@@ -101,6 +102,10 @@ class MemoryStore:
             fresh.keep(scheduler.step(batch.events, batch.now))
         return fresh
 
+    def is_exempt(self, earlier: Job, later: Job) -> bool:
+        """True if the earlier job held no other back as the later one was released."""
+        return any(one.job == earlier.id and one.covers(later) for one in self.exemptions.values())
+
     def _keep_late(self, worker: str, result: Result) -> None:
         row = self.attempts.get(result.attempt)
         if row is not None and row.worker == worker and row.state is AttemptState.LOST:
@@ -111,7 +116,6 @@ class MemoryStore:
         for other in self.jobs.values():
             came_first = UNRELEASED != other.arrival < job.arrival
             is_there = other.departure is None or other.departure > (job.departure or 0)
-            excused = job.order is Order.NONE or (job.id, other.id) in self.exemptions
-            excused = excused or not job.is_ordered_after(other)
+            excused = job.order is Order.NONE or self.is_exempt(other, job) or not job.is_ordered_after(other)
             if came_first and is_there and other.weight <= job.weight and not excused:
                 self.passings.append((job.id, other.id))

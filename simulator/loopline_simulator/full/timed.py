@@ -124,7 +124,7 @@ class TimedWorld:
         """Schedule the next turn for an expiring lease or a starving job."""
         if self._alarm is not None:
             self._alarm.cancel()
-        due = self.world.scheduler.wake_at
+        due = self.world.wake_at
         if self.world.is_up and due is not None and due < math.inf:
             self._alarm = self.kernel.at(max(due, self.kernel.now), self._ring)
 

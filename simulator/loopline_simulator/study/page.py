@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 from loopline_shared import __version__
 from loopline_simulator.experiments.tables import number, plain
 from loopline_simulator.statistics import Estimate
+from loopline_simulator.study.answers import KeptAnswer
 from loopline_simulator.study.section import Place, Section, Shown
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """The effort of a study: its command, seeds, and seconds of this computer's time."""
+    """The effort of a study: its command, and seconds of this computer's time."""
 
     command: str
-    seeds: range
-    runs: int
-    computed: int  # of these, as the others were kept from before
+    _: KW_ONLY
+    answers: Sequence[KeptAnswer]
+    computed: int  # runs of this time, as the others were kept from before
     took_s: float
-    cpu_s: float  # of all processes, for a computer that does other things, too
     processes: int
     code: str
 
@@ -31,7 +31,14 @@ def page(sections: Sequence[Section], pictures: Sequence[Path], effort: Effort) 
     """Return the page; ``pictures`` are one for each section, beside the page or below it."""
     lines = [*_head(effort), *_contents(sections)]
     for section, picture in zip(sections, pictures, strict=True):
-        lines += ["", f"## {section.title}", "", section.text, "", f"![{section.title}]({picture.as_posix()})"]
+        lines += [
+            "",
+            f"## {section.title}",
+            "",
+            f"{section.text} {_seeds(section)}",
+            "",
+            f"![{section.title}]({picture.as_posix()})",
+        ]
         for shown in section.shown:
             lines += ["", *_table(section, shown)]
         lines += ["", *_ratios(section)]
@@ -39,14 +46,14 @@ def page(sections: Sequence[Section], pictures: Sequence[Path], effort: Effort) 
 
 
 def _head(effort: Effort) -> Iterator[str]:
-    first, last = effort.seeds[0], effort.seeds[-1]
     yield "# The study: Loopline's policies and the field's"
     yield ""
+    cpu_s = sum(answer.cpu_s for answer in effort.answers)
     yield (
         f"This page was written by `{effort.command}`: Loopline {__version__}, code {effort.code}, Python "
-        f"{platform.python_version()} on {platform.machine()}. Seeds {first} to {last}; {effort.runs:,} runs, "
-        f"of which {effort.runs - effort.computed:,} were kept from before; the others took {effort.took_s / 60:.1f} "
-        f"minutes in {effort.processes} processes ({effort.cpu_s / 60:.1f} minutes of CPU time)."
+        f"{platform.python_version()} on {platform.machine()}. {len(effort.answers):,} runs, {cpu_s / 60:.1f} "
+        f"minutes of CPU time. {effort.computed:,} of them were run this time, in {effort.took_s / 60:.1f} minutes "
+        f"in {effort.processes} processes; the others were kept from before{_by_earlier_code(effort)}."
     )
     yield ""
     yield (
@@ -55,6 +62,16 @@ def _head(effort: Effort) -> Iterator[str]:
         "Total time: from a job's submission to its end. Slowdown: total time over the least that the job needs "
         "alone, at mean speeds. *hold*, *deliver*, *none*: the order guarantee ([the guarantee](guarantee.md))."
     )
+
+
+def _by_earlier_code(effort: Effort) -> str:
+    count = sum(answer.code != effort.code for answer in effort.answers)
+    return f", {count:,} of them by earlier code that gives the same figures with the first seed" if count else ""
+
+
+def _seeds(section: Section) -> str:
+    first, last = section.seeds[0], section.seeds[-1]
+    return f"Seeds {first} to {last}." if last > first else f"Seed {first}."
 
 
 def _contents(sections: Sequence[Section]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from loopline_simulator.fast.trial import Case, run
 from loopline_simulator.statistics import Estimate, estimate, ratio
 from loopline_simulator.study.bounds import BoundCase, mean_total
+from loopline_simulator.traces.window import LogWindow
 
 StudyCase = Case | BoundCase
 Figures = dict[str, float]
@@ -39,7 +40,8 @@ class Section:
     base: str
     base_column: str = ""  # where columns are to be compared too, with this one
     shown: Sequence[Shown] = (Shown("total", "mean total time, s"),)
-    answers: dict[Place, list[Figures]] = field(default_factory=dict)
+    seeds: list[int] = field(default_factory=list)  # those of the answers
+    answers: dict[Place, list[Figures]] = field(default_factory=dict)  # by seed
 
     @property
     def rows(self) -> list[str]:
@@ -50,8 +52,13 @@ class Section:
         return list(dict.fromkeys(column for _, column in self.cases))
 
     def items(self, seeds: Sequence[int]) -> list[tuple[Place, StudyCase]]:
-        """Return every case of the section with every seed, seed by seed."""
+        """Return every case of the section with each of the seeds, seed by seed."""
         return [(place, replace(case, seed=seed)) for seed in seeds for place, case in self.cases.items()]
+
+    def different(self, seeds: range) -> range:
+        """Return those of the seeds that are different runs: a log has only so many windows."""
+        logs = [case.log for case in self.cases.values() if isinstance(case, Case)]
+        return seeds[: min((log.windows for log in logs if isinstance(log, LogWindow)), default=len(seeds))]
 
     def values(self, place: Place, figure: str) -> list[float]:
         """Return the figure of each seed; an empty list if the section has no such case."""

@@ -28,11 +28,17 @@ class LogWindow:
     jobs: int = 500
     unit: float = 1.0  # factor on all times of the log, as in Selection
 
-    def of(self, seed: int) -> list[Arrival]:
-        """Return the jobs of the run, the first of them at time 0."""
+    @property
+    def windows(self) -> int:
+        """Return the number of windows. Raises LooplineError if the log has not even one."""
         count = _usable(self.swf) // self.jobs
         if not count:
             raise LooplineError("trace", f"{self.swf}: there are fewer than {self.jobs} jobs in it that could run")
+        return count
+
+    def of(self, seed: int) -> list[Arrival]:
+        """Return the jobs of the run, the first of them at time 0."""
+        count = self.windows
         with opened(self.swf) as lines, named(self.swf):
             chosen = Selection(self.jobs, skip=(seed - 1) % count * self.jobs, unit=self.unit)
             found = list(arrivals(read_jobs(lines), chosen))

@@ -6,7 +6,7 @@ The log is stepped through a fresh scheduler as it is read; only numbers and ext
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 
 from loopline_master.core.effects import Declined, Effects
@@ -29,20 +29,20 @@ from loopline_master.core.events import (
     WorkerJoined,
     WorkerLeft,
     WorkerReported,
+    WorkersHeard,
     WorkerUndrained,
 )
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.state import Snapshot
 from loopline_shared.errors import LooplineError
-from loopline_shared.model import AttemptId, AttemptState, Facts, Load, Order, Outcome, Result, TaskId
+from loopline_shared.model import Facts, Load, Order, Outcome, Result, TaskId
 from loopline_shared.protocol.worker_link import Report
+from loopline_simulator.whatif.assign_times import AssignTimes
 from loopline_simulator.whatif.tally import Tally
 
 _AT_ONCE_S = 0.25
 """An attempt that began within so much of the end of another, at the same worker, took over its slot."""
 _MOST_FREED = 64
-_CANCELLED = AttemptState.CANCELLED
-_ENDING = (AttemptState.CANCELLING, AttemptState.RETRACTING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +89,6 @@ class Span:
     cpu_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Cancel:
-    """A cancel of an attempt, and how long it took until its worker confirmed it."""
-
-    task: TaskId
-    at: float
-    took_s: float
-
-
 @dataclass(slots=True, kw_only=True)
 class Recording:
     """A log in numbers. Times are in seconds since ``began`` (seconds since 1970)."""
@@ -108,8 +99,7 @@ class Recording:
     spans: list[Span] = field(default_factory=list)
     facts: dict[str, Facts] = field(default_factory=dict)  # by worker, the latest
     loads: dict[str, list[tuple[float, Load]]] = field(default_factory=dict)  # by worker: from when on, as reported
-    cancels: dict[str, list[Cancel]] = field(default_factory=dict)  # by worker
-    seen_after_s: dict[tuple[str, float], float] = field(default_factory=dict)  # by worker and time of an Assign
+    assigns: AssignTimes = field(default_factory=AssignTimes)
     apart: set[float] = field(default_factory=set)  # times of several steps, as virtual time has them
     tally: Tally = field(default_factory=Tally)
     settings: SchedulerSettings = field(default_factory=SchedulerSettings)
@@ -141,10 +131,8 @@ class _Recorder:
         self._kept: dict[str, tuple[float, Load]] = {}  # of open sessions: the last report kept
         self._heard: dict[str, float] = {}  # the last report that was not kept, if there is one since
         self._boots: dict[str, tuple[str, float]] = {}  # by worker: the agent's boot, since when
-        self._unseen: dict[str, list[tuple[int, float]]] = defaultdict(list)  # by worker: Assigns' numbers, when sent
         self._freed: dict[str, list[float]] = defaultdict(list)  # by worker: when slots fell free that nobody took
-        self._cancelled: dict[AttemptId, float] = {}  # cancelled attempts of which nothing was heard since: when
-        self._is_first, self._has_changed = True, False
+        self._is_first, self._has_changed, self._before = True, False, 0.0
 
     def go_on_from(self, snapshot: Snapshot) -> None:
         self._recording.scheduler = Scheduler(snapshot)
@@ -152,7 +140,8 @@ class _Recorder:
     def add(self, batch: Batch) -> None:
         if self._is_first:
             self._recording.began, self._is_first = batch.now, False
-        before, now = self._recording.ended, max(self._recording.ended, batch.now - self._recording.began)
+        before = self._before = self._recording.ended
+        now = max(before, batch.now - self._recording.began)
         self._recording.ended = now
         if now == before:
             self._recording.apart.add(now)
@@ -168,10 +157,11 @@ class _Recorder:
         if items:
             self._recording.moments.append(Moment(now, items))
         self._close(effects, batch)
-        self._note_assigns(effects, batch, now)
+        self._recording.assigns.note(batch, effects, now)
         self._recording.tally(effects)
 
     def finished(self) -> Recording:
+        self._bridge_all(self._recording.ended)
         for worker in list(self._heard):
             self._keep_last(worker)
         recording = self._recording
@@ -192,6 +182,7 @@ class _Recorder:
         """Return the external part of an event."""
         match event:
             case MasterStarted(settings):
+                self._bridge_all(self._before)
                 self._recording.settings = settings
                 self._sessions.clear()
                 self._heard.clear()
@@ -201,7 +192,7 @@ class _Recorder:
                     self._boots[worker] = (boot, now)
                     self._freed[worker].clear()
                 self._keep_last(worker)
-                self._unseen[worker].clear()
+                self._recording.assigns.forget(worker)
                 self._kept.pop(worker, None)
                 self._recording.facts[worker] = facts
             case WorkerLeft(worker, session):
@@ -211,6 +202,9 @@ class _Recorder:
                 del self._sessions[worker]
             case WorkerReported(worker, session, report):
                 return self._reported(worker, session, report, now)
+            case WorkersHeard(ago_s):
+                self._heard_of(ago_s, now)
+                return []
             case NetworkChanged() | TransfersPlanned() | MasterStoodStill():
                 return []  # what-if carries no files, and its master never stands still
         return [event]
@@ -223,6 +217,7 @@ class _Recorder:
         if self._sessions.get(worker, (None,))[0] != session:
             return []
         load = _of_weight(report.load)
+        self._bridge(worker, now)
         past = self._recording.loads.setdefault(worker, [])
         if not past or past[-1][1] != load:
             past.append((now, load))
@@ -236,6 +231,27 @@ class _Recorder:
         self._kept[worker] = (now, load)
         self._heard.pop(worker, None)
         return [Reported(worker, load)]
+
+    def _heard_of(self, ago_s: Mapping[str, float], now: float) -> None:
+        for worker in ago_s.keys() & self._kept.keys():
+            self._bridge(worker, now - ago_s[worker])
+            self._heard[worker] = now - ago_s[worker]
+
+    def _bridge_all(self, until: float) -> None:
+        for worker in self._sessions:
+            self._bridge(worker, until)
+
+    def _bridge(self, worker: str, until: float) -> None:
+        """Keep reports that renew the lease of an open session until then: those without news were kept back.
+
+        Had it fallen silent, the log would say so.
+        """
+        lease_s, (at, load) = self._recording.settings.lease_s, self._kept.get(worker, (until, None))
+        at = max(at, self._heard.get(worker, at))
+        while load is not None and until - at > lease_s:
+            at += lease_s / 2
+            self._heard[worker] = at
+            self._keep_last(worker)
 
     def _keep_last(self, worker: str) -> None:
         """Keep the last report of a session, which decides when its lease ends."""
@@ -255,22 +271,6 @@ class _Recorder:
                 every = min(self._recording.settings.report_every_s, self._recording.settings.lease_s)
                 self._recording.moments.append(Moment(since + every / 2, [FellSilent(worker)]))
                 del self._sessions[worker]
-
-    def _note_assigns(self, effects: Effects, batch: Batch, now: float) -> None:
-        """Note how long it takes until a worker has seen an Assign, and until it confirms a cancel."""
-        for event in batch.events:
-            if isinstance(event, WorkerReported) and (unseen := self._unseen[event.worker]):
-                seen = event.report.seen
-                self._recording.seen_after_s |= {(event.worker, at): now - at for seq, at in unseen if seq <= seen}
-                unseen[:] = [(seq, at) for seq, at in unseen if seq > seen]
-        for worker, assign in effects.assigns.items():
-            self._unseen[worker].append((assign.seq, now))
-        for attempt in effects.attempts.values():
-            if attempt.state in _ENDING:
-                self._cancelled.setdefault(attempt.id, now)
-            elif (since := self._cancelled.pop(attempt.id, None)) is not None and attempt.state is _CANCELLED:
-                cancel = Cancel(attempt.task_id, since, now - since)
-                self._recording.cancels.setdefault(attempt.worker, []).append(cancel)
 
     def _spans(self, event: WorkerReported, now: float) -> list[Span]:
         return [self._span(event, result, now) for result in event.report.results]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from operator import itemgetter
-from statistics import median
 from typing import TypeGuard
 
 from loopline_master.core.effects import Effects, Submitted
@@ -58,7 +57,7 @@ class WhatIfWorld(ChangingWorld):
     ) -> None:
         self._policy, self._order = policy, order
         self._moments, self._loads, self._durations = recording.moments, recording.loads, Durations(recording)
-        self._ended, self._round_trips = recording.ended, RoundTrips(recording)
+        self._ended, self._assigns = recording.ended, recording.assigns
         self._apart = recording.apart
         self._sent_at: dict[AttemptId, float] = {}  # attempts of the Assign that is being carried out
         self._failures: dict[TaskId, int] = {}
@@ -202,7 +201,7 @@ class WhatIfWorld(ChangingWorld):
 
     def _round_trip_s(self, worker: str, assign: Assign) -> float:
         tasks = [TaskId(self._recorded_as[attempt.job], attempt.task) for attempt in assign.cancel]
-        return self._round_trips.took_s(worker, tasks, self.kernel.now)
+        return self._assigns.took_s(worker, tasks, self.kernel.now)
 
     def _brought(self, host: Host, result: Result) -> None:
         if host.name in self._online:
@@ -230,25 +229,6 @@ class WhatIfWorld(ChangingWorld):
         past = self._loads[host.name]
         at = bisect_right(past, self.kernel.now, key=itemgetter(0))
         return replace(past[max(0, at - 1)][1], slots=host.facts.slots if host.offered is None else host.offered)
-
-
-class RoundTrips:
-    """The times from an Assign to a report of what came of it, as the recording's Assigns and cancels had them."""
-
-    def __init__(self, recording: Recording) -> None:
-        self._cancels, self._seen_after_s = recording.cancels, recording.seen_after_s
-        self._typical = {worker: median(one.took_s for one in found) for worker, found in self._cancels.items()}
-
-    def took_s(self, worker: str, cancelled: Collection[TaskId], now: float) -> float:
-        """Return how long the recording took to cancel one of the tasks here at about this time.
-
-        Without such a task it is what cancels usually take, at most until the worker had seen an Assign of this time.
-        """
-        for cancel in self._cancels.get(worker, ()):
-            if cancel.task in cancelled and abs(now - cancel.at) <= cancel.took_s:
-                return cancel.took_s
-        usual = self._typical.get(worker, 0.0)
-        return min(usual, self._seen_after_s.get((worker, now), usual))
 
 
 def _retries(item: FromOutside) -> TypeGuard[JobRetried]:

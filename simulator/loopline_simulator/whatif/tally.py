@@ -8,7 +8,8 @@ from itertools import takewhile
 
 from loopline_master.core.effects import Effects
 from loopline_master.core.entities import UNRELEASED, Attempt, Job
-from loopline_shared.model import AttemptId, AttemptState, JobState
+from loopline_master.core.index.exemptions import Exemption
+from loopline_shared.model import AttemptId, AttemptState, JobState, Order
 
 COMPLETED = (JobState.SUCCEEDED, JobState.FAILED)
 
@@ -18,18 +19,26 @@ class Tally:
     """Observer of every step's effects that collects each job's last row and the computing time."""
 
     jobs: dict[int, Job] = field(default_factory=dict)
-    exempt: set[tuple[int, int]] = field(default_factory=set)  # (job, predecessor that it was allowed to pass)
+    exempt: dict[int, dict[float, Exemption]] = field(default_factory=dict)  # by job: its times, by their begin
     used_s: float = 0.0  # slot-seconds of attempts whose result was accepted
     _lost: dict[AttemptId, float] = field(default_factory=dict)
 
     def __call__(self, effects: Effects) -> None:
         self.jobs |= effects.jobs
-        self.exempt |= {(exemption.job, exemption.predecessor) for exemption in effects.exemptions}
+        for exemption in effects.exemptions:
+            self.exempt.setdefault(exemption.job, {})[exemption.since] = exemption
         for attempt in effects.attempts.values():
             self._count(attempt, effects.grid.now)
         for _, result in effects.late:
             if result.attempt in self._lost:
                 self._lost[result.attempt] = result.wall_s
+
+    def is_excused(self, later: int, earlier: int) -> bool:
+        """True if a job that keeps an order was released while an earlier one held no other back."""
+        job = self.jobs[later]
+        if job.order is Order.NONE or not job.is_ordered_after(self.jobs[earlier]):
+            return False
+        return any(one.covers(job) for one in self.exempt.get(earlier, {}).values())
 
     @property
     def lost_s(self) -> float:
@@ -65,7 +74,7 @@ def passings(tally: Tally) -> Passings:
         del present[job.arrival]
         if job.state in COMPLETED:
             passed += [(job.id, other.id) for other in _earlier(present, job) if other.weight <= job.weight]
-    return Passings(len(passed), len(tally.exempt.intersection(passed)))
+    return Passings(len(passed), sum(tally.is_excused(*pair) for pair in passed))
 
 
 def _earlier(present: dict[int, Job], job: Job) -> Iterable[Job]:

@@ -63,6 +63,7 @@ class WaitingQueue(OrderedDict[AttemptId, AttemptRecord]):
 
 _NOT_BEGUN = (State.WAITING, State.PREPARING, State.PREPARED, State.ENDING)
 """States in which a gang's member has not begun, or was told to end before it did."""
+_ENDED = (State.DELIVERING, State.UNSENT, State.SENT)
 
 
 class Attempts:
@@ -77,6 +78,7 @@ class Attempts:
         self.taken = 0  # slots that are taken up
         self.with_slots = 0  # attempts that take up any
         self.doubted: set[AttemptId] = set()  # have not begun, and the master may have given them elsewhere
+        self.disowned: set[AttemptId] = set()  # of another life of the master's database: they end, and are forgotten
         self._all: dict[AttemptId, AttemptRecord] = {}
         self._begun = 0
         self._by_state: dict[State, dict[AttemptId, AttemptRecord]] = {
@@ -137,6 +139,19 @@ class Attempts:
     def forget(self, attempt: AttemptRecord) -> None:
         """Remove an attempt whose result was acknowledged. Raises AssertionError if it was never sent."""
         del self.sent[attempt.id], self._all[attempt.id]
+
+    def disown(self) -> list[AttemptId]:
+        """Let all be of another life: no Report names them any more. Return them."""
+        self.disowned = set(self._all)
+        return list(self._all)
+
+    def forget_disowned(self) -> list[AttemptId]:
+        """Forget those of another life of which nothing runs any more, and return them."""
+        ended = [attempt_id for attempt_id in self.disowned if self._all[attempt_id].state in _ENDED]
+        for attempt_id in ended:
+            del self._by_state[self._all.pop(attempt_id).state][attempt_id]
+        self.disowned.difference_update(ended)
+        return ended
 
     def occupy(self, attempt: AttemptRecord) -> None:
         """Have it take up its slots, as the youngest."""
@@ -293,9 +308,10 @@ def inventory_of(attempts: Attempts) -> AttemptInventory:
     later = (result.attempt for result in results[fits:])
     holding = [*attempts.running, *attempts.frozen, *attempts.ending, *attempts.delivering, *later]
     waiting = [*attempts.prefetched, *attempts.waiting]
-    if attempts.members:
-        holding = [attempt for attempt in holding if attempt not in attempts.members]
-        waiting = [attempt for attempt in waiting if attempt not in attempts.members]
+    if attempts.members or attempts.disowned:
+        left_out = attempts.members.keys() | attempts.disowned
+        holding = [attempt for attempt in holding if attempt not in left_out]
+        waiting = [attempt for attempt in waiting if attempt not in left_out]
     return AttemptInventory(holding, results[:fits], waiting)
 
 

@@ -18,11 +18,19 @@ class Restored:
     begun: Sequence[AttemptId] = ()  # without a result: whatever ran is gone
     waiting: Sequence[Run] = ()
     agent_died: bool = False  # the earlier agent did, and not the computer
+    life: str = ""  # of the master's database that has given all this; empty: not known
 
 
 @dataclass(frozen=True, slots=True)
 class Connected:
     """A session with the master has begun. Reports of earlier sessions may be lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Welcomed:
+    """The master of this session has said which life its database is in; empty: one of 0.1, which has none."""
+
+    life: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +145,7 @@ class Stopping:
 
 
 Event = (
-    Restored | Connected | LinkSilent | Assigned | Reported | Followed | Returned | Retracted | MemberPrepared
-    | AttemptEnded | Cleared
+    Restored | Connected | Welcomed | LinkSilent | Assigned | Reported | Followed | Returned | Retracted
+    | MemberPrepared | AttemptEnded | Cleared
     | WriteFailed | Delivered | OwnerObserved | FreezeCompleted | DiskObserved | Stopping
 )  # fmt: skip

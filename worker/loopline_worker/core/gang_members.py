@@ -90,4 +90,5 @@ def members_reported(attempts: Attempts) -> list[Member]:
     return [
         Member(attempt.id, is_ready=attempt.state is State.PREPARED, port=attempt.port)
         for attempt in attempts.members.values()
+        if attempt.id not in attempts.disowned
     ]

@@ -121,6 +121,7 @@ class Entry:
     over: list[AttemptId] = field(default_factory=list)  # the master has their results: they leave the disk
     came: list[tuple[Assign, bytes]] = field(default_factory=list)  # with their frames
     began: list[AttemptId] = field(default_factory=list)  # or may begin from now on
+    life: str = ""  # of the master's database, to which all that is not over belongs; empty: the one before
 
 
 @dataclass(slots=True)

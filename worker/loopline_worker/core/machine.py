@@ -26,6 +26,9 @@ prefetched when all was Retracted has begun, as will be told.
 given elsewhere what has not begun. None of it begins until an Assign answers a Report of this session: the master has
 then seen what waits here, and would have cancelled it.
 
+*Lives* (kept_results.py). Each restore of the master's database begins another life of it. What an earlier one gave
+ends and is forgotten as soon as a Welcome names another: no Report says anything of it.
+
 *Gangs* (gang_members.py). A gang's member is PREPARING in its slots, then PREPARED, and begins at the master's word.
 It never waits for slots: a member that cannot have them at once is preempted.
 
@@ -50,10 +53,10 @@ from loopline_worker.core.attempts import (
     AttemptRecord,
     Attempts,
     inventory_of,
-    names_files,
 )
 from loopline_worker.core.gang_members import GangMembers
-from loopline_worker.core.instructions import Deliver, Freeze, Instructions, Log, LogStart, Urgency
+from loopline_worker.core.instructions import Freeze, Instructions, Log, LogStart, Urgency
+from loopline_worker.core.kept_results import KeptResults
 from loopline_worker.core.owner import Owner
 from loopline_worker.core.owner_policy import Decision, OwnerPreferences, Policy
 from loopline_worker.core.transitions import State
@@ -72,6 +75,7 @@ class Machine:
         self._owner = Owner(self.attempts, preferences, grace_s, slots)
         self._admission = Admission(self.attempts)
         self._gang_members = GangMembers(self.attempts)
+        self._results = KeptResults(self.attempts)
         self._obstacle = ""  # why no slots are offered, whatever the owner allows
         self._trouble = ""  # what this computer could not do, until it can again
         self._is_stopping = False
@@ -82,6 +86,7 @@ class Machine:
         self._handlers: dict[type, Callable[[Any, float], None]] = {
             on.Restored: self._restored,
             on.Connected: self._connected,
+            on.Welcomed: self._welcomed,
             on.LinkSilent: self._link_silent,
             on.Assigned: self._assigned,
             on.Reported: self._reported,
@@ -92,7 +97,7 @@ class Machine:
             on.AttemptEnded: self._ended,
             on.Cleared: self._cleared,
             on.WriteFailed: self._write_failed,
-            on.Delivered: self._delivered,
+            on.Delivered: lambda event, now: self._results.delivered(event.result),
             on.OwnerObserved: self._owner_looked,
             on.FreezeCompleted: self._stilled,
             on.DiskObserved: self._disk_looked,
@@ -104,6 +109,8 @@ class Machine:
         self._steps = steps = Instructions()
         for event in events:
             self._handlers[type(event)](event, now)
+        if self.attempts.disowned:
+            steps.journal.over += self.attempts.forget_disowned()
         if self._must_review:
             self._must_review = False
             self._is_news(self._owner.review(now, steps.todo))
@@ -121,6 +128,11 @@ class Machine:
         return steps
 
     # What it says of itself.
+
+    @property
+    def life(self) -> str:
+        """Return the life of the master's database to which all that a Report names belongs; empty: not known."""
+        return self._results.life
 
     def inventory(self) -> AttemptInventory:
         """Return what the next Report says of attempts. Tell with Reported that it left."""
@@ -178,20 +190,21 @@ class Machine:
             Result(attempt, Outcome.GIVEN_BACK, reason=_AGAIN, agent_died=event.agent_died) for attempt in event.begun
         )
         for result in (*event.results, *begun):
-            self._keep(AttemptRecord(result.attempt, State.UNSENT), result)
+            self._results.keep(AttemptRecord(result.attempt, State.UNSENT), result, self._steps)
         for run in event.waiting:
             self._queue(run)
+        self._results.life = event.life
         self.attempts.doubt()
         self._owes_report = False  # the first Report of a session tells all
 
     def _connected(self, event: on.Connected, now: float) -> None:
-        """Send every result again, the oldest first."""
-        newer = list(self.attempts.unsent.values())
-        for attempt in list(self.attempts.sent.values()):
-            self.attempts.move(attempt, State.UNSENT)
-        for attempt in newer:
-            self.attempts.unsent[attempt.id] = self.attempts.unsent.pop(attempt.id)
+        self._results.send_again()
         self._doubt()
+
+    def _welcomed(self, event: on.Welcomed, now: float) -> None:
+        """End and forget what another life of the master's database gave."""
+        if self._results.begin_life(event.life, self._steps):
+            self._cancel(list(self.attempts.disowned))
 
     def _link_silent(self, event: on.LinkSilent, now: float) -> None:
         self._doubt()
@@ -203,7 +216,7 @@ class Machine:
     def _assigned(self, event: on.Assigned, now: float) -> None:
         """Take over an Assign. Runs of attempts that are known, and cancels of those not in hand, are ignored."""
         assign = event.assign
-        self._acknowledge(assign.seen)
+        self._results.acknowledged(assign.seen, self._steps)
         unwanted = dict.fromkeys(assign.cancel)
         if unwanted:
             self._cancel(unwanted)
@@ -223,14 +236,6 @@ class Machine:
             self.attempts.add(AttemptRecord(run.attempt, State.WAITING, run))
             self._owes_report = True
 
-    def _acknowledge(self, seen: int) -> None:
-        """Forget the results that were in Reports up to this one: those that were sent first."""
-        for attempt in list(self.attempts.sent.values()):
-            if attempt.report > seen:
-                return
-            self.attempts.forget(attempt)
-            self._steps.journal.over.append(attempt.id)
-
     def _cancel(self, unwanted: Iterable[AttemptId]) -> None:
         """Drop what waits and end what has begun. What is prefetched is retracted first: it need not be ended."""
         if any(attempt in self.attempts.prefetched for attempt in unwanted):
@@ -246,11 +251,7 @@ class Machine:
                 self._steps.todo.append(self.attempts.end(attempt, Outcome.CANCELLED))
 
     def _reported(self, event: on.Reported, now: float) -> None:
-        for result in event.results:
-            attempt = self.attempts.unsent.get(result.attempt)
-            if attempt:
-                attempt.report = event.seq
-                self.attempts.move(attempt, State.SENT)
+        self._results.sent(event)
         self._owes_report = False
 
     # What runs.
@@ -300,7 +301,7 @@ class Machine:
         if attempt.result is None:
             self._owner.leaves(attempt)
             self.attempts.free(attempt)
-            self._keep(attempt, result)
+            self._results.keep(attempt, result, self._steps)
             self._steps.journal.results.append(result)
             self._must_review |= bool(self.attempts.frozen)
         if event.trouble:
@@ -322,35 +323,11 @@ class Machine:
         if attempt == self._leaving:
             self._leaving = None
 
-    # Results.
-
-    def _keep(self, attempt: AttemptRecord, result: Result) -> None:
-        """Give an attempt its result, which may be sent unless it names files."""
-        attempt.result = result
-        state = State.DELIVERING if names_files(result) else State.UNSENT
-        if attempt.id in self.attempts:
-            self.attempts.move(attempt, state)
-        else:
-            attempt.state = state
-            self.attempts.add(attempt)
-        if state is State.DELIVERING:
-            self._steps.todo.append(Deliver(result))
-
     def _write_failed(self, event: on.WriteFailed, now: float) -> None:
-        """Deliver the entry's results again, and offer no slots until files can be written."""
-        for attempt_id in event.results:
-            attempt = self.attempts.unsent.get(attempt_id)
-            if attempt and attempt.result:
-                self.attempts.move(attempt, State.DELIVERING)
-                self._steps.todo.append(Deliver(attempt.result))
+        """Offer no slots until files can be written."""
+        self._results.deliver_again(event, self._steps)
         self._trouble = event.trouble
         self._obstruct(event.trouble)
-
-    def _delivered(self, event: on.Delivered, now: float) -> None:
-        attempt = self.attempts.delivering.get(event.result.attempt)
-        if attempt:
-            attempt.result = event.result
-            self.attempts.move(attempt, State.UNSENT)
 
     # The computer and its owner.
 

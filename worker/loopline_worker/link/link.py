@@ -134,7 +134,7 @@ class Link:
             if await self._http_client.learn(welcome.ca):
                 raise LostError("connecting by TLS from now on")
             log.info("connected to %s", self._http_client.master)
-            await self._listener.ready()
+            await self._listener.ready(welcome)
             self._backoff.reset()
             self._woken.clear()
             self._complaint = ""
@@ -188,8 +188,8 @@ class ConversationListener(Protocol):
     def is_busy(self) -> bool:
         """True while attempts wait here for a slot."""
 
-    async def ready(self) -> None:
-        """Wait until Reports may be sent."""
+    async def ready(self, welcome: Welcome) -> None:
+        """Take in what the master said; wait until Reports may be sent."""
 
     def new_session(self, version: int) -> WorkerSession:
         """Return a new session in this version of the link, because a connection was opened."""

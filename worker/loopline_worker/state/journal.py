@@ -1,10 +1,10 @@
 """The journal and its spool: what the agent has in hand, on disk for the next agent if this one is killed.
 
 The journal is a write-ahead log, a file that is only appended to. Each event has a line: runs that came (the
-master's frame as it was), attempts that began, results, and attempts that are over because the master has their
-results. A line is written before anything is told of it, so that it outlives a ``kill -9``. It is not forced to the
-disk: what a power failure loses is missing in the next Report, and the master has it run again
-(docs/design/architecture.md).
+master's frame as it was), attempts that began, results, attempts that are over because the master has their results,
+and the life of the master's database to which all this belongs. A line is written before anything is told of it, so
+that it outlives a ``kill -9``. It is not forced to the disk: what a power failure loses is missing in the next
+Report, and the master has it run again (docs/design/architecture.md).
 
 The spool has output that is too long for a result: what a task wrote (``12.3.1.stdout``, ``12.3.1.stderr``), what a
 function returned (``12.3.1.value``), and a folder of the output files, by content (``12.3.1.files``). Files of an
@@ -14,6 +14,7 @@ attempt without a result are left over from a crash.
 from __future__ import annotations
 
 import errno
+import json
 import logging
 import os
 import shutil
@@ -34,6 +35,7 @@ log = logging.getLogger(__name__)
 
 _WORTH_CLEANING_BYTES = 2**20
 _CAME, _BEGAN, _RESULT, _OVER = b'{"came":%s}\n', b'{"began":%s}\n', b'{"result":%s}\n', b'{"over":%s}\n'
+_LIFE = b'{"life":%s}\n'
 _RESULT_AT = slice(len(b'{"result":'), -len(b"}"))
 _SUFFIXES = _STDOUT, _STDERR, _VALUE, _FILES = "stdout", "stderr", "value", "files"
 
@@ -46,6 +48,7 @@ class _Line:
     began: tuple[AttemptId, ...] = ()
     result: Result | None = None
     over: tuple[AttemptId, ...] = ()
+    life: str = ""
 
 
 class Journal:
@@ -58,6 +61,7 @@ class Journal:
         self._begun: dict[AttemptId, None] = {}
         self._results: dict[AttemptId, bytes] = {}  # as they are written
         self._sizes: dict[AttemptId, int] = {}  # of what is not over: its share of the file
+        self.life = ""  # of the master's database; empty: not known
         self.live_bytes = 0
         self._cleaned_bytes = 0  # its size when it was last cleaned: of one long frame, one long run may count
         self.left_at = path.stat().st_mtime if path.exists() else 0.0  # when an earlier agent wrote its last line
@@ -91,13 +95,17 @@ class Journal:
     def write(self, entry: Entry) -> None:
         """Append an entry in one piece. Raises OSError if there is no room: nothing is kept but what is over."""
         ended = [(result.attempt, worker_link.write_result(result)) for result in entry.results]
-        gone = [attempt for attempt in entry.over if attempt in self._sizes]
+        just = {attempt for attempt, _ in ended} if entry.over else ()
+        gone = [attempt for attempt in entry.over if attempt in self._sizes or attempt in just]
         lines = [_RESULT % text for _, text in ended]
         if gone:
             lines.append(_OVER % _list(gone))
+        self.life = entry.life or self.life
         lines += [_CAME % frame.replace(b"\n", b" ") for frame in map(_written, entry.came) if frame]
         if entry.began:
             lines.append(_BEGAN % _list(entry.began))
+        if (lines and not self._size_bytes) or entry.life:
+            lines = [*self._life_line(), *lines]
         if not lines:
             return
         try:
@@ -183,7 +191,11 @@ class Journal:
         self._file = self._path.open("ab", buffering=0)
         self._size_bytes = self._cleaned_bytes = os.fstat(self._file.fileno()).st_size
 
+    def _life_line(self) -> list[bytes]:
+        return [_LIFE % json.dumps(self.life).encode()] if self.life else []
+
     def _lines(self) -> Iterator[bytes]:
+        yield from self._life_line()
         yield from (_RESULT % text for text in self._results.values())
         if self._begun:
             yield _BEGAN % _list(self._begun)
@@ -208,6 +220,7 @@ class Journal:
                 self._came(line.came, len(text))
             self._over(line.over)
             self._began(line.began)
+            self.life = line.life or self.life
         return end
 
 

@@ -37,10 +37,18 @@ class ResultDelivery:
         self._task_group = task_group
         self._post = post
         self._on_uploaded = on_uploaded
+        self._under_way: set[asyncio.Task[None]] = set()
 
     def deliver(self, result: Result) -> None:
         """Begin to deliver a result, or go on with what an earlier agent began."""
-        self._task_group.start(self._deliver(result))
+        task = self._task_group.start(self._deliver(result))
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+
+    def stop(self) -> None:
+        """End what is under way: those results are of another life of the master's database."""
+        for task in self._under_way:
+            task.cancel()
 
     async def _deliver(self, result: Result) -> None:
         await self._store(result)

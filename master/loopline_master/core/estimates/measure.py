@@ -13,7 +13,8 @@ from __future__ import annotations
 import math
 
 from loopline_master.core.entities import UNSEATED, Attempt, Grid, Job, Task, Worker
-from loopline_shared.model import Observation, Outcome, SizeSource, TaskState
+from loopline_master.core.runs import Observation
+from loopline_shared.model import Load, Outcome, SizeSource, TaskState
 
 _MOST_S = 1e9
 
@@ -285,9 +286,12 @@ def share_left(worker: Worker) -> float:
 
 
 def _quarters_left(worker: Worker) -> int:
-    if worker.load is None:
-        return 0
-    left = worker.load.spare_cpu / (worker.offered or 1)
+    return 0 if worker.load is None else quarters_of(worker.load, worker.offered)
+
+
+def quarters_of(load: Load, offered: int) -> int:
+    """Return the share of each offered slot that is spare, in quarters, at most four. No decision reads more."""
+    left = load.spare_cpu / (offered or 1)
     return _QUARTERS if left >= 1.0 else int(_QUARTERS * left)
 
 

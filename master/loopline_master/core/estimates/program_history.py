@@ -17,7 +17,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from loopline_master.core.entities import Program
-from loopline_shared.model import Observation, Prediction
+from loopline_master.core.runs import Observation
+from loopline_shared.model import Prediction
 
 WINDOW = 32
 """Number of runs kept."""

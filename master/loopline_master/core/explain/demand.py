@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from loopline_master.core.entities import Job
 from loopline_master.core.estimates import measure
 from loopline_master.core.index.requirements import RequirementClass, requirement_class_of
-from loopline_master.core.shares.user_limits import slots_taken
+from loopline_master.core.shares.user_slots import slots_taken
 from loopline_master.core.state import State
 from loopline_shared.model import Order
 from loopline_shared.rest.bodies import DemandLine, DemandView

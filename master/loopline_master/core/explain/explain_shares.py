@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from loopline_master.core.entities import Job
-from loopline_master.core.shares.user_limits import may_take, slots_taken
+from loopline_master.core.shares.user_slots import may_take, slots_taken
 from loopline_master.core.state import State
 from loopline_shared.rest.bodies import LimitUse, Reason, SharesView, UserShare
 
@@ -38,6 +38,7 @@ def _limits_of(state: State, name: str) -> list[LimitUse]:
     uses = (
         ("jobs", counts.jobs.get(name, 0), settings.user_jobs),
         ("tasks", counts.tasks.get(name, 0), settings.user_tasks),
+        ("spec_bytes", counts.spec_bytes.get(name, 0), settings.user_spec_bytes),
         ("slots", slots_taken(state, name), settings.user_slots),
     )
     return [LimitUse(what=what, used=used, allowed=most) for what, used, most in uses if most is not None]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from loopline_master.core.entities import Attempt, Job, Program
 from loopline_master.core.estimates import measure, program_history
+from loopline_master.core.runs import Observation
 from loopline_master.core.state import State
-from loopline_shared.model import Observation
 
 
 def learn(state: State, job: Job, members: Sequence[Attempt]) -> None:

@@ -17,6 +17,7 @@ from loopline_master.core.entities import Attempt, Job, Task, Worker
 from loopline_master.core.estimates import measure
 from loopline_master.core.gangs.gang import Gang
 from loopline_master.core.index.attempts import Attempts, ReadySet, Slots, SpeedOctaves
+from loopline_master.core.index.exemptions import reason_of
 from loopline_master.core.index.gang_index import GangIndex
 from loopline_master.core.index.job_order import Dependents, HoldIndex, VirtualTime
 from loopline_master.core.index.requirements import RequirementClass, RequirementIndex
@@ -36,7 +37,7 @@ _NOBODY = HoldIndex()
 class Index:
     turn: str | None = None  # the user whose turn it is, while a policy is asked for theirs alone
     live: SortedDict[int, Job] = field(default_factory=SortedDict)  # by arrival
-    in_grid: dict[int, tuple[int, bool]] = field(default_factory=dict)  # live job: arrival, whether it is exempt
+    in_grid: dict[int, tuple[int, str]] = field(default_factory=dict)  # live job: arrival, why it is exempt if it is
     ready_sets: dict[int, ReadySet] = field(default_factory=dict)  # by job
     ready: dict[RequirementClass, IntervalSet] = field(default_factory=dict)  # arrivals of jobs with a task to start
     replicable: dict[RequirementClass, IntervalSet] = field(default_factory=dict)  # ... with a task to replicate
@@ -47,7 +48,6 @@ class Index:
     hold: HoldIndex = field(default_factory=HoldIndex)  # of all jobs
     holds: dict[str, HoldIndex] = field(default_factory=dict)  # by user: of theirs
     virtual_time: VirtualTime = field(default_factory=VirtualTime)
-    exempt: SortedSet[int] = field(default_factory=SortedSet)  # arrivals of live jobs that hold nobody
     blockers: dict[int, int] = field(default_factory=dict)  # held job: arrival of one that holds it, whichever
     blocked: dict[int, set[int]] = field(default_factory=dict)  # the reverse
     released: SortedSet[int] = field(default_factory=SortedSet)  # arrivals of jobs that are at last, and not held
@@ -117,7 +117,7 @@ class Index:
         self.users.place(job)
         if job.waiting_for or job.id in self.dependents.jobs:
             self.dependents.place(job.id, job.waiting_for if job.state is JobState.WAITING else ())
-        entry, at_last = (job.arrival, job.is_exempt) if job.is_live else None, at_last and job.is_live
+        entry, at_last = (job.arrival, reason_of(job)) if job.is_live else None, at_last and job.is_live
         if entry != self.in_grid.get(job.id):
             self._place_in_grid(job, entry)
         if entry is not None:
@@ -183,7 +183,7 @@ class Index:
             return True  # as most often
         return measure.budget_left(job, self.attempts.reserved_ms.get(job.id, 0))
 
-    def _place_in_grid(self, job: Job, entry: tuple[int, bool] | None) -> None:
+    def _place_in_grid(self, job: Job, entry: tuple[int, str] | None) -> None:
         """Enter a job that comes into the grid, leaves it, or begins or ceases to hold others."""
         if entry is not None:
             self.in_grid[job.id] = entry
@@ -204,7 +204,6 @@ class Index:
                 own.drop(job.arrival)
                 if not own:
                     del self.holds[job.owner]
-        _toggle(self.exempt, job.arrival, entry is not None and job.is_exempt)
 
     def _signature_of(self, job: Job, fresh: IntervalSet) -> Signature:
         """Return all that a live job's places depend on.

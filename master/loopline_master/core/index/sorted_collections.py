@@ -39,6 +39,11 @@ class IntervalSet:
     def pairs(self) -> list[tuple[int, int]]:
         return list(zip(self.starts, self.stops, strict=True))
 
+    def others(self, last: int) -> IntervalSet:
+        """Return those of the numbers 1 to ``last`` that are no members."""
+        edges = [1, *(edge for pair in self.pairs() for edge in pair), last + 1]
+        return IntervalSet(zip(edges[::2], edges[1::2], strict=True))
+
     def add(self, number: int) -> None:
         starts, stops = self.starts, self.stops
         at = bisect_right(starts, number)

@@ -15,9 +15,10 @@ from loopline_master.core import eligibility
 from loopline_master.core.eligibility import Prefetch
 from loopline_master.core.entities import Grid, Job, Task, Worker
 from loopline_master.core.index.attempts import Attempts, ReadySet, Slots
+from loopline_master.core.index.policy_index import PolicyIndex
 from loopline_master.core.index.requirements import RequirementClass, RequirementIndex
 from loopline_master.core.index.sorted_collections import IntervalSet
-from loopline_master.core.state import PolicyIndex, State
+from loopline_master.core.state import State
 from loopline_master.core.transfers.data_delay import DataDelays
 from loopline_shared.model import MAX_ID, TaskId
 

@@ -7,7 +7,7 @@ from heapq import heapify, heappop, heappush
 
 from loopline_master.core.policies.policy import Placement, Proposal, View
 from loopline_master.core.shares.accounts import MOST_AHEAD_S
-from loopline_master.core.shares.user_limits import may_take
+from loopline_master.core.shares.user_slots import may_take
 from loopline_master.core.state import State
 
 

@@ -10,7 +10,8 @@ from aiohttp import web
 
 from loopline_master import timings
 from loopline_master.files.blobs import WHOLE, Blobs, Span
-from loopline_master.http.auth import ALL, STORERS, WORKERS
+from loopline_master.files.user_files import UserFiles
+from loopline_master.http.auth import ALL, STORERS, WORKERS, Caller
 from loopline_master.http.lookups import found
 from loopline_master.http.operations import PROBLEM_JSON, Routes, too_slow
 from loopline_master.http.parameters import ContentRange, FileHash
@@ -26,9 +27,14 @@ _HEADERS = {"Content-Type": BYTES, "Cache-Control": "private, max-age=31536000, 
 _SEALED = {"media_type": BYTES, "headers": {HEADER: "BLAKE3 of the whole file, where the master knows it"}}
 
 
-@routes("PUT /files/{sha256}", STORERS, is_deed=False, status=204, takes=BYTES, declines=(409, 413, 507))
+@routes("PUT /files/{sha256}", STORERS, is_deed=False, status=204, takes=BYTES, declines=(409, 413, 429, 507))
 async def put_file(
-    blobs: Blobs, request: web.Request, sha256: FileHash, content_range: ContentRange | None = None
+    blobs: Blobs,
+    users: UserFiles,
+    caller: Caller,
+    request: web.Request,
+    sha256: FileHash,
+    content_range: ContentRange | None = None,
 ) -> web.Response:
     """Store a file. Its content must have this SHA-256; storing it again changes nothing.
 
@@ -37,7 +43,11 @@ async def put_file(
     """
     span = _span(content_range) if content_range else WHOLE
     content = _in_time(request.content.iter_chunked(_CHUNK_BYTES))
-    await blobs.put(sha256, content, request.content_length or 0, span)
+    is_users = caller.role != "worker"
+    if is_users and blobs.find(sha256) is None:
+        await users.check(caller.name, request.content_length or 0)
+    if await blobs.put(sha256, content, request.content_length or 0, span) and is_users:
+        await users.add(caller.name, sha256, blobs.retain(sha256) or 0)
     return web.Response(status=204)
 
 

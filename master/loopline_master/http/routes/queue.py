@@ -12,6 +12,7 @@ from loopline_master.core.explain.explain_shares import shares_view
 from loopline_master.core.explain.queue_view import queue
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.engine import Engine
+from loopline_master.files.user_files import UserFiles
 from loopline_master.http.auth import ADMINS, READERS
 from loopline_master.http.live.open_streams import OpenStreams
 from loopline_master.http.operations import Routes
@@ -43,21 +44,27 @@ async def get_demand(scheduler: Scheduler) -> DemandView:
 
 
 @routes("GET /shares", READERS)
-async def get_shares(scheduler: Scheduler, streams: OpenStreams) -> SharesView:
+async def get_shares(scheduler: Scheduler, streams: OpenStreams, files: UserFiles) -> SharesView:
     """Return what each user has used of the grid, against their share and their limits."""
-    return _with_streams(shares_view(scheduler.state), streams)
+    return await _with_more(shares_view(scheduler.state), streams, files)
 
 
 @routes("PUT /shares/{user}", ADMINS)
 async def set_share(
-    engine: Engine, scheduler: Scheduler, streams: OpenStreams, user: UserName, body: ShareRequest
+    engine: Engine,
+    scheduler: Scheduler,
+    streams: OpenStreams,
+    files: UserFiles,
+    user: UserName,
+    body: ShareRequest,
 ) -> SharesView:
     """Give a user another share of the grid: all begin with 1."""
     await engine.ask(ShareChanged(user, body.share))
-    return _with_streams(shares_view(scheduler.state), streams)
+    return await _with_more(shares_view(scheduler.state), streams, files)
 
 
-def _with_streams(view: SharesView, streams: OpenStreams) -> SharesView:
+async def _with_more(view: SharesView, streams: OpenStreams, files: UserFiles) -> SharesView:
+    """Return the view with the limits that the scheduler does not know of."""
     for one in view.users:
-        one.limits.append(streams.limit_of(one.user))
+        one.limits.extend((streams.limit_of(one.user), await files.limit_of(one.user)))
     return view

@@ -36,6 +36,7 @@ _ZEROS = bytes(2**22)
 @routes("GET /workers", READERS)
 async def list_workers(
     store: Store,
+    engine: Engine,
     links: WorkerLinks,
     limits: Limits,
     cursor: Cursor | None = None,
@@ -45,15 +46,16 @@ async def list_workers(
     """List workers, by name."""
     size = limits.page_size(limit)
     page = await store.workers.page(cursor=cursor, limit=size, last_hour=last_hour)
-    return page.model_copy(update={"items": [_with_twin(view, links) for view in page.items]})
+    return page.model_copy(update={"items": [_as_of_now(view, engine, links) for view in page.items]})
 
 
 @routes("GET /workers/{worker}", READERS)
 async def get_worker(
-    store: Store, links: WorkerLinks, worker: WorkerName, last_hour: WithLastHour = False
+    store: Store, engine: Engine, links: WorkerLinks, worker: WorkerName, last_hour: WithLastHour = False
 ) -> WorkerView:
     """Return one worker."""
-    return _with_twin(found(await store.workers.detail(worker, last_hour=last_hour), f"worker {worker}"), links)
+    view = found(await store.workers.detail(worker, last_hour=last_hour), f"worker {worker}")
+    return _as_of_now(view, engine, links)
 
 
 @routes("GET /workers/{worker}/explain", READERS)
@@ -109,9 +111,12 @@ async def open_link(
         return await links.serve(request, Bearer(caller.token, caller.worker))
 
 
-def _with_twin(view: WorkerView, links: WorkerLinks) -> WorkerView:
-    twin = links.twin(view.name)
-    return view.model_copy(update={"twin": twin}) if twin else view
+def _as_of_now(view: WorkerView, engine: Engine, links: WorkerLinks) -> WorkerView:
+    """Return the view of a worker's row with what the row does not have: its last Report, and a twin of it."""
+    said: dict[str, object] = {"twin": twin} if (twin := links.twin(view.name)) else {}
+    if heard := engine.kept_back.last_heard(view.name):
+        said |= {"load": heard.load, "reported_at": heard.at, "lease_until": heard.lease_until}
+    return view.model_copy(update=said) if said else view
 
 
 async def _steer(engine: Engine, store: Store, worker: str, event: Callable[[str], Event]) -> WorkerView:

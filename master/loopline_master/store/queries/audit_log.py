@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select
@@ -20,13 +21,12 @@ class AuditLog:
     def __init__(self, read: Transact, write: Transact) -> None:
         self._read, self._write = read, write
 
-    async def note(self, entry: AuditEntry, keep_s: float) -> None:
-        """Store an entry, whose id is not looked at, and forget those that are older by ``keep_s``."""
-        row = entry.model_dump(exclude={"id"})
+    async def note(self, deed: Mapping[str, Any], keep_s: float) -> None:
+        """Store a deed (the fields of an AuditEntry but its id), and forget those that are older by ``keep_s``."""
 
         def work(connection: Connection) -> None:
-            connection.execute(insert(audit_log), row)
-            connection.execute(delete(audit_log).where(audit_log.c.at < entry.at - keep_s))
+            connection.execute(insert(audit_log), deed)
+            connection.execute(delete(audit_log).where(audit_log.c.at < deed["at"] - keep_s))
 
         await self._write(work)
 

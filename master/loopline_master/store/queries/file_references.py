@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
+    Column,
     ColumnElement,
     Connection,
     Row,
@@ -33,6 +34,7 @@ CHUNK = 100
 _NAME = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 _MANY = 1000
 _HAS_NAME = '%"sha256":"%'
+_HAS_FILE = "%sha256:%"
 _NAMING = (attempts.c.stdout, attempts.c.stderr, attempts.c.value)
 _is_accepted = (attempts.c.job == tasks.c.job) & (attempts.c.task == tasks.c.number) & attempts.c.accepted
 _other = attempts.alias("other")
@@ -47,7 +49,8 @@ _rank = case(  # of a gang's member; other tasks have one accepted attempt, and 
         attempts.c.number - tasks.c.winner,
     ),
 ).label("rank")
-_is_kept = jobs.c.id.not_in(select(removals.c.job))
+_is_kept = ~exists().where(removals.c.job == jobs.c.id)
+_is_retained = or_(jobs.c.departure.is_(None), _is_kept)
 
 
 class TaskFiles(NamedTuple):
@@ -141,34 +144,28 @@ class FileReferences:
         await self._write(lambda connection: connection.execute(statement))
 
     async def named(self, without: frozenset[int] = frozenset()) -> AsyncGenerator[Named, None]:
-        """Generate all text in the rows that may name files of jobs whose files are retained."""
-        last = 0
-        while True:
-            query = select(jobs.c.id, jobs.c.inputs, type_coerce(specs.c.spec, Text).label("spec"))
-            query = query.join_from(jobs, specs).where(jobs.c.id > last, or_(jobs.c.departure.is_(None), _is_kept))
-            rows = await self._rows(query.order_by(jobs.c.id).limit(CHUNK))
-            for row in rows:
-                last = row.id
-                if row.id not in without:
-                    yield Named(row.id, 0, f"{row.inputs} {row.spec}")
-                    async for named in self._of_attempts(row.id):
-                        yield named
-            if len(rows) < CHUNK:
-                return
+        """Generate all text in the rows that may name files of jobs whose files are retained.
 
-    async def _of_attempts(self, job: int) -> AsyncGenerator[Named, None]:
-        key = tuple_(attempts.c.task, attempts.c.number)
-        texts = [type_coerce(column, Text) for column in (*_NAMING, attempts.c.outputs)]
-        last = (0, 0)
+        The rows of all jobs are read together: most name no file, and a query for each job would cost more than them.
+        """
+        async for row in self._by_key((jobs.c.id,), _spec_texts()):
+            if row.id not in without:
+                yield Named(row.id, 0, f"{row.inputs} {row.spec}")
+        key = (attempts.c.job, attempts.c.task, attempts.c.number)
+        async for row in self._by_key(key, _attempt_texts()):
+            if row.job not in without:
+                yield Named(row.job, row.task, " ".join(filter(None, row[3:])))
+
+    async def _by_key(self, key: Sequence[Column[int]], query: Select[Any]) -> AsyncGenerator[Row[Any], None]:
+        """Generate a query's rows by this key, which they begin with, in small parts so that other work goes on."""
+        last, query = [0] * len(key), query.order_by(*key).limit(_MANY)
         while True:
-            columns: list[Any] = [attempts.c.task, attempts.c.number, *texts]
-            query = select(*columns).where(attempts.c.job == job, _names_files(), key > tuple_(*last))
-            rows = await self._rows(query.order_by(*key.clauses).limit(_MANY))
+            rows = await self._rows(query.where(tuple_(*key) > tuple_(*last)))
             for row in rows:
-                last = (row.task, row.number)
-                yield Named(job, row.task, " ".join(filter(None, row[2:])))
+                yield row
             if len(rows) < _MANY:
                 return
+            last = list(rows[-1][: len(key)])
 
     async def _rows(self, query: Select[Any]) -> Sequence[Row[Any]]:
         return await self._read(lambda connection: connection.execute(query).all())
@@ -183,3 +180,17 @@ def _ranked(row: Row[Any]) -> tuple[OutputFile, ...]:
 def _names_files() -> ColumnElement[bool]:
     """Return the condition under which an attempt names files."""
     return or_(attempts.c.outputs.is_not(None), *(type_coerce(column, Text).like(_HAS_NAME) for column in _NAMING))
+
+
+def _spec_texts() -> Select[Any]:
+    """Return the query for jobs that name files, and are in the grid or have theirs retained."""
+    spec = type_coerce(specs.c.spec, Text).label("spec")
+    query = select(jobs.c.id, jobs.c.inputs, spec).join_from(jobs, specs)
+    return query.where(or_(jobs.c.inputs.is_not(None), spec.like(_HAS_FILE)), _is_retained)
+
+
+def _attempt_texts() -> Select[Any]:
+    """Return the query for attempts that name files, of such jobs."""
+    texts = [type_coerce(column, Text) for column in (*_NAMING, attempts.c.outputs)]
+    query = select(attempts.c.job, attempts.c.task, attempts.c.number, *texts)
+    return query.join_from(attempts, jobs, jobs.c.id == attempts.c.job).where(_names_files(), _is_retained)

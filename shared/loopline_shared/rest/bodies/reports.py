@@ -94,7 +94,7 @@ class HistoryReport(Body):
 class LimitUse(Body):
     """Use of something of which one user may have so much."""
 
-    what: str  # jobs, tasks, slots, listeners
+    what: str  # jobs, tasks, spec_bytes, slots, listeners, file_bytes
     used: int
     allowed: int  # so much at most
 

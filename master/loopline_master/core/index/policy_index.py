@@ -1,0 +1,21 @@
+"""Indexes of policies: one that needs an index of its own makes it from its View."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+from loopline_master.core.entities import Job, Task, Worker
+
+
+class PolicyIndex(Protocol):
+    """A policy's own index, made from a View for what is not in Index, and told of the workers placed anew."""
+
+    def place_worker(self, worker: Worker) -> None: ...
+
+
+@runtime_checkable
+class JobIndex(PolicyIndex, Protocol):
+    """A PolicyIndex that is told of tasks and jobs, too."""
+
+    def place_task(self, task: Task) -> None: ...
+    def place_job(self, job: Job) -> None: ...

@@ -1,0 +1,51 @@
+"""Files of one user: how many bytes each may keep on this master's disk."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from loopline_master.store import Store
+from loopline_shared.errors import LooplineError
+from loopline_shared.rest.bodies import LimitUse
+
+
+class UserFiles:
+    """Counts the files that users upload, each for the first who brought it, until retention removes it."""
+
+    def __init__(self, store: Store, most_bytes: int) -> None:
+        """``most_bytes``: what one user may have."""
+        self._uploads, self._most_bytes = store.uploads, most_bytes
+        self._used: Counter[str] | None = None  # by user; None: not read yet
+
+    async def check(self, user: str, more_bytes: int) -> None:
+        """Raises LooplineError if the user would have too much with so many bytes more."""
+        has = (await self._counts())[user]
+        if has + more_bytes > self._most_bytes:
+            message = (
+                f"{user} has {has:,} of the {self._most_bytes:,} bytes of files that one user may keep here; "
+                f"this would be {more_bytes:,} more"
+            )
+            hint = "an admin removes those of ended jobs (`loopline prune`), or sets limits.user_file_bytes"
+            raise LooplineError("user_file_bytes", message, hint, status=429)
+
+    async def add(self, user: str, sha256: str, size_bytes: int) -> None:
+        """Count a file that the user has brought."""
+        counts = await self._counts()
+        if await self._uploads.add(sha256, user, size_bytes):
+            counts[user] += size_bytes
+
+    async def forget(self, names: Sequence[str]) -> None:
+        """Note that files were removed."""
+        if names:
+            await self._uploads.remove(names)
+            self._used = None
+
+    async def limit_of(self, user: str) -> LimitUse:
+        """Return what a user has here, and may have."""
+        return LimitUse(what="file_bytes", used=(await self._counts())[user], allowed=self._most_bytes)
+
+    async def _counts(self) -> Counter[str]:
+        if self._used is None:
+            self._used = Counter(await self._uploads.bytes_by_user())
+        return self._used

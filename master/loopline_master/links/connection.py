@@ -1,0 +1,230 @@
+"""The connection of one worker: a protocol session, and a bounded queue of messages to be sent."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import TypeVar
+
+from aiohttp import WSCloseCode, WSMsgType, web
+
+from loopline_master.busy_time import rest_after
+from loopline_master.certificates.job_secrets import lacks_something
+from loopline_master.certificates.worker_keys import shown_by
+from loopline_master.timings import CLOSE_WITHIN_S, HELLO_WITHIN_S
+from loopline_shared.errors import LooplineError, ProtocolError
+from loopline_shared.model import AttemptId, Stream
+from loopline_shared.protocol.transfers import FileSource, FlowMeasured, MeasureFlow
+from loopline_shared.protocol.worker_link import (
+    MAX_READS,
+    Assign,
+    Hello,
+    MasterSession,
+    Read,
+    Refused,
+    Report,
+    ToWorker,
+    Welcome,
+    Wrote,
+)
+
+log = logging.getLogger(__name__)
+_COMPARED_WITHIN_S = 1e-6  # an attempt that a Report names, with what is believed
+_MAX_REASON_BYTES = 123  # of a WebSocket close frame
+Answer = TypeVar("Answer", Wrote, FlowMeasured)
+Complete = Callable[[Assign], Awaitable[Assign]]
+"""Fills in the parameters that are not held in memory, just before an Assign is sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Closing:
+    code: int
+    reason: str
+
+
+class WorkerLink:
+    """A connection of a worker: a protocol session, and a bounded queue of messages to be sent."""
+
+    def __init__(
+        self,
+        request: web.Request,
+        socket: web.WebSocketResponse,
+        session: int,
+        max_frames: int,
+        complete: Complete,
+        charged: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        self.session = session
+        self._complete, self._charged = complete, charged
+        self.remote = request.remote
+        self.shown, self.instance = shown_by(request), ""
+        self.is_encrypted = request.secure
+        self._transport = request.transport
+        self._socket = socket
+        self._protocol = MasterSession()
+        self._last_report = (0, 0.0)  # number and time of the last Report, until it is answered
+        self._outgoing: asyncio.Queue[ToWorker | _Closing] = asyncio.Queue(max_frames)
+        self._reads: dict[int, asyncio.Future[Wrote | None]] = {}
+        self._probes: dict[int, asyncio.Future[FlowMeasured | None]] = {}
+        self._numbers = count(1)
+        self._rest_s = 0.0
+        self._sending = asyncio.create_task(self._send_all())
+        self._sending.add_done_callback(self._has_stopped)
+
+    @property
+    def has_certificate(self) -> bool:
+        """True if the worker has shown a certificate of its own."""
+        return bool(self.shown.key)
+
+    @property
+    def may_answer(self) -> bool:
+        """True if a Report that is kept back may be answered."""
+        return self._protocol.may_answer
+
+    async def hello(self) -> Hello | None:
+        """Return the worker's first message; None if it disconnected. Raises ProtocolError if it does not come in
+        time.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(HELLO_WITHIN_S):
+                message = await self._receive()
+                return message if isinstance(message, Hello) else None
+        raise ProtocolError(f"no hello within {HELLO_WITHIN_S:g} s")
+
+    def refusal(self) -> Refused | None:
+        """Return why this worker's version is refused; None if it is not."""
+        return self._protocol.refusal()
+
+    def refuse(self, refused: Refused) -> None:
+        """Say why, and close."""
+        self.send(refused)
+        self.close(refused.message)
+
+    def may_take_over(self, present: WorkerLink) -> bool:
+        """True if this link is of the same worker as one that is open: by its key, else by its word.
+
+        One of the release before has neither.
+        """
+        if present.shown.key:
+            return self.shown.key == present.shown.key
+        return not present.instance or self.instance == present.instance
+
+    async def reports(self) -> AsyncIterator[Report]:
+        """Generate the worker's Reports until the connection ends. Raises ProtocolError if a message is not
+        allowed.
+        """
+        while message := await self._receive():
+            if isinstance(message, Report):
+                self._last_report = message.seq, time.monotonic()
+                yield message
+
+    async def read(self, attempt: AttemptId, stream: Stream, offset: int) -> Wrote | None:
+        """Ask the worker for output; None if the connection ends first."""
+        if len(self._reads) >= MAX_READS:
+            message = f"{MAX_READS} readers are waiting for what tasks on this worker write"
+            raise LooplineError("too_many_readers", message, "try again in a moment", status=503)
+        number = next(self._numbers)
+        answer: asyncio.Future[Wrote | None] = asyncio.get_running_loop().create_future()
+        self._reads[number] = answer
+        self._put(Read(number, attempt, stream, offset))
+        return await answer
+
+    async def probe(self, source: FileSource | None, seconds: float) -> FlowMeasured | None:
+        """Have the worker measure; None if the connection ends first, or it is to end what it measures."""
+        number = next(self._numbers)
+        self._put(MeasureFlow(number, source, seconds))
+        if not seconds:
+            return None
+        answer: asyncio.Future[FlowMeasured | None] = asyncio.get_running_loop().create_future()
+        self._probes[number] = answer
+        return await answer
+
+    def send(self, message: Welcome | Refused | Assign) -> None:
+        """Queue a message without waiting. A worker that reads too slowly is disconnected: its next Report
+        reconciles.
+        """
+        self._put(message)
+
+    def close(self, reason: str, code: int = WSCloseCode.OK) -> None:
+        """Close after the queued messages have been sent, or abort if that takes too long."""
+        self._put(_Closing(code, reason))
+        asyncio.get_running_loop().call_later(2 * CLOSE_WITHIN_S, self._abort)
+
+    async def end(self) -> None:
+        """Send the queued messages if possible, after reading has ended."""
+        for read in self._reads.values():
+            _resolve(read, None)
+        for probe in self._probes.values():
+            _resolve(probe, None)
+        self._reads.clear()
+        try:
+            if not self._socket.closed:
+                self.close("good-bye")
+                await asyncio.wait([self._sending])
+        finally:
+            self._sending.cancel()
+
+    def _put(self, item: ToWorker | _Closing) -> None:
+        try:
+            self._outgoing.put_nowait(item)
+        except asyncio.QueueFull:
+            self._abort()
+
+    async def _send_all(self) -> None:
+        while not isinstance(item := await self._outgoing.get(), _Closing):
+            message = await self._complete(item) if isinstance(item, Assign) and lacks_something(item) else item
+            await self._socket.send_bytes(self._protocol.send(self._timed(message)))
+        reason = item.reason.encode()[:_MAX_REASON_BYTES].decode(errors="ignore").encode()
+        await self._socket.close(code=item.code, message=reason)
+
+    def _timed(self, item: ToWorker) -> ToWorker:
+        """Return the Assign with the time that its Report spent here: the rest of the round trip is the network's."""
+        seq, received_at = self._last_report
+        if isinstance(item, Assign) and item.seen == seq:
+            self._last_report = (0, 0.0)
+            return replace(item, held_s=time.monotonic() - received_at)
+        return item
+
+    async def _receive(self) -> Hello | Report | None:
+        """Return the next message that is no answer to a Read; None if the connection is over."""
+        while (frame := await self._socket.receive()).type in (WSMsgType.BINARY, WSMsgType.TEXT):
+            message = await self._read(frame.data)
+            if isinstance(message, Wrote):
+                _resolve(self._reads.pop(message.number, None), message)
+            elif isinstance(message, FlowMeasured):
+                _resolve(self._probes.pop(message.number, None), message)
+            elif message:
+                return message
+        return None
+
+    async def _read(self, frame: bytes) -> Hello | Report | Wrote | FlowMeasured | None:
+        """Return the message in a frame; the rest that a long one costs comes before the next frame."""
+        if self._rest_s:
+            await asyncio.sleep(self._rest_s)
+        begin = time.perf_counter()
+        with self._charged():
+            message = self._protocol.receive(frame)
+        named = message.attempts_named if isinstance(message, Report) else 0
+        self._rest_s = rest_after(time.perf_counter() - begin + _COMPARED_WITHIN_S * named)
+        return message
+
+    def _has_stopped(self, sending: asyncio.Task[None]) -> None:
+        error = None if sending.cancelled() else sending.exception()
+        if error is not None and not isinstance(error, ConnectionError):
+            log.error("sending to %s failed", self.remote, exc_info=error)
+        self._abort()
+
+    def _abort(self) -> None:
+        if self._transport:
+            self._transport.abort()
+
+
+def _resolve(waiting: asyncio.Future[Answer | None] | None, answer: Answer | None) -> None:
+    """Pass the answer to whoever waits for it, and may have gone."""
+    if waiting is not None and not waiting.done():
+        waiting.set_result(answer)

@@ -1,0 +1,206 @@
+"""The open links of workers: frames become events on the way in, Assigns become frames on the way out.
+
+A link begins with Hello; Welcome is sent once the worker's joining is on disk. An error on a link closes that link
+and nothing else: the worker reconnects, and its first Report brings the master up to date.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
+from itertools import count
+
+from aiohttp import WSCloseCode, web
+
+from loopline_master.busy_time import BusyTime
+from loopline_master.certificates.worker_keys import Bearer, WorkerKeys
+from loopline_master.core.effects import Declined
+from loopline_master.core.events import WorkerJoined, WorkerLeft, WorkerReported
+from loopline_master.engine import Engine
+from loopline_master.links.connection import Complete, WorkerLink
+from loopline_master.peers.exchange import Exchange
+from loopline_master.settings import MasterSettings
+from loopline_master.timings import CLOSE_WITHIN_S, TWIN_SHOWN_S
+from loopline_shared.errors import ProtocolError
+from loopline_shared.model import AttemptId, Stream
+from loopline_shared.protocol.frame_numbers import ANSWER
+from loopline_shared.protocol.transfers import FileSource, FlowMeasured
+from loopline_shared.protocol.worker_link import (
+    MAX_FRAME_BYTES,
+    Assign,
+    Hello,
+    Refused,
+    Report,
+    Welcome,
+    Wrote,
+)
+
+log = logging.getLogger(__name__)
+_SAME_IDENTITY = "same_identity"
+_TAKEN = (
+    "another agent works under this name, with a key or a data folder of its own",
+    "give this one another --name; if the other has stopped, it is let in as soon as its link is known to be dead",
+)
+Check = Callable[[Report], Awaitable[Report]]
+"""Removes results whose files are missing, before a Report is passed on."""
+
+
+class WorkerLinks:
+    """The open link of each worker. The engine sends through it and never waits for it."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        settings: MasterSettings,
+        complete: Complete,
+        check: Check,
+        exchange: Exchange,
+        keys: WorkerKeys,
+        busy_time: BusyTime,
+        life: str = "",
+        ca: Callable[[], str] = str,
+    ) -> None:
+        """``life``: of the database (store/lives.py)."""
+        self._engine = engine
+        self._busy_time = busy_time
+        self._exchange = exchange
+        self._complete = complete
+        self._check = check
+        self._welcome = Welcome(settings.scheduler.report_every_s, settings.scheduler.lease_s, life=life)
+        self._ca, self._keys = ca, keys
+        self._max_frames = settings.limits.max_frames
+        self._sessions = count(1)
+        self._open: dict[str, WorkerLink] = {}
+        self._twins: dict[str, tuple[str, float]] = {}
+
+    def twin(self, worker: str) -> str:
+        """Return the address of another computer with its identity, which was refused lately; else empty."""
+        remote, at = self._twins.get(worker, ("", 0.0))
+        return remote if time.monotonic() - at < TWIN_SHOWN_S else ""
+
+    def deliver(self, worker: str, assign: Assign) -> None:
+        """Queue the frame if the worker is connected; otherwise drop it, and the worker's next Report reconciles."""
+        if link := self._open.get(worker):
+            link.send(assign if assign.peers is None else self._exchange.with_orders(worker, assign))
+
+    async def read(self, worker: str, attempt: AttemptId, stream: Stream, offset: int) -> Wrote | None:
+        """Return what an attempt has written from this byte on, once there is some; None if its worker is not
+        connected.
+
+        Raises LooplineError if too many readers are waiting.
+        """
+        link = self._open.get(worker)
+        return await link.read(attempt, stream, offset) if link else None
+
+    async def probe(self, worker: str, source: FileSource | None, seconds: float) -> FlowMeasured | None:
+        """Have a worker receive from another one, to measure what is between them; None if it is not connected.
+
+        Without a source it receives from the master. For no time its probe under way ends, and there is no answer.
+        """
+        link = self._open.get(worker)
+        return await link.probe(source, seconds) if link else None
+
+    def close(self, worker: str, session: int) -> None:
+        """Close the worker's link if it is still the one of this session."""
+        link = self._open.get(worker)
+        if link is not None and link.session == session:
+            link.close("another link of this worker took over, or its lease ended")
+
+    def plain(self) -> list[str]:
+        """Return the workers whose links are not encrypted here."""
+        return sorted(name for name, link in self._open.items() if not link.is_encrypted)
+
+    def close_plain(self, reason: str) -> None:
+        """Close the links that are not encrypted here; their workers connect anew."""
+        for name in self.plain():
+            self._open[name].close(reason)
+
+    def close_all(self) -> None:
+        """Close all links: the master is stopping."""
+        for link in self._open.values():
+            link.close("the master is stopping", WSCloseCode.GOING_AWAY)
+
+    async def serve(self, request: web.Request, bearer: Bearer) -> web.WebSocketResponse:
+        """Serve one connection until it ends."""
+        sender = bearer.token or request.remote or ""
+        await self._busy_time.rest(sender)
+        socket = web.WebSocketResponse(
+            compress=False, decode_text=False, max_msg_size=MAX_FRAME_BYTES, timeout=CLOSE_WITHIN_S
+        )
+        await socket.prepare(request)
+        charged = partial(self._busy_time.charged, sender)
+        link = WorkerLink(
+            request, socket, next(self._sessions), self._max_frames, complete=self._complete, charged=charged
+        )
+        try:
+            await self._serve_worker(link, bearer)
+        except ProtocolError as error:
+            log.warning("link from %s: %s", request.remote, error)
+            link.close(str(error), WSCloseCode.PROTOCOL_ERROR)
+        finally:
+            await link.end()
+        return socket
+
+    async def _serve_worker(self, link: WorkerLink, bearer: Bearer) -> None:
+        hello = await link.hello()
+        if hello is None:
+            return
+        admitted = link.refusal() or await self._keys.admit(hello, bearer, link.shown)
+        if isinstance(admitted, Refused):
+            link.refuse(admitted)
+        elif admitted and not link.shown.key:
+            link.send(replace(self._welcome, certificate=admitted))
+            link.close("connect again with your certificate")
+        elif refused := await self._join(hello, link):
+            link.refuse(refused)
+        else:
+            peers = self._exchange.terms(hello, has_certificate=link.has_certificate)
+            link.send(replace(self._welcome, peers=peers, ca=self._ca(), certificate=admitted))
+            await self._hear(link, hello)
+
+    async def _hear(self, link: WorkerLink, hello: Hello) -> None:
+        """Take in the Reports of a worker until its link ends."""
+        self._open[hello.worker] = link
+        log.info("worker %s joined from %s", hello.worker, link.remote)
+        try:
+            async for report in link.reports():
+                self._refuse_other_life(report)
+                if report.peers is not None:
+                    self._exchange.heard(
+                        hello, link.session, link.remote, report, has_certificate=link.has_certificate
+                    )
+                event = WorkerReported(hello.worker, link.session, await self._check(report))
+                if link.may_answer and self._engine.keep_back(event):
+                    link.send(Assign(ANSWER, report.seq))
+                else:
+                    await self._engine.post(event)
+        finally:
+            self._exchange.left(hello.worker, link.session)
+            self._engine.post(WorkerLeft(hello.worker, link.session))
+            if self._open.get(hello.worker) is link:
+                del self._open[hello.worker]
+            log.info("worker %s left", hello.worker)
+
+    def _refuse_other_life(self, report: Report) -> None:
+        """Raises ProtocolError for attempts of another life; a worker of 0.1 names no life."""
+        if report.life and report.life != self._welcome.life:
+            raise ProtocolError(f"a report of what life {report.life} of the database has given")
+
+    async def _join(self, hello: Hello, link: WorkerLink) -> Refused | None:
+        link.instance = hello.instance
+        if (present := self._open.get(hello.worker)) and not link.may_take_over(present):
+            return self._refuse_twin(hello, link, Refused(_SAME_IDENTITY, *_TAKEN))
+        reply = await self._engine.post(WorkerJoined(hello.worker, link.session, hello.boot, hello.facts))
+        if not isinstance(reply, Declined):
+            return None
+        refused = Refused(reply.code, reply.message, reply.hint)
+        return self._refuse_twin(hello, link, refused) if reply.code == _SAME_IDENTITY else refused
+
+    def _refuse_twin(self, hello: Hello, link: WorkerLink, refused: Refused) -> Refused:
+        if not self.twin(hello.worker):
+            log.warning("a second computer at %s has the identity of worker %s: refused", link.remote, hello.worker)
+        self._twins[hello.worker] = str(link.remote), time.monotonic()
+        return refused

@@ -1,0 +1,51 @@
+"""A master that was restored from a backup: what its workers hold of the time that is lost never counts."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+import pytest
+
+from loopline_master.maintenance import backup, restore
+from loopline_master.settings import MasterSettings
+from loopline_shared.model import JobState
+from tests.live.grid import Grid, wait_for
+
+
+async def test_what_a_worker_holds_of_a_lost_job_is_not_taken_for_another_ones(
+    grid: Grid, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many jobs were lost as a restore leaves numbers out for: the next job has the number of a lost one."""
+    monkeypatch.setattr(restore, "JOB_GAP", 0)
+    brief, gate = grid.gate("brief"), grid.gate()
+    await grid.start_worker("ant", slots=2)
+    await grid.connected("ant")
+    kept = grid.folder / "kept"
+    await asyncio.to_thread(backup.back_up, MasterSettings(data_dir=grid.data_dir), kept)
+    lost = await grid.submit(f"if [ {{i}} = 1 ]; then {brief.wait}; else {gate.wait}; fi; echo lost {{i}}", tasks=2)
+    await grid.attempts_when("both to run", lost, lambda all_: sum(a.started_at is not None for a in all_) == 2)
+    await grid.kill_master()
+    brief.open()
+    journal = grid.folder / "ant" / "ledger.jsonl"
+
+    async def has_a_result() -> bool:
+        return b'{"result":' in journal.read_bytes()
+
+    await wait_for("a result of which nobody has heard", has_a_result)
+    grid.workers["ant"].send_signal(signal.SIGSTOP)
+
+    grid.data_dir.rename(grid.folder / "lost")
+    await asyncio.to_thread(restore.restore, kept, grid.data_dir)
+    await grid.start_master()
+    job = await grid.submit("echo new {i}", tasks=2)
+    assert job == lost
+    grid.workers["ant"].send_signal(signal.SIGCONT)
+    assert (await grid.ended(job)).state is JobState.SUCCEEDED
+    assert {result.number: result.stdout async for result in grid.client().results(job)} == {
+        1: "new 1\n",
+        2: "new 2\n",
+    }
+    assert [(a.id.number, a.accepted) for a in await grid.attempts(job)] == [(1, True), (1, True)]
+    await grid.no_processes()
+    assert "was restored, or is another one" in grid.log("ant")

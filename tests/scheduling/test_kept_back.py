@@ -1,0 +1,241 @@
+"""Reports without news have no consequence; whoever goes on as before keeps the lease, and whoever dies does not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from loopline_master.core.entities import Worker
+from loopline_master.core.events import (
+    BATCH,
+    Event,
+    MasterStoodStill,
+    SchedulerSettings,
+    WorkerLeft,
+    WorkerReported,
+    WorkersHeard,
+)
+from loopline_master.core.reports.kept_back import LONG_LEASES, KeptBack
+from loopline_master.core.reports.news import brings_news
+from loopline_shared.model import AttemptId, AttemptState, Held, Load, Yielded
+from loopline_shared.protocol.transfers import CachedFile, PeerReport
+from loopline_shared.protocol.worker_link import Report
+from loopline_simulator.full import live_through
+from loopline_simulator.full.grid_world import GridWorld
+from loopline_simulator.full.machine import Link
+from loopline_simulator.full.timed import TimedWorld
+from tests.campaign import tried
+from tests.scheduling.driver import Grid, facts
+from tests.simulator.test_full_world import CALM, ROUGH
+
+AS_BEFORE = Load(2, 2.0)
+MINE = AttemptId(1, 1, 1)
+
+
+def believed(grid: Grid, name: str = "ant") -> Worker:
+    return grid.scheduler.state.workers[name]
+
+
+def said(grid: Grid, load: Load = AS_BEFORE, **more: Any) -> bool:
+    """Whether this next Report of the worker would be news."""
+    report = Report(9, 9, more.pop("holding", ()), (), load, **more)
+    return brings_news(grid.scheduler.state, believed(grid), report)
+
+
+@pytest.fixture
+def grid() -> Grid:
+    grid = Grid(peers=True)
+    grid.join("ant", facts(2))
+    return grid
+
+
+def test_the_first_report_of_a_session_is_news(grid: Grid) -> None:
+    assert not said(grid)
+    grid.join("ant", reports=False)
+    assert said(grid)
+    grid.report("ant")
+    assert not said(grid)
+
+
+def test_of_a_load_what_no_decision_reads_is_no_news(grid: Grid) -> None:
+    for more in ({"memory_available_bytes": 5}, {"disk_free_bytes": 5}, {"idle_s": 9.0}, {"cpu_pressure": 3.0}):
+        assert not said(grid, replace(AS_BEFORE, **more))
+    assert not said(grid, Load(9, 2.0)), "more than there are"
+    for news in ({"slots": 1}, {"in_use": True}, {"withheld": "x"}, {"on_battery": True}, {"yielded": Yielded(1)}):
+        assert said(grid, replace(AS_BEFORE, **news)), news
+
+
+def test_spare_cpu_is_news_by_quarters_of_a_slot_and_does_not_flutter(grid: Grid) -> None:
+    assert not said(grid, Load(2, 1.9)), "another quarter, but not far"
+    assert said(grid, Load(2, 1.7))
+    assert not said(grid, Load(2, 9.0)), "all of it is all of it"
+
+
+def test_a_delay_is_news_if_it_grows_by_more_than_it_sways(grid: Grid) -> None:
+    assert not said(grid, replace(AS_BEFORE, delay_s=0.009))
+    assert said(grid, replace(AS_BEFORE, delay_s=0.011))
+
+
+def test_files_on_their_way_are_news(grid: Grid) -> None:
+    assert not said(grid, peers=PeerReport(port=4000, sent_bytes=9))
+    assert said(grid, peers=PeerReport(cached=(CachedFile("a" * 64, 10**9),)))
+
+
+def test_what_is_held_as_believed_is_no_news(grid: Grid) -> None:
+    grid.submit(size=100.0)
+    assert said(grid, holding=(Held(MINE),)), "it has begun"
+    grid.report("ant")
+    assert not said(grid, holding=(Held(MINE, wall_s=7.0, cpu_s=6.0),))
+    assert said(grid, holding=(Held(MINE, frozen=True),))
+    assert said(grid), "it is lost"
+    assert said(grid, holding=(Held(MINE), Held(AttemptId(1, 1, 2)))), "a stranger"
+
+
+# --- leases ---------------------------------------------------------------------------------------------------------
+
+
+class Listener:
+    """A grid whose Reports go by way of KeptBack, as the engine has them go."""
+
+    def __init__(self, grid: Grid) -> None:
+        self.grid, self.kept = grid, KeptBack(grid.scheduler.state)
+        self.rows = list[Event]()
+
+    def report(self, name: str, **load: Any) -> bool:
+        """True if the Report was kept back."""
+        grid, agent = self.grid, self.grid.agents[name]
+        held = tuple(Held(attempt) for attempt in agent.running)
+        report = Report(
+            agent.sent + 1, agent.seen, held, (), Load(agent.facts.slots, float(agent.facts.slots), **load)
+        )
+        if self.kept.keep(WorkerReported(name, agent.session, report), grid.now):
+            return True
+        grid.report(name)
+        return False
+
+    def wait(self, seconds: float, *alive: str) -> None:
+        """Let time pass; those who are alive report every ten seconds, and the engine wakes when it must."""
+        until = self.grid.now + seconds
+        while self.grid.now < until:
+            self.grid.now += 1.0
+            for name in alive if not self.grid.now % 10 else ():
+                self.report(name)
+            times = (self.grid.scheduler.wake_at, self.kept.wake_at)
+            if min(at for at in (*times, until) if at is not None) <= self.grid.now:
+                self.step()
+
+    def step(self, *events: Event) -> None:
+        told = self.kept.told(events, self.grid.now)
+        self.rows += told
+        self.grid.step(*told, *events)
+
+
+@pytest.fixture
+def listener(grid: Grid) -> Listener:
+    grid.join("bee", facts(2))
+    grid.submit(4, size=10_000.0)
+    for name in ("ant", "bee"):
+        grid.report(name)
+    return Listener(grid)
+
+
+def test_whoever_goes_on_as_before_keeps_lease_and_tasks_and_is_in_few_rows(listener: Listener) -> None:
+    listener.wait(86_400, "ant", "bee")
+    assert all(believed(listener.grid, name).session for name in ("ant", "bee"))
+    assert {attempt.state for attempt in listener.grid.store.attempts.values()} == {AttemptState.RUNNING}
+    rows_a_day = 86_400 / (LONG_LEASES * listener.grid.settings.lease_s)
+    assert rows_a_day <= len(listener.rows) <= 1.1 * rows_a_day
+    assert all(isinstance(row, WorkersHeard) and len(row.ago_s) == 2 for row in listener.rows[1:])
+    # a lease is the only thing that comes of it
+    assert listener.grid.store.replayed().workers == listener.grid.store.workers
+
+
+def test_whoever_falls_silent_is_given_up_a_lease_after_the_last_report(listener: Listener) -> None:
+    listener.wait(3600, "ant", "bee")
+    listener.wait(29, "ant")
+    assert believed(listener.grid, "bee").session is not None
+    listener.wait(1, "ant")
+    assert believed(listener.grid, "bee").session is None
+    assert believed(listener.grid).session is not None
+    lost = [one for one in listener.grid.store.attempts.values() if one.state is AttemptState.LOST]
+    assert [one.worker for one in lost] == ["bee", "bee"]
+    assert lost[0].assumed_cpu_ms == pytest.approx(3_600_000, abs=1000), "until its last Report"
+    assert listener.grid.store.replayed().attempts == listener.grid.store.attempts
+
+
+def test_a_link_that_ends_leaves_the_rest_of_one_lease(listener: Listener) -> None:
+    listener.wait(3600, "ant", "bee")
+    session = listener.grid.agents["bee"].session
+    listener.step(WorkerLeft("bee", session))
+    assert believed(listener.grid, "bee").lease_until == pytest.approx(listener.grid.now + 30.0)
+    listener.wait(31, "ant")
+    assert AttemptState.LOST in {attempt.state for attempt in listener.grid.store.attempts.values()}
+
+
+def test_a_master_that_stood_still_accuses_nobody(listener: Listener) -> None:
+    listener.wait(3600, "ant", "bee")
+    listener.grid.now += 500
+    listener.step(MasterStoodStill())
+    listener.wait(25)
+    assert all(believed(listener.grid, name).session for name in ("ant", "bee"))
+    listener.wait(10, "ant")
+    assert believed(listener.grid, "bee").session is None
+
+
+def test_news_make_the_lease_one_of_ordinary_length(listener: Listener) -> None:
+    listener.wait(3600, "ant", "bee")
+    assert not listener.report("ant", in_use=True)
+    assert believed(listener.grid).lease_until == pytest.approx(listener.grid.now + 30.0)
+
+
+# --- in the full world ----------------------------------------------------------------------------------------------
+
+
+def test_nothing_but_a_lease_would_follow_from_what_is_kept_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a grid with every fault, gangs and owners, each such Report is stepped alone, and does nothing."""
+    counts = {"kept back": 0, "of busy workers": 0}
+
+    def hear(world: GridWorld, link: Link, event: WorkerReported) -> None:
+        state, report = world.scheduler.state, event.report
+        worker, wake_at = state.workers.get(event.worker), world.scheduler.wake_at
+        is_due = bool(world.inbox) or (wake_at is not None and wake_at <= world.now)
+        world.inbox.append(event)
+        if is_due or worker is None or worker.session != event.session or brings_news(state, worker, report):
+            return
+        effects = world.turn()
+        assert effects is not None
+        assert (list(effects.workers), list(effects.assigns)) == ([event.worker], [event.worker])
+        changed = (effects.jobs, effects.tasks, effects.attempts, effects.gangs, effects.plans, effects.closes)
+        assert not any((*changed, effects.programs, effects.carriers, effects.users, effects.exemptions))
+        (assign,) = effects.assigns.values()
+        assert not any((assign.run, assign.cancel, assign.words, assign.peers, assign.probation))
+        counts["kept back"] += 1
+        counts["of busy workers"] += bool(report.holding)
+
+    monkeypatch.setattr(GridWorld, "_master_hears", hear)
+    for seed in range(tried(2)):
+        settings = SchedulerSettings("fair", report_every_s=4.0, prefetch_s=60.0)
+        live_through(seed, settings, replace(ROUGH, jobs=6, gangs=0.3 * (seed % 2), until_s=9_000.0))
+    assert min(counts.values()) > 20, counts
+
+
+@pytest.mark.parametrize("policy", ["fair", pytest.param("turnaround", marks=pytest.mark.long)])
+def test_decisions_are_the_same_with_and_without(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lived(*, keeps_back: bool) -> TimedWorld:
+        monkeypatch.setattr(GridWorld, "keeps_back", keeps_back)
+        return live_through(3, SchedulerSettings(policy, report_every_s=4.0), replace(CALM, jobs=8, max_slots=2))
+
+    with_all, with_news = lived(keeps_back=False).world.store, lived(keeps_back=True).world.store
+    events = [event for line in with_news.log for event in BATCH.validate_json(line).events]
+    assert any(isinstance(event, WorkersHeard) for event in events)
+    assert len(b"".join(with_news.log)) < 0.7 * len(b"".join(with_all.log))
+    assert with_news.attempts == {number: replace(one, sent=with_news.attempts[number].sent)
+                                  for number, one in with_all.attempts.items()}  # fmt: skip
+    assert with_news.jobs == with_all.jobs
+
+
+def test_the_log_of_a_run_with_every_fault_says_who_was_heard() -> None:
+    world = live_through(5, SchedulerSettings(report_every_s=4.0), replace(ROUGH, jobs=4))  # it checks the replay
+    assert b"workers_heard" in b"".join(world.world.store.log)
