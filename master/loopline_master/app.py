@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
-import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, Protocol
 
+from loopline_master import data_folder
 from loopline_master.assembly import assemble
 from loopline_master.certificates.encryption import Encryption, prepare_folder
 from loopline_master.engine import Engine
@@ -111,12 +109,14 @@ async def serving(
     ``on_open`` is called before the port is opened.
     """
     _refuse_standby_without_server(settings)
-    _make_data_folder(settings.data_dir)
-    _refuse_lost_database(settings)
+    data_folder.make(settings.data_dir)
+    has_worked = data_folder.has_worked(settings)
     prepare_folder(settings.data_dir)
+    keep_samples_s = settings.keep_samples_days * 86400.0
     async with open_store(
-        settings.database, keep_samples_s=settings.keep_samples_days * 86400.0, standby=settings.standby
+        settings.database, keep_samples_s=keep_samples_s, standby=settings.standby, is_new=not has_worked
     ) as store:
+        await data_folder.refuse_losses(settings, store)
         parts = await assemble(settings, store)
         _tell_of_encryption(parts[Encryption])
         engine = parts[Engine]
@@ -187,26 +187,3 @@ def _refuse_standby_without_server(settings: MasterSettings) -> None:
     if settings.standby and is_sqlite(parse_url(settings.database)):
         hint = "give both masters the --database-url of a PostgreSQL, and a --data-dir that both see"
         raise LooplineError("standby", "a standby needs a database that both masters reach", hint)
-
-
-def _make_data_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not os.access(folder, os.W_OK | os.X_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    except OSError as error:
-        hint = "choose another with --data-dir"
-        raise LooplineError("data_dir", f"cannot write into the folder {folder}: {error.strerror}", hint) from None
-
-
-def _refuse_lost_database(settings: MasterSettings) -> None:
-    """Raises LooplineError rather than begin anew where a master has worked before."""
-    file = settings.data_dir / "loopline.db"
-    if settings.database_url is not None or not (settings.data_dir / "tokens" / "session-key").exists():
-        return
-    if not file.exists() or not file.stat().st_size:
-        what = "is empty" if file.exists() else "is missing"
-        hint = "restore a backup (`loopline restore`); to begin anew, move the folder away"
-        raise LooplineError(
-            "database_lost", f"a master has worked in this folder, but its database {file} {what}", hint
-        )

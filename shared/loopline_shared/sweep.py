@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from loopline_shared.scalar import Scalar
-from loopline_shared.spec import PLACEHOLDER, JobSpec, Range, RowFile, Table
+from loopline_shared.spec import PLACEHOLDER, JobSpec, Range, RowFile, Table, staged
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +26,12 @@ class TaskPlan:
 class Sweep:
     """The rule of a job's tasks, read once."""
 
-    __slots__ = ("_axes", "_command", "_rows", "_share", "_tasks", "count", "least")
+    __slots__ = ("_axes", "_command", "_of_file", "_rows", "_share", "_tasks", "count", "least")
 
     def __init__(self, spec: JobSpec) -> None:
         self.count = spec.task_count
         self._tasks = spec.tasks
+        self._of_file: dict[str, list[int]] | None = None
         self._command = _Template(spec.command or [])
         self._share = None if spec.size is None or spec.size == "unknown" else spec.size / max(1, self.count)
         share = self._share or 0.0
@@ -59,6 +60,15 @@ class Sweep:
         """Return the size of one task: its own, else an equal share of its job's."""
         own = self._tasks[number - 1].size if self._tasks else None
         return self._share if own is None else own
+
+    def tasks_with(self, sha256: str) -> Sequence[int]:
+        """Return the tasks that have this file as an input of their own."""
+        if self._of_file is None:  # read at the first question: few jobs are ever asked
+            self._of_file = {}
+            for number, task in enumerate(self._tasks or (), 1):
+                for file in staged(task.inputs).values():
+                    self._of_file.setdefault(file.sha256, []).append(number)
+        return self._of_file.get(sha256, ())
 
     @property
     def is_uniform(self) -> bool:

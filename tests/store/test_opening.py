@@ -29,6 +29,17 @@ async def test_two_masters_cannot_share_a_database(url):
         pass
 
 
+async def test_an_empty_database_is_begun_only_where_it_may_be_new(url):
+    for _ in range(2):
+        with pytest.raises(LooplineError, match="its database has no tables"):
+            async with open_store(url, is_new=False):
+                pass
+    async with open_store(url):
+        pass
+    async with open_store(url, is_new=False):
+        pass
+
+
 async def test_a_database_with_two_names_is_refused(sqlite_url, tmp_path):
     async with open_store(sqlite_url):
         pass

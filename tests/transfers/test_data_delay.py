@@ -127,3 +127,29 @@ def test_turnaround_takes_the_data_to_the_task_when_that_is_sooner() -> None:
     assert placed(room, A, size=2.0) == "ant"  # for 8 s: the others leave it a quarter of a processor
     assert placed(room, A, size=9.0) == "ant", "8 s there are less than the 16 s that the data would take"
     assert placed(room, A, size=9.0) == "bee", "44 s are more"
+
+
+def spec_of_own(*files: str) -> JobSpec:
+    tasks = [{"inputs": {"in": f"sha256:{file}"}} for file in files]
+    return JobSpec.model_validate({"command": ["work"], "tasks": tasks, "max_replicas": 1, "size": 30.0})
+
+
+@pytest.mark.parametrize("policy", ["round-robin", "fair", "first-come", "turnaround"])
+def test_each_task_of_a_job_goes_where_its_own_file_is(policy: str) -> None:
+    room = CarryingRoom(policy=policy, order=Order.HOLD)
+    for name, file in (("ant", C), ("bee", A), ("cat", B)):
+        room.tell(name, has=[file])
+    effects = room.step(JobSubmitted("user", spec_of_own(A, B, C)))
+    placed_on = {attempt.task: attempt.worker for attempt in effects.attempts.values()}
+    assert placed_on == {1: "bee", 2: "cat", 3: "ant"}
+
+
+def test_a_worker_without_a_file_leaves_the_tasks_of_those_that_have_one() -> None:
+    room = CarryingRoom(order=Order.NONE)
+    for name, file in (("ant", None), ("bee", A)):
+        room.tell(name, has=[file] if file else [])
+    effects = room.step(JobSubmitted("user", spec_of_own(A, C, C)))
+    placed_on = {attempt.task: attempt.worker for attempt in effects.attempts.values()}
+    assert placed_on == {1: "bee", 2: "ant"}
+    (job,) = room.scheduler.state.jobs.values()
+    assert set(room.scheduler.state.fresh[job.id]) == {3}, "the task that gave way keeps its place"

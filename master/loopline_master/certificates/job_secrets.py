@@ -19,7 +19,8 @@ from loopline_shared.spec import JobSpec
 
 HIDDEN = "(hidden)"
 """Is shown in place of a value."""
-_SEALED = "loopline-sealed:"
+SEALED = "loopline-sealed:"
+"""Is before a value that is sealed."""
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +34,7 @@ class JobSecrets:
     def sealed(self, spec: JobSpec) -> JobSpec:
         """Return the job with its secrets sealed, as variables. Raises LooplineError for a value that was hidden."""
         for name, value in (*spec.environment.items(), *spec.secrets.items()):
-            if value == HIDDEN or value.startswith(_SEALED):
+            if value == HIDDEN or value.startswith(SEALED):
                 message = f"the value of the variable {name} was hidden, and is not known"
                 raise LooplineError("hidden_value", message, "give it anew: --env or --secret", status=422)
         if not spec.secrets:
@@ -55,12 +56,12 @@ class JobSecrets:
         return replace(run, environment=run.environment | opened | {NAMES_OF_SECRETS: ",".join(names)})
 
     def _seal(self, name: str, value: str) -> str:
-        return _SEALED + base64.b64encode(self._cipher.encrypt(value.encode(), [name.encode()])).decode()
+        return SEALED + base64.b64encode(self._cipher.encrypt(value.encode(), [name.encode()])).decode()
 
     def _open(self, name: str, sealed: str) -> str:
         """Return the secret; nothing if another key has sealed it: its task then fails for want of it."""
         try:
-            data = base64.b64decode(sealed.removeprefix(_SEALED))
+            data = base64.b64decode(sealed.removeprefix(SEALED))
             return self._cipher.decrypt(data, [name.encode()]).decode()
         except (InvalidTag, ValueError):
             log.error("the secret %s of a job is lost: tokens/job-key in the data folder is not what it was", name)
@@ -72,19 +73,18 @@ def shown(spec: JobSpec, *, is_own: bool) -> JobSpec:
     if not spec.environment:
         return spec
     values = {
-        name: value if is_own and not value.startswith(_SEALED) else HIDDEN
-        for name, value in spec.environment.items()
+        name: value if is_own and not value.startswith(SEALED) else HIDDEN for name, value in spec.environment.items()
     }
     return spec.model_copy(update={"environment": values})
 
 
 def has_secrets(run: Run) -> bool:
     """True if the run has secrets that are to be opened."""
-    return any(value.startswith(_SEALED) for value in run.environment.values())
+    return any(value.startswith(SEALED) for value in run.environment.values())
 
 
 def _names(run: Run) -> list[str]:
-    return [name for name, value in run.environment.items() if value.startswith(_SEALED)]
+    return [name for name, value in run.environment.items() if value.startswith(SEALED)]
 
 
 def lacks_something(assign: Assign) -> bool:

@@ -18,7 +18,7 @@ from loopline_master.core.estimates import measure
 from loopline_master.core.gangs import replicas
 from loopline_master.core.planning.live import Planning
 from loopline_master.core.policies.first_come import FirstCome
-from loopline_master.core.policies.policy import Later, Placement, Policy, Proposal, View
+from loopline_master.core.policies.policy import Instead, Later, Placement, Policy, Proposal, View
 from loopline_master.core.shares.turns import in_turn
 from loopline_master.core.shares.user_slots import may_take
 from loopline_master.core.state import State
@@ -79,19 +79,30 @@ class Placer:
             return self._start(job, placement.task, worker)
         return self._send_ahead(job, placement.task, worker)
 
+    def _accept_instead(self, proposal: Instead) -> bool:
+        """Carry out a proposal of another task than the one whose turn it is, if it may be."""
+        job = self._state.jobs[proposal.placement.job]
+        cursor = job.cursor
+        accepted = self.accept(proposal.placement)
+        job.cursor = cursor
+        return accepted
+
     def _start_on_free(self, proposals: Iterator[Proposal]) -> Iterator[None]:
         """Accept proposals until they end, or too many in a row were in vain for a grid of this size."""
         index = self._state.index
         patience = most = 2 * (len(index.live) + len(index.slots.idle.order)) + 10
         for proposal in proposals:
-            if not isinstance(proposal, Placement):
-                accepted = self._note(proposal)
-            else:
+            if isinstance(proposal, Placement):
                 for turn in proposal.spent:
                     self.accept(turn)
                     yield
                 accepted = self.accept(proposal)
                 yield
+            elif isinstance(proposal, Instead):
+                accepted = self._accept_instead(proposal)
+                yield
+            else:
+                accepted = self._note(proposal)
             patience = most if accepted else patience - 1
             if patience < 0:
                 break
@@ -102,6 +113,9 @@ class Placer:
             if isinstance(proposal, Placement):
                 self.accept(proposal)
                 yield
+            elif isinstance(proposal, Instead):
+                self._accept_instead(proposal)
+                yield
             else:
                 self._note(proposal)
 
@@ -109,6 +123,8 @@ class Placer:
         """Start one task in a grid that the policy left all idle."""
         for proposal in self._fallback.plan(self._view):
             if isinstance(proposal, Placement) and self.accept(proposal):
+                return
+            if isinstance(proposal, Instead) and self._accept_instead(proposal):
                 return
 
     def _note(self, later: Later) -> bool:

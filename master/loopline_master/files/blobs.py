@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO
 from uuid import uuid4
 
+from loopline_master.files.private_files import sync_folder
 from loopline_master.timings import RETAINED_FOR_S
 from loopline_shared.checksums import ContentDigests
 from loopline_shared.errors import LooplineError
@@ -261,14 +262,5 @@ def _finish(file: IO[bytes], part: Path, path: Path, seal: str) -> None:
     path.parent.mkdir(mode=0o700, exist_ok=True)
     os.utime(file.fileno() if os.utime in os.supports_fd else part)
     part.replace(path)
-    if os.name == "posix":
-        for folder in (path.parent, path.parent.parent):
-            _sync_folder(folder)
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    for folder in (path.parent, path.parent.parent):
+        sync_folder(folder)

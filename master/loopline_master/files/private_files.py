@@ -18,7 +18,10 @@ def read_private(file: Path) -> str:
 
 
 def write_private(file: Path, text: str) -> None:
-    """Replace the file in one step, readable by its owner only. Raises LooplineError if that fails."""
+    """Replace the file in one step, readable by its owner only; a power cut leaves one or the other.
+
+    Raises LooplineError if that fails.
+    """
     part = file.with_name(f".{file.name}.{token_hex(4)}")
     try:
         with os.fdopen(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as stream:
@@ -26,7 +29,19 @@ def write_private(file: Path, text: str) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         part.replace(file)
+        sync_folder(file.parent)
     except OSError as error:
         part.unlink(missing_ok=True)
         message = f"cannot write a token to {file}: {error.strerror}"
         raise LooplineError("token_file", message, "give the master's user write access there") from None
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names in a folder on the disk, where the system can."""
+    if os.name != "posix":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -30,10 +30,17 @@ def job_key(settings: MasterSettings) -> bytes:
     return _key_in(_token_folder(settings) / "job-key")
 
 
-def _key_in(file: Path) -> bytes:
+def read_key(file: Path) -> bytes:
+    """Return the key in a file; empty if there is no valid one."""
     with suppress(ValueError):
         if len(key := bytes.fromhex(read_private(file))) >= _KEY_BYTES:
             return key
+    return b""
+
+
+def _key_in(file: Path) -> bytes:
+    if key := read_key(file):
+        return key
     key = token_bytes(_KEY_BYTES)
     write_private(file, key.hex())
     return key

@@ -22,7 +22,7 @@ from aiohttp.resolver import DefaultResolver
 from standardwebhooks import Webhook
 from yarl import URL
 
-from loopline_master.files.private_files import write_private
+from loopline_master.files.private_files import read_private, write_private
 from loopline_master.timings import WEBHOOK_WITHIN_S
 from loopline_shared.errors import LooplineError
 
@@ -96,7 +96,7 @@ class Webhooks:
 def secret_in(folder: Path) -> str:
     """Return the master's secret for webhooks; create it if there is none."""
     file = folder / "webhook-secret"
-    if not file.exists():
+    if not read_private(file):
         write_private(file, _PREFIX + base64.b64encode(token_bytes(_SECRET_BYTES)).decode())
     return file.read_text("ascii").strip()
 

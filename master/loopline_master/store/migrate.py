@@ -29,14 +29,16 @@ REVISION = "0023"
 """The latest migration: it leads to the tables of ``tables.metadata``."""
 
 
-async def prepare(database: Database, url: URL) -> None:
-    """Bring an open database to this release. Raises LooplineError if it is newer.
+async def prepare(database: Database, url: URL, *, is_new: bool = True) -> None:
+    """Bring an open database to this release. Raises LooplineError if it is newer, or empty and not ``is_new``.
 
     A SQLite file of an older release is copied first: with the copy, the older release can go on.
     """
     found = await database.read(_revision)
     if found == REVISION:
         return
+    if found is None and not is_new:
+        raise database_lost("has no tables")
     if found is None:
         await database.write(_begin)
     else:
@@ -68,6 +70,12 @@ def config_for(connection: Connection) -> Config:
     config.set_main_option("script_location", str(Path(loopline_migrations.__file__).parent).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     return config
+
+
+def database_lost(what: str) -> LooplineError:
+    """Return the error that says so of a master's database."""
+    hint = "restore a backup (`loopline restore`); to begin anew, name another --data-dir, or move the folder away"
+    return LooplineError("database_lost", f"a master has worked in this folder, but its database {what}", hint)
 
 
 def _revision(connection: Connection) -> str | None:

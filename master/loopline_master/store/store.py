@@ -62,15 +62,15 @@ _WATCH_EVERY_S = 2.0
 
 @asynccontextmanager
 async def open_store(
-    url: str, *, keep_samples_s: float = 14 * 86400.0, standby: bool = False
+    url: str, *, keep_samples_s: float = 14 * 86400.0, standby: bool = False, is_new: bool = True
 ) -> AsyncIterator[Store]:
     """Open the store at a database URL: migrate its tables to this release, and lock out other masters.
 
-    ``standby``: the lock of one that has been silent for long is taken.
+    ``standby``: the lock of one that has been silent for long is taken. ``is_new``: an empty database is begun.
     """
     parsed = parse_url(url)
     async with open_database(parsed, standby=standby) as database:
-        await prepare(database, parsed)
+        await prepare(database, parsed, is_new=is_new)
         if not is_sqlite(parsed):
             await database.write(database.epoch.begin)
         life = await database.read(current_life)

@@ -32,9 +32,11 @@ for a cheaper hour, a task for a slot near its data.
 **Shares of users.** Whose turn it is among users is decided before the policy (``loopline_master.core.shares``). It
 sees the jobs of one user at a time then: requirement classes are of one user each.
 
-**Where more would go.** *Data*: the time that a candidate needs to fetch missing inputs is a term of ``cost``, in the
-same seconds. *Gangs*: a task that needs N
-workers at once asks as a third kind beside these two, and ``Placement`` names them all, to be accepted all or none.
+**Data.** The time that a candidate needs to fetch missing inputs is a term of ``cost``, in the same seconds. What a
+WorkerFirst policy proposes goes as it is, or another task of the same job in its place (``Instead``), whose files are there.
+
+**Where more would go.** *Gangs*: a task that needs N workers at once asks as a third kind beside these two, and
+``Placement`` names them all, to be accepted all or none.
 
 One file in this package adds a policy: its decorator ``register(name)`` enters it, and every module here is imported.
 ``field/`` has those of the literature, for comparison only (``COMPARED``).

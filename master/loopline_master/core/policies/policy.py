@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -270,7 +270,14 @@ class Later:
     at: float
 
 
-Proposal = Placement | Later
+@dataclass(frozen=True, slots=True)
+class Instead:
+    """A placement of another task than the one whose turn it is, which keeps its place in the job's queue."""
+
+    placement: Placement
+
+
+Proposal = Placement | Instead | Later
 
 
 class Policy(ABC):
@@ -354,14 +361,24 @@ class WorkerFirst(Policy):
 
     def plan(self, view: View) -> Iterator[Proposal]:
         """Ask for every free worker."""
+        carriers = view.data.carriers
         for worker in self.free_workers(view):
             answer = self.next_task(view, worker)
             if answer is not None:
-                yield answer
+                yield _nearer(view, answer) if carriers else answer
 
     def prefetch(self, view: View) -> Iterator[Proposal]:
         """Ask for every busy worker that may have one more task prefetched."""
+        carriers = view.data.carriers
         for worker in view.prefetch.workers_with_room():
             answer = self.next_task(view, worker)
             if answer is not None:
-                yield answer
+                yield _nearer(view, answer) if carriers else answer
+
+
+def _nearer(view: View, answer: Proposal) -> Proposal:
+    """Return the proposal with the task of the same job whose data is at the worker, if another one's is."""
+    if not isinstance(answer, Placement) or answer.spent:
+        return answer
+    task = view.data.nearer_task(view.jobs[answer.job], answer.task, answer.worker)
+    return answer if task == answer.task else Instead(replace(answer, task=task))

@@ -164,7 +164,7 @@ class WorkerIndex:
 
     # --- asking -------------------------------------------------------------------------------------------------
 
-    def best(self, job: Job) -> Proposal | None:
+    def best(self, job: Job) -> Placement | Later | None:
         """Return the placement of the job's first task for which there is a worker; Later if there only will be."""
         later: Later | None = None
         for number in self.to_start(job):
@@ -194,7 +194,7 @@ class WorkerIndex:
                 return Placement(job.id, task, name)
         return None
 
-    def _best_for(self, job: Job, number: int) -> Proposal | None:
+    def _best_for(self, job: Job, number: int) -> Placement | Later | None:
         task = ReadyTask(job, number, measure.work_of(self._view.grid, job, number))
         found, later = self._candidates(task)
         if not found:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from loopline_master.core.transfers.assumed_network import UNKNOWN_RATE
+from loopline_shared.spec import staged
 
 if TYPE_CHECKING:
     from loopline_master.core.entities import Job
@@ -52,6 +53,34 @@ def data_delay(state: State, job: Job, task: int, worker: str) -> float:
     return max(coming_s, missing_bytes / rate)
 
 
+def nearer_task(state: State, job: Job, task: int, worker: str) -> int:
+    """Return the task that should go to this worker in place of ``task``, whose turn it is; most often itself.
+
+    The job's tasks that nothing was started of are equals. The first of them whose large files are here goes; else
+    the first of a few whose files are at no other worker that is free: those will be asked for next.
+    """
+    fresh, carrier = state.fresh[job.id], state.carriers.get(worker)
+    named = {number for file in (carrier.has if carrier else ()) for number in job.sweep.tasks_with(file)}
+    here = [number for number in named if number in fresh and not data_delay(state, job, number, worker)]
+    if here:
+        return min(here)
+    number: int | None = task
+    for _ in range(_MOST_NEAR):
+        if number is None:
+            break
+        if not _is_at_a_free_worker(state, job, number):
+            return number
+        number = fresh.first_after(number)
+    return task
+
+
+def _is_at_a_free_worker(state: State, job: Job, task: int) -> bool:
+    """True if a free worker has one of the task's own large files, or fetches it."""
+    copies, own = state.transfers.copies(state.carriers), job.spec.tasks[task - 1].inputs if job.spec.tasks else {}
+    holders = (copies[file.sha256][1][:_MOST_NEAR] for file in staged(own).values() if file.sha256 in copies)
+    return any(name in state.index.slots.idle.keys for names in holders for name in names)
+
+
 class DataDelays:
     """Places of large files, and the time they would take to another worker: what a policy asks. Read only."""
 
@@ -65,6 +94,12 @@ class DataDelays:
     def delay(self, job: Job, task: int, worker: str) -> float:
         """Return seconds until the task's large files are expected to be at this worker."""
         return data_delay(self._state, job, task, worker)
+
+    def nearer_task(self, job: Job, task: int, worker: str) -> int:
+        """Return the never-started task of the job that should go to this worker in place of this one."""
+        if not job.spec.tasks or task not in self._state.fresh[job.id]:
+            return task
+        return nearer_task(self._state, job, task, worker)
 
     def near(self, job: Job, task: int) -> list[str]:
         """Return a few workers that have large files of the task, or fetch them."""

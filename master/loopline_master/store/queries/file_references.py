@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -155,6 +156,14 @@ class FileReferences:
         async for row in self._by_key(key, _attempt_texts()):
             if row.job not in without:
                 yield Named(row.job, row.task, " ".join(filter(None, row[3:])))
+
+    async def name_some(self) -> bool:
+        """True if any job whose files are retained names a file."""
+        async with aclosing(self.named()) as rows:
+            async for named in rows:
+                if named.names():
+                    return True
+        return False
 
     async def _by_key(self, key: Sequence[Column[int]], query: Select[Any]) -> AsyncGenerator[Row[Any], None]:
         """Generate a query's rows by this key, which they begin with, in small parts so that other work goes on."""

@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, bindparam, case, func, select, tuple_
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    Text,
+    and_,
+    bindparam,
+    case,
+    func,
+    select,
+    tuple_,
+    type_coerce,
+)
 
 from loopline_master.core.entities import UNRELEASED
 from loopline_master.store.database import Transact
@@ -52,6 +65,16 @@ class JobQueries:
     def __init__(self, read: Transact, look: Transact) -> None:
         self._read = read
         self._look = look
+
+    async def any(self) -> bool:
+        """True if a job was ever submitted, and is not forgotten."""
+        return await self._read(lambda connection: connection.execute(select(jobs.c.id).limit(1)).first()) is not None
+
+    async def with_text(self, text: str) -> list[int]:
+        """Return the jobs that are not done and have this text in their specs."""
+        here = type_coerce(specs.c.spec, Text).contains(text, autoescape=True)
+        query = select(jobs.c.id).join_from(jobs, specs).where(jobs.c.departure.is_(None), here).order_by(jobs.c.id)
+        return await self._read(lambda connection: list(connection.scalars(query)))
 
     async def page(
         self,

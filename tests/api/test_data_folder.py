@@ -1,0 +1,88 @@
+"""What is gone from a data folder is never made anew without a word; what is lost with it decides what happens."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from loopline_shared.errors import LooplineError
+from tests.api.bench import running_master
+
+CONTENT = b"an input"
+
+
+@pytest.fixture
+async def folder(tmp_path: Path) -> Path:
+    """A data folder with a job that waits, has a secret, and names a file."""
+    async with running_master(tmp_path) as master:
+        name = hashlib.sha256(CONTENT).hexdigest()
+        await master.ask("PUT", f"/files/{name}", data=CONTENT)
+        await master.submit(inputs={"in": f"sha256:{name}"}, secrets={"KEY": "value"})
+    async with running_master(tmp_path, tls="on"):  # which makes a CA
+        pass
+    return tmp_path
+
+
+async def refusal(folder: Path) -> str:
+    with pytest.raises(LooplineError) as caught:
+        async with running_master(folder):
+            pass
+    return f"{caught.value.message}: {caught.value.hint}"
+
+
+def emptied(file: Path) -> None:
+    file.write_bytes(b"")
+
+
+def cleared(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.mkdir()
+
+
+@pytest.mark.parametrize(
+    ("place", "spoil", "told"),
+    [
+        ("loopline.db", Path.unlink, "loopline.db is missing: restore a backup"),
+        ("loopline.db", emptied, "loopline.db is empty: restore a backup"),
+        ("files", shutil.rmtree, "the files of jobs are gone"),
+        ("files", cleared, "the files of jobs are gone"),  # as a disk that is not mounted
+        ("tokens/job-key", Path.unlink, "the secrets of jobs that are not done (1)"),
+        ("tokens/job-key", emptied, "the secrets of jobs that are not done (1)"),
+        ("tokens", shutil.rmtree, "the secrets of jobs that are not done (1)"),
+        ("certificates", shutil.rmtree, "the CA of this grid, which all its computers trust, is gone"),
+    ],
+)
+async def test_what_jobs_need_and_is_gone_keeps_the_master_from_starting(
+    folder: Path, place: str, spoil: Callable[[Path], None], told: str
+) -> None:
+    spoil(folder / place)
+    said = await refusal(folder)
+    assert told in said
+    assert await refusal(folder) == said, "nothing was made anew meanwhile"
+    if place == "loopline.db":
+        return
+    _, _, consent = said.partition("touch ")
+    Path(consent).parent.mkdir(exist_ok=True)
+    Path(consent).touch()
+    async with running_master(folder):
+        assert not Path(consent).exists(), "it holds for one start"
+    async with running_master(folder):
+        pass
+
+
+@pytest.mark.parametrize("name", ["tokens/session-key", "webhook-secret"])
+async def test_what_can_be_made_anew_is_told(folder: Path, name: str, caplog: pytest.LogCaptureFixture) -> None:
+    (folder / name).unlink()
+    with caplog.at_level(logging.WARNING):
+        async with running_master(folder):
+            pass
+    assert f"{name} was gone and is made anew" in caplog.text
+    caplog.clear()
+    async with running_master(folder):
+        pass
+    assert "made anew" not in caplog.text
