@@ -17,7 +17,7 @@ from loopline_master.core.gangs.gang import GangPhase
 from loopline_master.core.planning.grid_horizons import switch_of
 from loopline_master.core.planning.live import Planning
 from loopline_master.core.planning.pool import on_fewest_switches
-from loopline_master.core.shares.user_limits import may_take
+from loopline_master.core.shares.user_slots import may_take
 from loopline_master.core.state import State
 
 _TASKS, _WORKERS = 4, 64
