@@ -1,4 +1,4 @@
-"""What the link's own traffic tells of the network between worker and master."""
+"""Quality of the network between worker and master, as the link's own traffic shows it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the workers offer over time: their horizons, as a plan book enters them into the profile of its plans."""
+"""Supply of slots over time: the horizons of workers, as a plan book enters them into the profile of its plans."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How a scan goes over time: which times it tries, by which algorithm, and what it remembers."""
+"""Scans over time: which times they try, by which algorithm, and what they remember."""
