@@ -29,7 +29,7 @@ from loopline_master.core.entities import Attempt, Grid, Job, Task
 from loopline_master.core.events import Batch
 from loopline_master.dashboard.columns import timeline
 from loopline_master.store import Store, open_store
-from loopline_master.store.queries.timeline_queries import _bars
+from loopline_master.store.queries.timeline_queries import ALL, _bars
 from loopline_shared.model import AttemptState, Order, Output, TaskState
 from loopline_shared.spec import JobSpec
 
@@ -71,7 +71,7 @@ async def measured(store: Store, since: float, until: float, more: dict[str, Any
 async def plan(store: Store, since: float, until: float) -> list[str]:
     def work(connection: Any) -> list[str]:
         literal = {"literal_binds": True}
-        query = str(_bars(since, until, None, None, 50_000).compile(connection, compile_kwargs=literal))
+        query = str(_bars(since, until, ALL, 50_000).compile(connection, compile_kwargs=literal))
         verb = "EXPLAIN QUERY PLAN" if connection.dialect.name == "sqlite" else "EXPLAIN ANALYZE"
         return [str(row[-1]) for row in connection.execute(text(f"{verb} {query}"))]
 

@@ -248,9 +248,10 @@ class RestClient:
         more = {key: value for key, value in chosen.items() if value is not None}
         return self._pages(Page[ProgramView], "/programs", page_size, more=more)
 
-    async def drain(self, worker: str) -> WorkerView:
-        """Start nothing more on a worker; running tasks finish."""
-        return await self.http.ask(WorkerView, "POST", f"/workers/{quote(worker, safe='')}/drain")
+    async def drain(self, worker: str, reason: str = "") -> WorkerView:
+        """Start nothing more on a worker; running tasks finish. ``reason``: one line, which users see."""
+        query = {"reason": reason} if reason else None
+        return await self.http.ask(WorkerView, "POST", f"/workers/{quote(worker, safe='')}/drain", params=query)
 
     async def undrain(self, worker: str) -> WorkerView:
         """Let a drained worker run tasks again."""

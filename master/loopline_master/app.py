@@ -23,7 +23,7 @@ from loopline_master.http.operations import Parts
 from loopline_master.http.token_files import write_ca, write_first_tokens
 from loopline_master.http.web_app import listening, web_app
 from loopline_master.links import WorkerLinks
-from loopline_master.metrics import Metrics
+from loopline_master.metrics import Growth, Metrics
 from loopline_master.notify.notifier import Notifier
 from loopline_master.peers.live_network import LiveNetwork
 from loopline_master.settings import MasterSettings
@@ -147,6 +147,7 @@ def _in_background(parts: Parts) -> Iterator[None]:
     """Run the tasks beside the engine. If one of them fails, the failure is logged and the master continues."""
     work: dict[str, Coroutine[Any, Any, None]] = {
         "the lag of the event loop is no longer measured": parts[Metrics].watch_loop(),
+        "how its data grow is no longer measured": parts[Growth].run(),
         "ETAs are no longer compared with what came true": parts[Forecaster].watch(parts[Engine].changes),
         "files that no job needs are no longer removed": parts[Retention].run(),
         "notifications are no longer sent": parts[Notifier].run(),

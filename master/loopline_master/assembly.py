@@ -33,7 +33,7 @@ from loopline_master.http.operations import Parts
 from loopline_master.http.token_files import job_key, peer_key, session_key
 from loopline_master.http.web_app import api_document
 from loopline_master.links import WorkerLinks
-from loopline_master.metrics import InvariantSampler, Metrics, watch_step
+from loopline_master.metrics import Growth, InvariantSampler, Metrics, step_watcher
 from loopline_master.notify.notifier import Notifier
 from loopline_master.notify.webhook import Webhooks, WebhookSecrets
 from loopline_master.peers.exchange import Exchange
@@ -67,7 +67,7 @@ async def assemble(settings: MasterSettings, store: Store) -> Parts:
         store,
         clock,
         max_inbox=settings.limits.max_inbox,
-        after_step=partial(watch_step, metrics, sampler),
+        after_step=step_watcher(metrics, sampler, scheduler.state),
         plan=solver.start,
     )
     solver.post = engine.post
@@ -75,6 +75,7 @@ async def assemble(settings: MasterSettings, store: Store) -> Parts:
     await engine.turn()
     parts = Parts(settings, settings.limits, store, Encryption(settings), JobSecrets(job_key(settings)))
     parts.add(scheduler, metrics, sampler, clock, engine, engine.changes, solver)
+    parts.add(Growth(store, settings.data_dir))
     _add_files(parts)
     _add_submissions(parts)
     parts.add(BusyTime())

@@ -30,8 +30,10 @@ log = logging.getLogger(__name__)
 
 MAX_BATCH = 1_000
 ReplyFuture = asyncio.Future[Reply]
-AfterStep = Callable[[Effects, float], None]
-"""Hears of a step once its frames and replies have gone out: its effects, and the seconds that it took."""
+AfterStep = Callable[[Effects, float, float, int], None]
+"""Hears of a step once its frames and replies have gone out: its effects, the seconds that it took, those of its
+commit among them, and how many events had come meanwhile.
+"""
 
 TICK_S = 1e-6
 
@@ -138,7 +140,9 @@ class Engine:
         self._taken[:0] = [(event, asyncio.get_running_loop().create_future()) for event in told]
         batch = Batch(now, [event for event, _ in self._taken])
         effects = self._scheduler.step(batch.events, batch.now)
+        decided = perf_counter()
         await self._store.commit(batch, effects)
+        commit_s = perf_counter() - decided
         self.changes.publish(effects)
         if links:
             _deliver(effects, links)
@@ -151,7 +155,7 @@ class Engine:
         if self._after_step:
             took_s = perf_counter() - start
             await asyncio.sleep(0)  # queued frames and replies go out first
-            self._after_step(effects, took_s)
+            self._after_step(effects, took_s, commit_s, len(self._inbox))
         return effects
 
     async def keep_sampling(self) -> None:

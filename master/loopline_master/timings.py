@@ -54,6 +54,7 @@ LONGEST_REST_S = 30.0  # before they are read again; who would rest for longer i
 REST_TURN_S = 0.1  # between several messages of one sender that rest at once
 
 # Supervision.
+GROWTH_EVERY_S = 900.0  # sizes of the data are measured, with a walk through the folder of files
 LAG_EVERY_S = 5.0  # the lag of the event loop is measured
 READY_WITHIN_S = 5.0  # the database must answer /readyz
 INVARIANT_SAMPLE_EVERY_S = 5.0  # a sample takes up to about 6 ms with 9,000 jobs: 0.1 % of the time

@@ -92,6 +92,9 @@ async def _is_done(master: Bench, job: int) -> bool:
 async def test_a_drained_worker_is_given_nothing(master: Bench) -> None:
     async with master.worker("w1"):
         assert (await master.ask("POST", "/workers/w1/drain")).body["draining"] is True
+        drained = await master.ask("POST", "/workers/w1/drain?reason=new%20disk")
+        assert (drained.body["draining"], drained.body["drain_reason"]) == (True, "new disk")
+        assert (await master.ask("POST", "/workers/w1/drain?reason=two%0Alines")).status == 422
         job = await master.submit()
         assert (await master.get(f"/jobs/{job}"))["state"] == "queued"
         assert (await master.ask("POST", "/workers/w1/undrain")).body["draining"] is False

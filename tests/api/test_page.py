@@ -49,7 +49,7 @@ async def test_the_built_page_has_nothing_inline_and_nothing_from_outside(shared
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/jobs", "/jobs/12/tasks/3", "/workers/lab-pc-1", "/guarantee", "/submit", "/timeline"]
+    "path", ["/", "/jobs", "/jobs/12/tasks/3", "/workers/lab-pc-1", "/guarantee", "/master", "/submit", "/timeline"]
 )
 async def test_every_view_is_the_page_under_a_strict_policy(small: TestClient, path: str) -> None:
     async with small.get(path, headers={"Accept-Encoding": "identity"}) as answer:

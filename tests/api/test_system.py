@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from loopline_master.http import web_app
 from loopline_master.http.live import streams
 from loopline_master.store import Store, StoreBroken
 from tests.api.bench import Bench, running_master, until
+
+BOARD = Path(__file__).parents[2] / "examples/grafana/loopline.json"
+NAME = re.compile(r"loopline_\w+")
 
 
 async def next_change(events: aiohttp.StreamReader) -> dict[str, Any]:
@@ -116,7 +120,32 @@ async def test_metrics_count_what_was_done(master: Bench) -> None:
     assert after["loopline_completions_checked"] == 1
     assert after["loopline_passings"] == 0
     assert after["loopline_step_seconds_count"] > before["loopline_step_seconds_count"]
+    assert after["loopline_commit_seconds_count"] == after["loopline_step_seconds_count"]
+    assert after["loopline_user_step_seconds_total the-admin"] > before["loopline_user_step_seconds_total the-admin"]
+    assert after["loopline_event_log_entries"] > before["loopline_event_log_entries"]
     assert "loopline_jobs queued" not in after
+
+
+async def test_the_master_tells_of_its_health_and_of_who_costs_it_most(master: Bench) -> None:
+    await master.submit(parameters={"i": {"range": [1, 5]}})
+    view = await master.get("/master", "reader")
+    heavy = {one["user"]: one for one in view["users"]}
+    assert (heavy["the-admin"]["jobs"], heavy["the-admin"]["tasks"]) == (1, 5)
+    assert heavy["the-admin"]["step_s"] > 0
+    assert heavy["the-reader"]["requests"] == 1
+    assert view["steps"]["commit"]["most_s"] <= view["steps"]["step"]["most_s"]
+    assert view["sizes"]["database_bytes"] > 0 < view["sizes"]["disk_free_bytes"]
+    assert view["sizes"]["stored_a_day"] is None, "after a moment nobody can say how it grows"
+    assert (await master.ask("GET", "/master", "worker")).status == 403
+
+
+async def test_the_board_for_grafana_asks_for_nothing_that_is_not_measured(master: Bench) -> None:
+    text = (await master.ask("GET", "//metrics", "reader")).content.decode()
+    measured = set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE))
+    board = json.loads(BOARD.read_text())
+    asked = {name for panel in board["panels"] for one in panel["targets"] for name in NAME.findall(one["expr"])}
+    assert len(asked) > 15
+    assert {name.removesuffix("_bucket") for name in asked} <= measured
 
 
 async def test_the_audit_is_there_for_all_to_read(master: Bench) -> None:

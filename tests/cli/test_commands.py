@@ -110,7 +110,8 @@ def answers(fake: FakeMaster) -> None:
     fake.on("GET /workers", page(worker(last_hour=LastHour(delivered=3600.0, promised=14400.0, slot_s=1.0, tasks=7))))
     fake.on("GET /programs", page(program()))
     for what in ("drain", "undrain"):
-        fake.on(f"POST /workers/pc-1/{what}", ok(worker()))
+        for name in ("pc-1", "pc-2"):
+            fake.on(f"POST /workers/{name}/{what}", ok(worker(name)))
     fake.on("GET /tokens", page(TOKEN))
     fake.on("GET /tls", ok(ENCRYPTION))
     fake.on("POST /tls/enable", ok(ENCRYPTION))
@@ -147,7 +148,8 @@ LINES = [
     ("workers --json", None),
     ("workers --long --json", None),
     ("history --by program --json", None),
-    ("drain pc-1 --json", "draining"),
+    ("drain pc-1 --reason moved --json", "draining"),
+    ("drain pc-1 pc-2 --json", None),
     ("undrain pc-1 --json", "draining"),
     ("token create ann --json", "secret"),
     ("token list --json", None),

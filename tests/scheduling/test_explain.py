@@ -183,6 +183,8 @@ def test_a_worker_says_what_it_does() -> None:
     assert worker_says(grid, "a") == ("connected", f"2 attempts on 2 of 2 slots: 2 of job {job}; {kept}")
     grid.step(WorkerDrained("a"))
     assert worker_says(grid, "a")[1].startswith("it is draining: it finishes what it has, and is given no more; ")
+    grid.step(WorkerDrained("a", "new disk"))
+    assert worker_says(grid, "a")[1].startswith("it is draining (new disk): it finishes what it has, ")
     grid.leave("a")
     away = "it is not connected; 2 attempts there may still continue, until its lease ends"
     assert worker_says(grid, "a") == ("away", f"{away}; 2 attempts: 2 of job {job}")

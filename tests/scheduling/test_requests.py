@@ -356,6 +356,16 @@ def test_a_draining_worker_finishes_what_it_has_and_is_given_nothing_more() -> N
     assert grid.running("a") == [AttemptId(job, 2, 1)]
 
 
+def test_the_reason_of_a_drain_is_the_latest_and_goes_with_it() -> None:
+    grid = Grid()
+    grid.join("a")
+    reasons = []
+    for event in (WorkerDrained("a", "new disk"), WorkerDrained("a", "new memory"), WorkerUndrained("a")):
+        grid.ask(event)
+        reasons.append(grid.store.workers["a"].drain_reason)
+    assert reasons == ["new disk", "new memory", ""]
+
+
 def test_who_drains_an_unknown_worker_is_told() -> None:
     assert Grid().declined(WorkerDrained("nobody")).status == 404
 

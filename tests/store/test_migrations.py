@@ -86,8 +86,8 @@ OF_BYTES = ("spec_bytes",)
 """Columns of the jobs since 0020."""
 OF_EXEMPTIONS = ("exempt_since",)
 """Columns of the jobs since 0022."""
-QUARANTINE = ("health", "quarantines", "quarantined_until", "quarantine_reason", "half_open")
-"""Columns of the workers, under these names since 0014."""
+OF_WORKERS = ("health", "quarantines", "quarantined_until", "quarantine_reason", "half_open", "drain_reason")
+"""Columns of the workers, under these names since 0014 and 0023."""
 
 
 async def test_rows_stay_as_they_are_where_tables_are_made_anew(url):
@@ -101,7 +101,7 @@ async def test_rows_stay_as_they_are_where_tables_are_made_anew(url):
         return {name: sorted(map(repr, connection.execute(select(*columns)))) for name, columns in known.items()}
 
     def rows_of_0006(connection):
-        newer = (*OF_USERS, *PLANNING, *QUARANTINE, *OF_TOKENS, *OF_ATTEMPTS, *OF_BYTES, *OF_EXEMPTIONS)
+        newer = (*OF_USERS, *PLANNING, *OF_WORKERS, *OF_TOKENS, *OF_ATTEMPTS, *OF_BYTES, *OF_EXEMPTIONS)
         return rows(connection, without=["took_down", "nodes", *newer])
 
     async with open_store(url) as store:

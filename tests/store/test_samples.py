@@ -91,6 +91,16 @@ async def test_the_grid_is_the_sum_and_long_times_are_means(store):
     assert (found.every_s, found.at) == (240.0, [0.0, 240.0, 480.0])
 
 
+async def test_each_worker_has_its_own_means_with_gaps_where_nothing_is_known(store):
+    for minute in range(6):
+        await reported(store, minute * MINUTE, "ant", spare_cpu=1.0 + minute)
+    await reported(store, 4 * MINUTE + 1, "bee", spare_cpu=10.0)
+    found = await store.samples.by_worker(0.0, 6 * MINUTE, points=3)
+    assert (found.since, found.every_s, found.points, found.workers) == (0.0, 120.0, 3, ["ant", "bee"])
+    assert found.spare_cpu == [[1.5, 3.5, 5.5], [None, None, 10.0]]
+    assert found.used == [[0, 0, 0], [None, None, 0]]
+
+
 async def test_a_minute_sampled_before_a_restart_stays_as_it_is(url):
     for spare_cpu in (1.0, 2.0):
         async with open_store(url) as store:

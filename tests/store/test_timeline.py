@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from loopline_master.store import open_store
+from loopline_master.store.queries.timeline_queries import Chosen
 from loopline_shared.model import AttemptState
 from tests.store.examples import a_job, a_task, an_attempt, ended, keep
 
@@ -18,7 +19,7 @@ async def store(url):
 @pytest.fixture
 async def filled(store):
     """Attempts 1.1.1 (10 to 20), 1.2.1 (15 until now), 1.3.1 (30 to 40), 2.1.1 (12 to 90, on bee)."""
-    await keep(store, a_job(1), a_job(2), *(a_task(n) for n in (1, 2, 3)), a_task(1, job=2))
+    await keep(store, a_job(1), a_job(2, owner="ben"), *(a_task(n) for n in (1, 2, 3)), a_task(1, job=2))
     await keep(
         store,
         an_attempt(1, dispatched_at=10.0, **ended(ended_at=20.0, started_at=11.0)),
@@ -35,7 +36,7 @@ def named(window):
 
 async def test_what_was_on_its_worker_at_some_time_of_a_window(filled):
     async def seen(since, until, limit=10, **filters):
-        return named(await filled.timelines.window(since, until, limit=limit, **filters))
+        return named(await filled.timelines.window(since, until, limit=limit, of=Chosen(**filters)))
 
     assert await seen(0.0, 100.0) == ["1.1", "2.1", "1.2", "1.3"]
     assert await seen(0.0, 12.0) == ["1.1"], "the end is not part of it"
@@ -45,6 +46,7 @@ async def test_what_was_on_its_worker_at_some_time_of_a_window(filled):
     assert await seen(0.0, 100.0, worker="bee") == ["2.1"]
     assert await seen(0.0, 100.0, job=1) == ["1.1", "1.2", "1.3"]
     assert await seen(21.0, 31.0, job=1, worker="ant") == ["1.2", "1.3"]
+    assert await seen(0.0, 100.0, owner="ben") == ["2.1"]
 
 
 async def test_of_too_much_the_latest(filled):
@@ -76,7 +78,8 @@ async def test_when_last_tasks_were_held(store):
     )
 
     async def seen(since, until, **filters):
-        return [tuple(row) for row in (await store.timelines.window(since, until, limit=10, **filters)).held]
+        window = await store.timelines.window(since, until, limit=10, of=Chosen(**filters))
+        return [tuple(row) for row in window.held]
 
     assert await seen(0.0, 99.0) == [(1, 10.0, None), (2, 20.0, 30.0), (4, 25.0, 28.0)]
     assert await seen(29.0, 99.0) == [(1, 10.0, None), (2, 20.0, 30.0)]

@@ -358,7 +358,17 @@ async def test_every_page_is_open_to_all_light_and_dark_and_fits_a_phone(browser
         running = await grid.submit(wait, tasks=3, size=10, max_replicas=1)
         await grid.submit("true", size=10)
         jobs = ["/jobs", f"/jobs/{over}", f"/jobs/{running}", f"/jobs/{over}/tasks/2"]
-        views = ["/", "/timeline", *jobs, "/workers", "/workers/ant", "/guarantee", "/submit", "/jobs/1/nowhere"]
+        views = [
+            "/",
+            "/timeline",
+            *jobs,
+            "/workers",
+            "/workers/ant",
+            "/guarantee",
+            "/master",
+            "/submit",
+            "/jobs/1/nowhere",
+        ]
         async with visiting(browser, grid.url) as visit:
             await visit.open()
             await visit.page.get_by_label("Token").wait_for()

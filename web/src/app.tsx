@@ -5,6 +5,7 @@ import { GuaranteePage } from "./guarantee/GuaranteePage";
 import { JobPage } from "./jobs/JobPage";
 import { JobsPage } from "./jobs/JobsPage";
 import { TaskPage } from "./tasks/TaskPage";
+import { MasterPage } from "./master/MasterPage";
 import { OverviewPage } from "./overview/OverviewPage";
 import { Link, match, path } from "./router";
 import { caller, trouble } from "./session/session";
@@ -34,6 +35,7 @@ const PAGES: Page[] = [
   ["/workers", () => "Workers", () => <WorkersPage />],
   ["/workers/:worker", ({ worker }) => worker!, ({ worker }) => <WorkerPage key={worker} worker={worker!} />],
   ["/guarantee", () => "Guarantee", () => <GuaranteePage />],
+  ["/master", () => "Master", () => <MasterPage />],
   ["/submit", () => "Submit", () => <SubmitPage />],
 ];
 

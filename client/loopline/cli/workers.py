@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -10,6 +11,7 @@ from rich.text import Text
 
 from loopline.cli.common import PLAIN, Common, some
 from loopline.cli.render import knowledge, tables
+from loopline.client import AsyncClient
 from loopline_shared.rest.bodies import WorkerView
 from loopline_shared.rest.times import SECONDS
 
@@ -39,7 +41,12 @@ async def workers(*, long: bool = False, outdated: bool = False, common: Common 
 
 
 async def drain(
-    worker: str, /, *, wait: Annotated[bool, Parameter(negative=())] = False, common: Common = PLAIN
+    worker: str,
+    /,
+    *others: str,
+    reason: str = "",
+    wait: Annotated[bool, Parameter(negative=())] = False,
+    common: Common = PLAIN,
 ) -> None:
     """Start nothing more on a worker; running tasks finish, queued ones are reassigned.
 
@@ -47,28 +54,41 @@ async def drain(
     ----------
     worker
         Name of the worker.
+    others
+        Names of more workers.
+    reason
+        Why, in one line: users see it at the worker.
     wait
         Return once nothing runs there any more, or once it is away.
     """
     async with common.client() as client:
-        view = await client.drain(worker)
-        while wait and view.connected and (view.running or view.waiting):
-            await asyncio.sleep(_WAIT_S)
-            view = await client.worker(worker)
-    _show(view, common)
+        views = [await client.drain(name, reason) for name in (worker, *others)]
+        if wait:
+            views = [await _emptied(client, view) for view in views]
+    _show(views, common)
 
 
-async def undrain(worker: str, /, *, common: Common = PLAIN) -> None:
+async def undrain(worker: str, /, *others: str, common: Common = PLAIN) -> None:
     """Let a drained worker run tasks again.
 
     Parameters
     ----------
     worker
         Name of the worker.
+    others
+        Names of more workers.
     """
     async with common.client() as client:
-        view = await client.undrain(worker)
-    _show(view, common)
+        views = [await client.undrain(name) for name in (worker, *others)]
+    _show(views, common)
+
+
+async def _emptied(client: AsyncClient, view: WorkerView) -> WorkerView:
+    """Return the worker once nothing runs or waits there, or once it is away."""
+    while view.connected and (view.running or view.waiting):
+        await asyncio.sleep(_WAIT_S)
+        view = await client.worker(view.name)
+    return view
 
 
 def _document(worker: WorkerView) -> dict[str, Any]:
@@ -76,8 +96,15 @@ def _document(worker: WorkerView) -> dict[str, Any]:
     return worker.model_dump(mode="json", context=SECONDS)
 
 
-def _show(worker: WorkerView, common: Common) -> None:
-    doing = f"{worker.slots_used} running" if worker.slots_used else "nothing running"
+def _show(workers: Sequence[WorkerView], common: Common) -> None:
+    """Show what was asked of workers; as JSON, one worker is a document, several are a list."""
+    documents = [_document(worker) for worker in workers]
     common.show(
-        _document(worker), lambda: Text(f"worker {worker.name}: {'draining, ' if worker.draining else ''}{doing}")
+        documents if len(documents) > 1 else documents[0], lambda: Text("\n".join(_line(one) for one in workers))
     )
+
+
+def _line(worker: WorkerView) -> str:
+    state = f"{tables.worker_state(worker).plain}, " if worker.draining else ""
+    doing = f"{worker.slots_used} running" if worker.slots_used else "nothing running"
+    return f"worker {worker.name}: {state}{doing}"

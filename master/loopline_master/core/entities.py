@@ -337,6 +337,7 @@ class Worker:
     lease_until: float
     session: int | None = None  # number of its open link; None: not connected
     draining: bool = False
+    drain_reason: str = ""  # as its operator gave it; empty: none was given, or it is not draining
     load: Load | None = None  # of the last report
     reported_at: float | None = None
     offered: int = 0  # slots; 0 until the first report of a session

@@ -117,6 +117,7 @@ class WorkerLeft:
 @dataclass(frozen=True, slots=True)
 class WorkerDrained:
     worker: str
+    reason: str = ""  # as the operator gave it
     kind: Literal["worker_drained"] = "worker_drained"
 
 

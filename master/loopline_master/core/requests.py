@@ -14,7 +14,16 @@ from loopline_master.core import lifecycle, transitions
 from loopline_master.core.effects import Declined, Done, Reply, Submitted
 from loopline_master.core.entities import UNRELEASED, Job, Worker
 from loopline_master.core.estimates import measure, program_history
-from loopline_master.core.events import JobCancelled, JobPaused, JobResumed, JobRetried, JobSubmitted, ShareChanged
+from loopline_master.core.events import (
+    JobCancelled,
+    JobPaused,
+    JobResumed,
+    JobRetried,
+    JobSubmitted,
+    ShareChanged,
+    WorkerDrained,
+    WorkerUndrained,
+)
 from loopline_master.core.gangs import phases
 from loopline_master.core.index.requirements import meets, requirement_class_of, unmet
 from loopline_master.core.index.sorted_collections import IntervalSet
@@ -99,14 +108,16 @@ def refused_retry(job: int, state: JobState) -> Declined | None:
     return Declined(409, "not_retriable", f"job {job} is {state}", hint)
 
 
-def drain(state: State, name: str, *, draining: bool) -> Reply:
-    """A draining worker finishes what it has and is given nothing more."""
-    worker = state.workers.get(name)
+def drain(state: State, event: WorkerDrained | WorkerUndrained) -> Reply:
+    """Have a worker finish what it has and give it nothing more, or end that. Drained again, it gets a new reason."""
+    worker = state.workers.get(event.worker)
     if worker is None:
-        return Declined(404, "no_such_worker", f"there is no worker {name}", "loopline workers lists them")
-    worker.draining = draining
+        hint = "loopline workers lists them"
+        return Declined(404, "no_such_worker", f"there is no worker {event.worker}", hint)
+    worker.draining = isinstance(event, WorkerDrained)
+    worker.drain_reason = event.reason if isinstance(event, WorkerDrained) else ""
     state.put(worker)
-    if draining:
+    if worker.draining:
         lifecycle.retract_from(state, worker, "its worker is draining, and it had not begun")
     return Done()
 

@@ -200,7 +200,7 @@ class Scheduler:
             case ShareChanged():
                 return requests.change_share(self.state, event)
             case WorkerDrained() | WorkerUndrained():
-                return requests.drain(self.state, event.worker, draining=isinstance(event, WorkerDrained))
+                return requests.drain(self.state, event)
 
     def _report(self, event: WorkerReported) -> Reply:
         worker = self.state.workers.get(event.worker)

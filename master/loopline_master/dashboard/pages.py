@@ -17,7 +17,7 @@ from aiohttp import web
 from loopline_shared.errors import LooplineError
 
 ASSETS = Path(__file__).with_name("assets")
-VIEWS = ("timeline", "jobs", "workers", "guarantee", "submit")
+VIEWS = ("timeline", "jobs", "workers", "guarantee", "master", "submit")
 """First parts of the paths of the page's views."""
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "

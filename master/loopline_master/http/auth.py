@@ -202,8 +202,15 @@ class Auth:
         key = self._sessions.token_hash(cookie)
         caller = await self._by_hash(key) if key else None
         if caller is None:
-            raise LooplineError("signed_out", "you are no longer signed in", "sign in with a valid token", status=401)
+            raise LooplineError("signed_out", await self._why_out(key), "sign in with a valid token", status=401)
         return caller
+
+    async def _why_out(self, key: str | None) -> str:
+        """Return why the token by which somebody signed in is no longer valid; its holder alone has the cookie."""
+        token = await self._tokens.by_hash(key) if key else None
+        if token is None:
+            return "you are no longer signed in"
+        return f"your token {token.id} {'was revoked' if token.revoked_at else 'has expired'}"
 
     async def _check_secret(self, secret: str, address: str) -> Caller:
         """Return the caller to whom a secret belongs. Raises LooplineError if it is wrong.

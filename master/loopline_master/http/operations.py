@@ -30,6 +30,7 @@ from loopline_master.busy_time import BusyTime
 from loopline_master.http.answers import JSON, json_answer, times_for
 from loopline_master.http.auth import Access, Auth, Caller
 from loopline_master.http.deeds import Deeds
+from loopline_master.metrics import Metrics
 from loopline_master.settings import is_loopback
 from loopline_shared.errors import LooplineError
 from loopline_shared.plain_words import plain
@@ -184,6 +185,8 @@ class Operation:
         """Serve a request: authenticate, validate, call the handler, answer."""
         parts = request.config_dict[PARTS]
         caller = await parts[Auth].admit(request, self.access)
+        if caller.name and caller.role != "worker":
+            parts[Metrics].costs.count_request(caller.name)
         arguments = self._arguments(request)
         if self.body:
             arguments["body"] = await _read_body(request, self.body, parts[BusyTime], caller)

@@ -21,6 +21,15 @@ JobNumber = Annotated[int, Field(ge=1, le=MAX_ID, description="The job's number"
 TaskNumber = Annotated[int, Field(ge=1, le=MAX_ID, description="The task's number within its job", examples=[1])]
 Rank = Annotated[int, Field(ge=0, lt=MAX_NODES, description="Of a task on several nodes: the member with this rank")]
 WorkerName = Annotated[Name, Field(description="The worker's name")]
+DrainReason = Annotated[
+    str,
+    Field(
+        max_length=200,
+        pattern=r"^[^\x00-\x1f\x7f-\x9f]*$",
+        description="Why, in one line: users see it at the worker",
+        examples=["new graphics card, back on Monday"],
+    ),
+]
 OutputPath = Annotated[
     str,
     Field(min_length=1, max_length=MAX_PATH_CHARACTERS, description="The file's path in the task's scratch folder"),

@@ -3,7 +3,7 @@
 A release may decide otherwise than the one before, and rows are converted by its migrations: what the log led to then
 cannot be had again by stepping through it now. So an upgrade notes how far the log went, and what the scheduler goes
 on from. A start of the master notes the same from time to time, so that the log before it can be forgotten.
-``loopline replay`` begins at the oldest checkpoint.
+``loopline replay`` begins at the oldest checkpoint. How large the log is then stands here, too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from pydantic import TypeAdapter
-from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy import Connection, delete, func, insert, select, text
 
 from loopline_master.core.state import Snapshot
 from loopline_master.store.restart import snapshot
@@ -21,6 +21,11 @@ from loopline_master.store.tables import event_log, upgrades
 
 CHECKPOINTS = 8
 """At most so many are noted in the time for which the log is kept: starts may be frequent, snapshots are large."""
+
+_BYTES = {
+    "sqlite": text("SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"),
+    "postgresql": text("SELECT pg_database_size(current_database())"),
+}
 
 
 @cache
@@ -81,3 +86,20 @@ def _note(connection: Connection, now: float) -> None:
     if last > known:
         text = _snapshots().dump_json(snapshot(connection)).decode()
         connection.execute(insert(upgrades).values(after=last, at=now, snapshot=text))
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseSize:
+    """Bytes of the whole database, and entries of its event log, with the time of its first (None: it is empty)."""
+
+    total_bytes: int
+    log_entries: int
+    log_began_at: float | None
+
+
+def size_of(connection: Connection) -> DatabaseSize:
+    """Return the size, without reading more than the ends of the log."""
+    total = connection.execute(_BYTES[connection.dialect.name]).scalar_one()
+    first, last = connection.execute(select(func.min(event_log.c.seq), func.max(event_log.c.seq))).one()
+    since = connection.scalar(select(event_log.c.at).where(event_log.c.seq == first))
+    return DatabaseSize(int(total), 0 if first is None else last - first + 1, since)

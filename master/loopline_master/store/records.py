@@ -22,7 +22,7 @@ from loopline_master.store.database import Transact
 from loopline_master.store.rows import insert_into
 from loopline_master.store.tables import attempts, forecasts, jobs, notifications, samples, specs
 from loopline_shared.model import AttemptState, Load
-from loopline_shared.rest.columns import Samples
+from loopline_shared.rest.columns import Samples, WorkerSamples
 from loopline_shared.spec import Notify
 
 MINUTE_S = 60
@@ -101,6 +101,39 @@ class SampleQueries:
             workers=workers,
             **dict(zip(_SUMMED, rest, strict=True)),
         )
+
+    async def by_worker(self, since: float, until: float, *, points: int) -> WorkerSamples:
+        """Return the samples of each worker, as means over equal parts of the time, of a minute at least."""
+        first, end = int(since // MINUTE_S), ceil(until / MINUTE_S)
+        step = max(1, ceil((end - first) / points))
+        count = max(1, ceil((end - first) / step))
+        query = _means_by_worker(first, end, step)
+        rows = await self._read(lambda connection: connection.execute(query).all())
+        known: dict[str, tuple[list[float | None], list[float | None]]] = {}
+        for worker, point, spare_cpu, used in rows:
+            spare, in_use = known.setdefault(worker, ([None] * count, [None] * count))
+            spare[point], in_use[point] = round(spare_cpu, 2), round(used, 2)
+        return WorkerSamples(
+            since=first * MINUTE_S,
+            every_s=step * MINUTE_S,
+            points=count,
+            workers=list(known),
+            spare_cpu=[spare for spare, _ in known.values()],
+            used=[in_use for _, in_use in known.values()],
+        )
+
+
+def _means_by_worker(first: int, end: int, step: int) -> Select[Any]:
+    """Return the query for (worker, point, spare CPU, used slots), in the order of workers."""
+    point = ((samples.c.minute - first) // step).label("point")
+    means = (func.avg(samples.c.spare_cpu), func.avg(samples.c.used))
+    within = (samples.c.minute >= first, samples.c.minute < end)
+    return (
+        select(samples.c.worker, point, *means)
+        .where(*within)
+        .group_by(samples.c.worker, point)
+        .order_by(samples.c.worker)
+    )
 
 
 def _means(first: int, end: int, step: int, worker: str | None) -> Select[Any]:

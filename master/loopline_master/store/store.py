@@ -14,7 +14,7 @@ from loopline_master.core.entities import Worker
 from loopline_master.core.events import BATCH, Batch, JobRetried, SchedulerSettings
 from loopline_master.core.state import Snapshot
 from loopline_master.store import audit, restart
-from loopline_master.store.checkpoint import bound_log
+from loopline_master.store.checkpoint import DatabaseSize, bound_log, size_of
 from loopline_master.store.database import (
     Database,
     Result,
@@ -122,6 +122,15 @@ class Store:
             await asyncio.sleep(_WATCH_EVERY_S)
             await self.check()
 
+    async def size(self) -> DatabaseSize:
+        """Return the size of the database and of its event log."""
+        return await self._read(size_of)
+
+    @property
+    def log_bytes(self) -> int:
+        """Characters of the event log that were written since the start: those of its JSON."""
+        return self._writer.log_bytes
+
     async def bound_log(self, keep_s: float, now: float) -> int:
         """Forget the event log of before ``keep_s``, before the scheduler starts; return how many entries went.
 
@@ -160,6 +169,7 @@ class Writer:
         self._sampler = sampler
         self._written = Written()
         self._broken: StoreBroken | None = None
+        self.log_bytes = 0
 
     async def commit(self, batch: Batch, effects: Effects) -> bool:
         """Store a step's events and effects: all of it, or nothing and StoreBroken.
@@ -195,6 +205,7 @@ class Writer:
 
         changed = len(completed) + len(late) + len(sampled) + sum(len(rows) for _, rows in written)
         await self.write(work, is_short=changed <= _SHORT_ROWS)
+        self.log_bytes += len(log[1])
         return bool(ended)
 
     async def sample(self, loads: Iterable[tuple[Worker, Load]], now: float) -> None:

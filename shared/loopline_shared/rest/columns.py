@@ -96,6 +96,17 @@ class Samples(Body):
     frozen: list[float]  # slots in use by frozen attempts
 
 
+class WorkerSamples(Body):
+    """Load of each worker over time, for small charts beside one another: a value for each of ``points`` times."""
+
+    since: float  # where the first point begins
+    every_s: float  # from point to point
+    points: int  # values of each worker
+    workers: list[str]  # those with samples in this time, by name
+    spare_cpu: list[list[float | None]]  # of each worker, cores that its owner does not use; null: nothing is known
+    used: list[list[float | None]]  # of each worker, slots in use
+
+
 class QueuedJob(Body):
     id: int
     held_by: int | None = None  # the job that must complete before its last task is started

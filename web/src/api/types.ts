@@ -19,6 +19,7 @@ export type Passing = Schemas["Passing"];
 export type Submission = Schemas["Submission"];
 export type Timeline = Schemas["Timeline"];
 export type Samples = Schemas["Samples"];
+export type WorkerSamples = Schemas["WorkerSamples"];
 export type Queued = Schemas["QueuedJob"];
 /** A time in which a job's last task was held. */
 export type Hold = Schemas["HeldTime"];
@@ -42,6 +43,13 @@ export type Explanation = Schemas["Explanation"];
 export type HistoryReport = Schemas["HistoryReport"];
 export type HistoryLine = Schemas["HistoryLine"];
 export type SharesView = Schemas["SharesView"];
+export type LimitUse = Schemas["LimitUse"];
+/** Health of the master. */
+export type MasterView = Schemas["MasterView"];
+export type UserCost = Schemas["UserCost"];
+export type TokenView = Schemas["TokenView"];
+export type TokenCreated = Schemas["TokenCreated"];
+export type Role = TokenView["role"];
 export type UserShare = Schemas["UserShare"];
 /** A file that a task has left. */
 export type OutputFile = Schemas["OutputFile"];

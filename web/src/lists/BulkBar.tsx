@@ -9,9 +9,12 @@ export interface Deed<Row> {
   /** What a row is afterwards: "paused". */
   done: string;
   fits: (row: Row) => boolean;
-  run: (row: Row) => Promise<unknown>;
+  /** `word`: what the user said to it. */
+  run: (row: Row, word: string) => Promise<unknown>;
   /** Whether the user means it; asked once for all rows. */
   isMeant?: (rows: Row[]) => Promise<boolean>;
+  /** What the user says to it, asked once for all rows; null: it is not meant. */
+  ask?: (rows: Row[]) => Promise<string | null>;
 }
 
 interface Props<Row, Key> {
@@ -32,7 +35,9 @@ export function BulkBar<Row, Key>({ rows, keyOf, picks, noun, deeds, onDone }: P
   async function run(deed: Deed<Row>): Promise<void> {
     const fitting = chosen.filter(deed.fits);
     if (deed.isMeant && !(await deed.isMeant(fitting))) return;
-    say(...outcome(await runEach(deed, fitting), deed, fitting.length, noun));
+    const word = deed.ask ? await deed.ask(fitting) : "";
+    if (word === null) return;
+    say(...outcome(await runEach(deed, fitting, word), deed, fitting.length, noun));
     picks.set([]);
     onDone();
   }
@@ -61,11 +66,11 @@ export function BulkBar<Row, Key>({ rows, keyOf, picks, noun, deeds, onDone }: P
 }
 
 /** One after the other: the master is asked no more at a time by many rows than by one. Returns why some failed. */
-async function runEach<Row>(deed: Deed<Row>, rows: Row[]): Promise<string[]> {
+async function runEach<Row>(deed: Deed<Row>, rows: Row[], word: string): Promise<string[]> {
   const failures: string[] = [];
   for (const row of rows) {
     try {
-      await deed.run(row);
+      await deed.run(row, word);
     } catch (error) {
       failures.push(asProblem(error).message);
     }

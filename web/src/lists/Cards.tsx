@@ -1,5 +1,7 @@
 import type { ComponentChildren, HTMLAttributes } from "preact";
+import { useRef } from "preact/hooks";
 import type { Picks } from "./picks";
+import { useRowsNear } from "./rows";
 import type { Sorting } from "./sorting";
 
 /** A column of a table: `name` heads it, and names its value where a row is shown as a card, on a phone. */
@@ -34,9 +36,11 @@ interface Props<Row, Key extends string | number> {
 export function Cards<Row, Key extends string | number>(props: Props<Row, Key>) {
   const { rows, keyOf, columns, actions, picks, rowClass, body } = props;
   const [first, ...others] = columns;
+  const place = useRef<HTMLTableSectionElement>(null);
+  const near = useRowsNear(place, rows.length);
   return (
     <div class="scroller">
-      <table class="cards">
+      <table class="cards" aria-rowcount={rows.length + 1}>
         <thead>
           <tr>
             {picks && <UnseenHead text="Chosen" />}
@@ -46,9 +50,10 @@ export function Cards<Row, Key extends string | number>(props: Props<Row, Key>) 
             {actions && <UnseenHead text="Actions" />}
           </tr>
         </thead>
-        <tbody {...body}>
-          {rows.map((row) => (
-            <tr key={keyOf(row)} class={rowClass?.(row)}>
+        <tbody {...body} ref={place}>
+          <UnseenRows height_px={near.above_px} />
+          {rows.slice(near.from, near.to).map((row, at) => (
+            <tr key={keyOf(row)} class={rowClass?.(row)} aria-rowindex={near.from + at + 2}>
               {picks && (
                 <td class="pick">{props.isPickable?.(row) !== false && <Pick of={keyOf(row)} picks={picks} />}</td>
               )}
@@ -63,9 +68,20 @@ export function Cards<Row, Key extends string | number>(props: Props<Row, Key>) 
               {actions && <td class="actions">{actions(row)}</td>}
             </tr>
           ))}
+          <UnseenRows height_px={near.below_px} />
         </tbody>
       </table>
     </div>
+  );
+}
+
+/** Room of rows that are out of sight. */
+function UnseenRows({ height_px }: { height_px: number }) {
+  if (!height_px) return null;
+  return (
+    <tr class="unseen-rows" aria-hidden="true" style={{ height: `${height_px}px` }}>
+      <td />
+    </tr>
   );
 }
 

@@ -2,7 +2,7 @@ import { useState } from "preact/hooks";
 import { asProblem, type Problem } from "../api/client";
 import { Button } from "../ui/Button";
 import { ProblemNote } from "../ui/states";
-import { signIn } from "./session";
+import { parting, signIn } from "./session";
 
 /** The door: a token becomes a cookie that no script can read. */
 export function SignIn() {
@@ -33,6 +33,7 @@ export function SignIn() {
           value={token}
           onInput={(event) => setToken(event.currentTarget.value)}
         />
+        {!problem && parting.value && <ProblemNote problem={parting.value} />}
         {problem && <ProblemNote problem={problem} hasHint={false} />}
         <Button kind="main" type="submit" isBusy={isBusy}>
           Sign in

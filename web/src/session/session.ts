@@ -8,6 +8,8 @@ import { forgetAll } from "../live/resource";
 
 /** The caller; undefined: unknown yet; null: signed out. */
 export const caller = signal<Whoami | null | undefined>(undefined);
+/** Why somebody who was signed in no longer is; null: they wished it, or nobody was. */
+export const parting = signal<Problem | null>(null);
 /** Why it is not known: the master is away. */
 export const trouble = signal<Problem | null>(null);
 
@@ -23,7 +25,7 @@ const UNAUTHORIZED = 401;
 
 export function beginSession(): void {
   onOutcome((problem) => {
-    if (problem?.status === UNAUTHORIZED) leave();
+    if (problem?.status === UNAUTHORIZED) leave(problem);
   });
   watchCost();
   watchRequests();
@@ -54,13 +56,14 @@ async function lookWhoItIs(): Promise<void> {
 }
 
 function enter(who: Whoami): void {
-  trouble.value = null;
+  trouble.value = parting.value = null;
   forgetAll();
   caller.value = who;
   startListening();
 }
 
-function leave(): void {
+function leave(why: Problem | null = null): void {
+  if (caller.value || !why) parting.value = why; // what is refused at the door is told there
   stopListening();
   forgetAll();
   trouble.value = null;

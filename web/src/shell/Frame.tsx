@@ -14,6 +14,7 @@ const PLACES: [string, string][] = [
   ["/jobs", "Jobs"],
   ["/workers", "Workers"],
   ["/guarantee", "Guarantee"],
+  ["/master", "Master"],
 ];
 
 export function Frame({ children }: { children: ComponentChildren }) {

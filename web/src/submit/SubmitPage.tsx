@@ -2,7 +2,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { asProblem, get, post, type Problem } from "../api/client";
 import type { JobDetail, Submission } from "../api/types";
 import { go, search } from "../router";
-import { maySubmit } from "../session/session";
+import { caller, maySubmit } from "../session/session";
 import { plural } from "../text/human";
 import { Button } from "../ui/Button";
 import { Section } from "../ui/Section";
@@ -12,6 +12,7 @@ import { DetailFields } from "./DetailFields";
 import { type Draft, draftOf, EMPTY, leftOut, meaningOf } from "./draft";
 import { FilesField, type InputFile } from "./FilesField";
 import { filesOf, inputsOf } from "./inputs";
+import { keepDraft, keptDraft } from "./kept";
 import { PreviewPane } from "./PreviewPane";
 import { SweepFields } from "./SweepFields";
 import { taskCount } from "./sweep";
@@ -33,23 +34,35 @@ export function SubmitPage() {
 }
 
 function SubmitForm() {
-  const [draft, setDraft] = useState<Draft>(EMPTY);
-  const [files, setFiles] = useState<InputFile[]>([]);
+  const [kept] = useState(() => (likeWhich() ? null : keptDraft(EMPTY, caller.value!.name)));
+  const [draft, setDraft] = useState<Draft>(kept?.draft ?? EMPTY);
+  const [files, setFiles] = useState<InputFile[]>(kept?.files ?? []);
   const [isTried, setTried] = useState(false);
   const [isBusy, setBusy] = useState(false);
   const [problem, setProblem] = useState<Problem | null>(null);
-  const key = useRef(newKey());
+  const key = useRef(kept?.key ?? newKey());
   const change = (part: Partial<Draft>) => setDraft((before) => ({ ...before, ...part }));
   const missing = useLikeAnother((job) => {
     setDraft(draftOf(job.spec));
     setFiles(filesOf(job.spec.inputs ?? {}));
   });
 
+  const isEmpty = draft === EMPTY && !files.length;
+  useEffect(() => {
+    keepDraft(isEmpty ? null : { draft, files, key: key.current, by: caller.value!.name });
+  }, [draft, files]);
+
   const meant = meaningOf(draft, inputsOf(files));
   const mistakes = { ...meant.mistakes };
   if (!isTried && !draft.command) delete mistakes.command;
   const isSending = files.some((file) => !file.hash && !file.problem);
   const isUnsent = files.some((file) => file.problem);
+
+  function empty(): void {
+    setDraft(EMPTY);
+    setFiles([]);
+    setTried(false);
+  }
 
   async function submit(event: Event): Promise<void> {
     event.preventDefault();
@@ -62,6 +75,7 @@ function SubmitForm() {
       say(
         [`Job ${done.id} with ${plural(done.task_count, "task")} is submitted.`, ...(done.warnings ?? [])].join(" "),
       );
+      keepDraft(null);
       go(`/jobs/${done.id}`);
     } catch (error) {
       const found = asProblem(error);
@@ -115,9 +129,16 @@ function SubmitForm() {
           </p>
         )}
         {problem && <ProblemNote problem={problem} />}
-        <Button kind="main" type="submit" isBusy={isBusy} isDisabled={isSending}>
-          {isSending ? "Uploading files …" : `Submit ${plural(taskCount(meant.parameters), "task")}`}
-        </Button>
+        <div class="buttons">
+          <Button kind="main" type="submit" isBusy={isBusy} isDisabled={isSending}>
+            {isSending ? "Uploading files …" : `Submit ${plural(taskCount(meant.parameters), "task")}`}
+          </Button>
+          {!isEmpty && (
+            <Button kind="quiet" onClick={empty}>
+              Empty the form
+            </Button>
+          )}
+        </div>
       </div>
       <Section title="Tasks">
         <PreviewPane meant={meant} />
@@ -129,7 +150,7 @@ function SubmitForm() {
 /** `?like=12`: starts from job 12; names the parts that the form cannot express. */
 function useLikeAnother(take: (job: JobDetail) => void): string[] {
   const [missing, setMissing] = useState<string[]>([]);
-  const like = new URLSearchParams(search.value).get("like");
+  const like = likeWhich();
   useEffect(() => {
     if (like)
       void get<JobDetail>(`/jobs/${like}`)
@@ -141,6 +162,8 @@ function useLikeAnother(take: (job: JobDetail) => void): string[] {
   }, [like]);
   return missing;
 }
+
+const likeWhich = (): string | null => new URLSearchParams(search.value).get("like");
 
 /** However often one job is sent, because the answer was lost, it is one. */
 const newKey = (): string =>

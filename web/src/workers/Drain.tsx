@@ -1,8 +1,30 @@
 import { post } from "../api/client";
 import type { WorkerView } from "../api/types";
 import { isAdmin } from "../session/session";
+import { plural } from "../text/human";
 import { Button } from "../ui/Button";
+import { told } from "../ui/Confirm";
 import { attempt, say } from "../ui/toast";
+import { type Deed } from "../lists/BulkBar";
+
+const drain = ({ name }: WorkerView, reason: string): Promise<unknown> =>
+  post(`/workers/${name}/drain${reason && `?reason=${encodeURIComponent(reason)}`}`);
+const undrain = ({ name }: WorkerView): Promise<unknown> => post(`/workers/${name}/undrain`);
+
+/** Why, in the admin's words: users see it at each of the workers; null: it is not meant. */
+const reasonOf = (subject: string): Promise<string | null> =>
+  told(`Drain ${subject}?`, "Running tasks finish; no new ones start there.", "Drain", "Reason, which users see");
+
+export const DEEDS: Deed<WorkerView>[] = [
+  {
+    name: "Drain",
+    done: "drained",
+    fits: (one) => !one.draining,
+    ask: (workers) => reasonOf(workers.length === 1 ? workers[0]!.name : plural(workers.length, "worker")),
+    run: drain,
+  },
+  { name: "Undrain", done: "undrained", fits: (one) => one.draining, run: undrain },
+];
 
 /** Let a worker finish what it has and give it nothing more, or take that back: for admins. */
 export function Drain({ worker, onDone }: { worker: WorkerView; onDone: () => void }) {
@@ -10,7 +32,9 @@ export function Drain({ worker, onDone }: { worker: WorkerView; onDone: () => vo
   const verb = worker.draining ? "undrain" : "drain";
 
   async function steer(): Promise<void> {
-    const isDone = await attempt(() => post(`/workers/${worker.name}/${verb}`));
+    const reason = worker.draining ? "" : await reasonOf(worker.name);
+    if (reason === null) return;
+    const isDone = await attempt(() => (worker.draining ? undrain(worker) : drain(worker, reason)));
     if (isDone)
       say(
         worker.draining

@@ -12,7 +12,7 @@ import { Section } from "../ui/Section";
 import { Empty, Shown } from "../ui/states";
 import { Drain } from "./Drain";
 import { SpareCpuSection } from "./SpareCpuSection";
-import { keptWord, stateOf } from "./workers";
+import { keptWord, loadOf, stateOf } from "./workers";
 import { Latency } from "./WorkersTable";
 
 const SPAN_S = 3600;
@@ -36,6 +36,7 @@ export function WorkerPage({ worker: name }: { worker: string }) {
           <header class="title">
             <h1>{worker.name}</h1>
             <Chip state={stateOf(worker)} />
+            {worker.drain_reason && <span class="faint">{worker.drain_reason}</span>}
             <span class="buttons end">
               <Drain worker={worker} onDone={detail.reload} />
             </span>
@@ -55,7 +56,7 @@ export function WorkerPage({ worker: name }: { worker: string }) {
 
 function WorkerFacts({ worker }: { worker: WorkerView }) {
   const { facts } = worker;
-  const load = worker.connected ? worker.load : null; // of one that is away it says nothing any more
+  const load = loadOf(worker);
   return (
     <Facts
       of={[

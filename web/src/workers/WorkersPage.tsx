@@ -5,7 +5,7 @@ import { SpareCpuSection } from "./SpareCpuSection";
 import { SearchField } from "../lists/SearchField";
 import { Section } from "../ui/Section";
 import { Empty, Shown } from "../ui/states";
-import { totals, useWorkers } from "./workers";
+import { loadOf, totals, useWorkers } from "./workers";
 import { NetworkSection } from "./NetworkSection";
 import { WorkersTable } from "./WorkersTable";
 import { Tally } from "../ui/Tally";
@@ -46,9 +46,7 @@ function Workers({ all, onDone }: { all: WorkerView[]; onDone: () => void }) {
 
 function WorkerTallies({ all }: { all: WorkerView[] }) {
   const sum = totals(all);
-  const memory = all
-    .filter((worker) => worker.connected)
-    .reduce((total, worker) => total + (worker.load?.memory_available_bytes ?? 0), 0);
+  const memory = all.reduce((total, worker) => total + (loadOf(worker)?.memory_available_bytes ?? 0), 0);
   return (
     <dl class="tallies">
       <Tally label="Connected" value={sum.connected} note={`of ${sum.known} known`} />

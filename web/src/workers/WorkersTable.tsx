@@ -1,36 +1,30 @@
-import { post } from "../api/client";
 import type { LastHour, WorkerView } from "../api/types";
 import { now } from "../live/clock";
 import { Link } from "../router";
 import { isAdmin } from "../session/session";
 import { ago, decimal, delay, plural } from "../text/human";
-import { BulkBar, type Deed } from "../lists/BulkBar";
+import { BulkBar } from "../lists/BulkBar";
 import { Cards, type Column } from "../lists/Cards";
 import { Chip } from "../ui/Chip";
 import { usePicks } from "../lists/picks";
 import { sorted } from "../lists/sorted";
 import { useSorting } from "../lists/sorting";
-import { Drain } from "./Drain";
+import { DEEDS, Drain } from "./Drain";
 import { Meter } from "./Meter";
-import { keptWord, stateOf, useLastHours } from "./workers";
-
-const DEEDS: Deed<WorkerView>[] = [
-  { name: "Drain", done: "drained", fits: (one) => !one.draining, run: (one) => post(`/workers/${one.name}/drain`) },
-  {
-    name: "Undrain",
-    done: "undrained",
-    fits: (one) => !!one.draining,
-    run: (one) => post(`/workers/${one.name}/undrain`),
-  },
-];
+import { Sparkline } from "./Sparkline";
+import { keptWord, loadOf, stateOf, type Trend, useLastHours, useTrends } from "./workers";
 
 const nameOf = ({ name }: WorkerView): string => name;
 
 export function WorkersTable({ workers, onDone }: { workers: WorkerView[]; onDone: () => void }) {
   const hours = useLastHours();
+  const trends = useTrends();
   const picks = usePicks<string>();
   const sorting = useSorting("sort");
-  const columns = columnsOf((worker) => hours?.get(worker.name));
+  const columns = columnsOf(
+    ({ name }) => hours?.get(name),
+    ({ name }) => trends?.get(name),
+  );
   const steering = isAdmin.value
     ? { picks, actions: (worker: WorkerView) => <Drain worker={worker} onDone={onDone} /> }
     : {};
@@ -49,17 +43,17 @@ export function WorkersTable({ workers, onDone }: { workers: WorkerView[]; onDon
   );
 }
 
-type HourOf = (worker: WorkerView) => LastHour | undefined;
+type Of<Known> = (worker: WorkerView) => Known | undefined;
 
-const columnsOf = (hourOf: HourOf): Column<WorkerView>[] => [
+const columnsOf = (hourOf: Of<LastHour>, trendOf: Of<Trend>): Column<WorkerView>[] => [
   { name: "Worker", order: nameOf, show: ({ name }) => <Link to={`/workers/${name}`}>{name}</Link> },
   { name: "State", order: stateOf, show: (worker) => <State worker={worker} /> },
   { name: "Slots", order: ({ slots_used }) => slots_used, show: (worker) => <Slots worker={worker} /> },
+  { name: "Spare CPU", order: (worker) => loadOf(worker)?.spare_cpu, show: (worker) => <SpareCpu worker={worker} /> },
   {
-    name: "Spare CPU",
-    order: ({ load }) => load?.spare_cpu,
-    show: ({ load, facts }) =>
-      load ? <Meter value={load.spare_cpu ?? 0} most={facts.cpus} whole={facts.cpus} unit="cores" /> : "–",
+    name: "CPU, last hour",
+    about: "Of its cores: grey those that its owner did not use, blue those that tasks used",
+    show: (worker) => <Sparkline trend={trendOf(worker)} cores={worker.facts.cpus} />,
   },
   {
     name: "Speed",
@@ -71,7 +65,7 @@ const columnsOf = (hourOf: HourOf): Column<WorkerView>[] => [
     name: "Yields within",
     class: "right number",
     about: "Delay from the owner’s input to frozen tasks, as measured: median and 99th percentile",
-    order: ({ load }) => (load?.yielded?.count ? load.yielded.p99_s : null),
+    order: (worker) => yieldOf(worker)?.p99_s,
     show: (worker) => <Latency worker={worker} />,
   },
   {
@@ -87,7 +81,7 @@ const columnsOf = (hourOf: HourOf): Column<WorkerView>[] => [
     order: ({ reported_at }) => reported_at,
     show: ({ reported_at }) => ago(reported_at, now.value),
   },
-  { name: "Withheld", class: "reason", show: ({ load }) => load?.withheld },
+  { name: "Withheld", class: "reason", show: (worker) => loadOf(worker)?.withheld },
 ];
 
 const sharePromised = (hour: LastHour | undefined): number | null =>
@@ -97,9 +91,16 @@ function State({ worker }: { worker: WorkerView }) {
   return (
     <span class="state-cell">
       <Chip state={stateOf(worker)} />
+      {worker.drain_reason && <span class="reason">{worker.drain_reason}</span>}
       {!!worker.mismatches && <Chip state="mismatch">{plural(worker.mismatches, "result")} contradicted</Chip>}
     </span>
   );
+}
+
+function SpareCpu({ worker }: { worker: WorkerView }) {
+  const load = loadOf(worker);
+  const { cpus } = worker.facts;
+  return load ? <Meter value={load.spare_cpu ?? 0} most={cpus} whole={cpus} unit="cores" /> : <>–</>;
 }
 
 function Slots({ worker }: { worker: WorkerView }) {
@@ -111,10 +112,16 @@ function Slots({ worker }: { worker: WorkerView }) {
   );
 }
 
+/** Its measured delays until the owner had the PC back; undefined: none was measured. */
+const yieldOf = (worker: WorkerView) => {
+  const yielded = loadOf(worker)?.yielded;
+  return yielded?.count ? yielded : undefined;
+};
+
 /** Delay until the owner had the PC back. */
 export function Latency({ worker }: { worker: WorkerView }) {
-  const yielded = worker.load?.yielded;
-  if (!yielded?.count) return <span class="faint">–</span>;
+  const yielded = yieldOf(worker);
+  if (!yielded) return <span class="faint">–</span>;
   return (
     <span title={`measured ${yielded.count} times`}>
       {delay(yielded.p50_s ?? 0)} <span class="faint">/ {delay(yielded.p99_s ?? 0)}</span>

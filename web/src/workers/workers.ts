@@ -1,12 +1,13 @@
 /** Workers, as the views read them. */
 import { get, type Query } from "../api/client";
-import type { LastHour, Page, WorkerView } from "../api/types";
+import type { LastHour, Load, Page, WorkerSamples, WorkerView } from "../api/types";
 import { percent } from "../text/human";
 import { anyWorker, never, type Resource, useResource } from "../live/resource";
 
 const PAGE = 500;
 const MOST = 5000;
 const LAST_HOUR_EVERY_MS = 60_000;
+const TREND_POINTS = 30;
 
 export function useWorkers(): Resource<WorkerView[]> {
   return useResource("workers", readWorkers, anyWorker);
@@ -38,16 +39,40 @@ async function readLastHours(signal: AbortSignal): Promise<LastHours> {
   return new Map(all.flatMap(({ name, last_hour }) => (last_hour ? [[name, last_hour] as const] : [])));
 }
 
+/** Spare CPU and slots in use of one worker, in equal steps up to now; null: nothing is known of that time. */
+export interface Trend {
+  spare: (number | null)[];
+  used: (number | null)[];
+}
+
+/** Trends of the last hour, by worker: samples are taken by the minute. */
+export function useTrends(): ReadonlyMap<string, Trend> | undefined {
+  const read = useResource("samples/by-worker", readTrends, never, LAST_HOUR_EVERY_MS);
+  return read.data;
+}
+
+async function readTrends(signal: AbortSignal): Promise<ReadonlyMap<string, Trend>> {
+  const { workers, spare_cpu, used } = await get<WorkerSamples>(
+    "/samples/by-worker",
+    { points: TREND_POINTS },
+    signal,
+  );
+  return new Map(workers.map((name, place) => [name, { spare: spare_cpu[place]!, used: used[place]! }]));
+}
+
 /** Share of the promised work that was delivered. */
 export const keptWord = (hour: LastHour | null | undefined): string =>
   hour ? percent(hour.delivered, hour.promised) : "–";
+
+/** The latest load that is known of a worker; null: nothing, as of one that is away. */
+export const loadOf = (worker: WorkerView): Load | null => (worker.connected ? worker.load : null);
 
 /** The state of a worker in one word. */
 export function stateOf(worker: WorkerView): string {
   if (!worker.connected) return "away";
   if (worker.quarantine) return "quarantined";
   if (worker.draining) return "draining";
-  return worker.load?.in_use ? "in use" : "connected";
+  return loadOf(worker)?.in_use ? "in use" : "connected";
 }
 
 export interface Totals {
@@ -67,7 +92,7 @@ export function totals(workers: readonly WorkerView[]): Totals {
     known: workers.length,
     slots: sum((worker) => worker.slots),
     used: sum((worker) => worker.slots_used),
-    spareCpu: sum((worker) => worker.load?.spare_cpu ?? 0),
-    inUse: here.filter((worker) => worker.load?.in_use).length,
+    spareCpu: sum((worker) => loadOf(worker)?.spare_cpu ?? 0),
+    inUse: here.filter((worker) => loadOf(worker)?.in_use).length,
   };
 }

@@ -330,7 +330,7 @@ def worker_state(worker: WorkerView) -> Text:
     if worker.quarantine is not None:
         return Text("quarantined", "bold red")
     if worker.draining:
-        return Text("draining", "yellow")
+        return Text(f"draining: {worker.drain_reason}" if worker.drain_reason else "draining", "yellow")
     return Text("half-open", "yellow") if worker.half_open else Text("connected", "green")
 
 

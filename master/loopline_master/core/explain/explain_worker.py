@@ -50,9 +50,9 @@ def _reasons(state: State, worker: Worker) -> list[Reason]:
 
 def _presence(state: State, worker: Worker) -> Reason:
     if worker.session is not None:
-        return Reason(
-            code="draining", count=0, detail="it is draining: it finishes what it has, and is given no more"
-        )
+        why = f" ({worker.drain_reason})" if worker.drain_reason else ""
+        detail = f"it is draining{why}: it finishes what it has, and is given no more"
+        return Reason(code="draining", count=0, detail=detail)
     held = len(_attempts(state, worker))
     still = f"; {counted(held, 'attempt')} there may still continue, until its lease ends" if held else ""
     return Reason(code="away", count=held, detail=f"it is not connected{still}")

@@ -63,7 +63,8 @@ def horizon_of(state: State, worker: Worker) -> Horizon:
             return Horizon(min(worker.facts.slots, MOST_SLOTS), is_open=False, busy=busy)
         return Horizon(0, is_open=False, busy=busy, why=f"{name} was lost")
     if worker.draining:
-        return Horizon(0, is_open=False, busy=busy, why=f"{name} is being drained")
+        why = f" ({worker.drain_reason})" if worker.drain_reason else ""
+        return Horizon(0, is_open=False, busy=busy, why=f"{name} is being drained{why}")
     why = f"the owner of {name} has claimed it" if worker.offered < worker.facts.slots else ""
     if worker.quarantined_until is not None:  # it still gets what no other could run: RequirementIndex decides
         why = f"{name} is in quarantine"

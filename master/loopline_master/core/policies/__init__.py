@@ -33,8 +33,8 @@ for a cheaper hour, a task for a slot near its data.
 sees the jobs of one user at a time then: requirement classes are of one user each.
 
 **Data.** The time that a candidate needs to fetch missing inputs is a term of ``cost``, in the same seconds. What a
-WorkerFirst policy proposes goes as it is, or another task of the same job in its place (``Instead``), whose files are
-there.
+WorkerFirst policy proposes goes as it is, or another task of the same job in its place whose files are there
+(``Instead``).
 
 **Where more would go.** *Gangs*: a task that needs N workers at once asks as a third kind beside these two, and
 ``Placement`` names them all, to be accepted all or none.

@@ -13,16 +13,21 @@ from loopline_master.http.operations import Routes
 from loopline_master.http.parameters import WorkerName
 from loopline_master.store import Store
 from loopline_shared.model import MAX_ID
-from loopline_shared.rest.columns import Samples
+from loopline_shared.rest.columns import Samples, WorkerSamples
 from loopline_shared.rest.times import Moment
 
 routes = Routes("timeline")
 
 LAST_S = 86400.0
+LAST_HOUR_S = 3600.0
 
 Since = Annotated[Moment, Field(description="Begin, RFC 3339 or seconds since 1970; else a day before the end")]
+SinceAnHour = Annotated[
+    Moment, Field(description="Begin, RFC 3339 or seconds since 1970; else an hour before the end")
+]
 Until = Annotated[Moment, Field(description="End, RFC 3339 or seconds since 1970; else now")]
 Points = Annotated[int, Field(ge=1, le=5000, description="At most so many: of more minutes, means are made")]
+FewPoints = Annotated[int, Field(ge=1, le=120, description="At most so many of each worker")]
 
 
 @routes("GET /samples", READERS)
@@ -31,6 +36,15 @@ async def get_samples(
 ) -> Samples:
     """Return the CPU that all workers together offered and used, by the minute."""
     return await _between(store, None, since, until, points)
+
+
+@routes("GET /samples/by-worker", READERS)
+async def get_samples_by_worker(
+    store: Store, since: SinceAnHour | None = None, until: Until | None = None, points: FewPoints = 30
+) -> WorkerSamples:
+    """Return the CPU that each worker offered and used, for a small chart of each."""
+    begin, end = _span(since, until, LAST_HOUR_S)
+    return await store.samples.by_worker(begin, end, points=points)
 
 
 @routes("GET /workers/{worker}/samples", READERS)
@@ -49,6 +63,11 @@ async def get_samples_of_worker(
 async def _between(
     store: Store, worker: str | None, since: float | None, until: float | None, points: int
 ) -> Samples:
-    end = time.time() if until is None else min(until, float(MAX_ID))
-    begin = max(0.0, end - LAST_S) if since is None else min(since, float(MAX_ID))
+    begin, end = _span(since, until, LAST_S)
     return await store.samples.between(begin, end, worker=worker, points=points)
+
+
+def _span(since: float | None, until: float | None, usual_s: float) -> tuple[float, float]:
+    """Return begin and end of the time that is asked for: it ends now and is as long as usual, if nothing is said."""
+    end = time.time() if until is None else min(until, float(MAX_ID))
+    return max(0.0, end - usual_s) if since is None else min(since, float(MAX_ID)), end

@@ -6,20 +6,26 @@ import asyncio
 
 from aiohttp import web
 
+from loopline_master.core.index.user_jobs import UserJobs
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.forecaster import Forecaster
 from loopline_master.http.auth import OPEN, READERS, SCRAPERS
 from loopline_master.http.operations import Routes
-from loopline_master.metrics import MEDIA_TYPE, Metrics
+from loopline_master.metrics import MEDIA_TYPE, Growth, Metrics
+from loopline_master.metrics.user_costs import Cost
 from loopline_master.peers.exchange import Exchange
 from loopline_master.settings import MasterSettings
 from loopline_master.store import Store
 from loopline_master.timings import READY_WITHIN_S
+from loopline_shared import __version__
 from loopline_shared.errors import LooplineError
 from loopline_shared.rest.address import API_PREFIX
-from loopline_shared.rest.bodies import ForecastReport, Health, PassingReport
+from loopline_shared.rest.bodies import ForecastReport, Health, MasterView, PassingReport, UserCost
 
 routes = Routes("system", prefix="")
+
+_MOST_USERS = 50
+_FREE = Cost()
 
 
 @routes(f"GET {API_PREFIX}/passing", READERS)
@@ -38,6 +44,19 @@ async def get_forecasts(forecaster: Forecaster, store: Store) -> ForecastReport:
     return forecaster.report().model_copy(update={"plans": await store.jobs.kept_plans()})
 
 
+@routes(f"GET {API_PREFIX}/master", READERS)
+async def get_master(scheduler: Scheduler, metrics: Metrics, growth: Growth) -> MasterView:
+    """Return the health of the master: how long its steps take, how its data grow, and which users cost it most."""
+    return MasterView(
+        version=__version__,
+        started_at=metrics.started_at,
+        lag_s=metrics.lag_s,
+        steps=metrics.latest.view(),
+        sizes=await growth.sizes(),
+        users=_heaviest(metrics.costs.last_hour(), scheduler.state.index.users),
+    )
+
+
 @routes("GET /healthz", OPEN)
 async def get_health() -> Health:
     """Report that the process runs."""
@@ -53,12 +72,29 @@ async def get_readiness(store: Store) -> Health:
 
 @routes("GET /metrics", SCRAPERS, media_type="text/plain")
 async def get_metrics(
-    store: Store, settings: MasterSettings, metrics: Metrics, scheduler: Scheduler, exchange: Exchange
+    store: Store, settings: MasterSettings, metrics: Metrics, growth: Growth, scheduler: Scheduler, exchange: Exchange
 ) -> web.Response:
     """Return counters and gauges for Prometheus."""
     exchange.measure()
+    metrics.set_sizes(await growth.sizes())
     audit = await store.passings(settings.scheduler, limit=0)
     return web.Response(body=metrics.render(scheduler, audit), headers={"Content-Type": MEDIA_TYPE})
+
+
+def _heaviest(costs: dict[str, Cost], live: UserJobs) -> list[UserCost]:
+    """Return the users that cost most, and those with jobs in the grid."""
+    names = {*costs, *live.jobs}
+    found = [
+        UserCost(
+            user=name,
+            step_s=costs.get(name, _FREE).step_s,
+            requests=costs.get(name, _FREE).requests,
+            jobs=live.jobs.get(name, 0),
+            tasks=live.tasks.get(name, 0),
+        )
+        for name in names
+    ]
+    return sorted(found, key=lambda one: (-one.step_s, -one.requests, one.user))[:_MOST_USERS]
 
 
 async def _check(store: Store) -> None:

@@ -15,9 +15,9 @@ from loopline_master.http.answers import json_answer
 from loopline_master.http.auth import READERS
 from loopline_master.http.lookups import job_view
 from loopline_master.http.operations import Routes
-from loopline_master.http.parameters import JobNumber, WorkerName
+from loopline_master.http.parameters import JobNumber, OfOwner, WorkerName
 from loopline_master.store import Store
-from loopline_master.store.queries.timeline_queries import Window
+from loopline_master.store.queries.timeline_queries import Chosen, Window
 from loopline_shared.rest.bodies import WaitingPlans
 from loopline_shared.rest.columns import Timeline, Trace
 from loopline_shared.rest.times import Moment
@@ -39,11 +39,12 @@ async def get_timeline(
     since: Since | None = None,
     until: Until | None = None,
     job: JobNumber | None = None,
+    owner: OfOwner | None = None,
     worker: WorkerName | None = None,
     limit: Bars = 10_000,
 ) -> web.Response:
     """Return the attempts in a window of time, in columns, and the times for which last tasks were held."""
-    window = await _window(store, since, until, job, worker, limit)
+    window = await _window(store, since, until, Chosen(job, owner, worker), limit)
     return await _answer(request, lambda: columns.timeline(window))
 
 
@@ -59,11 +60,13 @@ async def get_trace(
     request: web.Request,
     since: Since | None = None,
     until: Until | None = None,
+    job: JobNumber | None = None,
+    owner: OfOwner | None = None,
     worker: WorkerName | None = None,
     limit: Bars = 10_000,
 ) -> web.Response:
     """Return the timeline as Chrome trace-event JSON, for Perfetto or speedscope."""
-    window = await _window(store, since, until, None, worker, limit)
+    window = await _window(store, since, until, Chosen(job, owner, worker), limit)
     return await _trace(request, window, "timeline")
 
 
@@ -73,16 +76,14 @@ async def get_trace_of_job(store: Store, request: web.Request, job: JobNumber) -
     latest.
     """
     await job_view(store, job)
-    window = await _window(store, 0.0, None, job, None, MAX_BARS)
+    window = await _window(store, 0.0, None, Chosen(job), MAX_BARS)
     return await _trace(request, window, f"job-{job}")
 
 
-async def _window(
-    store: Store, since: float | None, until: float | None, job: int | None, worker: str | None, limit: int
-) -> Window:
+async def _window(store: Store, since: float | None, until: float | None, of: Chosen, limit: int) -> Window:
     end = time.time() if until is None else until
     begin = max(0.0, end - LAST_S) if since is None else since
-    return await store.timelines.window(begin, end, job=job, worker=worker, limit=limit)
+    return await store.timelines.window(begin, end, of=of, limit=limit)
 
 
 async def _trace(request: web.Request, window: Window, name: str) -> web.Response:

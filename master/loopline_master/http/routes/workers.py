@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from aiohttp import web
 
 from loopline_master.certificates.worker_keys import Bearer
-from loopline_master.core.events import Event, WorkerDrained, WorkerUndrained
+from loopline_master.core.events import WorkerDrained, WorkerUndrained
 from loopline_master.core.explain.explain_transfers import files_coming
 from loopline_master.core.explain.explain_worker import explain_worker
 from loopline_master.core.scheduler import Scheduler
@@ -16,7 +14,7 @@ from loopline_master.http.auth import ADMINS, READERS, WORKERS, Caller
 from loopline_master.http.live.open_streams import OpenStreams
 from loopline_master.http.lookups import found
 from loopline_master.http.operations import Routes
-from loopline_master.http.parameters import Cursor, Limit, WithLastHour, WorkerName
+from loopline_master.http.parameters import Cursor, DrainReason, Limit, WithLastHour, WorkerName
 from loopline_master.links import WorkerLinks
 from loopline_master.peers.exchange import Exchange
 from loopline_master.peers.live_network import LiveNetwork
@@ -66,15 +64,15 @@ async def explain_this_worker(scheduler: Scheduler, exchange: Exchange, worker: 
 
 
 @routes("POST /workers/{worker}/drain", ADMINS)
-async def drain_worker(engine: Engine, store: Store, worker: WorkerName) -> WorkerView:
-    """Drain a worker: it finishes its tasks, and gets no new ones."""
-    return await _steer(engine, store, worker, WorkerDrained)
+async def drain_worker(engine: Engine, store: Store, worker: WorkerName, reason: DrainReason = "") -> WorkerView:
+    """Drain a worker: it finishes its tasks, and gets no new ones. One that drains already gets the new reason."""
+    return await _steer(engine, store, WorkerDrained(worker, reason))
 
 
 @routes("POST /workers/{worker}/undrain", ADMINS)
 async def undrain_worker(engine: Engine, store: Store, worker: WorkerName) -> WorkerView:
     """End the draining of a worker: it gets tasks again."""
-    return await _steer(engine, store, worker, WorkerUndrained)
+    return await _steer(engine, store, WorkerUndrained(worker))
 
 
 @routes("GET /network", READERS)
@@ -119,6 +117,6 @@ def _as_of_now(view: WorkerView, engine: Engine, links: WorkerLinks) -> WorkerVi
     return view.model_copy(update=said) if said else view
 
 
-async def _steer(engine: Engine, store: Store, worker: str, event: Callable[[str], Event]) -> WorkerView:
-    await engine.ask(event(worker))
-    return found(await store.workers.detail(worker), f"worker {worker}")
+async def _steer(engine: Engine, store: Store, event: WorkerDrained | WorkerUndrained) -> WorkerView:
+    await engine.ask(event)
+    return found(await store.workers.detail(event.worker), f"worker {event.worker}")

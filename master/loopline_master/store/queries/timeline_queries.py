@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,24 +56,47 @@ class Window:
     truncated: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Part of a timeline that is wanted: attempts of one job, of one user's jobs, on one worker; None: of all."""
+
+    job: int | None = None
+    owner: str | None = None
+    worker: str | None = None
+
+    def of_jobs(self, number: ColumnElement[int]) -> Iterator[ColumnElement[bool]]:
+        """Yield the conditions on a column with the numbers of jobs."""
+        if self.job is not None:
+            yield number == self.job
+        if self.owner is not None:
+            yield number.in_(select(jobs.c.id).where(jobs.c.owner == self.owner))
+
+    def of_attempts(self) -> Iterator[ColumnElement[bool]]:
+        """Yield the conditions on attempts."""
+        yield from self.of_jobs(_a.job)
+        if self.worker is not None:
+            yield _a.worker == self.worker
+
+
+ALL = Chosen()
+
+
 class TimelineQueries:
     """Reads windows of time."""
 
     def __init__(self, read: Transact) -> None:
         self._read = read
 
-    async def window(
-        self, since: float, until: float, *, job: int | None = None, worker: str | None = None, limit: int
-    ) -> Window:
+    async def window(self, since: float, until: float, *, of: Chosen = ALL, limit: int) -> Window:
         """Return the attempts on their workers, and the held last tasks, between ``since`` and ``until``.
 
-        Of more than ``limit``, those that began last. ``worker``: only attempts on it.
+        Of more than ``limit``, those that began last.
         """
-        bars, held = _bars(since, until, job, worker, limit), _held(since, until, job, limit)
+        bars, held = _bars(since, until, of, limit), _held(since, until, of, limit)
 
         def work(connection: Connection) -> Window:
             rows = connection.execute(bars).all()[::-1]
-            holds = [] if worker is not None else connection.execute(held).all()[::-1]
+            holds = [] if of.worker is not None else connection.execute(held).all()[::-1]
             names = _names(connection, sorted({row.job for row in (*rows, *holds)}))
             truncated = len(rows) > limit or len(holds) > limit
             return Window(
@@ -88,7 +111,7 @@ class TimelineQueries:
         return await self._read(work)
 
 
-def _bars(since: float, until: float, job: int | None, worker: str | None, limit: int) -> Select[Any]:
+def _bars(since: float, until: float, of: Chosen, limit: int) -> Select[Any]:
     """Return the query for bars, in parts that an index answers each.
 
     The parts are: dispatched in the window; on its worker when the window began, and ended since then or not yet. A
@@ -96,32 +119,24 @@ def _bars(since: float, until: float, job: int | None, worker: str | None, limit
     """
     before = _a.dispatched_at + 0 < min(since, until)  # a sum, so that the index on the end is used
     parts = [
-        _latest(_a.dispatched_at, job, worker, limit, _a.dispatched_at >= since, _a.dispatched_at < until),
-        _latest(_a.dispatched_at + 0, job, worker, limit, _a.ended_at >= since, before),
-        _latest(_a.dispatched_at + 0, job, worker, limit, _a.ended_at.is_(None), before),
+        _latest(_a.dispatched_at, of, limit, _a.dispatched_at >= since, _a.dispatched_at < until),
+        _latest(_a.dispatched_at + 0, of, limit, _a.ended_at >= since, before),
+        _latest(_a.dispatched_at + 0, of, limit, _a.ended_at.is_(None), before),
     ]
     all_ = union_all(*parts).subquery()
     by_age = (all_.c.dispatched_at, all_.c.job, all_.c.task, all_.c.number)
     return select(all_).order_by(*(column.desc() for column in by_age)).limit(limit + 1)
 
 
-def _latest(
-    rank: ColumnElement[float], job: int | None, worker: str | None, limit: int, *where: ColumnElement[bool]
-) -> Select[Any]:
-    query = select(*_BAR).where(*where)
-    if job is not None:
-        query = query.where(_a.job == job)
-    if worker is not None:
-        query = query.where(_a.worker == worker)
+def _latest(rank: ColumnElement[float], of: Chosen, limit: int, *where: ColumnElement[bool]) -> Select[Any]:
+    query = select(*_BAR).where(*where, *of.of_attempts())
     return select(query.order_by(rank.desc()).limit(limit + 1).subquery())
 
 
-def _held(since: float, until: float, job: int | None, limit: int) -> Select[Any]:
+def _held(since: float, until: float, of: Chosen, limit: int) -> Select[Any]:
     query = select(jobs.c.id.label("job"), jobs.c.held_at.label("since"), _held_until.label("until")).where(
-        jobs.c.held_at < until, or_(_held_until.is_(None), _held_until >= since)
+        jobs.c.held_at < until, or_(_held_until.is_(None), _held_until >= since), *of.of_jobs(jobs.c.id)
     )
-    if job is not None:
-        query = query.where(jobs.c.id == job)
     return query.order_by(jobs.c.held_at.desc()).limit(limit + 1)
 
 

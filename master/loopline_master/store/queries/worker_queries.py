@@ -86,6 +86,7 @@ def _view(
     fields = (
         "name",
         "draining",
+        "drain_reason",
         "facts",
         "load",
         "joined_at",

@@ -146,6 +146,58 @@ class DemandView(Body):
     demands: list[DemandLine]  # in the order in which their jobs came
 
 
+class Spread(Body):
+    """Spread of the times that something took."""
+
+    p50_s: float  # in half of the cases within this, in seconds
+    p99_s: float
+    most_s: float  # the longest, in seconds
+
+
+class StepTimes(Body):
+    """The latest steps of the scheduler: at most 1,000."""
+
+    count: int  # steps
+    step: Spread | None  # decided and on disk; null: there was none
+    commit: Spread | None  # the part of it in which it was written
+    waiting: int  # events that had come by the end of the latest one
+    most_waiting: int  # ... and at most
+
+
+class Sizes(Body):
+    """Size and growth of what the master stores."""
+
+    database_bytes: int  # with the event log in it
+    files_bytes: int  # in the folder of files, as measured every quarter of an hour
+    disk_free_bytes: int
+    log_entries: int  # of the event log
+    log_began_at: Time | None  # its first entry; null: it is empty
+    log_bytes: int  # of the event log, written since the start
+    stored_a_day: float | None  # growth of database and files in bytes; null: it is too early to say
+    log_a_day: float | None  # bytes of the event log; null: likewise
+
+
+class UserCost(Body):
+    """Cost of one user to the master within the last hour."""
+
+    user: str  # empty: what is about workers alone
+    step_s: float  # time of steps about their jobs
+    requests: int  # that they made
+    jobs: int  # in the grid
+    tasks: int  # that have not ended
+
+
+class MasterView(Body):
+    """Health of the master."""
+
+    version: str
+    started_at: Time
+    lag_s: float  # how late the event loop was, last time it was measured
+    steps: StepTimes  # how long the latest took
+    sizes: Sizes  # of what it stores
+    users: list[UserCost]  # the heaviest first, at most 50
+
+
 class PruneRequest(Body):
     model_config = ConfigDict(extra="forbid", strict=True)
 

@@ -44,6 +44,7 @@ class WorkerView(Body):
     mismatches: int = 0  # results of its that another worker's contradict
     connected: bool
     draining: bool
+    drain_reason: str = ""  # as an admin gave it; empty: none was given
     facts: Facts
     load: Load | None
     slots: int  # offered now

@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from collections import Counter as Counts
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from itertools import islice
 from typing import TypeVar
 
@@ -19,8 +20,11 @@ from loopline_master.core.effects import Effects
 from loopline_master.core.entities import Worker
 from loopline_master.core.invariants import check_job, check_worker
 from loopline_master.core.scheduler import Scheduler
+from loopline_master.core.state import State
+from loopline_master.metrics.latest_steps import LatestSteps
+from loopline_master.metrics.user_costs import UserCosts
 from loopline_master.timings import INVARIANT_SAMPLE_EVERY_S, LAG_EVERY_S
-from loopline_shared.rest.bodies import PassingReport
+from loopline_shared.rest.bodies import PassingReport, Sizes
 
 MEDIA_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 _STEPS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
@@ -60,21 +64,39 @@ class Metrics:
         self._transfer_left = self._gauge("file_transfer_left_bytes", "... and what has yet to come", "source")
         self._peer_bytes = self._counter("peer_bytes", "Bytes of files that workers took from one another")
         self._peer_faults = self._counter("peer_faults", "Workers that failed others as a source", "kind")
-        self._plan_s = Histogram(
-            "loopline_transfer_plan_seconds", "A plan of transfers: made", buckets=_STEPS_S, registry=self._registry
-        )
+        self._plan_s = self._histogram("transfer_plan_seconds", "A plan of transfers: made")
         self._samples = self._counter("invariant_samples", "Samples of the scheduler's invariants that were checked")
         self._breaches = self._counter("invariant_breaches", "... of these, breaches; must be 0, the log has each")
         self._lag = self._gauge("event_loop_lag_seconds", "How late the event loop was, last time it was measured")
-        self._step_s = Histogram(
-            "loopline_step_seconds", "A step: decided and on disk", buckets=_STEPS_S, registry=self._registry
+        self._step_s = self._histogram("step_seconds", "A step: decided and on disk")
+        self._commit_s = self._histogram("commit_seconds", "The commit of a step: written and on disk")
+        self._waiting = self._gauge("events_waiting", "Events that had come by the end of the latest step")
+        self._user_step_s = self._counter(
+            "user_step_seconds", "Time of steps, by whose jobs they were about; empty: nobody's", "user"
         )
+        self._database = self._gauge("database_bytes", "Size of the database")
+        self._files = self._gauge("files_bytes", "Size of the folder of files, measured every quarter of an hour")
+        self._disk_free = self._gauge("disk_free_bytes", "Free space where the master keeps its data")
+        self._log_entries = self._gauge("event_log_entries", "Entries of the event log")
+        self._log_written = self._counter("event_log_bytes", "Event log that was written")
+        self._log_counted = 0
+        self.latest, self.costs = LatestSteps(), UserCosts()
+        self.lag_s, self.started_at = 0.0, time.time()
 
-    def count(self, effects: Effects, took_s: float) -> None:
-        """Count a step and what it has begun and ended. No two steps have the same time: all that happened now is
-        its own.
-        """
+    def time_step(self, took_s: float, commit_s: float, waiting: int) -> None:
+        """Count the time of a step, of its commit, and the events that had come by its end."""
         self._step_s.observe(took_s)
+        self._commit_s.observe(commit_s)
+        self._waiting.set(waiting)
+        self.latest.add(took_s, commit_s, waiting)
+
+    def charge_step(self, effects: Effects, state: State, took_s: float) -> None:
+        """Charge a step's time to the users whose jobs it was about."""
+        for user, part_s in self.costs.charge_step(effects, state, took_s).items():
+            self._user_step_s.labels(user).inc(part_s)
+
+    def count(self, effects: Effects) -> None:
+        """Count what a step has begun and ended. No two have the same time: all that happened now is its own."""
         now, attempts = effects.grid.now, effects.attempts.values()
         dispatched = Counts(str(attempt.replica).lower() for attempt in attempts if attempt.dispatched_at == now)
         for replica, count in dispatched.items():
@@ -94,6 +116,15 @@ class Metrics:
         self._transfers.labels(source).set(count)
         self._transfer_rate.labels(source).set(rate_bytes_s)
         self._transfer_left.labels(source).set(left_bytes)
+
+    def set_sizes(self, sizes: Sizes) -> None:
+        """Set how large the master's data are."""
+        self._database.set(sizes.database_bytes)
+        self._files.set(sizes.files_bytes)
+        self._disk_free.set(sizes.disk_free_bytes)
+        self._log_entries.set(sizes.log_entries)
+        self._log_written.inc(sizes.log_bytes - self._log_counted)
+        self._log_counted = sizes.log_bytes
 
     def count_peer_bytes(self, count: int) -> None:
         """Count bytes that a worker took from others."""
@@ -117,7 +148,8 @@ class Metrics:
         while True:
             due = loop.time() + LAG_EVERY_S
             await asyncio.sleep(LAG_EVERY_S)
-            self._lag.set(max(0.0, loop.time() - due))
+            self.lag_s = max(0.0, loop.time() - due)
+            self._lag.set(self.lag_s)
 
     def render(self, scheduler: Scheduler, audit: PassingReport) -> bytes:
         """Return all metrics in Prometheus' text format."""
@@ -160,6 +192,9 @@ class Metrics:
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
         return Gauge(f"loopline_{name}", text, labels, registry=self._registry)
 
+    def _histogram(self, name: str, text: str) -> Histogram:
+        return Histogram(f"loopline_{name}", text, buckets=_STEPS_S, registry=self._registry)
+
 
 class InvariantSampler:
     """Picks a job and a worker at random every few seconds. A breach is logged and counted; the master goes on."""
@@ -194,9 +229,15 @@ def _any_of(keys: Collection[Key]) -> Key:
     return next(islice(keys, random.randrange(len(keys)), None))  # noqa: S311 no secret
 
 
-def watch_step(metrics: Metrics, sampler: InvariantSampler, effects: Effects, took_s: float) -> None:
-    """Count the step, sample the invariants, and warn of results that differ."""
-    metrics.count(effects, took_s)
-    sampler.after_step()
-    for task in effects.mismatches:
-        log.warning("task %s: two of its results differ; `loopline explain %s` says more", task, task)
+def step_watcher(metrics: Metrics, sampler: InvariantSampler, state: State) -> Callable[..., None]:
+    """Return what hears of each step: it counts it, samples the invariants, and warns of results that differ."""
+
+    def watch(effects: Effects, took_s: float, commit_s: float, waiting: int) -> None:
+        metrics.count(effects)
+        metrics.time_step(took_s, commit_s, waiting)
+        metrics.charge_step(effects, state, took_s)
+        sampler.after_step()
+        for task in effects.mismatches:
+            log.warning("task %s: two of its results differ; `loopline explain %s` says more", task, task)
+
+    return watch

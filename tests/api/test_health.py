@@ -1,0 +1,59 @@
+"""What the master measures of itself, by hand: who pays for a step, for how long that is known, how data grow."""
+
+from __future__ import annotations
+
+from loopline_master.core.effects import Effects
+from loopline_master.core.entities import Grid
+from loopline_master.core.state import Snapshot, State
+from loopline_master.metrics.growth import _bytes_below
+from loopline_master.metrics.latest_steps import LatestSteps
+from loopline_master.metrics.user_costs import NOBODY, Cost, UserCosts
+from tests.store.examples import a_job, a_task, an_attempt
+
+NOWHERE = State(Snapshot())
+
+
+def effects_of(*entities: object) -> Effects:
+    effects = Effects(Grid())
+    for kind, found in (("jobs", effects.jobs), ("tasks", effects.tasks), ("attempts", effects.attempts)):
+        found.update({one.id: one for one in entities if type(one).__name__.lower() + "s" == kind})
+    return effects
+
+
+def test_a_step_is_paid_by_those_whose_rows_it_changed() -> None:
+    costs = UserCosts(lambda: 0.0)
+    effects = effects_of(a_job(1, owner="ann"), a_task(), an_attempt(), a_job(2, owner="ben"))
+    assert costs.charge_step(effects, NOWHERE, 8.0) == {"ann": 6.0, "ben": 2.0}
+    assert costs.charge_step(effects_of(), NOWHERE, 1.0) == {NOBODY: 1.0}
+    costs.count_request("ben")
+    assert costs.last_hour() == {"ann": Cost(6.0, 0), "ben": Cost(2.0, 1), NOBODY: Cost(1.0, 0)}
+
+
+def test_after_an_hour_a_cost_is_forgotten() -> None:
+    minutes = iter((0, 59, 59, 60, 60))
+    costs = UserCosts(lambda: next(minutes) * 60.0)
+    costs.count_request("ann")
+    costs.count_request("ben")
+    assert set(costs.last_hour()) == {"ann", "ben"}
+    costs.count_request("ben")
+    assert costs.last_hour() == {"ben": Cost(0.0, 2)}
+
+
+def test_the_latest_steps_are_told_by_their_median_and_the_slowest() -> None:
+    steps = LatestSteps()
+    assert steps.view().step is None
+    for number in range(1, 101):
+        steps.add(number / 1e3, number / 1e4, number % 7)
+    view = steps.view()
+    assert view.step
+    assert view.commit
+    assert (view.count, view.step.p50_s, view.step.p99_s, view.step.most_s) == (100, 0.05, 0.099, 0.1)
+    assert (view.commit.most_s, view.waiting, view.most_waiting) == (0.01, 2, 6)
+
+
+def test_a_folder_is_as_large_as_all_files_below_it(tmp_path) -> None:
+    (tmp_path / "ab").mkdir()
+    (tmp_path / "ab" / "one").write_bytes(b"12345")
+    (tmp_path / "two").write_bytes(b"678")
+    assert _bytes_below(tmp_path) == 8
+    assert _bytes_below(tmp_path / "gone") == 0
