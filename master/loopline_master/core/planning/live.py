@@ -19,8 +19,8 @@ from loopline_master.core.planning.grid_horizons import P90, horizon_of, is_fore
 from loopline_master.core.planning.horizon import Horizon, end_by_limit, rounded
 from loopline_master.core.planning.plan import BROKEN, Plan, WaitingGang, in_order_of_claims, steps_of
 from loopline_master.core.planning.plan_book import PlanBook
-from loopline_master.core.planning.scanning.lattice import Lattice
-from loopline_master.core.planning.scanning.scan_algorithms import Algorithm, ScanContext, algorithm
+from loopline_master.core.planning.scans.lattice import Lattice
+from loopline_master.core.planning.scans.scan_algorithms import Algorithm, ScanContext, algorithm
 from loopline_master.core.state import State
 
 _STEPS_OF_A_LIMIT = 10

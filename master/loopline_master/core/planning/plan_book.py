@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from loopline_master.core.planning.certainty import Around, Neighbour, delays_a_promise, is_certain, judge
 from loopline_master.core.planning.horizon import AWAY, Horizon
+from loopline_master.core.planning.horizons import Horizons
 from loopline_master.core.planning.plan import (
     BrokenPromise,
     Plan,
@@ -23,8 +24,7 @@ from loopline_master.core.planning.plan import (
 from loopline_master.core.planning.plan_record import note_change, note_start
 from loopline_master.core.planning.planner import Planner, Slot
 from loopline_master.core.planning.pool import Machines, Piece, PlannedGang, Pool, Share, Workers
-from loopline_master.core.planning.scanning.lattice import Lattice
-from loopline_master.core.planning.supply import Supply
+from loopline_master.core.planning.scans.lattice import Lattice
 from loopline_shared.model import TaskId
 
 NEW_AT_ONCE, MOVED_AT_ONCE = 4, 4
@@ -48,7 +48,7 @@ class PlanBook:
         self._eligible, self._classes = eligible, dict[Hashable, Workers]()
         self._pool = Pool()
         self._planner = Planner[PlannedGang, Machines, Piece, Share](self._pool, self._tick)
-        self._supply = Supply(self._pool, self._planner.profile)
+        self._horizons = Horizons(self._pool, self._planner.profile)
         self._slots: dict[int, Slot[Machines]] = {}  # by job: where the plans are in the profile
         self._gangs: dict[int, PlannedGang] = {}
         self._on: dict[str, set[int]] = {}  # jobs planned on a worker
@@ -72,19 +72,19 @@ class PlanBook:
 
     def enter(self, workers: Iterable[tuple[str, Horizon, str]]) -> None:
         """Take in all workers of a book in which nothing is as yet: their names, horizons and switches."""
-        self._supply.enter(workers, self._tick)
+        self._horizons.enter(workers, self._tick)
 
     def set_horizon(self, name: str, horizon: Horizon, switch: str = "") -> None:
         """Take in what a worker offers now; plans that it no longer has room for are displaced."""
-        old = self._supply.horizons.get(name)
+        old = self._horizons.of.get(name)
         if old == horizon:
             return
-        bit, changes = self._supply.note(name, horizon, switch, self._tick)
-        lifted = [] if self._supply.has_room(bit, changes) else sorted(self._on.get(name, ()))
+        bit, changes = self._horizons.note(name, horizon, switch, self._tick)
+        lifted = [] if self._horizons.has_room(bit, changes) else sorted(self._on.get(name, ()))
         for job in lifted:
             self._lift(job)
         for change in changes:
-            self._supply.change(bit, change)
+            self._horizons.change(bit, change)
             if change[2] > 0:
                 self._note_freed(*change[:2])
         for job in sorted(lifted, key=lambda job: in_order_of_claims(self.plans[job])):
@@ -96,7 +96,7 @@ class PlanBook:
 
     def overdue(self) -> set[str]:
         """Return the workers on which something should be over by now; each is returned once for each such end."""
-        return self._supply.overdue(self._tick)
+        return self._horizons.overdue(self._tick)
 
     def withdraw(self, job: int, *, has_started: bool) -> None:
         """Drop the plan of a gang that has started, or waits no more."""
@@ -179,7 +179,7 @@ class PlanBook:
             if refusing:
                 name = next(name for name in plan.machines if self._pool.of([name]) & refusing)
                 self._lift(plan.job)
-                self._displace(plan.job, self._supply.horizons[name].why or f"{name} takes no gang now")
+                self._displace(plan.job, self._horizons.of[name].why or f"{name} takes no gang now")
 
     def _take_again(self, job: int, slot: Slot[Machines], reason: str) -> None:
         """Take a slot that was lifted, if it is still free; otherwise the plan is displaced."""
@@ -327,7 +327,7 @@ class PlanBook:
         found = []
         for name in slot.place:
             others = [job for job in sorted(self._on.get(name, ())) if job != one.job]
-            found.append((self._supply.horizons[name], [*map(self._neighbour, others)]))
+            found.append((self._horizons.of[name], [*map(self._neighbour, others)]))
         return found
 
     def _neighbour(self, job: int) -> Neighbour:
@@ -341,7 +341,7 @@ class PlanBook:
         workers = self._classes.get(one.needs)
         if workers is None:
             workers = self._classes[one.needs] = (
-                self._pool.kept(one.needs, self._eligible(one.needs)) & self._supply.open
+                self._pool.kept(one.needs, self._eligible(one.needs)) & self._horizons.open
             )
         plan = self.plans.get(one.job)
         limit = steps_of(plan.limit_s if plan else one.limit_s)
@@ -358,7 +358,7 @@ class PlanBook:
         pieces = self._planner.profile.over(slot.start, slot.start + gang.limit)
         for name in sorted(slot.place):
             if not self._pool.holds(pieces, (self._pool.of([name]), gang.slots)):
-                return self._supply.horizons[name].why or f"what runs on {name} takes longer"
+                return self._horizons.of[name].why or f"what runs on {name} takes longer"
         return ""
 
     def _lift(self, job: int) -> None:

@@ -14,8 +14,8 @@ from typing import Generic
 
 from loopline_master.core.planning.ground import CellsT, Ground, JobT, PieceT, PlaceT
 from loopline_master.core.planning.profile import Profile
-from loopline_master.core.planning.scanning.lattice import Lattice
-from loopline_master.core.planning.scanning.scan_memory import ScanMemory, Times
+from loopline_master.core.planning.scans.lattice import Lattice
+from loopline_master.core.planning.scans.scan_memory import ScanMemory, Times
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Supply of slots over time: the horizons of workers, as a plan book enters them into the profile of its plans."""
+"""Horizons of all workers, as a plan book enters them into the profile of its plans."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ Change = tuple[int, int | None, int]
 """Start, end (None: for ever), and by how much the free slots of a worker change between them."""
 
 
-class Supply:
+class Horizons:
     """Horizons by worker. Times are whole seconds."""
 
     def __init__(self, pool: Pool, profile: Profile[Piece, Share]) -> None:
-        self.horizons: dict[str, Horizon] = {}
+        self.of: dict[str, Horizon] = {}
         self.open: Workers = 0  # new plans may use them
         self._pool, self._profile = pool, profile
         self._ends: list[tuple[int, str]] = []  # a heap: medians and ends of what runs on a worker
@@ -30,7 +30,7 @@ class Supply:
         freed: dict[tuple[int, int], list[str]] = {}
         for name, horizon, switch in workers:
             bit, before = self._pool.enter(name, switch), 0
-            self.horizons[name] = horizon
+            self.of[name] = horizon
             self.open |= bit if horizon.is_open else 0
             self._ends += [(over, name) for one in horizon.busy for over in {one.half, one.end}]
             for at, free in horizon.steps():
@@ -42,8 +42,8 @@ class Supply:
 
     def note(self, name: str, horizon: Horizon, switch: str, now: int) -> tuple[Workers, list[Change]]:
         """Note what a worker offers from now on; return it as a set, and what changes, which is not entered yet."""
-        old = self.horizons.get(name, AWAY)
-        self.horizons[name] = horizon
+        old = self.of.get(name, AWAY)
+        self.of[name] = horizon
         for over in {over for one in horizon.busy for over in (one.half, one.end)}:
             heappush(self._ends, (over, name))
         bit = self._pool.enter(name, switch)
