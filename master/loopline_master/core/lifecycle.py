@@ -32,7 +32,7 @@ def start_attempt(state: State, job: Job, number: int, worker: Worker, *, ahead:
         task.attempts,
         worker.name,
         job.slots,
-        task.id in (index.attempts.alive if job.nodes == 1 else index.gangs.launches),
+        task.id in index.attempts.alive and (job.nodes == 1 or task.id in index.gangs.launches),
         grid.now,
         PREFETCHED if ahead else DISPATCHED,
         measure.work_of(grid, job, number) / (measure.speed_now(worker) * job.nodes),
