@@ -86,7 +86,7 @@ def test_gangs_come_through_every_disaster(order: Order, monkeypatch: pytest.Mon
     for seed in range(200, 200 + tried(1)):
         times = {"lease_s": (5.0, 30.0)[seed % 2], "report_every_s": 4.0, "gang_prepare_s": 30.0}
         settings = SchedulerSettings(order=order, **times, gang_grace_s=(2.0, 20.0)[seed // 2 % 2])
-        world = live_through(seed, settings, replace(ROUGH, jobs=4, gangs=0.6, until_s=6_000.0))
+        world = live_through(seed, settings, replace(ROUGH, jobs=4, gangs=0.6, replicas=0.5, until_s=6_000.0))
         assert not world.world.store.passings
     expected = {"preparing, then running", "preparing, then over", "running, then halted", "halted, then running"}
     assert {*expected, "running, then over", "halted, then over"} <= {*met}, met

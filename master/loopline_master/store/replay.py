@@ -122,8 +122,8 @@ class _Memory:
     def apply(self, effects: Effects) -> None:
         for key in effects.forgotten:
             self._rows[programs].pop(key, None)
-        for task in effects.disbanded:
-            self._rows[gangs].pop(task, None)
+        for launch in effects.disbanded:
+            self._rows[gangs].pop(launch, None)
         for mapper, entities in changed(effects):
             rows = mapper.values(entities)
             self._rows[mapper.table].update((_key(mapper.table, row), row) for row in rows)

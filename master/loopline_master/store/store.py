@@ -264,7 +264,9 @@ _FORGET = delete(programs).where(
     programs.c.name == bindparam("of_name"),
     programs.c.folder == bindparam("of_folder"),
 )
-_DISBAND = delete(gangs).where(gangs.c.job == bindparam("of_job"), gangs.c.task == bindparam("of_task"))
+_DISBAND = delete(gangs).where(
+    gangs.c.job == bindparam("of_job"), gangs.c.task == bindparam("of_task"), gangs.c.first == bindparam("of_first")
+)
 _ENDED_LATE = update(attempts).where(
     attempts.c.job == bindparam("of_job"),
     attempts.c.task == bindparam("of_task"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from loopline_master.core.entities import Worker
 from loopline_master.core.estimates.measure import quarters_of
 from loopline_master.core.gangs.gang import GangPhase
+from loopline_master.core.gangs.phases import gang_of
 from loopline_master.core.state import State
 from loopline_shared.model import AttemptState, Load
 from loopline_shared.protocol.attempt_ranges import attempts_of
@@ -73,7 +74,7 @@ def _holds_as_believed(state: State, worker: Worker, report: Report) -> bool:
         if number in frozen:
             if attempt.state is not (AttemptState.FROZEN if frozen[number] else AttemptState.RUNNING):
                 return False
-            gang = state.gangs.get(attempt.task_id)
+            gang = gang_of(state, attempt)
             if gang is not None and (frozen[number] or gang.phase is not GangPhase.RUNNING):
                 return False  # it may be due a word
         elif attempt.state is not AttemptState.PREFETCHED or number not in waiting:
