@@ -252,7 +252,7 @@ def _parts(ends: list[End | None]) -> list[list[End | None]]:
 def _send_parts(
     subscription: Subscription[End], parts: list[list[End]], tasks: list[Task], now: float, over: JobState | None
 ) -> bool:
-    """Send the results of these tasks; False if there are none, or no room for all and those that follow."""
+    """Send the results of these tasks. Returns True if they were complete, and there is room for what follows."""
     sent = 0
     for part in parts:
         sent += len(part)
