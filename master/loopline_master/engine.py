@@ -76,7 +76,7 @@ class Engine:
         """Carry out a request; it is on disk on return. Raises LooplineError if it is declined."""
         reply = await self.request(event)
         if isinstance(reply, Declined):
-            raise LooplineError(reply.code, reply.message, reply.hint, reply.status)
+            raise LooplineError(reply.code, reply.message, reply.hint, reply.status, quota=reply.quota)
         return reply
 
     async def request(self, event: Event) -> Reply:
