@@ -1,4 +1,4 @@
-/** Attempts as they are drawn: columns, for there may be 50,000; later answers are merged into earlier ones. */
+/** Attempts as they are drawn: columns, for there may be 100,000; later answers are merged into earlier ones. */
 import type { Hold, Timeline } from "../../api/types";
 
 type Band = [since: number, until: number | null];
