@@ -20,6 +20,7 @@ from loopline_master.files.retained import RetainedFiles
 from loopline_master.files.retention import Retention
 from loopline_master.files.row_files import RowFiles
 from loopline_master.files.user_files import UserFiles
+from loopline_master.files.whole_files import WholeFiles
 from loopline_master.forecaster import Forecaster
 from loopline_master.gang_secrets import GangSecrets
 from loopline_master.http.auth import Auth
@@ -55,6 +56,8 @@ log = logging.getLogger(__name__)
 
 async def assemble(settings: MasterSettings, store: Store) -> Parts:
     """Make the parts. The engine then has taken its first step, which starts the scheduler from the stored rows."""
+    if ahead_s := await store.set_clock_right(time.time()):
+        log.warning("this master's clock was %.1f h ahead; times that had not come are moved", ahead_s / 3600)
     gone = await store.bound_log(settings.keep_log_days * 86400.0, time.time())
     if gone:
         log.info("%d entries of the event log are forgotten: it is kept for %g days", gone, settings.keep_log_days)
@@ -97,11 +100,13 @@ def _add_files(parts: Parts) -> None:
         limits.max_unfinished_uploads,
     )
     users = UserFiles(store, limits.user_file_bytes)
+    whole = WholeFiles(blobs)
     parts.add(
         blobs,
+        whole,
         users,
         RowFiles(blobs, parts[MasterSettings].scheduler.max_tasks),
-        RetainedFiles(store, blobs),
+        RetainedFiles(store, blobs, whole),
         Retention(store, blobs, settings, users),
     )
 

@@ -76,7 +76,7 @@ class Engine:
         """Carry out a request; it is on disk on return. Raises LooplineError if it is declined."""
         reply = await self.request(event)
         if isinstance(reply, Declined):
-            raise LooplineError(reply.code, reply.message, reply.hint, reply.status)
+            raise LooplineError(reply.code, reply.message, reply.hint, reply.status, quota=reply.quota)
         return reply
 
     async def request(self, event: Event) -> Reply:
@@ -170,6 +170,11 @@ class Engine:
         times = (self._scheduler.wake_at, self.kept_back.wake_at)
         return min((at for at in times if at is not None), default=None)
 
+    def begin_leases(self) -> None:
+        """Have every lease begin anew before anything else: time has passed in which nobody was heard."""
+        self._inbox.appendleft((MasterStoodStill(), asyncio.get_running_loop().create_future()))
+        self._woken.set()
+
     async def _wait(self) -> None:
         """Wait for an event, or for the time at which a step is due without one."""
         if self._inbox or self._end is not None:
@@ -183,7 +188,7 @@ class Engine:
             alarm.cancel()
         if wake_at is not None and (late_s := self._clock() - wake_at) > STOOD_STILL_S:
             log.warning("the master stood still for %.0f s or longer: the leases of its workers begin anew", late_s)
-            self._inbox.appendleft((MasterStoodStill(), asyncio.get_running_loop().create_future()))
+            self.begin_leases()
 
 
 def _deliver(effects: Effects, links: AssignSink) -> None:
@@ -211,6 +216,15 @@ class Clock:
         self._start = max(time.time(), after)
         self._monotonic = time.monotonic()
         self._last = after
+
+    @property
+    def lead_s(self) -> float:
+        """The lead of this clock over the wall clock; below 0 it is behind."""
+        return self._start + time.monotonic() - self._monotonic - time.time()
+
+    def catch_up(self) -> None:
+        """Go on from the wall clock, which is ahead."""
+        self._start -= min(0.0, self.lead_s)
 
     def __call__(self) -> float:
         """Return the time now."""

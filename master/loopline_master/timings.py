@@ -42,6 +42,7 @@ RENEW_LOOK_EVERY_S = 3600.0  # whether the own certificate will end soon: it is 
 PEEK_WITHIN_S = 10.0  # the first byte of a connection must come
 
 SAMPLE_EVERY_S = 30.0  # workers without news are looked at: each minute has a sample of each
+CLOCK_LOOK_EVERY_S = 5.0  # whether the wall clock was set, or the computer suspended
 STOOD_STILL_S = 2.0  # so much later than it wanted to, the master stood still: leases begin anew
 
 # Clients that are slow.

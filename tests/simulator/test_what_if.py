@@ -169,11 +169,12 @@ def test_the_same_decisions_on_machines_that_come_and_go_end_alike(absence, seed
 def test_a_grid_with_delays_and_queues_is_told_as_it_was(policy):
     """Real sessions and workers, frames that take their time, and short tasks that wait at unlike machines."""
     apart, means = [], []
-    for seed in range(2):
+    quick, slow = Conditions(delay_s=0.002, jitter_s=0.003), Conditions(delay_s=0.03, jitter_s=0.03)
+    for seed, slots, conditions in ((0, 1, quick), (2, 1, slow), (14, 2, slow)):
+        hosts = [Host(f"h{n}", facts(slots), Steady([1.0, 2.0, 4.0][n % 3])) for n in range(4)]
         chosen = SchedulerSettings(policy=policy, lease_s=30.0, prefetch_s=1.0)
         jobs = [replace(arrival, at=1.0 + arrival.at * 0.6) for arrival in short_jobs(jobs=4, tasks=20)]
-        conditions = Conditions(delay_s=0.002, jitter_s=0.003)
-        world = TimedWorld(seed, chosen, steady_hosts()[:4], jobs, conditions=conditions, check_every=1000)
+        world = TimedWorld(seed, chosen, hosts, jobs, conditions=conditions, check_every=1000)
         world.run()
         recording, tally = what_if([line + b"\n" for line in world.world.store.log])
         pairs = [

@@ -57,7 +57,7 @@ describe("one row a worker", () => {
     expect(heights).toContainEqual([0, 400, Math.round(whole / 2)]);
     expect(heights).toContainEqual([400, 400, whole]);
     expect(heights).toContainEqual([160, 160, Math.round(whole / 2)]);
-    expect(painter.rectangles.filter(([colour]) => colour === colourOf(scheme, 1))).toHaveLength(2);
+    expect(painter.rectangles.filter(([colour]) => colour === colourOf(scheme, 1))).toHaveLength(3);
   });
 
   it("is found by its pixels", () => {

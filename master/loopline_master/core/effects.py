@@ -11,6 +11,7 @@ from loopline_master.core.planning.plan import BrokenPromise, Plan
 from loopline_master.core.runs import ProgramKey
 from loopline_master.core.shares.user import User
 from loopline_master.core.transfers.carrier import Carrier, NumberedRequest
+from loopline_shared.errors import ExceededLimit
 from loopline_shared.model import AttemptId, Result, TaskId
 from loopline_shared.protocol.worker_link import Assign
 
@@ -34,6 +35,7 @@ class Declined:
     code: str
     message: str
     hint: str = ""
+    quota: ExceededLimit | None = None
 
 
 Reply = Done | Submitted | Declined

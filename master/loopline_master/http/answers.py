@@ -10,8 +10,10 @@ import gzip
 import re
 from collections.abc import Mapping
 from hashlib import blake2b
+from pathlib import Path
 
 from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
 
 from loopline_shared.rest.times import SECONDS, Times
 
@@ -48,6 +50,27 @@ def preferred(request: web.Request, *media_types: str) -> str:
     """Return the first of the media types that the request names in Accept; the first of all if it names none."""
     accepted = {one.partition(";")[0].strip() for one in request.headers.get("Accept", "").split(",")}
     return next((one for one in media_types if one in accepted), media_types[0])
+
+
+class StoredFile(web.FileResponse):
+    """Answer with a stored file, or with a range of it."""
+
+    def __init__(self, path: Path, headers: Mapping[str, str]) -> None:
+        super().__init__(path, headers=headers)
+        self._receiving: web.BaseRequest | None = None
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        """Send all of it."""
+        self._receiving = request
+        try:
+            return await super().prepare(request)
+        finally:
+            self._receiving = None
+
+    def cut_off(self) -> None:
+        """Break the connection, if it is still being sent: its receiver must not take it for whole."""
+        if self._receiving and self._receiving.transport:
+            self._receiving.transport.abort()
 
 
 async def begin_stream(request: web.Request, headers: Mapping[str, str]) -> web.StreamResponse:

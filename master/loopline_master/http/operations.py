@@ -32,7 +32,7 @@ from loopline_master.http.auth import Access, Auth, Caller
 from loopline_master.http.deeds import Deeds
 from loopline_master.metrics import Metrics
 from loopline_master.settings import is_loopback
-from loopline_shared.errors import LooplineError
+from loopline_shared.errors import ExceededLimit, LooplineError
 from loopline_shared.plain_words import plain
 from loopline_shared.rest.address import API_PREFIX
 from loopline_shared.rest.bodies import FieldError, Problem
@@ -328,7 +328,8 @@ def _is_redirection(error: Exception) -> bool:
 def _answer_to(request: web.Request, error: Exception) -> web.Response:
     if isinstance(error, LooplineError):
         errors = error.errors if isinstance(error, InvalidRequest) else []
-        return _answer(error.status, error.code, error.message, error.hint, errors)
+        headers = _quota_headers(error.code, error.quota) if error.quota else {}
+        return _answer(error.status, error.code, error.message, error.hint, errors, headers=headers)
     if isinstance(error, web.HTTPException):
         headers = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}
         code = _CODES.get(error.status, "bad_request")
@@ -337,6 +338,17 @@ def _answer_to(request: web.Request, error: Exception) -> web.Response:
     incident = token_hex(4)
     log.error("incident %s: %s %s", incident, request.method, request.path, exc_info=error)
     return _answer(500, "internal", "the master failed at this request", f"its log says why, at incident {incident}")
+
+
+def _quota_headers(name: str, quota: ExceededLimit) -> dict[str, str]:
+    """Return the headers of draft-ietf-httpapi-ratelimit-headers-10 (3 and 4), and when to come back."""
+    window = "" if quota.window_s is None else f";w={quota.window_s}"
+    unit = "" if quota.unit == "requests" else f';qu="{quota.unit}"'
+    headers = {
+        "RateLimit-Policy": f'"{name}";q={quota.allowed}{unit}{window}',
+        "RateLimit": f'"{name}";r={quota.left}' + ("" if quota.again_s is None else f";t={quota.again_s}"),
+    }
+    return headers if quota.again_s is None else {**headers, "Retry-After": str(quota.again_s)}
 
 
 def _answer(

@@ -63,7 +63,7 @@ class WorkerLinks:
         life: str = "",
         ca: Callable[[], str] = str,
     ) -> None:
-        """``life``: of the database (store/lives.py)."""
+        """``life``: of the database (store/past/lives.py)."""
         self._engine = engine
         self._busy_time = busy_time
         self._exchange = exchange

@@ -25,8 +25,9 @@ from loopline_master.store.database import (
     parse_url,
     shrink,
 )
-from loopline_master.store.lives import current_life
 from loopline_master.store.migrate import prepare
+from loopline_master.store.past.clock import set_clock_right
+from loopline_master.store.past.lives import current_life
 from loopline_master.store.queries.attempt_queries import AttemptQueries
 from loopline_master.store.queries.audit_log import AuditLog
 from loopline_master.store.queries.failure_queries import FailureQueries
@@ -121,6 +122,10 @@ class Store:
         while self._is_remote:
             await asyncio.sleep(_WATCH_EVERY_S)
             await self.check()
+
+    async def set_clock_right(self, now: float) -> float:
+        """Move times that are ahead of ``now``, before the scheduler starts; return by how much, 0 as a rule."""
+        return await self._writer.write(lambda connection: set_clock_right(connection, now))
 
     async def size(self) -> DatabaseSize:
         """Return the size of the database and of its event log."""

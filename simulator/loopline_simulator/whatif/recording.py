@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 
 from loopline_master.core.effects import Declined, Effects
-from loopline_master.core.entities import UNSEATED
+from loopline_master.core.entities import UNSEATED, Attempt
 from loopline_master.core.events import (
     Batch,
     Event,
@@ -40,7 +40,7 @@ from loopline_shared.protocol.worker_link import Report
 from loopline_simulator.whatif.assign_times import AssignTimes
 from loopline_simulator.whatif.tally import Tally
 
-_AT_ONCE_S = 0.25
+AT_ONCE_S = 0.25
 """An attempt that began within so much of the end of another, at the same worker, took over its slot."""
 _MOST_FREED = 64
 
@@ -286,7 +286,7 @@ class _Recorder:
         has_waited = attempt is not None and (attempt.state in UNSEATED or attempt.waited_s > 0)
         freed = self._freed[event.worker]
         sent = began if attempt is None else attempt.dispatched_at - self._recording.began
-        start = _nearest(freed, began) if has_waited else sent
+        start = _nearest(freed, self._began(attempt) or began) if has_waited else sent
         took = now - start
         is_whole = self._boots.get(event.worker, ("", now))[1] <= sent  # otherwise it was sent again
         is_linked = is_whole and self._sessions.get(event.worker, (0, now))[1] <= sent
@@ -306,6 +306,12 @@ class _Recorder:
             cpu_s=result.cpu_s,
         )
 
+    def _began(self, attempt: Attempt | None) -> float | None:
+        """Return when the attempt began by the first report that said so: it came with the end of the one before."""
+        if attempt is None or attempt.started_at is None:
+            return None
+        return attempt.started_at - self._recording.began
+
 
 def _of_weight(load: Load) -> Load:
     """Return the part of a load by which something is decided."""
@@ -315,7 +321,7 @@ def _of_weight(load: Load) -> Load:
 def _nearest(freed: list[float], began: float) -> float:
     """Return when the slot fell free that an attempt took that began at about that time; that time if none did."""
     found = min(freed, key=lambda at: abs(at - began), default=began)
-    return found if abs(found - began) <= _AT_ONCE_S else began
+    return found if abs(found - began) <= AT_ONCE_S else began
 
 
 def _strike_out(freed: list[float], start: float) -> None:

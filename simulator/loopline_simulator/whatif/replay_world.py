@@ -30,6 +30,7 @@ from loopline_simulator.fast.hosts import Steady
 from loopline_simulator.fast.world import Host
 from loopline_simulator.whatif.durations import Durations, Fate
 from loopline_simulator.whatif.recording import (
+    AT_ONCE_S,
     FellSilent,
     FromOutside,
     Moment,
@@ -59,7 +60,9 @@ class WhatIfWorld(ChangingWorld):
         self._moments, self._loads, self._durations = recording.moments, recording.loads, Durations(recording)
         self._ended, self._assigns = recording.ended, recording.assigns
         self._apart = recording.apart
-        self._sent_at: dict[AttemptId, float] = {}  # attempts of the Assign that is being carried out
+        self._since: dict[AttemptId, float] = {}  # attempts of the Assign that is being carried out
+        self._arrives_at: dict[str, float] = {}  # the last frame to a worker
+        self._freed_at: dict[str, float] = {}  # when a slot of the worker fell free
         self._failures: dict[TaskId, int] = {}
         self._submitted = 0  # of the recording's jobs
         self.jobs_as: dict[int, int] = {}  # number in the recording: number here
@@ -184,20 +187,41 @@ class WhatIfWorld(ChangingWorld):
         """Have the master hear of an Assign's execution in time; a frame to a machine that is away is lost."""
         if name not in self._online:
             return []
-        host, round_trip_s = self._hosts[name], self._round_trip_s(name, assign)
-        if not round_trip_s:
+        host, at = self._hosts[name], self.kernel.now + self._round_trip_s(name, assign)
+        if not assign.cancel:  # frames keep their order; what a cancel takes is its attempt's end above all
+            at = self._arrives_at[name] = max(at, self._arrives_at.get(name, at))
+        if at == self.kernel.now:
             return super()._obey(name, assign)
-        at = self.kernel.now + round_trip_s
         self.kernel.at(at, partial(self._arrive, host, host.session, assign, self.kernel.now))
         return []
 
     def _arrive(self, host: Host, session: int, assign: Assign, sent_at: float) -> None:
         """Carry out an Assign that was sent a round trip ago: from now on reports show what came of it."""
         if host.session == session and host.name in self._online:
-            self._sent_at = {run.attempt: sent_at for run in assign.run}
+            self._since = {run.attempt: self._begins(host, run.attempt, sent_at) for run in assign.run}
             reports = super()._obey(host.name, assign)
-            self._sent_at = {}
+            self._since = {}
             self._post([(report, None) for report in reports])
+
+    def _begins(self, host: Host, attempt: AttemptId, sent_at: float) -> float:
+        """Return from when on an attempt takes up its slot if it begins as its Assign arrives.
+
+        So the recording counts: one that was to wait takes over the slot that fell free meanwhile.
+        """
+        found = self.scheduler.state.attempts.get(attempt)
+        if found is None or found.is_seated:
+            return sent_at
+        freed_at = max(sent_at, self._freed_at.get(host.name, sent_at))
+        return freed_at if self.kernel.now - freed_at <= AT_ONCE_S else self.kernel.now
+
+    def _leave(self, host: Host, attempt: AttemptId) -> float:
+        self._freed_at[host.name] = self.kernel.now
+        return super()._leave(host, attempt)
+
+    def _drop(self, host: Host, attempt: AttemptId) -> Result:
+        if attempt in host.running:
+            self._freed_at[host.name] = self.kernel.now
+        return super()._drop(host, attempt)
 
     def _round_trip_s(self, worker: str, assign: Assign) -> float:
         tasks = [TaskId(self._recorded_as[attempt.job], attempt.task) for attempt in assign.cancel]
@@ -212,7 +236,7 @@ class WhatIfWorld(ChangingWorld):
     def _start(self, host: Host, attempt: AttemptId) -> None:
         task = TaskId(self._recorded_as[attempt.job], attempt.task)
         failures = self._failures.get(task, 0)
-        since = self._sent_at.get(attempt, self.kernel.now)
+        since = self._since.get(attempt, self.kernel.now)
         fate = self._durations.plan(task, host.name, since, failures)
         self._failures[task] = failures + (fate.outcome is Outcome.FAILED)
         self._until(host, attempt, max(fate.end, self.kernel.now), partial(self._finish, host, attempt, fate))

@@ -26,10 +26,7 @@ export function TimelinePage() {
   }
 
   const density = rows === "slots" || rows === "workers" ? rows : null;
-  useEffect(() => {
-    chart?.setDensity(density);
-    setLook((known) => known && { ...known }); // the toolbar says how it is laid out
-  }, [chart, density]);
+  useEffect(() => chart?.setDensity(density), [chart, density]);
 
   return (
     <div class="timeline-page">

@@ -238,9 +238,10 @@ export class Chart {
   }
 
   private relay(): void {
-    const before = this.layout.height;
+    const before = this.layout;
     this.layout = layOut(this.scene, this.width, this.room, this.density);
-    if (this.layout.height !== before) this.listening.onHeight(this.layout.height);
+    if (this.layout.isDense !== before.isDense) this.listening.onLook(this.window, this.isLive); // the toolbar says so
+    if (this.layout.height !== before.height) this.listening.onHeight(this.layout.height);
     this.scroll(0);
     this.touch();
   }

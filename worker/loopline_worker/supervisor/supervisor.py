@@ -135,8 +135,8 @@ class Supervisor:
         if not end:
             self._is_running = True
             self._watch()
-            end = {"elapsed_s": time.monotonic() - started_s}
-            self._account(self._runner.end(self._killed), end)
+            task = self._runner.end(self._killed)
+            end = task.failure or self._account(task, time.monotonic() - started_s)
         end["folder_is_left"] = not (order.makes_folder and self._folders.recycle(order.folder))
         if self._user:
             self._leave_nothing(order, end["folder_is_left"], self._user)
@@ -215,16 +215,17 @@ class Supervisor:
             if self._connection in ready:
                 self._receive()
             self._pump.read(ready)
-            if cell in ready:
-                self._cell.read()
+            if cell in ready and self._cell.read():
+                self._send({"runs": True})
             elif cell is None and self._selector.child_ended:
                 self._own.reap()
         if cell is not None:
             self._selector.unwatch(cell)
 
-    def _account(self, task: TreeEnd, end: dict[str, Any]) -> None:
-        """Add to the report how the task ended and what it used."""
-        end |= {
+    def _account(self, task: TreeEnd, elapsed_s: float) -> dict[str, Any]:
+        """Return the report of how the task ended and what it used."""
+        end: dict[str, Any] = {
+            "elapsed_s": elapsed_s,
             "exit_code": os.waitstatus_to_exitcode(task.status),
             "cpu_s": task.user_s + task.system_s,
             "system_s": task.system_s,
@@ -241,6 +242,7 @@ class Supervisor:
         with suppress(OSError):  # no file descriptor left
             if self._group.is_spent():
                 end["is_spent"] = self._is_spent = True  # the next task goes to another supervisor
+        return end
 
     def _add_breach(self, status: int, end: dict[str, Any]) -> None:
         """Add the limit that a failed task hit, and how often limits were hit if that has changed."""
@@ -341,7 +343,8 @@ class Supervisor:
             self._killed = not self._runner.has_ended
         if self._to_confirm == self._number:
             self._to_confirm = 0
-            self._send({"runs": True})
+            if self._runner.confirm():
+                self._send({"runs": True})
         if self._to_follow == self._number:
             self._to_follow = 0
             self._pump.follow()

@@ -30,20 +30,35 @@ export function paint(picture: Picture, brush: Brush): void {
   paintNow(picture, scale, brush);
 }
 
-/** Every other worker on a slightly darker ground, its name beside it. */
+/** Every other worker on a slightly darker ground, its name beside it where there is room for one. */
 function paintGround(picture: Picture, brush: Brush): void {
-  const { layout, scene, scheme, scrolled } = picture;
-  let named = -Infinity;
-  scene.groups.forEach((group, place) => {
-    const top = AXIS_PX + (layout.tops[group.firstRow] ?? 0) - scrolled - layout.gapPx / 2;
-    const height = groupPx(layout, group) + layout.gapPx;
-    if (top > AXIS_PX + layout.viewPx || top + height < AXIS_PX) return;
+  const { layout, scheme } = picture;
+  const seen = groupsInView(picture);
+  for (const { place, top, height } of seen)
     if (place % 2) brush.rects(scheme.stripe, [0, top, layout.width, height]);
+  let named = -Infinity;
+  for (const { group, top, height } of seen) {
     const middle = top + height / 2;
-    if (middle - named < NAME_PX) return;
+    if (middle - named < NAME_PX) continue;
     named = middle;
     paintName(picture, group, middle, brush);
-  });
+  }
+}
+
+interface Seen {
+  group: Group;
+  place: number;
+  top: number;
+  height: number;
+}
+
+function groupsInView({ layout, scene, scrolled }: Picture): Seen[] {
+  return scene.groups
+    .map((group, place) => {
+      const top = AXIS_PX + (layout.tops[group.firstRow] ?? 0) - scrolled - layout.gapPx / 2;
+      return { group, place, top, height: groupPx(layout, group) + layout.gapPx };
+    })
+    .filter(({ top, height }) => top <= AXIS_PX + layout.viewPx && top + height >= AXIS_PX);
 }
 
 function paintName({ layout, scheme }: Picture, group: Group, y: number, brush: Brush): void {

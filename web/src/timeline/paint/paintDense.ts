@@ -21,9 +21,8 @@ export function paintDense(picture: Picture, scale: Scale, brush: Brush): void {
     if (y + layout.rowPx < AXIS_PX || y > AXIS_PX + layout.viewPx) continue;
     columns.clear();
     for (let at = 0; at < group.rowCount; at++) addRow(picture, scale, scene.rows[group.firstRow + at]!, columns);
-    columns.runs((left, width, job, taken) => {
+    columns.runs(heightsOf(group, layout), (left, width, job, height) => {
       const colour = job === LOST ? scheme.lost : colourOf(scheme, job);
-      const height = heightOf(taken, group, layout);
       let rects = byColour.get(colour);
       if (!rects) byColour.set(colour, (rects = []));
       rects.push(left, y + layout.rowPx - height, width, height);
@@ -32,10 +31,11 @@ export function paintDense(picture: Picture, scale: Scale, brush: Brush): void {
   byColour.forEach((rects, colour) => brush.rects(colour, rects));
 }
 
-/** What is taken is seen, however little it is; a tall row leaves a line free above it. */
-function heightOf(taken: number, group: Group, layout: Layout): number {
-  const most = layout.rowPx - (layout.rowPx > 4 ? 1 : 0);
-  return Math.max(1, Math.round((most * Math.min(taken, group.rowCount)) / group.rowCount));
+/** Pixels by the number of slots that are taken: one at least, whole ones, and where a row is tall, a line less. */
+function heightsOf({ rowCount }: Group, { rowPx }: Layout): number[] {
+  const most = rowPx - (rowPx > 4 ? 1 : 0);
+  const part = (taken: number): number => Math.max(1, Math.round((most * taken) / rowCount));
+  return [0, ...Array.from({ length: rowCount }, (_, place) => part(place + 1))];
 }
 
 function addRow({ scene: { bars }, window, now, layout }: Picture, scale: Scale, row: Row, columns: Columns): void {
@@ -51,7 +51,7 @@ function addRow({ scene: { bars }, window, now, layout }: Picture, scale: Scale,
   }
 }
 
-/** For each pixel of time: how many slots are taken, and by which job. A slot counts once, however many bars it has. */
+/** For each pixel of time: how many slots are taken, and by which job the first of them. */
 class Columns {
   private readonly taken: Uint16Array;
   private readonly job: Int32Array;
@@ -67,18 +67,20 @@ class Columns {
 
   add(left: number, right: number, job: number): void {
     for (let x = left; x < right; x++) {
-      this.taken[x]!++;
-      this.job[x] = job;
+      if (!this.taken[x]!++) this.job[x] = job;
     }
   }
 
-  /** Neighbours that are alike are one rectangle. */
-  runs(put: (left: number, width: number, job: number, taken: number) => void): void {
+  /** Neighbours that look alike are one rectangle. More bars than slots, as at the end of one, fill the row. */
+  runs(heights: number[], put: (left: number, width: number, job: number, height: number) => void): void {
     const { taken, job } = this;
+    const heightAt = (x: number): number => heights[Math.min(taken[x]!, heights.length - 1)]!;
     for (let left = this.layout.gutter; left < this.layout.width;) {
+      const height = heightAt(left);
       let right = left + 1;
-      while (right < this.layout.width && taken[right] === taken[left] && job[right] === job[left]) right++;
-      if (taken[left]) put(left, right - left, job[left]!, taken[left]!);
+      while (right < this.layout.width && heightAt(right) === height && (!height || job[right] === job[left]))
+        right++;
+      if (height) put(left, right - left, job[left]!, height);
       left = right;
     }
   }
