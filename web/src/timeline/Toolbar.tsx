@@ -56,12 +56,12 @@ export function Toolbar({ chart, window, isLive, filter, onDense }: Props) {
       </div>
       <Button
         isPressed={chart.layout.isDense}
-        label="One row a worker: how full it is, in the colour of a job that it ran"
+        label="Dense: one row a worker, how full it is, in the colour of a job that it ran"
         onClick={onDense}
       >
         Dense
       </Button>
-      <Button label="Sum up what is in view; Shift and drag: a part of it" onClick={() => chart.selectAll()}>
+      <Button label="Sums of what is in view; Shift and drag: of a part of it" onClick={() => chart.selectAll()}>
         Sums
       </Button>
       <Moments chart={chart} window={window} />
