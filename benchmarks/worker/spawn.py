@@ -6,7 +6,7 @@ groups for each. The two take turns; seconds are of CPU, of all processes involv
 machine.
 
     python benchmarks/worker/spawn.py [--tasks 2000] [--slots 2] [--rounds 3] [--command /bin/true] [--json]
-    python benchmarks/worker/spawn.py --sandbox bubblewrap --sandbox landlock
+    python benchmarks/worker/spawn.py --sandbox bubblewrap --sandbox landlock    # with the network, as by default
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from loopline_worker.attempts.runner import Runner
 from loopline_worker.core.events import AttemptEnded, Event, Followed, Returned
 from loopline_worker.launch.posix import PosixLauncher
 from loopline_worker.launch.sandbox import open_sandbox
-from loopline_worker.settings import SandboxChoice
+from loopline_worker.settings import NetworkAccess, SandboxChoice
 from loopline_worker.state.journal import Spool
 from loopline_worker.task_group import TaskGroup
 
@@ -133,7 +133,8 @@ def bare(tasks: int, slots: int, command: list[str]) -> dict[str, float]:
 
 async def ours(tasks: int, slots: int, command: list[str], yields: bool, sandbox: SandboxChoice) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
-        launcher = PosixLauncher(yields, open_sandbox(sandbox, etc=Path(folder, "etc")))
+        network = None if sandbox is SandboxChoice.LANDLOCK else NetworkAccess.ALL  # as by default
+        launcher = PosixLauncher(yields, open_sandbox(sandbox, network, etc=Path(folder, "etc")))
         async with TaskGroup() as task_group:
             pool = Pool(Path(folder), task_group, launcher)
             await pool.drain([_run(command, number) for number in range(1, 2 * slots + 1)], slots)  # all is started

@@ -20,12 +20,14 @@ from loopline_master.files.retained import RetainedFiles
 from loopline_master.files.retention import Retention
 from loopline_master.files.row_files import RowFiles
 from loopline_master.files.user_files import UserFiles
+from loopline_master.files.whole_files import WholeFiles
 from loopline_master.forecaster import Forecaster
 from loopline_master.gang_secrets import GangSecrets
 from loopline_master.http.auth import Auth
 from loopline_master.http.deeds import Deeds
 from loopline_master.http.live.client_link import ClientLinks
 from loopline_master.http.live.open_streams import OpenStreams
+from loopline_master.http.live.shared_answers import SharedAnswers
 from loopline_master.http.live.stored_results import StoredResults
 from loopline_master.http.live.streams import FollowedResults
 from loopline_master.http.live.task_output import TaskOutput
@@ -33,6 +35,7 @@ from loopline_master.http.operations import Parts
 from loopline_master.http.token_files import job_key, peer_key, session_key
 from loopline_master.http.web_app import api_document
 from loopline_master.links import WorkerLinks
+from loopline_master.log_bound import LogBound
 from loopline_master.metrics import Growth, InvariantSampler, Metrics, step_watcher
 from loopline_master.notify.notifier import Notifier
 from loopline_master.notify.webhook import Webhooks, WebhookSecrets
@@ -55,9 +58,10 @@ log = logging.getLogger(__name__)
 
 async def assemble(settings: MasterSettings, store: Store) -> Parts:
     """Make the parts. The engine then has taken its first step, which starts the scheduler from the stored rows."""
-    gone = await store.bound_log(settings.keep_log_days * 86400.0, time.time())
-    if gone:
-        log.info("%d entries of the event log are forgotten: it is kept for %g days", gone, settings.keep_log_days)
+    if ahead_s := await store.set_clock_right(time.time()):
+        log.warning("this master's clock was %.1f h ahead; times that had not come are moved", ahead_s / 3600)
+    keep_log_s = settings.keep_log_days * 86400.0
+    await store.begin_log(keep_log_s, time.time())
     snapshot = await store.snapshot()
     scheduler, metrics, clock = Scheduler(snapshot), Metrics(), Clock(after=snapshot.grid.now)
     sampler = InvariantSampler(scheduler, metrics)
@@ -75,7 +79,7 @@ async def assemble(settings: MasterSettings, store: Store) -> Parts:
     await engine.turn()
     parts = Parts(settings, settings.limits, store, Encryption(settings), JobSecrets(job_key(settings)))
     parts.add(scheduler, metrics, sampler, clock, engine, engine.changes, solver)
-    parts.add(Growth(store, settings.data_dir))
+    parts.add(LogBound(engine, store, keep_log_s), Growth(store, settings.data_dir))
     _add_files(parts)
     _add_submissions(parts)
     parts.add(BusyTime())
@@ -97,11 +101,13 @@ def _add_files(parts: Parts) -> None:
         limits.max_unfinished_uploads,
     )
     users = UserFiles(store, limits.user_file_bytes)
+    whole = WholeFiles(blobs)
     parts.add(
         blobs,
+        whole,
         users,
         RowFiles(blobs, parts[MasterSettings].scheduler.max_tasks),
-        RetainedFiles(store, blobs),
+        RetainedFiles(store, blobs, whole),
         Retention(store, blobs, settings, users),
     )
 
@@ -155,6 +161,7 @@ def _add_streams(parts: Parts) -> None:
     store, engine, blobs, limits = parts[Store], parts[Engine], parts[Blobs], parts[Limits]
     subscriptions, streams = Subscriptions(), OpenStreams(limits.max_listeners, limits.user_listeners)
     engine.changes.add_listener(subscriptions)
+    parts.add(SharedAnswers(engine.changes))
     stored = StoredResults(store, blobs, parts[RowFiles])
     followed = FollowedResults(stored, subscriptions, parts[Scheduler])
     output = TaskOutput(

@@ -12,13 +12,15 @@ import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import ceil
 
 from loopline_master.buckets import Buckets
 from loopline_master.timings import LONGEST_REST_S, REST_TURN_S
-from loopline_shared.errors import LooplineError
+from loopline_shared.errors import ExceededLimit, LooplineError
 
 FREE_S = 0.01
 BURST_S = 0.2
+BURST_MS = 200
 SHARE = 0.02
 LINK_RESTS = 9  # times as long as the reading of its frame took
 
@@ -52,7 +54,12 @@ class BusyTime:
             return
         if owed_s > LONGEST_REST_S:
             message = "too much of what you sent was refused: reading it keeps others waiting"
-            raise LooplineError("too_much_refused", message, f"send it again in {owed_s:.0f} s", status=429)
+            quota = ExceededLimit(
+                BURST_MS, unit="milliseconds", window_s=round(BURST_S / SHARE), again_s=ceil(owed_s)
+            )
+            raise LooplineError(
+                "too_much_refused", message, f"send it again in {owed_s:.0f} s", status=429, quota=quota
+            )
         self._left.spend(sender, REST_TURN_S * SHARE)
         await asyncio.sleep(owed_s)
 

@@ -8,9 +8,12 @@ a result is not complete in the commit), and its owner reads from disk until no 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
+from secrets import token_hex
 from typing import Any, Generic, Protocol, TypeVar
 
 from loopline_master.core.effects import Effects
@@ -23,6 +26,8 @@ MAX_NAMED = 10_000
 
 End = TypeVar("End")
 FINISHED = (TaskState.SUCCEEDED, TaskState.FAILED)
+MOST_KEPT = 50_000
+"""Names in the changes that are kept for readers that come back after a cut connection."""
 PART = 500
 """Results in one message, or in one read from disk."""
 Cursor = tuple[float, int]
@@ -31,15 +36,35 @@ Cursor = tuple[float, int]
 
 @dataclass(slots=True)
 class Change:
-    """Jobs and workers that commits have changed since the last call. ``missed``: there were more than are named."""
+    """Jobs and workers that commits have changed. ``missed``: there were more than are named."""
 
     jobs: dict[int, None] = field(default_factory=dict)  # as sets that remember the order
     workers: dict[str, None] = field(default_factory=dict)
     missed: bool = False
 
+    @classmethod
+    def by(cls, effects: Effects) -> Change:
+        """Return what a commit has changed."""
+        change = cls(workers=dict.fromkeys(effects.workers))
+        for of in (effects.jobs, (task.job for task in effects.tasks), (attempt.job for attempt in effects.attempts)):
+            change.jobs.update(dict.fromkeys(of))
+        return change
+
+    def add(self, later: Change) -> None:
+        """Add a later change. Of too many names the oldest are forgotten."""
+        self.jobs.update(later.jobs)
+        self.workers.update(later.workers)
+        for names in (self.jobs, self.workers):
+            while len(names) > MAX_NAMED:
+                del names[next(iter(names))]  # type: ignore[arg-type]
+                self.missed = True
+
+    def __len__(self) -> int:
+        return len(self.jobs) + len(self.workers)
+
 
 class ChangeReader:
-    """Collects changes until its reader asks for them. Of too many it forgets the oldest."""
+    """Collects changes until its reader asks for them."""
 
     def __init__(self) -> None:
         self._change = Change()
@@ -52,23 +77,10 @@ class ChangeReader:
         change, self._change = self._change, Change()
         return change
 
-    def on_commit(self, effects: Effects) -> None:
+    def add(self, change: Change) -> None:
         """Collect what a commit has changed."""
-        change = self._change
-        for of in (effects.jobs, (task.job for task in effects.tasks), (attempt.job for attempt in effects.attempts)):
-            change.jobs.update(dict.fromkeys(of))
-        self.note_workers(effects.workers)
-
-    def note_workers(self, names: Iterable[str]) -> None:
-        """Collect that these workers have changed, or said something new of themselves."""
-        change = self._change
-        change.workers.update(dict.fromkeys(names))
-        for named in (change.jobs, change.workers):
-            while len(named) > MAX_NAMED:
-                del named[next(iter(named))]  # type: ignore[arg-type]
-                change.missed = True
-        if change.jobs or change.workers:
-            self._changed.set()
+        self._change.add(change)
+        self._changed.set()
 
 
 class CommitListener(Protocol):
@@ -79,11 +91,20 @@ class CommitListener(Protocol):
 
 
 class ChangeFeed:
-    """Passes every commit to its listeners, in the order in which they were added."""
+    """Passes every commit to its listeners, in the order in which they were added, and its changes to readers."""
 
     def __init__(self) -> None:
-        self._listeners: dict[CommitListener, None] = {}  # as sets that remember the order
+        self._listeners: dict[CommitListener, None] = {}  # as a set that remembers the order
         self._readers: dict[ChangeReader, None] = {}
+        self._kept = deque[Change]()
+        self._names_kept = 0
+        self._count = 0  # of changes so far
+        self._life = token_hex(4)  # of this run of the master: counts of another one mean nothing here
+
+    @property
+    def mark(self) -> str:
+        """The place in the feed after the latest change; ``since`` goes on from there."""
+        return f"{self._life}-{self._count}"
 
     def add_listener(self, listener: CommitListener) -> None:
         """Pass every later commit to this listener."""
@@ -96,21 +117,51 @@ class ChangeFeed:
         Open it first, then read the state, then wait for changes: so that none is missed.
         """
         reader = ChangeReader()
-        self._listeners[reader] = self._readers[reader] = None
+        self._readers[reader] = None
         try:
             yield reader
         finally:
-            del self._listeners[reader], self._readers[reader]
+            del self._readers[reader]
+
+    def since(self, mark: str) -> Change:
+        """Return the changes since a mark; ``missed`` if it is none of this run, or too long ago."""
+        at = self._count_at(mark)
+        behind = self._count - at
+        change = Change(missed=at < 0 or not 0 <= behind <= len(self._kept))
+        if not change.missed:
+            for later in islice(self._kept, len(self._kept) - behind, None):
+                change.add(later)
+        return change
+
+    def is_after(self, mark: str, other: str) -> bool:
+        """True if the first of two marks of this run is not before the other."""
+        return 0 <= self._count_at(other) <= self._count_at(mark)
+
+    def _count_at(self, mark: str) -> int:
+        """Return the number of changes at a mark; -1 if it is none of this run."""
+        life, _, count = mark.partition("-")
+        return int(count) if life == self._life and count.isascii() and count.isdigit() and len(count) < 16 else -1
 
     def publish(self, effects: Effects) -> None:
         """Pass a commit on."""
         for listener in self._listeners:
             listener.on_commit(effects)
+        self._tell(Change.by(effects))
 
     def note_worker(self, name: str) -> None:
         """Pass on that a worker has said something of its load that is not committed (reports/kept_back.py)."""
+        self._tell(Change(workers={name: None}))
+
+    def _tell(self, change: Change) -> None:
+        if not change:
+            return
+        self._kept.append(change)
+        self._count += 1
+        self._names_kept += len(change)
+        while self._names_kept > MOST_KEPT:
+            self._names_kept -= len(self._kept.popleft())
         for reader in self._readers:
-            reader.note_workers((name,))
+            reader.add(change)
 
 
 @dataclass(eq=False, slots=True)

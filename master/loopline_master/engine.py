@@ -70,13 +70,14 @@ class Engine:
         self._inbox: deque[tuple[Event, ReplyFuture]] = deque()
         self._taken: list[tuple[Event, ReplyFuture]] = []
         self._woken = asyncio.Event()
+        self._checkpointed: ReplyFuture | None = None  # a checkpoint is asked for, and not yet on disk
         self._end: Exception | None = None
 
     async def ask(self, event: Event) -> Done | Submitted:
         """Carry out a request; it is on disk on return. Raises LooplineError if it is declined."""
         reply = await self.request(event)
         if isinstance(reply, Declined):
-            raise LooplineError(reply.code, reply.message, reply.hint, reply.status)
+            raise LooplineError(reply.code, reply.message, reply.hint, reply.status, quota=reply.quota)
         return reply
 
     async def request(self, event: Event) -> Reply:
@@ -97,6 +98,14 @@ class Engine:
         else:
             _break(future, self._end)
         return future
+
+    async def checkpoint(self) -> None:
+        """Have the log note a place from which it can be replayed; it is on disk on return."""
+        if self._end is not None:
+            raise self._end
+        self._checkpointed = asyncio.get_running_loop().create_future()
+        self._woken.set()
+        await self._checkpointed
 
     def keep_back(self, event: WorkerReported) -> bool:
         """True if a Report brings nothing new: it is to be answered now. Otherwise it is to be posted, and stepped
@@ -127,6 +136,8 @@ class Engine:
             self._end = self._end or _stopping()
             for _, future in (*self._taken, *self._inbox):
                 _break(future, self._end)
+            if self._checkpointed:
+                _break(self._checkpointed, self._end)
 
     async def turn(self, links: AssignSink | None = None) -> Effects:
         """Take one step with the events in the inbox: commit it, then send.
@@ -138,6 +149,9 @@ class Engine:
         now = self._clock()
         told = self.kept_back.told([event for event, _ in self._taken], now)
         self._taken[:0] = [(event, asyncio.get_running_loop().create_future()) for event in told]
+        if self._checkpointed:
+            self._taken.insert(0, (self._scheduler.checkpoint(), self._checkpointed))
+            self._checkpointed = None
         batch = Batch(now, [event for event, _ in self._taken])
         effects = self._scheduler.step(batch.events, batch.now)
         decided = perf_counter()
@@ -170,9 +184,14 @@ class Engine:
         times = (self._scheduler.wake_at, self.kept_back.wake_at)
         return min((at for at in times if at is not None), default=None)
 
+    def begin_leases(self) -> None:
+        """Have every lease begin anew before anything else: time has passed in which nobody was heard."""
+        self._inbox.appendleft((MasterStoodStill(), asyncio.get_running_loop().create_future()))
+        self._woken.set()
+
     async def _wait(self) -> None:
         """Wait for an event, or for the time at which a step is due without one."""
-        if self._inbox or self._end is not None:
+        if self._inbox or self._checkpointed or self._end is not None:
             return
         self._woken.clear()
         alarm, wake_at = None, self.wake_at
@@ -183,7 +202,7 @@ class Engine:
             alarm.cancel()
         if wake_at is not None and (late_s := self._clock() - wake_at) > STOOD_STILL_S:
             log.warning("the master stood still for %.0f s or longer: the leases of its workers begin anew", late_s)
-            self._inbox.appendleft((MasterStoodStill(), asyncio.get_running_loop().create_future()))
+            self.begin_leases()
 
 
 def _deliver(effects: Effects, links: AssignSink) -> None:
@@ -211,6 +230,15 @@ class Clock:
         self._start = max(time.time(), after)
         self._monotonic = time.monotonic()
         self._last = after
+
+    @property
+    def lead_s(self) -> float:
+        """The lead of this clock over the wall clock; below 0 it is behind."""
+        return self._start + time.monotonic() - self._monotonic - time.time()
+
+    def catch_up(self) -> None:
+        """Go on from the wall clock, which is ahead."""
+        self._start -= min(0.0, self.lead_s)
 
     def __call__(self) -> float:
         """Return the time now."""

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import os
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
+from loopline_master.files import whole_files
 from loopline_master.maintenance import fsck
 from loopline_shared.model import OutputFile, Result
 from loopline_shared.protocol.worker_link import Run
@@ -48,11 +51,7 @@ async def test_damage_and_loss_are_told_with_whose_they_are(
             await upload(master, content)
         async with master.worker(does=with_output):
             job = await master.submit(inputs={"in.txt": f"sha256:{name_of(INPUT)}"})
-
-            async def is_over() -> bool:
-                return bool((await master.get(f"/jobs/{job}"))["state"] == "succeeded")
-
-            await until(is_over)
+            await until(lambda: has_succeeded(master, job))
         assert await checked() == (0, {})
 
         place(tmp_path, INPUT).write_bytes(b"rotten")
@@ -67,6 +66,69 @@ async def test_damage_and_loss_are_told_with_whose_they_are(
 
         await upload(master, INPUT)
         assert place(tmp_path, INPUT).read_bytes() == INPUT, "the same content can come again"
+
+
+async def test_what_rotted_is_found_as_it_is_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By whoever comes first, unless it was read lately; then it can come again, and fsck says whose it is."""
+    async with running_master(tmp_path) as master:
+        path = f"/files/{name_of(INPUT)}"
+        await upload(master, INPUT)
+        async with master.worker(does=with_output):
+            await upload(master, OUTPUT)
+            job = await master.submit(inputs={"in.txt": f"sha256:{name_of(INPUT)}"})
+            await until(lambda: has_succeeded(master, job))
+        monkeypatch.setattr(whole_files, "CHECKED_FOR_S", 0.0)
+        assert (await master.ask("GET", path)).content == INPUT
+
+        place(tmp_path, INPUT).write_bytes(b"rotte")
+        answer = await master.ask("GET", path)
+        assert (answer.status, answer.body["code"]) == (404, "damaged")
+        assert (tmp_path / "damaged" / name_of(INPUT)).read_bytes() == b"rotte"
+        place(tmp_path, OUTPUT).write_bytes(b"rotten")
+        assert await asyncio.to_thread(fsck.main, ["--data-dir", str(tmp_path), "--json"]) == 1
+        told = json.loads(capsys.readouterr().out)["losses"]
+        assert {(loss["file"], loss["what"], loss["task"]) for loss in told} == {
+            (name_of(INPUT), "damaged", 0),
+            (name_of(OUTPUT), "damaged", 1),
+        }
+        answer = await master.ask("GET", f"/jobs/{job}/tasks/1/outputs/out.csv")
+        assert (answer.status, answer.body["code"]) == (404, "damaged")
+
+        await upload(master, INPUT)
+        place(tmp_path, INPUT).write_bytes(b"rotte")
+        assert (await master.ask("HEAD", path)).status == 404, "a client that has it sends it again"
+        await upload(master, INPUT)
+        assert (await master.ask("HEAD", path)).status == 200
+        seal = "user.loopline.seal"
+        os.setxattr(place(tmp_path, INPUT), seal, f"blake3:{'0' * 64}".encode())
+        assert (await master.ask("GET", path)).content == INPUT, "its seal alone is spoilt"
+        assert seal not in os.listxattr(place(tmp_path, INPUT))
+
+
+async def test_a_large_file_is_checked_while_it_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its receiver gets no whole answer, if that is still under way when the check is done."""
+    monkeypatch.setattr(whole_files, "CHECKED_BEFORE_BYTES", 0)
+    monkeypatch.setattr(whole_files, "CHECKED_FOR_S", 0.0)
+    content = bytes(32 * 2**20)  # more than a socket takes that nobody reads from
+    async with running_master(tmp_path) as master:
+        await upload(master, content)
+        place(tmp_path, content).write_bytes(b"x" + content[1:])
+        headers = master.headers("admin")
+        async with master.http.get(master.address(f"/files/{name_of(content)}"), headers=headers) as answer:
+            assert answer.status == 200
+            await until(lambda: is_set_aside(tmp_path, content))
+            with pytest.raises(aiohttp.ClientError):
+                await answer.read()
+
+
+async def is_set_aside(folder: Path, content: bytes) -> bool:
+    return (folder / "damaged" / name_of(content)).exists()
+
+
+async def has_succeeded(master: Bench, job: int) -> bool:
+    return bool((await master.get(f"/jobs/{job}"))["state"] == "succeeded")
 
 
 def test_a_folder_without_a_database_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

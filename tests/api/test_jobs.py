@@ -108,6 +108,27 @@ async def test_pages_follow_one_another(master: Bench) -> None:
     assert await all_pages(master, f"/jobs/{job}/tasks?state=failed", 2, "number") == []
 
 
+async def test_jobs_by_a_label_and_in_another_order_over_pages(master: Bench) -> None:
+    sizes = {"b": 5.0, "a": None, "c": 5.0, "e": 9.0, "d": None}
+    labels = {"c": ["gpu", "ssd"], "d": ["gpu_2"]}
+    made = {
+        name: await master.submit(name=name, size=size, requires={"labels": labels.get(name, [])})
+        for name, size in sizes.items()
+    }
+
+    async def names(query: str) -> str:
+        return "".join(await all_pages(master, f"/jobs?{query}", 2, "name"))
+
+    assert await names("sort=name") == "abcde"
+    assert await names("sort=-name") == "edcba"
+    assert await names("sort=size") == "bcead"
+    assert await names("sort=-size") == "ecbda", "of an unknown size last, either way"
+    assert await names("sort=id") == "bacde".replace("de", "ed")
+    assert await names("label=gpu") == "c"
+    assert await all_pages(master, "/jobs?live=true&label=ssd", 2) == [made["c"]]
+    assert (await master.ask("GET", "/jobs?sort=colour")).status == 422
+
+
 async def test_what_holds_a_job_is_on_the_first_page_of_a_long_queue(master: Bench) -> None:
     """The head of the queue is what is shown, with totals of all of it; a job retried goes to its end."""
     first, again, *others = [await master.submit(size=5, requires={"labels": ["nowhere"]}) for _ in range(12)]

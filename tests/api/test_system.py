@@ -49,6 +49,25 @@ async def test_what_changes_is_told(master: Bench) -> None:
                     seen[kind] |= set(change[kind])
 
 
+async def test_a_client_that_comes_back_with_the_last_id_is_told_what_it_missed(master: Bench) -> None:
+    async with master.stream("/events", "reader") as events:
+        await next_change(events)
+        first = await master.submit()
+        while not (line := await events.readline()).startswith(b"id: "):
+            assert line
+        assert (await next_change(events))["jobs"] == [first]
+    mark = line.removeprefix(b"id: ").strip().decode()
+    second = await master.submit()
+    at, headers = master.address("/events"), master.headers("reader")
+    for query, more in (("", {"Last-Event-ID": mark}), (f"?after={mark}", {})):
+        async with master.http.get(at + query, headers=headers | more) as again:
+            change = await next_change(again.content)
+            assert (second in change["jobs"], change["missed"]) == (True, False)
+    for unknown in ("00000000-1", "nonsense", mark.partition("-")[0] + "-999"):
+        async with master.http.get(at, headers=headers | {"Last-Event-ID": unknown}) as again:
+            assert (await next_change(again.content))["missed"]
+
+
 async def test_a_quiet_stream_shows_that_it_lives(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "CHANGES_STILL_HERE_EVERY_S", 0.01)
     async with master.stream("/events") as events:
@@ -169,6 +188,8 @@ async def test_one_user_has_so_many_streams_and_jobs_and_is_told(tmp_path: Path)
         async with master.stream("/events", "reader"), master.stream("/events", "user"):
             refused = await master.ask("GET", "/events", "user")
             assert (refused.status, refused.body["code"]) == (429, "user_listeners")
+            assert refused.headers["RateLimit-Policy"] == '"user_listeners";q=1;qu="concurrent-requests"'
+            assert refused.headers["RateLimit"] == '"user_listeners";r=0'
             large = {"command": ["work", "x" * 1000]}
             refused = await master.ask("POST", "/jobs", "user", json=large)
             assert (refused.status, refused.body["code"]) == (429, "user_spec_bytes")

@@ -10,7 +10,7 @@ import pytest
 
 from loopline_shared.model import AttemptId, Held, Outcome, Result
 from loopline_shared.protocol.worker_link import Run
-from loopline_shared.rest.columns import Samples, Timeline, Trace
+from loopline_shared.rest.columns import Samples, SweepColumns, Timeline, Trace
 from tests.api.bench import Bench, done, until
 
 
@@ -206,3 +206,24 @@ def _empty() -> dict[str, list[float]]:
 
 async def _has_samples(master: Bench, worker: str) -> bool:
     return bool((await master.get(f"/workers/{worker}/samples"))["at"])
+
+
+async def test_a_sweep_in_columns_is_what_its_list_says(master: Bench) -> None:
+    def does(run: Run) -> Result:
+        return done(run, metrics={"loss": 0.5}) if run.attempt.task == 1 else fails_second(run)
+
+    parameters = {"lr": [0.1, 0.2], "mode": ["a"]}
+    async with master.worker("w1", does=does):
+        job = await master.submit(parameters=parameters, max_attempts=1, max_fails=1)
+        await ended(master, job)
+    columns = SweepColumns.model_validate_json((await master.ask("GET", f"/jobs/{job}/sweep", "reader")).content)
+    tasks = (await master.get(f"/jobs/{job}/tasks?parameters=true"))["items"]
+    assert [state.value for state in columns.state] == [task["state"] for task in tasks] == ["succeeded", "failed"]
+    assert columns.parameters == {"lr": [0.1, 0.2], "mode": ["a", "a"]}
+    assert columns.metrics == {"loss": [0.5, None]}
+    for name in ("number", "worker", "exit_code", "failures", "reason"):
+        assert getattr(columns, name) == [task[name] for task in tasks], name
+    assert columns.wall_s == pytest.approx([task["wall_s"] for task in tasks], abs=0.001)
+    waiting = await master.submit(parameters=parameters)
+    columns = SweepColumns.model_validate(await master.get(f"/jobs/{waiting}/sweep"))
+    assert (columns.number, columns.state, columns.worker) == ([1, 2], ["queued"] * 2, [None] * 2)

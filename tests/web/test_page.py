@@ -18,6 +18,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Locator, Page, expect
 
+from loopline_shared.spec import JobSpec
 from tests.live.grid import Grid, wait_for
 from tests.web.browser import AWAY, PATIENCE_MS, REFUSED, Visit, visiting
 
@@ -133,6 +134,66 @@ async def test_a_sweep_shows_its_parameters_and_back_finds_the_filter(visit: Vis
     await expect(tasks.get_by_role("button", pressed=True)).to_contain_text("failed")
     await visit.show("/workers/%E0%A4%A")
     await expect(heading(page, "There is no such page")).to_be_visible()
+
+
+async def test_a_sweep_is_sorted_filtered_and_drawn_as_a_map(visit: Visit, grid: Grid) -> None:
+    page = visit.page
+    write = 'echo "{\\"loss\\": $(({a} * {b}))}" > "$LOOPLINE_RESULT"'
+    submitted = await grid.client().submit(
+        JobSpec(command=["sh", "-c", write], parameters={"a": [1, 2, 3], "b": [2, 4]}, size=1)
+    )
+    await grid.ended(submitted.id)
+    await visit.show(f"/jobs/{submitted.id}")
+    tasks, first = page.get_by_role("region", name="Tasks"), f"{submitted.id}.1"
+    rows = tasks.get_by_role("rowheader")
+    await expect(rows.first).to_have_text(first)
+    await tasks.get_by_role("button", name="loss").click()
+    await expect(rows.first).to_have_text(f"{submitted.id}.6")  # the largest first
+    await page.get_by_role("button", name="over two parameters").click()
+    picture = page.get_by_role("img", name="b across, a down: 2 × 3 cells")
+    await picture.focus()
+    for key in ("ArrowRight", "ArrowRight", "ArrowDown"):
+        await page.keyboard.press(key)
+    await expect(page.get_by_text("b 4, a 2")).to_be_visible()
+    await expect(page.get_by_text("loss: 8")).to_be_visible()
+    assert await visit.barriers() == []
+    await tasks.get_by_role("searchbox").fill("loss<=4 b=2")
+    await expect(rows).to_have_text([f"{submitted.id}.3", first])
+    await picture.focus()
+    for key in ("ArrowDown", "ArrowDown", "Enter"):
+        await page.keyboard.press(key)
+    await expect(heading(page, f"Task {submitted.id}.3")).to_be_visible()
+    await page.go_back()
+    await expect(rows).to_have_text([f"{submitted.id}.3", first])
+    await page.get_by_role("button", name="as a table").click()
+    await expect(page.get_by_role("region", name="Map").get_by_role("cell")).to_have_text(
+        ["2", "–", "4", "–", "–", "–"]
+    )
+
+
+async def test_output_is_searched_and_its_lines_are_linked(visit: Visit, grid: Grid) -> None:
+    page = visit.page
+    job = await grid.submit("seq 1000; echo usage; echo 'error: no such thing' >&2; echo later >&2; exit {i}")
+    await grid.ended(job)
+    await visit.show(f"/jobs/{job}/tasks/1")
+    output = page.get_by_role("region", name="Output")
+    await expect(output.get_by_role("button", pressed=True)).to_have_text("stderr")
+    await output.get_by_role("button", name="both").click()
+    logs = page.locator("pre.log")
+    await expect(logs).to_have_count(2)
+    await output.get_by_role("button", name="stdout").click()
+    await output.get_by_role("searchbox").fill("99")
+    await expect(output.get_by_role("status")).to_have_text("19 lines")
+    await output.get_by_role("button", name="Previous").click()
+    await output.get_by_role("button", name="Previous").click()
+    await expect(page.locator("#stdout-998")).to_be_in_viewport()
+    await page.locator("#stdout-998 > a").click()
+    await expect(page).to_have_url(re.compile(r"line=stdout-998"))
+    await page.reload()
+    await expect(page.locator("#stdout-998.chosen")).to_be_in_viewport()
+    await logs.evaluate("(log) => (log.scrollTop = 0)")
+    await output.get_by_role("button", name="to the end").click()
+    await expect(page.locator("#stdout-1001")).to_be_in_viewport()
 
 
 async def test_a_picture_and_a_trace_to_take_home(visit: Visit, grid: Grid) -> None:

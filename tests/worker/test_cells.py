@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -71,6 +72,27 @@ async def test_a_cell_serves_one_task_after_the_other(cells: Bench) -> None:
         assert (await cells.result(run_of("true", task=task))).outcome is Outcome.SUCCEEDED
         firsts.add(first_of(cells))
     assert len(firsts) == 1
+
+
+@pytest.mark.parametrize("below_tmp", [True, False])
+async def test_tasks_that_leave_no_trace_have_the_same_view(
+    tmp_path: Path, request: pytest.FixtureRequest, below_tmp: bool
+) -> None:
+    """Of files and shared memory; each sees its own folder, whether that was another's before or not."""
+    elsewhere = tempfile.TemporaryDirectory(dir=request.config.cache.mkdir("cells"))  # type: ignore[union-attr]
+    walls = open_sandbox(SandboxChoice.BUBBLEWRAP, NetworkAccess.ALL)
+    views = []
+    with elsewhere as folder:
+        async with Bench(tmp_path if below_tmp else Path(folder), sandbox=walls) as bench:
+            for task, leaves in enumerate(("true", "true", "touch made", "true", "touch /dev/shm/made", "true"), 1):
+                look = "readlink /proc/self/ns/mnt /proc/self/ns/ipc; ls ..; ! ls /dev/shm/made"
+                look += " && test -w . && test -w /tmp && ! test -w .."
+                result = await bench.result(run_of("sh", "-c", f"{look} && {leaves}", task=task))
+                assert result.outcome is Outcome.SUCCEEDED
+                mount, memory, *seen = result.stdout.data.decode().split()
+                assert seen == [f"1.{task}.1"]
+                views.append((mount, memory))
+    assert len(set(views[:5])) == 1
 
 
 @pytest.mark.parametrize("changes", [False, True])

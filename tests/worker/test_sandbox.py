@@ -378,15 +378,16 @@ def is_zygote(process: psutil.Process) -> bool:
 
 
 @needs_one
-async def test_nothing_outlives_all_who_watched_it(tmp_path: Path) -> None:
-    """Supervisor and zygote are killed at once, and nobody is left to look for a daemon without an environment."""
-    async with Bench(tmp_path, sandbox=open_sandbox(SandboxChoice.BUBBLEWRAP)) as bench:
+@pytest.mark.parametrize("kind", [SandboxChoice.BUBBLEWRAP, SandboxChoice.LANDLOCK])
+async def test_nothing_outlives_all_who_watched_it(tmp_path: Path, kind: SandboxChoice) -> None:
+    """All of Loopline is killed at once, and nobody is left to look for a daemon without an environment."""
+    async with Bench(tmp_path, sandbox=open_sandbox(kind)) as bench:
         await bench.begins(run_of("sh", "-c", "(setsid env -i sleep 100 &); echo > begun; exec sleep 100"))
         [zygote] = [one for one in psutil.Process().children() if is_zygote(one)]
-        watchers = [zygote, *zygote.children()]
         below = partial(zygote.children, recursive=True)
         await until(lambda: [one.name() for one in below()].count("sleep") == 2)
-        tasks = [one for one in below() if one not in watchers]
+        tasks = [one for one in below() if one.name() in ("sleep", "sh")]
+        watchers = [zygote, *(one for one in below() if one not in tasks)]
         for act in (psutil.Process.suspend, psutil.Process.kill):
             for one in watchers:
                 act(one)

@@ -55,9 +55,12 @@ FIRST_CHECK_S = 0.2
 CHECK_LIMITS_EVERY_S = 0.5
 """Limits that the system does not enforce are checked so often."""
 
+CHECK_CLOSELY_EVERY_S = 0.02
+"""The memory of a task that may exceed its limit any moment is read so often, where no control group keeps it."""
+
 assert END_BATCH_S < PREFETCH_S < SLOW_TASK_S < LONGEST_COUNTED_S
 assert LAST_TASK_SHARE * LONGEST_COUNTED_S >= PREFETCH_S
 assert INTERPRETER_PAUSE_AFTER_S < SUPERVISOR_IDLE_S < INTERPRETER_IDLE_S
 assert GATHER_S <= ANSWER_WITHIN_S < REPORT_WITHIN_S
 assert LOOK_AGAIN_S < CONTENTION_EVERY_S < LOOK_EVERY_S < LOOK_WHILE_FROZEN_S
-assert CHECK_DUE_EVERY_S <= FIRST_CHECK_S <= CHECK_LIMITS_EVERY_S
+assert CHECK_CLOSELY_EVERY_S < CHECK_DUE_EVERY_S <= FIRST_CHECK_S <= CHECK_LIMITS_EVERY_S

@@ -25,6 +25,8 @@ _SERVER_DAYS = 90
 _WORKER_DAYS = 90
 _CLOCKS_DIFFER = datetime.timedelta(hours=24)
 """A certificate is valid from before it was made: clocks of desktops are wrong."""
+_CLOCKS_ARE_AHEAD = datetime.timedelta(days=2 * 366)
+"""Of the CA, which is made once: the master's own clock may be wrong just then."""
 Issued = tuple[str, str]
 """A certificate, and its CA's behind it, in PEM; and the private key, likewise."""
 
@@ -97,7 +99,7 @@ def is_for(certificate: str, names: Sequence[str]) -> bool:
     except (ValueError, x509.ExtensionNotFound):
         return False
     life = read.not_valid_after_utc - read.not_valid_before_utc
-    is_fresh = read.not_valid_after_utc - _now() > life / 3
+    is_fresh = read.not_valid_before_utc <= _now() < read.not_valid_after_utc - life / 3  # else a clock was ahead
     return is_fresh and set(found) == {_name(name) for name in names}
 
 
@@ -111,7 +113,7 @@ def _self_signed(key: ec.EllipticCurvePrivateKey) -> str:
     digest = hashes.Hash(hashes.SHA256())
     digest.update(key.public_key().public_bytes(serialization.Encoding.DER, _SPKI))
     name = f"Loopline CA {digest.finalize().hex()[:8]}"
-    builder = _builder(key.public_key(), name, _subject(name), _CA_DAYS)
+    builder = _builder(key.public_key(), name, _subject(name), _CA_DAYS, before=_CLOCKS_ARE_AHEAD)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     builder = builder.add_extension(_MAY_SIGN, critical=True)
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
@@ -126,9 +128,16 @@ _MAY_SIGN = x509.KeyUsage(
 )  # fmt: skip
 
 
-def _builder(key: ec.EllipticCurvePublicKey, name: str, issuer: x509.Name, days: int) -> x509.CertificateBuilder:
+def _builder(
+    key: ec.EllipticCurvePublicKey,
+    name: str,
+    issuer: x509.Name,
+    days: int,
+    *,
+    before: datetime.timedelta = _CLOCKS_DIFFER,
+) -> x509.CertificateBuilder:
     builder = x509.CertificateBuilder().subject_name(_subject(name)).issuer_name(issuer).public_key(key)
-    builder = builder.serial_number(x509.random_serial_number()).not_valid_before(_now() - _CLOCKS_DIFFER)
+    builder = builder.serial_number(x509.random_serial_number()).not_valid_before(_now() - before)
     return builder.not_valid_after(_now() + datetime.timedelta(days=days))
 
 

@@ -31,6 +31,7 @@ from loopline_master.core.runs import key_of
 from loopline_master.core.shares.turns import open_accounts
 from loopline_master.core.shares.user import User
 from loopline_master.core.state import State
+from loopline_shared.errors import ExceededLimit
 from loopline_shared.model import JobState, Prediction, SizeSource, TaskState
 from loopline_shared.spec import JobSpec
 
@@ -168,7 +169,8 @@ def _too_much_of(state: State, owner: str, tasks: int, spec_bytes: int) -> Decli
         if allowed is not None and used + more > allowed:
             has = f"{owner} has {used:,} of the {allowed:,} {what} that one user may have"
             message = f"{has}; this would be {more:,} more"
-            return Declined(429, name, message, hint.format(name))
+            quota = ExceededLimit(allowed, max(0, allowed - used), what)
+            return Declined(429, name, message, hint.format(name), quota)
     return None
 
 
@@ -230,10 +232,10 @@ def _size(spec: JobSpec, task_size: float | None) -> tuple[float | None, SizeSou
 
 
 def _replicas(spec: JobSpec, default: int | None) -> int | None:
-    if spec.nodes > 1:
-        return 1
     if spec.max_replicas is not None:
         return None if spec.max_replicas == "unlimited" else spec.max_replicas
+    if spec.nodes > 1:  # only who asks for replicas of a gang has them
+        return 1
     return None if default is None else max(default, spec.quorum or 1)
 
 

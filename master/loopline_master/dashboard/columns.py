@@ -1,15 +1,21 @@
-"""A window of time as a rest.columns.Timeline, encoded by hand: pydantic would take far longer for 50,000 bars."""
+"""Bodies of rest.columns, encoded by hand: pydantic would take far longer for 50,000 bars."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic_core import to_json
+from sqlalchemy import Row
 
+from loopline_master.core.entities import UNSEATED
+from loopline_master.store.queries.task_queries import SweepTasks
 from loopline_master.store.queries.timeline_queries import Window
-from loopline_shared.model import AttemptState
+from loopline_shared.model import AttemptState, TaskState
+from loopline_shared.scalar import Scalar
+from loopline_shared.spec import RowFile
+from loopline_shared.sweep import Sweep
 
 _COLUMNS = 11
 _NEVER = "[]"
@@ -45,6 +51,31 @@ def timeline(window: Window) -> bytes:
     return to_json(whole)
 
 
+def sweep(tasks: SweepTasks) -> bytes:
+    """Return the tasks as JSON of a SweepColumns, with times to the millisecond."""
+    numbers = range(1, tasks.count + 1)
+    rows = [tasks.rows.get(number) for number in numbers]
+    if isinstance(tasks.spec.parameters, RowFile):
+        parameters = _by_name(tasks.lines.get(number, {}) for number in numbers)
+    else:
+        parameters = _by_name(map(Sweep(tasks.spec).parameters_at, numbers))
+    whole = {
+        "truncated": tasks.truncated,
+        "number": list(numbers),
+        "state": [row.state if row else tasks.absent for row in rows],
+        "prefetched": [int(_is_prefetched(row)) for row in rows],
+        "worker": [row and row.worker for row in rows],
+        "began": _ms(row and row.started_at for row in rows),
+        "wall_s": _ms(row.wall_s if row and row.ended_at is not None else None for row in rows),
+        "exit_code": [row and row.exit_code for row in rows],
+        "failures": [row.failures if row else 0 for row in rows],
+        "reason": [(row and (row.verdict or row.reason)) or "" for row in rows],
+        "parameters": parameters,
+        "metrics": _by_name((row and row.metrics) or {} for row in rows),
+    }
+    return to_json(whole)
+
+
 def spans(freezes: str) -> list[list[float | None]]:
     """Return the periods during which an attempt was frozen."""
     return [_ms(span) for span in json.loads(freezes)]
@@ -52,3 +83,14 @@ def spans(freezes: str) -> list[list[float | None]]:
 
 def _ms(times: Iterable[Any]) -> list[float | None]:
     return [None if time is None else round(time, 3) for time in times]
+
+
+def _is_prefetched(row: Row[Any] | None) -> bool:
+    return row is not None and row.state is TaskState.RUNNING and row.attempt_state in UNSEATED
+
+
+def _by_name(values: Iterable[Mapping[str, Scalar]]) -> dict[str, list[Scalar | None]]:
+    """Return a column for each name that occurs."""
+    lines = list(values)
+    names = dict.fromkeys(name for line in lines for name in line)
+    return {name: [line.get(name) for line in lines] for name in names}

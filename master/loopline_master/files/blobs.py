@@ -97,6 +97,11 @@ class Blobs:
         except (OSError, AttributeError):  # the disk or the system has no extended attributes
             return ""
 
+    def unseal(self, path: Path) -> None:
+        """Remove the seal of a file, because it is not the file's."""
+        with suppress(OSError, AttributeError):
+            os.removexattr(path, _SEAL)
+
     def read(self, output: Output, most_bytes: int) -> bytes:
         """Return the beginning of an attempt's output; empty if its file is gone."""
         path = self.find(output.sha256) if output.sha256 else None

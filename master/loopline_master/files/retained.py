@@ -8,6 +8,7 @@ from pathlib import Path
 
 from loopline_master.core.entities import Job
 from loopline_master.files.blobs import Blobs
+from loopline_master.files.whole_files import WholeFiles
 from loopline_master.store import Store
 from loopline_shared.errors import LooplineError
 from loopline_shared.spec import named_files
@@ -16,12 +17,12 @@ from loopline_shared.spec import named_files
 class RetainedFiles:
     """Finds the files of jobs, as far as retention has not removed them."""
 
-    def __init__(self, store: Store, blobs: Blobs) -> None:
-        self._store, self._blobs = store, blobs
+    def __init__(self, store: Store, blobs: Blobs, whole: WholeFiles) -> None:
+        self._store, self._blobs, self._whole = store, blobs, whole
 
     async def path(self, job: int, sha256: str) -> Path:
-        """Return the place of one file of a job. Raises LooplineError if it was removed."""
-        path = self._blobs.find(sha256)
+        """Return the place of one file of a job. Raises LooplineError if it was removed, or is damaged."""
+        path = await self._whole.find(sha256)
         if path is None:
             raise await self._removed(job, f"there is no file {sha256} any more")
         return path

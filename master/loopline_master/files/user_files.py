@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from loopline_master.store import Store
-from loopline_shared.errors import LooplineError
+from loopline_shared.errors import ExceededLimit, LooplineError
 from loopline_shared.rest.bodies import LimitUse
 
 
@@ -27,7 +27,8 @@ class UserFiles:
                 f"this would be {more_bytes:,} more"
             )
             hint = "an admin removes those of ended jobs (`loopline prune`), or sets limits.user_file_bytes"
-            raise LooplineError("user_file_bytes", message, hint, status=429)
+            quota = ExceededLimit(self._most_bytes, max(0, self._most_bytes - has), "content-bytes")
+            raise LooplineError("user_file_bytes", message, hint, 429, quota=quota)
 
     async def add(self, user: str, sha256: str, size_bytes: int) -> None:
         """Count a file that the user has brought."""

@@ -9,9 +9,12 @@ import asyncio
 import gzip
 import re
 from collections.abc import Mapping
+from functools import cached_property
 from hashlib import blake2b
+from pathlib import Path
 
 from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
 
 from loopline_shared.rest.times import SECONDS, Times
 
@@ -24,18 +27,42 @@ _LONGEST_ZIPPED_IN_PLACE = 2**15
 """Bytes that take less time to compress than it takes to hand them to a thread and back."""
 
 
+class Encoded:
+    """JSON that is answered, perhaps several times: its tag and its compressed form are made once."""
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+        self._zipping: asyncio.Future[bytes] | None = None
+
+    @cached_property
+    def tag(self) -> str:
+        """The ETag: the same for the same bytes, compressed or not."""
+        return f'W/"{blake2b(self.body, digest_size=12).hexdigest()}"'
+
+    async def zipped(self) -> bytes:
+        """Return the body compressed."""
+        if self._zipping is None:
+            if len(self.body) <= _LONGEST_ZIPPED_IN_PLACE:
+                self._zipping = asyncio.get_running_loop().create_future()
+                self._zipping.set_result(_zipped(self.body))
+            else:
+                self._zipping = asyncio.ensure_future(asyncio.to_thread(_zipped, self.body))
+        return await asyncio.shield(self._zipping)
+
+
 async def json_answer(
-    request: web.Request, body: bytes, status: int = 200, headers: Mapping[str, str] | None = None
+    request: web.Request, answer: bytes | Encoded, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> web.Response:
     """Return the answer to a request, whose body is this JSON. What GET answers is tagged."""
-    headers = {"Vary": "Accept-Encoding", **(headers or {})}
+    encoded = Encoded(answer) if isinstance(answer, bytes) else answer
+    headers, body = {"Vary": "Accept-Encoding", **(headers or {})}, encoded.body
     if status == 200 and request.method in ("GET", "HEAD"):
-        headers["ETag"] = tag = f'W/"{blake2b(body, digest_size=12).hexdigest()}"'
-        if _has(request, tag):
+        headers["ETag"] = encoded.tag
+        if _has(request, encoded.tag):
             return web.Response(status=304, headers=headers)
     if len(body) >= _SHORTEST_ZIPPED and "gzip" in request.headers.get("Accept-Encoding", ""):
         headers["Content-Encoding"] = "gzip"
-        body = _zipped(body) if len(body) <= _LONGEST_ZIPPED_IN_PLACE else await asyncio.to_thread(_zipped, body)
+        body = await encoded.zipped()
     return web.Response(status=status, body=body, content_type=JSON, headers=headers)
 
 
@@ -48,6 +75,27 @@ def preferred(request: web.Request, *media_types: str) -> str:
     """Return the first of the media types that the request names in Accept; the first of all if it names none."""
     accepted = {one.partition(";")[0].strip() for one in request.headers.get("Accept", "").split(",")}
     return next((one for one in media_types if one in accepted), media_types[0])
+
+
+class StoredFile(web.FileResponse):
+    """Answer with a stored file, or with a range of it."""
+
+    def __init__(self, path: Path, headers: Mapping[str, str]) -> None:
+        super().__init__(path, headers=headers)
+        self._receiving: web.BaseRequest | None = None
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        """Send all of it."""
+        self._receiving = request
+        try:
+            return await super().prepare(request)
+        finally:
+            self._receiving = None
+
+    def cut_off(self) -> None:
+        """Break the connection, if it is still being sent: its receiver must not take it for whole."""
+        if self._receiving and self._receiving.transport:
+            self._receiving.transport.abort()
 
 
 async def begin_stream(request: web.Request, headers: Mapping[str, str]) -> web.StreamResponse:

@@ -19,7 +19,7 @@ from loopline_master.http.sessions import Sessions, check_own_page, foreign_page
 from loopline_master.http.token_times import TokenTimes
 from loopline_master.settings import is_loopback
 from loopline_master.store.token_store import TOKEN_REFUSED, TokenStore
-from loopline_shared.errors import LooplineError
+from loopline_shared.errors import ExceededLimit, LooplineError
 from loopline_shared.joining import hash_of as _hash
 from loopline_shared.rest.access import (
     JoinRequest,
@@ -45,6 +45,8 @@ ALL: Access = ("admin", "user", "reader", "worker")
 _PREFIX = "ll_"
 _JOIN_PREFIX = "lj_"
 _JOIN_HINT = "an admin makes a new one with `loopline token join`"
+_MOST_FAILURES = 100
+"""Wrong tokens from one address, at once or in as many seconds."""
 _HINT = "send Authorization: Bearer <token>; an admin makes tokens with `loopline token create`"
 
 
@@ -85,7 +87,7 @@ class Auth:
         self._sessions = Sessions(session_key)
         self._required = required
         self._known: dict[str, Caller] = {}  # by hash of the token: those found in the store
-        self._failures = Buckets(burst=100, per_s=1)
+        self._failures = Buckets(burst=_MOST_FAILURES, per_s=1)
 
     async def admit(self, request: web.Request, access: Access) -> Caller:
         """Return the caller. Raises LooplineError if the caller is unknown or has no right to the operation."""
@@ -227,7 +229,8 @@ class Auth:
 
 
 def _too_many_failures() -> LooplineError:
-    return LooplineError("too_many_failures", "too many wrong tokens from your address", "wait", status=429)
+    quota = ExceededLimit(_MOST_FAILURES, window_s=_MOST_FAILURES, again_s=1)
+    return LooplineError("too_many_failures", "too many wrong tokens from your address", "wait", 429, quota=quota)
 
 
 def _local_caller(request: web.Request) -> Caller:

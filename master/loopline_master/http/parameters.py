@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 
 from loopline_master.http.operations import Header
+from loopline_master.store.queries.job_queries import SORTS
 from loopline_shared.model import MAX_ID, NO_NUL, JobState, Name, Sha256, TaskState
 from loopline_shared.parallel import MAX_NODES
 from loopline_shared.paths import MAX_PATH_CHARACTERS
@@ -47,6 +48,15 @@ OnlyLive = Annotated[
 ]
 OfOwner = Annotated[Name, Field(description="Only jobs of this user")]
 Named = Annotated[str, Field(min_length=1, max_length=200, description="Only jobs whose name contains this text")]
+WithLabel = Annotated[Name, Field(description="Only jobs whose workers must have this label")]
+JobSort = Annotated[
+    str,
+    Field(
+        pattern=f"^-?({'|'.join(SORTS)})$",
+        description="The order, with a minus the largest first: by id, name, owner, size, tasks, submitted, ended or "
+        "took. Live jobs stay in the order of their arrival",
+    ),
+]
 Cursor = Annotated[
     str, Field(max_length=200, pattern=r"^[ -~]*$", description="Where to continue: `next` of the previous page")
 ]
@@ -58,6 +68,12 @@ Follow = Annotated[bool, BeforeValidator(_flag), Field(description="Continue unt
 FollowTask = Annotated[bool, BeforeValidator(_flag), Field(description="Continue until the task is over")]
 RestSeconds = Annotated[
     float, Field(ge=0.005, le=60, description="Pause after each event, during which changes are collected")
+]
+LastEventId = Annotated[
+    str, Header("Last-Event-ID"), Field(max_length=200, description="The id of the last event: go on after it")
+]
+AfterEvent = Annotated[
+    str, Field(max_length=200, description="The same as Last-Event-ID, for a browser's own first connection")
 ]
 ContentRange = Annotated[
     str,

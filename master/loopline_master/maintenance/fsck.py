@@ -18,6 +18,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from loopline_master.files import whole_files
+from loopline_master.files.whole_files import DAMAGED
 from loopline_master.maintenance.backup import sum_of
 from loopline_master.settings import MasterSettings
 from loopline_master.store.database import Transact, parse_url, reading
@@ -25,8 +27,6 @@ from loopline_master.store.queries.file_references import FileReferences, Named
 from loopline_shared.errors import LooplineError
 from loopline_shared.terminal.parser import Parser
 
-DAMAGED = "damaged"
-"""Folder beside the files, for those that are set aside."""
 _FILE = re.compile(r"[0-9a-f]{62}")
 _TOLD_EVERY_S = 1.0
 
@@ -75,12 +75,11 @@ async def check(settings: MasterSettings) -> FilesChecked:
 def set_aside(settings: MasterSettings, report: FilesChecked) -> None:
     """Move the damaged files away, so that the same content can be sent again. Raises LooplineError."""
     files = settings.data_dir.absolute() / "files"
-    place = settings.data_dir.absolute() / DAMAGED
+    place = files.with_name(DAMAGED)
     try:
-        place.mkdir(mode=0o700, exist_ok=True)
         for name in {loss.file for loss in report.losses if loss.what == DAMAGED}:
-            with suppress(FileNotFoundError):  # nothing needed it any more, and the master has just removed it
-                _path(files, name).rename(place / name)
+            with suppress(FileNotFoundError):  # the master has set it aside, or nothing needed it any more
+                whole_files.set_aside(_path(files, name), name)
     except OSError as error:
         hint = "look at the rights of that folder; run this as the master's own user"
         raise LooplineError("fsck", f"cannot set files aside in {place}: {error.strerror}", hint) from None
@@ -122,7 +121,8 @@ def _losses_of(named: Named, folder: Path, damaged: set[str]) -> Iterator[Loss]:
         if name in damaged:
             yield Loss(name, DAMAGED, named.job, named.task)
         elif not _path(folder, name).is_file():
-            yield Loss(name, "missing", named.job, named.task)
+            is_aside = (folder.with_name(DAMAGED) / name).exists()
+            yield Loss(name, DAMAGED if is_aside else "missing", named.job, named.task)
 
 
 def _path(folder: Path, name: str) -> Path:

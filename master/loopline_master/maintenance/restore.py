@@ -4,8 +4,8 @@
     loopline restore --database-url URL     a PostgreSQL that its own tools have restored
 
 What happened since the backup is lost, but workers may still hold attempts from then. So another life of the
-database begins (store/lives.py), in which they count no more. The jobs that come next get numbers that the lost ones
-cannot have had: workers of 0.1 know of no lives, and users may have written numbers down.
+database begins (store/past/lives.py), in which they count no more. The jobs that come next get numbers that the lost
+ones cannot have had: workers of 0.1 know of no lives, and users may have written numbers down.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from loopline_master.maintenance.backup import CONTENTS, DATABASE, sum_of
 from loopline_master.settings import MasterSettings
 from loopline_master.store.checkpoint import note_upgrade
 from loopline_master.store.database import open_database, parse_url
-from loopline_master.store.lives import begin_life
 from loopline_master.store.migrate import prepare
+from loopline_master.store.past.lives import begin_life
 from loopline_master.store.tables import grid
 from loopline_shared.errors import LooplineError
 from loopline_shared.terminal.parser import Parser

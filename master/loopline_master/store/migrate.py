@@ -18,14 +18,14 @@ import loopline_migrations
 from loopline_master.store.checkpoint import note_upgrade
 from loopline_master.store.copies import copy_database
 from loopline_master.store.database import Database, is_sqlite, writing
-from loopline_master.store.lives import begin_life
+from loopline_master.store.past.lives import begin_life
 from loopline_master.store.tables import metadata
 from loopline_shared.errors import LooplineError
 
 if TYPE_CHECKING:
     from alembic.config import Config
 
-REVISION = "0023"
+REVISION = "0024"
 """The latest migration: it leads to the tables of ``tables.metadata``."""
 
 

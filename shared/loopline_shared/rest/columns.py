@@ -9,8 +9,9 @@ from typing import Annotated
 
 from pydantic import Field, RootModel, WithJsonSchema
 
-from loopline_shared.model import AttemptId
+from loopline_shared.model import AttemptId, TaskState
 from loopline_shared.rest.bodies import Body, PlainAttemptState
+from loopline_shared.scalar import Scalar
 
 _MOMENT, _MAYBE = {"type": "number"}, {"type": ["number", "null"]}
 Span = Annotated[
@@ -94,6 +95,26 @@ class Samples(Body):
     used: list[float]  # of the slots, by attempts; those that wait at a worker for a slot are not counted
     in_use: list[float]  # of the workers, by their owners
     frozen: list[float]  # slots in use by frozen attempts
+
+
+class SweepColumns(Body):
+    """The first tasks of a job, by number; ``truncated`` is true if there are more.
+
+    A parameter or metric that a task does not have is null in its column.
+    """
+
+    truncated: bool
+    number: list[int]
+    state: list[TaskState]
+    prefetched: list[int]  # 1: its attempt waits at its worker for a slot
+    worker: list[str | None]  # of the accepted result, else of the latest attempt
+    began: list[float | None]  # of that worker's attempt
+    wall_s: list[float | None]  # how long that attempt ran; null: it has not ended
+    exit_code: list[int | None]
+    failures: list[int]
+    reason: list[str]
+    parameters: dict[str, list[Scalar | None]]
+    metrics: dict[str, list[float | None]]  # what tasks wrote to the file named by LOOPLINE_RESULT
 
 
 class WorkerSamples(Body):

@@ -18,6 +18,8 @@ export type PassingReport = Schemas["PassingReport"];
 export type Passing = Schemas["Passing"];
 export type Submission = Schemas["Submission"];
 export type Timeline = Schemas["Timeline"];
+/** A job's tasks in columns. */
+export type SweepColumns = Schemas["SweepColumns"];
 export type Samples = Schemas["Samples"];
 export type WorkerSamples = Schemas["WorkerSamples"];
 export type Queued = Schemas["QueuedJob"];

@@ -7,13 +7,14 @@ import { useWord } from "../router";
 import { between, shortMoment } from "../text/human";
 import type { Column } from "../lists/Cards";
 import { Chip } from "../ui/Chip";
+import { useSorting } from "../lists/sorting";
 import { choose, Pager, usePages } from "../lists/Pager";
 import { Progress } from "../ui/Progress";
 import { Section } from "../ui/Section";
 import { Empty, Shown } from "../ui/states";
 import { Differing } from "./Hold";
 import { useJobFilter } from "./JobFinder";
-import { sizeOf } from "./jobs";
+import { isSearch, sizeOf } from "./jobs";
 import { JobName } from "./LiveJobsTable";
 import { SteeredJobs } from "./SteeredJobs";
 
@@ -25,7 +26,8 @@ export function FinishedJobs() {
   const state = STATES.find((one) => one === word) ?? "succeeded";
   const pages = usePages("page");
   const filter = useJobFilter();
-  const query = { ...filter, state, cursor: pages.cursor, limit: PAGE };
+  const sorting = useSorting("order");
+  const query = { ...filter, state, sort: sorting.word, cursor: pages.cursor, limit: PAGE };
   const finished = useResource(
     `jobs/${JSON.stringify(query)}`,
     (signal) => get<Page<JobView>>("/jobs", query, signal),
@@ -37,13 +39,12 @@ export function FinishedJobs() {
         {({ items, next }) =>
           items.length ? (
             <>
-              <SteeredJobs jobs={items} columns={COLUMNS} onDone={finished.reload} />
+              <SteeredJobs jobs={items} columns={COLUMNS} sorting={sorting} onDone={finished.reload} />
               <Pager pages={pages} next={next} />
             </>
           ) : (
             <Empty>
-              No {filter.named || filter.owner ? "such job" : "job"} has{" "}
-              {state === "cancelled" ? "been cancelled" : state} yet.
+              No {isSearch(filter) ? "such job" : "job"} has {state === "cancelled" ? "been cancelled" : state} yet.
             </Empty>
           )
         }
@@ -75,8 +76,9 @@ function StateChoice({ chosen, onChoose }: ChoiceProps) {
   );
 }
 
+/** Their ids are what the master sorts by. */
 const COLUMNS: Column<JobView>[] = [
-  { name: "Job", show: (job) => <JobName job={job} /> },
+  { name: "Job", id: "id", order: ({ id }) => id, show: (job) => <JobName job={job} /> },
   {
     name: "State",
     show: (job) => (
@@ -86,9 +88,26 @@ const COLUMNS: Column<JobView>[] = [
       </span>
     ),
   },
-  { name: "Tasks", show: (job) => <Progress tasks={job.tasks} total={job.task_count} /> },
-  { name: "Size", class: "right number", show: sizeOf },
-  { name: "User", show: (job) => job.owner },
-  { name: "Ended", class: "number", show: (job) => shortMoment(job.finished_at, now.value) },
-  { name: "Took", class: "right number", show: (job) => between(job.submitted_at, job.finished_at, now.value) },
+  {
+    name: "Tasks",
+    id: "tasks",
+    order: (job) => job.task_count,
+    show: (job) => <Progress tasks={job.tasks} total={job.task_count} />,
+  },
+  { name: "Size", id: "size", order: (job) => job.size, class: "right number", show: sizeOf },
+  { name: "User", id: "owner", order: (job) => job.owner, show: (job) => job.owner },
+  {
+    name: "Ended",
+    id: "ended",
+    order: (job) => job.finished_at,
+    class: "number",
+    show: (job) => shortMoment(job.finished_at, now.value),
+  },
+  {
+    name: "Took",
+    id: "took",
+    order: (job) => job.finished_at,
+    class: "right number",
+    show: (job) => between(job.submitted_at, job.finished_at, now.value),
+  },
 ];

@@ -7,7 +7,8 @@ import type { JobFilter } from "./jobs";
 export function useJobFilter(): JobFilter {
   const [named] = useWord("named");
   const [owner] = useWord("user");
-  return { named: named ?? undefined, owner: owner ?? undefined };
+  const [label] = useWord("label");
+  return { named: named ?? undefined, owner: owner ?? undefined, label: label ?? undefined };
 }
 
 export function JobFinder() {
@@ -18,6 +19,7 @@ export function JobFinder() {
     <div class="finder" role="search" aria-label="Jobs">
       <SearchField name="named" label="Find jobs by name" placeholder="Name of a job" pages="page" />
       <SearchField name="user" label="Only jobs of this user" placeholder="User" pages="page" />
+      <SearchField name="label" label="Only jobs that need this label" placeholder="Label" pages="page" />
       {maySubmit.value && self && (
         <Button isPressed={isMine} onClick={() => setWords({ user: isMine ? null : self, page: null })}>
           Mine

@@ -20,6 +20,7 @@ import { Download } from "./Download";
 import { SpecSection } from "./SpecSection";
 import { Steering } from "./Steering";
 import { Swatch } from "../ui/Swatch";
+import { MapSection } from "./sweep/MapSection";
 import { TasksSection } from "./TasksSection";
 
 const GANTT_PX = 260;
@@ -61,12 +62,20 @@ export function JobPage({ job: id }: { job: number }) {
               <Flows flows={job.files_coming} />
             </Section>
           )}
+          {isSwept(job) && <MapSection job={job} />}
           <TasksSection job={job} />
           <SpecSection job={job} />
         </>
       )}
     </Shown>
   );
+}
+
+/** Whether its tasks may differ in two parameters: which of them do is seen once they are read. */
+function isSwept({ spec, task_count }: JobDetail): boolean {
+  const rule = spec.parameters;
+  if (task_count < 4 || !(rule || spec.tasks)) return false;
+  return !rule || "rows" in rule || "file" in rule || Object.keys(rule).length > 1;
 }
 
 function JobFacts({ job }: { job: JobDetail }) {

@@ -1,5 +1,7 @@
 import { useState } from "preact/hooks";
 import type { LiveTotals } from "../api/types";
+import { sorted } from "../lists/sorted";
+import { type Sorting, useSorting } from "../lists/sorting";
 import { Link } from "../router";
 import { maySubmit } from "../session/session";
 import { count, plural } from "../text/human";
@@ -7,9 +9,9 @@ import { Button } from "../ui/Button";
 import { Section } from "../ui/Section";
 import { Empty, Shown } from "../ui/states";
 import { FinishedJobs } from "./FinishedJobs";
-import { allOf, type JobFilter, type LiveJobs, useLiveJobs } from "./jobs";
+import { allOf, isSearch, type JobFilter, type LiveJobs, useLiveJobs } from "./jobs";
 import { JobFinder, useJobFilter } from "./JobFinder";
-import { LiveJobsTable } from "./LiveJobsTable";
+import { COLUMNS, LiveJobsTable } from "./LiveJobsTable";
 import { SharesSection } from "./SharesSection";
 
 export function JobsPage() {
@@ -27,15 +29,17 @@ export function JobsPage() {
 /** Jobs that are not over, in the scheduler's order: the first `most`, and more when asked for. */
 export function QueueSection({ most, filter = {} }: { most: number; filter?: JobFilter }) {
   const live = useLiveJobs(filter);
-  const isSearch = filter.named !== undefined || filter.owner !== undefined;
-  const aside = live.data && allOf(live.data.totals) > 0 && <span class="faint">{orderOf(live.data.totals)}</span>;
+  const sorting = useSorting("sort");
+  const aside = live.data && allOf(live.data.totals) > 0 && (
+    <span class="faint">{orderOf(live.data.totals, sorting)}</span>
+  );
   return (
     <Section title="Queue" aside={aside}>
       <Shown of={live} what="the queue">
         {(jobs) =>
           jobs.head.length ? (
-            <QueueHead jobs={jobs} most={most} onDone={live.reload} />
-          ) : isSearch ? (
+            <QueueHead jobs={jobs} most={most} sorting={sorting} onDone={live.reload} />
+          ) : isSearch(filter) ? (
             <NoneFound />
           ) : (
             <NoJobs />
@@ -49,20 +53,23 @@ export function QueueSection({ most, filter = {} }: { most: number; filter?: Job
 interface HeadProps {
   jobs: LiveJobs;
   most: number;
+  sorting: Sorting;
   onDone: () => void;
 }
 
-function QueueHead({ jobs: { head, totals }, most, onDone }: HeadProps) {
+function QueueHead({ jobs: { head, totals }, most, sorting, onDone }: HeadProps) {
   const [isWhole, setWhole] = useState(false);
-  const shown = isWhole ? head : head.slice(0, most);
+  const inOrder = sorted(head, COLUMNS, sorting);
+  const shown = isWhole ? inOrder : inOrder.slice(0, most);
   const all = Math.max(head.length, allOf(totals));
   const more = head.length < all ? `the first ${count(head.length)}` : `all ${count(all)}`;
   return (
     <>
-      <LiveJobsTable jobs={shown} onDone={onDone} />
+      <LiveJobsTable jobs={shown} sorting={sorting} onDone={onDone} />
       {shown.length < all && (
         <p class="faint">
           Showing the first {count(shown.length)} of {count(all)} jobs.
+          {sorting.column && head.length < all && ` Sorted are the first ${count(head.length)} of the queue.`}
         </p>
       )}
       {shown.length < head.length && <Button onClick={() => setWhole(true)}>Show {more}</Button>}
@@ -70,13 +77,13 @@ function QueueHead({ jobs: { head, totals }, most, onDone }: HeadProps) {
   );
 }
 
-function orderOf({ in_grid, waiting }: LiveTotals): string {
-  const order = `${plural(in_grid, "job")} in the grid, in scheduling order`;
+function orderOf({ in_grid, waiting }: LiveTotals, sorting: Sorting): string {
+  const order = `${plural(in_grid, "job")} in the grid${sorting.column ? "" : ", in scheduling order"}`;
   return waiting ? `${order}; ${count(waiting)} waiting for other jobs to succeed` : order;
 }
 
 function NoneFound() {
-  return <Empty>No job that is queued or running has this name and user.</Empty>;
+  return <Empty>No job that is queued or running is such a one.</Empty>;
 }
 
 function NoJobs() {

@@ -5,30 +5,46 @@ import type { Column } from "../lists/Cards";
 import { Progress } from "../ui/Progress";
 import { EtaText } from "./EtaText";
 import { StateCell } from "./Hold";
-import { type LiveJob, sizeOf } from "./jobs";
+import { type LiveJob, sizeOf, stateOf } from "./jobs";
+import type { Sorting } from "../lists/sorting";
 import { useSteadyOrder } from "../lists/steady";
 import { SteeredJobs } from "./SteeredJobs";
 import { Swatch } from "../ui/Swatch";
 
 interface Props {
   jobs: LiveJob[];
+  sorting: Sorting;
   onDone: () => void;
 }
 
-/** The queue: the scheduler turns to the first one first. */
-export function LiveJobsTable({ jobs, onDone }: Props) {
+/** The queue, sorted by a column; by none, the scheduler turns to the first one first. */
+export function LiveJobsTable({ jobs, sorting, onDone }: Props) {
   const { items, handlers } = useSteadyOrder(jobs);
-  return <SteeredJobs jobs={items} columns={COLUMNS} body={handlers} onDone={onDone} />;
+  return <SteeredJobs jobs={items} columns={COLUMNS} sorting={sorting} body={handlers} onDone={onDone} />;
 }
 
-const COLUMNS: Column<LiveJob>[] = [
-  { name: "Job", show: (job) => <JobName job={job} /> },
-  { name: "State", show: (job) => <StateCell job={job} /> },
-  { name: "Progress", show: (job) => <Progress tasks={job.tasks} total={job.task_count} /> },
-  { name: "ETA", title: (job) => job.eta_note || undefined, show: (job) => <EtaText eta={job.eta} /> },
-  { name: "Size", class: "right number", show: sizeOf },
-  { name: "User", show: (job) => job.owner },
-  { name: "Submitted", class: "number", show: (job) => ago(job.submitted_at, now.value) },
+export const COLUMNS: Column<LiveJob>[] = [
+  { name: "Job", order: ({ id }) => id, show: (job) => <JobName job={job} /> },
+  { name: "State", order: stateOf, show: (job) => <StateCell job={job} /> },
+  {
+    name: "Progress",
+    order: ({ tasks, task_count }) => ((tasks.succeeded ?? 0) + (tasks.failed ?? 0)) / task_count,
+    show: (job) => <Progress tasks={job.tasks} total={job.task_count} />,
+  },
+  {
+    name: "ETA",
+    order: ({ eta }) => eta?.p50_at,
+    title: (job) => job.eta_note || undefined,
+    show: (job) => <EtaText eta={job.eta} />,
+  },
+  { name: "Size", order: ({ size }) => size, class: "right number", show: sizeOf },
+  { name: "User", order: ({ owner }) => owner, show: (job) => job.owner },
+  {
+    name: "Submitted",
+    order: (job) => job.submitted_at,
+    class: "number",
+    show: (job) => ago(job.submitted_at, now.value),
+  },
 ];
 
 export function JobName({ job }: { job: { id: number; name: string } }) {

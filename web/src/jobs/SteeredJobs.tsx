@@ -6,6 +6,7 @@ import { plural } from "../text/human";
 import { BulkBar, type Deed } from "../lists/BulkBar";
 import { Cards, type Column } from "../lists/Cards";
 import { confirmed } from "../ui/Confirm";
+import type { Sorting } from "../lists/sorting";
 import { usePicks } from "../lists/picks";
 import { DONE, Steering, type Verb, verbsOf } from "./Steering";
 
@@ -13,11 +14,12 @@ interface Props<Job extends JobView> {
   jobs: Job[];
   columns: Column<Job>[];
   body?: HTMLAttributes<HTMLTableSectionElement>;
+  sorting?: Sorting;
   onDone: () => void;
 }
 
 /** A table of jobs, each of which, and several at once, may be paused, cancelled or retried. */
-export function SteeredJobs<Job extends JobView>({ jobs, columns, body, onDone }: Props<Job>) {
+export function SteeredJobs<Job extends JobView>({ jobs, columns, body, sorting, onDone }: Props<Job>) {
   const picks = usePicks<number>();
   const mine = jobs.filter(isPickable);
   const steering = maySubmit.value
@@ -26,7 +28,7 @@ export function SteeredJobs<Job extends JobView>({ jobs, columns, body, onDone }
   return (
     <>
       <BulkBar rows={mine} keyOf={numberOf} picks={picks} noun="job" deeds={DEEDS} onDone={onDone} />
-      <Cards rows={jobs} keyOf={numberOf} columns={columns} {...(body && { body })} {...steering} />
+      <Cards rows={jobs} keyOf={numberOf} columns={columns} sorting={sorting} {...(body && { body })} {...steering} />
     </>
   );
 }

@@ -1,25 +1,65 @@
-/** A job's tasks, by state, a page at a time: also where there are a million. */
+/**
+ * A job's tasks, by state, a page at a time: also where there are a million.
+ *
+ * The master hands out pages by number. Once they are sorted or filtered all tasks are read, as columns, and the pages
+ * are made here.
+ */
 import { get } from "../api/client";
 import type { JobView, Page, TaskState, TaskView } from "../api/types";
-import { now } from "../live/clock";
+import { Cards } from "../lists/Cards";
+import { choose, Pager, type Pages, usePages } from "../lists/Pager";
+import { SearchField } from "../lists/SearchField";
+import { sorted } from "../lists/sorted";
+import { type Sorting, useSorting } from "../lists/sorting";
 import { thisJob, useResource } from "../live/resource";
-import { Link, useWord } from "../router";
-import { between, count, duration } from "../text/human";
+import { useWord } from "../router";
+import { count, plural } from "../text/human";
 import { Button } from "../ui/Button";
-import { Cards, type Column } from "../lists/Cards";
-import { Chip } from "../ui/Chip";
-import { choose, Pager, usePages } from "../lists/Pager";
 import { Section } from "../ui/Section";
 import { Empty, Shown } from "../ui/states";
+import { columnsOf } from "./sweep/columns";
+import { allNamesIn, MOST_SWEPT, type SweepRow, useSweep } from "./sweep/rows";
+import { whereOf } from "./sweep/where";
 
 const STATES: TaskState[] = ["running", "queued", "succeeded", "failed", "cancelled"];
 const PAGE = 50;
-const MOST_OWN_COLUMNS = 4;
 
 export function TasksSection({ job }: { job: JobView }) {
   const [word] = useWord("state");
+  const [where] = useWord("where");
   const state = STATES.find((one) => one === word) ?? null;
   const pages = usePages("page");
+  const sorting = useSorting("sort");
+  const isSortable = job.task_count > 1 && job.task_count <= MOST_SWEPT;
+  const isWhole = isSortable && (sorting.column !== null || where !== null);
+  const view: View = { job, state, pages, sorting: isSortable ? sorting : undefined };
+  return (
+    <Section
+      title="Tasks"
+      aside={<StateFilter job={job} chosen={state} onChoose={(one) => choose("state", one, "page")} />}
+    >
+      {isSortable && (
+        <div class="finder" role="search" aria-label="Tasks">
+          <SearchField name="where" label="Only tasks for which" placeholder="lr=0.1 loss<0.5" pages="page" />
+        </div>
+      )}
+      {isWhole ? <WholeSweep {...view} where={where ?? ""} /> : <PageOfTasks {...view} />}
+      {job.task_count > MOST_SWEPT && (
+        <p class="faint">Sweeps of up to {count(MOST_SWEPT)} tasks can be sorted and filtered here.</p>
+      )}
+    </Section>
+  );
+}
+
+interface View {
+  job: JobView;
+  state: TaskState | null;
+  pages: Pages;
+  /** Undefined where there are too many tasks to sort. */
+  sorting: Sorting | undefined;
+}
+
+function PageOfTasks({ job, state, pages, sorting }: View) {
   const tasks = useResource(
     `jobs/${job.id}/tasks/${state}/${pages.cursor}`,
     (signal) =>
@@ -31,23 +71,51 @@ export function TasksSection({ job }: { job: JobView }) {
     thisJob(job.id),
   );
   return (
-    <Section
-      title="Tasks"
-      aside={<StateFilter job={job} chosen={state} onChoose={(one) => choose("state", one, "page")} />}
-    >
-      <Shown of={tasks} what="tasks">
-        {({ items, next }) =>
-          items.length ? (
-            <>
-              <Cards rows={items} keyOf={(task) => task.number} columns={columnsOf(job.id, items)} />
-              <Pager pages={pages} next={next} />
-            </>
-          ) : (
-            <Empty>No task is {state ?? "here"}.</Empty>
-          )
-        }
-      </Shown>
-    </Section>
+    <Shown of={tasks} what="tasks">
+      {({ items, next }) => <Rows job={job} rows={items} next={next} {...{ state, pages, sorting }} />}
+    </Shown>
+  );
+}
+
+/** Pages of all tasks, which are sorted and filtered here; their cursor is the number of rows before them. */
+function WholeSweep({ job, state, pages, sorting, where }: View & { where: string }) {
+  const tasks = useSweep(job.id);
+  return (
+    <Shown of={tasks} what="tasks">
+      {(all) => {
+        const { test, problem } = whereOf(where, allNamesIn(all));
+        const fitting = all.filter((row) => (state === null || row.state === state) && test(row));
+        const rows = sorting ? sorted(fitting, columnsOf(job.id, all), sorting) : fitting;
+        const start = Number(pages.cursor ?? 0) || 0;
+        const next = start + PAGE < rows.length ? String(start + PAGE) : null;
+        return (
+          <>
+            {problem ? (
+              <p role="alert" class="note bad">
+                {problem}
+              </p>
+            ) : (
+              where && (
+                <p class="faint">
+                  {plural(rows.length, "task")} of {count(all.length)}.
+                </p>
+              )
+            )}
+            <Rows job={job} rows={rows.slice(start, start + PAGE)} next={next} {...{ state, pages, sorting }} />
+          </>
+        );
+      }}
+    </Shown>
+  );
+}
+
+function Rows({ job, rows, next, state, pages, sorting }: View & { rows: SweepRow[]; next: string | null }) {
+  if (!rows.length) return <Empty>No task is {state ?? "here"}.</Empty>;
+  return (
+    <>
+      <Cards rows={rows} keyOf={(task) => task.number} columns={columnsOf(job.id, rows)} sorting={sorting} />
+      <Pager pages={pages} next={next} />
+    </>
   );
 }
 
@@ -78,63 +146,3 @@ function numberOf(job: JobView, state: TaskState): string {
   const prefetched = state === "running" ? (job.tasks.prefetched ?? 0) : 0;
   return prefetched ? `${count(number - prefetched)}, ${count(prefetched)} prefetched` : count(number);
 }
-
-function TaskChip({ task }: { task: TaskView }) {
-  if (!task.prefetched) return <Chip state={task.state} />;
-  return (
-    <span class="faint" title="It waits at its worker for a slot">
-      prefetched
-    </span>
-  );
-}
-
-/** How long the attempt took that the row is about. */
-function tookOf(task: TaskView): string {
-  return task.wall_s == null ? between(task.began_at ?? null, task.finished_at, now.value) : duration(task.wall_s);
-}
-
-type Named = Record<string, string | number | boolean> | null | undefined;
-
-/** A column for each name, to sort by; of many names, one that has them all. */
-function columnsFor(title: string, tasks: TaskView[], of: (task: TaskView) => Named): Column<TaskView>[] {
-  const names = [...new Set(tasks.flatMap((task) => Object.keys(of(task) ?? {})))];
-  if (names.length <= MOST_OWN_COLUMNS)
-    return names.map((name) => ({
-      name,
-      class: "number",
-      show: (task) => shown(of(task)?.[name]),
-      order: (task) => ordered(of(task)?.[name]),
-    }));
-  const all = (task: TaskView): string =>
-    Object.entries(of(task) ?? {})
-      .map(([name, value]) => `${name}=${shown(value)}`)
-      .join(" ");
-  return [{ name: title, class: "reason", show: all, title: all }];
-}
-
-const shown = (value: string | number | boolean | undefined): string => (value === undefined ? "–" : String(value));
-
-const ordered = (value: string | number | boolean | undefined): string | number | null =>
-  typeof value === "boolean" ? Number(value) : (value ?? null);
-
-const columnsOf = (job: number, tasks: TaskView[]): Column<TaskView>[] => [
-  {
-    name: "Task",
-    show: (task) => (
-      <Link to={`/jobs/${job}/tasks/${task.number}`} class="number">
-        {task.id}
-      </Link>
-    ),
-  },
-  ...columnsFor("Parameters", tasks, (task) => task.parameters),
-  { name: "State", show: (task) => <TaskChip task={task} /> },
-  {
-    name: "Worker",
-    show: ({ worker }) => (worker ? <Link to={`/workers/${worker}`}>{worker}</Link> : <span class="faint">–</span>),
-  },
-  { name: "Took", class: "right number", show: tookOf, order: (task) => task.wall_s },
-  ...columnsFor("Metrics", tasks, (task) => task.metrics),
-  { name: "Exit", class: "right number", show: (task) => task.exit_code ?? "–" },
-  { name: "Failures", class: "right number", show: (task) => task.failures || "–" },
-  { name: "Reason", class: "reason", show: (task) => task.reason },
-];

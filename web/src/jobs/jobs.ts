@@ -7,11 +7,14 @@ import { anyJob, type Resource, useResource } from "../live/resource";
 const MOST_LIVE = 500;
 const NOTHING: LiveTotals = { in_grid: 0, waiting: 0, held: 0, tasks_queued: 0 };
 
-/** Which jobs are looked at: by name and user. */
+/** Which jobs are looked at: by name, by user, by a label that their workers must have. */
 export interface JobFilter {
   named?: string | undefined;
   owner?: string | undefined;
+  label?: string | undefined;
 }
+
+export const isSearch = ({ named, owner, label }: JobFilter): boolean => !!(named || owner || label);
 
 export interface LiveJob extends JobView {
   heldBy: number | null;

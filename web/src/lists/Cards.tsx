@@ -7,6 +7,8 @@ import type { Sorting } from "./sorting";
 /** A column of a table: `name` heads it, and names its value where a row is shown as a card, on a phone. */
 export interface Column<Row> {
   name: string;
+  /** What it is sorted by in the address, where another column may have the same name. */
+  id?: string;
   show: (row: Row) => ComponentChildren;
   class?: "right number" | "number" | "reason";
   title?: (row: Row) => string | undefined;
@@ -45,7 +47,7 @@ export function Cards<Row, Key extends string | number>(props: Props<Row, Key>) 
           <tr>
             {picks && <UnseenHead text="Chosen" />}
             {columns.map((column) => (
-              <Head key={column.name} column={column} sorting={props.sorting} />
+              <Head key={column.id ?? column.name} column={column} sorting={props.sorting} />
             ))}
             {actions && <UnseenHead text="Actions" />}
           </tr>
@@ -61,7 +63,12 @@ export function Cards<Row, Key extends string | number>(props: Props<Row, Key>) 
                 {first?.show(row)}
               </th>
               {others.map((column) => (
-                <td key={column.name} data-name={column.name} class={column.class} title={column.title?.(row)}>
+                <td
+                  key={column.id ?? column.name}
+                  data-name={column.name}
+                  class={column.class}
+                  title={column.title?.(row)}
+                >
                   {column.show(row)}
                 </td>
               ))}
@@ -100,8 +107,8 @@ function Pick<Key extends string | number>({ of, picks }: { of: Key; picks: Pick
 }
 
 function Head<Row>({ column, sorting }: { column: Column<Row>; sorting: Sorting | undefined }) {
-  const { name, about } = column;
-  const isSorted = sorting?.column === name;
+  const { name, about, id = name } = column;
+  const isSorted = sorting?.column === id;
   const mark = isSorted ? (sorting.isDown ? " ↓" : " ↑") : "";
   return (
     <th
@@ -111,7 +118,7 @@ function Head<Row>({ column, sorting }: { column: Column<Row>; sorting: Sorting 
       aria-sort={isSorted ? (sorting.isDown ? "descending" : "ascending") : undefined}
     >
       {sorting && column.order ? (
-        <button type="button" class="sort" onClick={() => sorting.turn(name)}>
+        <button type="button" class="sort" onClick={() => sorting.turn(id)}>
           {name}
           {mark}
         </button>

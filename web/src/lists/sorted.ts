@@ -2,6 +2,7 @@ import type { Sorting } from "./sorting";
 
 interface Ordered<Row> {
   name: string;
+  id?: string;
   order?: (row: Row) => number | string | null | undefined;
 }
 
@@ -11,7 +12,7 @@ export function sorted<Row>(
   columns: Ordered<Row>[],
   { column, isDown }: Pick<Sorting, "column" | "isDown">,
 ): Row[] {
-  const order = columns.find(({ name }) => name === column)?.order;
+  const order = columns.find(({ name, id = name }) => id === column)?.order;
   if (!order) return rows;
   const sign = isDown ? -1 : 1;
   return [...rows].sort((a, b) => {

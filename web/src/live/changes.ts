@@ -1,12 +1,12 @@
 /**
  * What has changed in the grid, as the master says it (server-sent events), and whether it is there at all.
  *
- * The first event after each connection says that everything may have changed; so a restart of the master, or a
- * laptop's sleep, takes the same way as news. A master that has nothing to say shows now and then that it is there:
- * one that is silent for longer is away, even if the connection stands.
+ * The first event after each connection names what has changed since the last one, or says that everything may have;
+ * so a restart of the master, or a laptop's sleep, takes the same way as news. A master that has nothing to say shows
+ * now and then that it is there: one that is silent for longer is away, even if the connection stands.
  */
 import { signal } from "@preact/signals";
-import { askOnlyUnless, get, onOutcome, url } from "../api/client";
+import { askOnlyUnless, get, heard, onOutcome, url } from "../api/client";
 import type { GridChange } from "../api/types";
 
 export type LinkState = "connecting" | "live" | "away";
@@ -29,6 +29,8 @@ let timer: ReturnType<typeof setTimeout> | undefined;
 let heardAt = 0;
 let pauseMs = SHORTEST_PAUSE_MS;
 let isWanted = false;
+/** Of the last event: a master that still knows it names only what has changed since. */
+let lastId = "";
 
 /** Calls the listener on changes, until the returned function is called. */
 export function onChange(listener: Listener): () => void {
@@ -43,6 +45,8 @@ export function startListening(): void {
 
 export function stopListening(): void {
   isWanted = false;
+  lastId = "";
+  heard("");
   link.value = "connecting";
   disconnect();
 }
@@ -55,7 +59,7 @@ export function watchSilence(): void {
   addEventListener("online", () => isWanted && !document.hidden && connect());
 }
 
-/** What is out of sight needs no news; when it is looked at again the first event says that all may have changed. */
+/** What is out of sight needs no news; when it is looked at again the first event says what has changed. */
 export function watchVisibility(): void {
   document.addEventListener("visibilitychange", () => {
     if (!isWanted) return;
@@ -70,9 +74,13 @@ export function watchVisibility(): void {
 function connect(): void {
   disconnect();
   heardAt = Date.now();
-  source = new EventSource(url("/events"));
+  source = new EventSource(url("/events", { after: lastId, rest_s: 1 }));
   source.addEventListener("here", () => (heardAt = Date.now()));
-  source.addEventListener("change", (event) => hear(JSON.parse(event.data) as GridChange));
+  source.addEventListener("change", (event) => {
+    lastId = event.lastEventId;
+    heard(lastId);
+    hear(JSON.parse(event.data) as GridChange);
+  });
   source.onerror = () => {
     lose();
     void get("/whoami").catch(() => undefined); // who was signed out learns it so: the stream does not say why

@@ -47,7 +47,9 @@ export function useResource<T>(
     );
     reload.current = () => reader.wish(true);
     reader.wish();
-    const forget = onChange((change) => latest.current.concerns(change) && reader.wish());
+    const isDue = (change: GridChange): boolean =>
+      state.current.problem?.isAway === true || latest.current.concerns(change);
+    const forget = onChange((change) => isDue(change) && reader.wish());
     const timer = everyMs && setInterval(() => document.hidden || reader.wish(), everyMs);
     return () => {
       forget();

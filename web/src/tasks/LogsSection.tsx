@@ -1,36 +1,49 @@
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { API } from "../api/client";
 import type { TaskDetail } from "../api/types";
-import { amount } from "../text/human";
+import { SearchField } from "../lists/SearchField";
+import { setWords, useWord } from "../router";
 import { Button } from "../ui/Button";
 import { Section } from "../ui/Section";
-import { Empty, Loading, ProblemNote } from "../ui/states";
-import { useLog, type Way } from "./logs";
-import { isBinary, runsOf } from "./terminal";
+import { LogPane, wayOf } from "./LogPane";
+import { placeOf, type Stream } from "./lines";
 
-const STREAMS = ["stdout", "stderr"] as const;
-const NEAR_END_PX = 40;
+const STREAMS: Stream[] = ["stdout", "stderr"];
+type View = Stream | "both";
 
-/** Output of the task; while it runs the end stays in view, unless the user has scrolled away. */
+/**
+ * Output of the task; while it runs the end stays in view, unless the user has scrolled away. What is looked at stands
+ * in the address (the stream, the line, the text that is searched for), without steps of its own for Back. A failed
+ * task opens where its error is.
+ */
 export function LogsSection({ path, task }: { path: string; task: TaskDetail }) {
-  const [chosen, setStream] = useState<(typeof STREAMS)[number] | null>(null);
-  const [isWrapped, setWrapped] = useState(false);
-  const stream = chosen ?? (hasFailedLoudly(task) ? "stderr" : "stdout");
+  const [word] = useWord("output");
+  const [line] = useWord("line");
+  const [wrap] = useWord("wrap");
+  const look = (words: Record<string, string | null>): void => setWords(words, { replace: true });
+  const view = ([...STREAMS, "both"] as View[]).find((one) => one === word) ?? placeOf(line)?.stream ?? firstOf(task);
+  const streams = view === "both" ? STREAMS : [view];
   return (
     <Section
       title="Output"
       aside={
         <>
           {wayOf(task) === "follow" && <span class="faint">as it is written</span>}
-          <a class="faint" href={`${API}${path}/${stream}`} download={`${task.id}.${stream}.txt`}>
-            save
-          </a>
-          <Button isPressed={isWrapped} onClick={() => setWrapped(!isWrapped)}>
+          <SearchField name="find" label="Find in the output" placeholder="Find" />
+          {streams.map((stream) => (
+            <a class="faint" key={stream} href={`${API}${path}/${stream}`} download={`${task.id}.${stream}.txt`}>
+              save{view === "both" && ` ${stream}`}
+            </a>
+          ))}
+          <Button isPressed={wrap !== null} onClick={() => look({ wrap: wrap === null ? "1" : null })}>
             wrap
           </Button>
           <div class="buttons joined" role="group" aria-label="Stream">
-            {STREAMS.map((one) => (
-              <Button key={one} isPressed={stream === one} onClick={() => setStream(one)}>
+            {([...STREAMS, "both"] as View[]).map((one) => (
+              <Button
+                key={one}
+                isPressed={view === one}
+                onClick={() => look({ output: one, ...(one === "both" ? {} : { line: null }) })}
+              >
                 {one}
               </Button>
             ))}
@@ -38,76 +51,20 @@ export function LogsSection({ path, task }: { path: string; task: TaskDetail }) 
         </>
       }
     >
-      <LogText path={`${path}/${stream}`} task={task} isWrapped={isWrapped} />
+      {streams.map((stream) => (
+        <LogPane
+          key={stream}
+          path={path}
+          stream={stream}
+          task={task}
+          isWrapped={wrap !== null}
+          isAtError={task.state === "failed" && stream === firstOf(task)}
+        />
+      ))}
     </Section>
   );
 }
 
-interface LogProps {
-  path: string;
-  task: TaskDetail;
-  isWrapped: boolean;
-}
-
-function LogText({ path, task, isWrapped }: LogProps) {
-  const log = useLog(path, wayOf(task), endedAttempts(task));
-  const isRunning = task.state === "running";
-  const place = useRef<HTMLPreElement>(null);
-  const isAtEnd = useRef(true);
-
-  useEffect(() => {
-    const pre = place.current;
-    if (pre && isRunning && isAtEnd.current) pre.scrollTop = pre.scrollHeight;
-  }, [log.head, log.end]);
-
-  function onScroll(): void {
-    const pre = place.current!;
-    isAtEnd.current = pre.scrollHeight - pre.scrollTop - pre.clientHeight < NEAR_END_PX;
-  }
-
-  if (log.problem) return <ProblemNote problem={log.problem} />;
-  if (!log.isRead) return <Loading what="what it printed" />;
-  if (!log.head) return <Empty>{task.finished_at === null ? "No output yet." : "No output."}</Empty>;
-  if (isBinary(log.head)) return <Empty>This is binary output. Save it to look at it.</Empty>;
-  return (
-    <>
-      <pre class={isWrapped ? "code log wrapped" : "code log"} tabIndex={0} ref={place} onScroll={onScroll}>
-        <Ink text={log.head} />
-        {log.missingBytes > 0 && (
-          <p class="note gap">{amount(log.missingBytes)} are not shown here: save the output to read them.</p>
-        )}
-        <Ink text={log.end} />
-      </pre>
-    </>
-  );
-}
-
-/** Text in the colours that it asks for. */
-function Ink({ text }: { text: string }) {
-  const runs = useMemo(() => runsOf(text), [text]);
-  return (
-    <>
-      {runs.map((run, index) =>
-        run.style ? (
-          <span key={index} class={run.style}>
-            {run.text}
-          </span>
-        ) : (
-          run.text
-        ),
-      )}
-    </>
-  );
-}
-
-/** It failed, and what it printed on stderr will say why. */
-const hasFailedLoudly = (task: TaskDetail): boolean =>
-  task.state === "failed" && task.attempts.some((attempt) => attempt.stderr_bytes);
-
-function wayOf(task: TaskDetail): Way {
-  if (task.state === "running") return "follow";
-  return endedAttempts(task) > 0 ? "once" : null;
-}
-
-const endedAttempts = (task: TaskDetail): number =>
-  task.attempts.filter((attempt) => attempt.exit_code !== null).length;
+/** What is opened: of a failed task stderr, where it printed something that will say why. */
+const firstOf = (task: TaskDetail): Stream =>
+  task.state === "failed" && task.attempts.some((attempt) => attempt.stderr_bytes) ? "stderr" : "stdout";

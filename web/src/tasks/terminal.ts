@@ -26,17 +26,17 @@ interface Look {
 
 const PLAIN: Look = { colour: "", isBold: false, isFaint: false };
 
-/** Returns the runs of a text, neighbours of one style together. */
-export function runsOf(text: string): Run[] {
-  if (!/[\x00-\x08\x0b-\x1f\x7f]/.test(text)) return text ? [{ text, style: "" }] : [];
-  const runs: Run[] = [];
+/** Returns the lines of a text, each as its runs; a last line without an end counts, an empty one does not. */
+export function linesOf(text: string): Run[][] {
+  const texts = text.split("\n");
+  if (texts.at(-1) === "") texts.pop();
+  if (!/[\x00-\x08\x0b-\x1f\x7f]/.test(text)) return texts.map((line) => (line ? [{ text: line, style: "" }] : []));
   let look = PLAIN;
-  const lines = text.split("\n");
-  for (const [place, line] of lines.entries()) {
+  return texts.map((line) => {
+    const runs: Run[] = [];
     look = addLine(runs, line, look);
-    if (place < lines.length - 1) add(runs, "\n", runs.at(-1)?.style ?? "");
-  }
-  return runs;
+    return runs;
+  });
 }
 
 /** Says whether these are a program's bytes and no text for people. */

@@ -22,6 +22,8 @@ const REST_MS = 400;
 const SETTLE_MS = 180;
 const MARGIN = 0.4;
 const OVERLAP_S = 2;
+/** Windows begin at whole steps: pages that show the same ask for the same, which the master makes once. */
+const STEP_S = 2;
 
 export class Feed {
   bars = new Bars();
@@ -119,7 +121,8 @@ export class Feed {
     this.feeding.onBars(this.bars, this.bars.merge(answer), false);
   }
 
-  private async read(since: number, until: number | undefined): Promise<Timeline> {
+  private async read(from: number, until: number | undefined): Promise<Timeline> {
+    const since = Math.floor(from / STEP_S) * STEP_S;
     const query = { since, until, limit: MOST_BARS, ...this.filter };
     const answer = await get<Timeline>("/timeline", query, this.controller.signal);
     if (until === undefined) this.skew_s = answer.until - Date.now() / 1000;

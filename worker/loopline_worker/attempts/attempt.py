@@ -16,7 +16,7 @@ from loopline_shared.protocol.worker_link import Run
 from loopline_worker.attempts import result_file, scratch
 from loopline_worker.attempts.capture import Capture
 from loopline_worker.attempts.judge import Verdict, is_read, judge
-from loopline_worker.attempts.limits import Stopwatch, Watch, fills, is_over
+from loopline_worker.attempts.limits import Stopwatch, Watch, fills, is_over, time_to_fill
 from loopline_worker.attempts.start_gate import StartGate
 from loopline_worker.environments.environments import Provision
 from loopline_worker.files.outputs import OutputsError
@@ -173,13 +173,14 @@ class Attempt:
             self.usage = replace(usage, cpu_s=max(usage.cpu_s, self.usage.cpu_s))
             self._peak_memory_bytes = max(self._peak_memory_bytes, usage.memory_bytes)
 
-    def look(self, now: float) -> None:
-        """Check the limits if a check is due; kill the task if it exceeds one."""
-        if self._tree is None or now < self._began + FIRST_CHECK_S:
-            return
+    def look(self, now: float) -> float:
+        """Check the limits if a check is due; kill the task if it exceeds one. Return when the next is due."""
+        first = self._began + min(FIRST_CHECK_S, time_to_fill(self._job.limits.memory_bytes))
+        if self._tree is None or now < first:
+            return first if self._tree else math.inf
         if self._watch is None:
             self._watch = Watch(self._job.limits, self.folder, self._measure_now, self._output_bytes, self._break_off)
-        self._watch.look(now)
+        return self._watch.look(now)
 
     # Its start.
 

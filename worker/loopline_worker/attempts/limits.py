@@ -19,7 +19,7 @@ from loopline_worker.launch import open_files
 from loopline_worker.launch.interface import Limits, Usage
 from loopline_worker.supervisor import requests
 from loopline_worker.supervisor.orders import Breach
-from loopline_worker.timings import CHECK_LIMITS_EVERY_S
+from loopline_worker.timings import CHECK_CLOSELY_EVERY_S, CHECK_LIMITS_EVERY_S
 
 if TYPE_CHECKING:
     from loopline_shared.model import Facts
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 _LARGEST_SHARE = 0.75
 """Share of the memory for tasks whose jobs request none: the rest is the owner's."""
+_FASTEST_BYTES_A_S = 2**31
+"""Growth of a task's memory that is reckoned with: what a core clears for it, or two that share the bus."""
+_LOOK_SHARE = 20
+"""Time between two looks at the processes, as a multiple of what a look takes, at least."""
 _DISK_SHARE = 50
 """Time between two looks at the disk, as a multiple of what a look takes."""
 _DISK_GAP_S = 30.0
@@ -95,19 +99,24 @@ class Watch:
         self._output_bytes = output_bytes
         self._on_breach = on_breach
         self._pids: Sequence[int] = ()
-        self._next_look = 0.0
+        self._left_bytes: int | None = None  # of memory that nothing but looks keeps; None: something does
+        self._due = 0.0
         self._next_disk_look = 0.0
         self._looking: asyncio.Future[None] | None = None
 
-    def look(self, now: float) -> None:
-        """Check the limits if a check is due (``now`` by ``time.monotonic``); the disk is read in a thread."""
-        if now < self._next_look:
-            return
-        self._next_look = now + CHECK_LIMITS_EVERY_S
+    def look(self, now: float) -> float:
+        """Check the limits if a check is due (``now`` by ``time.monotonic``); the disk is read in a thread.
+
+        Return when the next check is due: before the task can be over its memory, if only looks keep it within that.
+        """
+        if now < self._due:
+            return self._due
         if breach := self._look():
             self._on_breach(breach)
-        elif self._looking is None or self._looking.done():
+        elif now >= self._next_disk_look and (self._looking is None or self._looking.done()):
             self._looking = asyncio.ensure_future(self._tell_of_disk())
+        self._due = now + max(time_to_fill(self._left_bytes), _LOOK_SHARE * (time.monotonic() - now))
+        return self._due
 
     def stop(self) -> None:
         """Stop reading the disk."""
@@ -121,6 +130,8 @@ class Watch:
     def _look(self) -> Breach | None:
         usage, limits = self._measure(), self._limits
         self._pids = usage.pids
+        kept = limits.memory_bytes is None or usage.memory_is_kept
+        self._left_bytes = None if kept else (limits.memory_bytes or 0) - usage.memory_bytes
         if usage.breach:
             return usage.breach
         if is_over(usage.memory_bytes, limits.memory_bytes):
@@ -130,9 +141,9 @@ class Watch:
         return Breach.OUTPUT if is_over(self._output_bytes(), limits.output_bytes) else None
 
     async def _look_at_disk(self) -> Breach | None:
-        began = time.monotonic()
-        if self._limits.scratch_bytes is None or began < self._next_disk_look:
+        if self._limits.scratch_bytes is None:
             return None
+        began = time.monotonic()
         is_full = await asyncio.to_thread(fills, self._folder, self._limits.scratch_bytes, self._pids)
         ended = time.monotonic()
         self._next_disk_look = ended + min(_DISK_SHARE * (ended - began), _DISK_GAP_S)
@@ -176,6 +187,13 @@ def _disk_bytes(file: str) -> int:
     except OSError:
         return 0
     return max(_ENTRY_BYTES, 512 * status.st_blocks if hasattr(status, "st_blocks") else status.st_size)
+
+
+def time_to_fill(left_bytes: int | None) -> float:
+    """Return the seconds until a task may have taken so much more memory, within those between two looks."""
+    if left_bytes is None:
+        return CHECK_LIMITS_EVERY_S
+    return min(CHECK_LIMITS_EVERY_S, max(CHECK_CLOSELY_EVERY_S, left_bytes / _FASTEST_BYTES_A_S))
 
 
 def is_over(value: int, limit: int | None) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -22,7 +23,7 @@ from loopline_worker.files.task_files import AttemptFiles
 from loopline_worker.launch.interface import DirectStart, Ended, Launcher
 from loopline_worker.state.journal import Spool
 from loopline_worker.task_group import TaskGroup
-from loopline_worker.timings import CHECK_DUE_EVERY_S
+from loopline_worker.timings import CHECK_CLOSELY_EVERY_S, CHECK_DUE_EVERY_S
 
 log = logging.getLogger(__name__)
 
@@ -180,11 +181,11 @@ class Runner:
     def _look_around(self) -> None:
         """Check limits again and again, as long as anything is in hand."""
         now = time.monotonic()
-        for attempt in list(self._attempts.values()):
-            attempt.look(now)
+        due = min([attempt.look(now) for attempt in list(self._attempts.values())], default=math.inf)
         self._looking = None
         if self._attempts:
-            self._looking = asyncio.get_running_loop().call_later(CHECK_DUE_EVERY_S, self._look_around)
+            pause_s = min(CHECK_DUE_EVERY_S, max(CHECK_CLOSELY_EVERY_S, due - now))
+            self._looking = asyncio.get_running_loop().call_later(pause_s, self._look_around)
 
     # LaunchListener. An error in here is the agent's own failure, as everywhere.
 

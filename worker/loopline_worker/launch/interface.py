@@ -91,6 +91,7 @@ class Usage:
     processes: int = 0
     breach: Breach | None = None  # the limit that the task hit, if the system enforces it
     pids: Sequence[int] = ()  # of its living processes, where they can be looked into
+    memory_is_kept: bool = False  # within its limit, by the system
 
 
 @dataclass(slots=True)

@@ -279,15 +279,17 @@ class PosixTree:
         number = sum(process.threads for process in tree) if number is None else number
         hit = control_groups.breach(self._hits, self._group.hits())
         pids = [process.pid for process in tree]
-        return Usage(self._cpu_time.cpu_s(root, tree), self._memory_bytes(tree), number, hit, pids)
+        cpu_s, in_group = self._cpu_time.cpu_s(root, tree), self._group.memory_bytes()
+        if in_group is not None:
+            return Usage(cpu_s, in_group, number, hit, pids, memory_is_kept=True)
+        return Usage(cpu_s, self._memory_bytes(tree), number, hit, pids)
 
     def _memory_bytes(self, tree: list[processes.Process]) -> int:
-        in_group = self._group.memory_bytes()
-        if in_group is not None:
-            return in_group
         used_bytes, limit_bytes = sum(process.memory_bytes for process in tree), self._limits.memory_bytes
         if limit_bytes is None:
             return used_bytes
+        if any(one.memory_bytes > limit_bytes and processes.private_bytes(one.pid) > limit_bytes for one in tree):
+            return used_bytes  # of one alone, whatever others share with it
         self._shares = self._shares or MemoryShares()
         return self._shares.read([process.pid for process in tree], used_bytes, limit_bytes)
 

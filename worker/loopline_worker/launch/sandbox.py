@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -22,6 +23,7 @@ from loopline_worker.launch.interface import Job
 from loopline_worker.launch.visible_paths import Visible, copy_etc, visible
 from loopline_worker.settings import NetworkAccess, SandboxChoice
 from loopline_worker.supervisor.walls import connect_filter, landlock
+from loopline_worker.supervisor.walls.cell import words_of
 from loopline_worker.supervisor.walls.namespaces import Places
 
 log = logging.getLogger(__name__)
@@ -37,6 +39,9 @@ WORDS = {
 """What each kind means, by the fact of its worker."""
 
 
+_PROBE_WITHIN_S = 10.0
+
+
 class Walls(NamedTuple):
     """Fields that a sandbox adds to a task's order, by the names of ``TaskOrder``."""
 
@@ -47,11 +52,18 @@ class Walls(NamedTuple):
     reaches: list[str] | None = None
 
 
+_ENCLOSED = Walls(cell=1, walls=[""])
+"""The cell of tasks under Landlock: no program but Python makes it."""
+
+
 class Sandbox:
     """The sandbox around each task of this worker."""
 
-    def __init__(self, sees: Visible, network: NetworkAccess, wrapper: Bubblewrap | None) -> None:
-        """``wrapper``: None for Landlock."""
+    def __init__(
+        self, sees: Visible, network: NetworkAccess, wrapper: Bubblewrap | None, *, encloses: bool = False
+    ) -> None:
+        """``wrapper``: None for Landlock. ``encloses``: Landlock's tasks have a process namespace, too."""
+        self._encloses = encloses
         self._sees = sees
         self._network = network
         self._wrapper = wrapper
@@ -67,14 +79,17 @@ class Sandbox:
         """True if members of a gang that asks for the network reach one another."""
         return self._network is not NetworkAccess.NONE
 
-    def walls(self, job: Job) -> Walls:
-        """Return what is done to the order of this task."""
+    def walls(self, job: Job, *, has_user: bool = False) -> Walls:
+        """Return what is done to the order of this task.
+
+        ``has_user``: it runs as a user of its own, by which all that it leaves is found.
+        """
         if self._wrapper:
             has_network = self._has_network(job)
             reaches = list(job.hosts) if has_network and self._network is NetworkAccess.GANGS else None
             places = self._wrapper.places(job, has_network)
             return Walls(*self._wrapper.cell(job), places, reaches=reaches)
-        return Walls(paths=self._paths(job))
+        return (_ENCLOSED if self._encloses and not has_user else Walls())._replace(paths=self._paths(job))
 
     def _has_network(self, job: Job) -> bool:
         if self._network is NetworkAccess.GANGS:
@@ -153,7 +168,7 @@ def _find(
         elif reason := without_landlock():
             reasons.append(reason)
         else:
-            return Sandbox(sees, NetworkAccess.ALL, None), "; ".join(reasons)
+            return Sandbox(sees, NetworkAccess.ALL, None, encloses=_can_enclose()), "; ".join(reasons)
     return None, "; ".join(reasons)
 
 
@@ -162,6 +177,14 @@ def without_landlock() -> str:
     return (
         "" if landlock.version() else "this kernel has no Landlock, which Linux 5.13 or later has where it is enabled"
     )
+
+
+def _can_enclose() -> bool:
+    """True if the kernel lets tasks have a process namespace, in which all ends with its first process."""
+    with suppress(OSError, subprocess.TimeoutExpired):
+        tried = subprocess.run(words_of("probe_enclosed"), capture_output=True, timeout=_PROBE_WITHIN_S, check=False)
+        return tried.returncode == 0
+    return False
 
 
 def _bubblewrap(sees: Visible, etc: Path | None) -> tuple[Bubblewrap | None, str]:

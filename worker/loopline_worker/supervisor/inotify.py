@@ -34,6 +34,12 @@ class FolderWatcher:
         except BlockingIOError:
             return True
 
+    def close(self) -> None:
+        """Watch nothing any more."""
+        if self._file >= 0:
+            os.close(self._file)
+        self._file = -1
+
     def _watches(self, folder: str) -> bool:
         assert libc
         kinds = _CHANGES | _FOLDERS_ONLY | _NO_LINK | _ONCE

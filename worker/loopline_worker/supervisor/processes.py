@@ -48,6 +48,12 @@ def status(pid: int) -> Process | None:
     return Process(pid, stat) if stat else None
 
 
+def private_bytes(pid: int) -> int:
+    """Return the memory of a process that is in no file; 0 if it is unknown. What it shares since a fork counts."""
+    sizes = read(f"/proc/{pid}/statm").split()
+    return (int(sizes[1]) - int(sizes[2])) * _PAGE_BYTES if sizes else 0
+
+
 def memory_shares(pid: int) -> tuple[int, int]:
     """Return the bytes of a process without, and with its share of, mapped shared memory; zeros if unknown. Slow."""
     found = {

@@ -70,6 +70,7 @@ class Supervisor:
         self._yields = yields
         self._isolates = isolates
         self._user = user
+        self._shared = folders.SharedFolders(user) if user else None
         self._filter = ConnectFilter(user)
         self._group = ControlGroup(places, name_of(os.getpid()))
         self._selector = Selector(connection)
@@ -135,11 +136,10 @@ class Supervisor:
         if not end:
             self._is_running = True
             self._watch()
-            end = {"elapsed_s": time.monotonic() - started_s}
-            self._account(self._runner.end(self._killed), end)
+            task = self._runner.end(self._killed)
+            end = task.failure or self._account(task, time.monotonic() - started_s)
         end["folder_is_left"] = not (order.makes_folder and self._folders.recycle(order.folder))
-        if self._user:
-            self._leave_nothing(order, end["folder_is_left"], self._user)
+        self._leave_nothing(order, end["folder_is_left"])
         before_s, self._cpu_s = self._cpu_s, time.process_time()
         end["overhead_s"] = end.get("overhead_s", 0.0) + self._cpu_s - before_s
         self._report_end(*self._pump.close(), end)
@@ -177,12 +177,12 @@ class Supervisor:
         if self._user:
             folders.lend(folder, self._user.gid)
 
-    def _leave_nothing(self, order: TaskOrder, folder_is_left: bool, user: TaskUser) -> None:
-        """Let the agent have what the task made in its folder, and remove what it made beside that."""
-        if folder_is_left:
-            folders.hand_over(order.folder, user)
-        if not order.cell and order.paths is None:
-            folders.clear_shared(user)
+    def _leave_nothing(self, order: TaskOrder, folder_is_left: bool) -> None:
+        """Let the agent have what a task's user made in its folder, and remove what it made beside that."""
+        if self._user and folder_is_left:
+            folders.hand_over(order.folder, self._user)
+        if self._shared and not order.cell and order.paths is None:
+            self._shared.clear()
 
     def _open_to_user(self, files: list[int]) -> None:
         """Let the task open by name (/dev/stderr) what it has inherited."""
@@ -215,16 +215,17 @@ class Supervisor:
             if self._connection in ready:
                 self._receive()
             self._pump.read(ready)
-            if cell in ready:
-                self._cell.read()
+            if cell in ready and self._cell.read():
+                self._send({"runs": True})
             elif cell is None and self._selector.child_ended:
                 self._own.reap()
         if cell is not None:
             self._selector.unwatch(cell)
 
-    def _account(self, task: TreeEnd, end: dict[str, Any]) -> None:
-        """Add to the report how the task ended and what it used."""
-        end |= {
+    def _account(self, task: TreeEnd, elapsed_s: float) -> dict[str, Any]:
+        """Return the report of how the task ended and what it used."""
+        end: dict[str, Any] = {
+            "elapsed_s": elapsed_s,
             "exit_code": os.waitstatus_to_exitcode(task.status),
             "cpu_s": task.user_s + task.system_s,
             "system_s": task.system_s,
@@ -241,6 +242,7 @@ class Supervisor:
         with suppress(OSError):  # no file descriptor left
             if self._group.is_spent():
                 end["is_spent"] = self._is_spent = True  # the next task goes to another supervisor
+        return end
 
     def _add_breach(self, status: int, end: dict[str, Any]) -> None:
         """Add the limit that a failed task hit, and how often limits were hit if that has changed."""
@@ -341,7 +343,8 @@ class Supervisor:
             self._killed = not self._runner.has_ended
         if self._to_confirm == self._number:
             self._to_confirm = 0
-            self._send({"runs": True})
+            if self._runner.confirm():
+                self._send({"runs": True})
         if self._to_follow == self._number:
             self._to_follow = 0
             self._pump.follow()

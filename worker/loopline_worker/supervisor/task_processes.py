@@ -16,6 +16,8 @@ from loopline_worker.supervisor.spawn import spawn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from loopline_worker.supervisor.orders import TaskOrder
     from loopline_worker.supervisor.selector import Selector
     from loopline_worker.supervisor.users.credentials import TaskUser
@@ -27,7 +29,7 @@ _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
 class TreeEnd:
     """The end of a task and what it used. ``status`` is that of wait(2)."""
 
-    __slots__ = ("is_lost", "overhead_s", "peak_memory_bytes", "status", "strays", "system_s", "user_s")
+    __slots__ = ("failure", "is_lost", "overhead_s", "peak_memory_bytes", "status", "strays", "system_s", "user_s")
 
     def __init__(
         self,
@@ -45,6 +47,7 @@ class TreeEnd:
         self.strays = strays
         self.overhead_s = overhead_s  # of the first process of a sandbox
         self.is_lost = False  # not by its own doing: its sandbox was killed
+        self.failure: dict[str, Any] = {}  # why it could not be started, as the report has it
 
     def to_tuple(self) -> tuple[int, float, float, int, int, float]:
         """Return the fields in the order of the parameters."""
@@ -73,6 +76,10 @@ class TaskProcesses:
         self._peak_memory = 0
         with self._oom_score:
             self._task = spawn(order, stdout, stderr, self._user)
+
+    def confirm(self) -> bool:
+        """True: the task runs."""
+        return True
 
     @property
     def has_ended(self) -> bool:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from loopline_master.http.auth import Caller
-from loopline_shared.errors import LooplineError
+from loopline_shared.errors import ExceededLimit, LooplineError
 from loopline_shared.rest.bodies import LimitUse
 
 
@@ -31,7 +31,8 @@ class OpenStreams:
         if self._users[caller.name] >= self._of_one_user:
             used = f"{caller.name} has {self._users[caller.name]} of {self._of_one_user} streams"
             hint = "close some; an admin sets limits.user_listeners"
-            raise LooplineError("user_listeners", f"{used} that one user may have open", hint, status=429)
+            quota = ExceededLimit(self._of_one_user, unit="concurrent-requests")
+            raise LooplineError("user_listeners", f"{used} that one user may have open", hint, 429, quota=quota)
         with self.of(caller) as task:
             self._seated.add(task)
             self._users[caller.name] += 1

@@ -14,7 +14,7 @@ from contextlib import aclosing, suppress
 
 from aiohttp import web
 
-from loopline_master.change_feed import ChangeFeed, Subscription, Subscriptions, is_all_to_come, written
+from loopline_master.change_feed import Change, ChangeFeed, Subscription, Subscriptions, is_all_to_come, written
 from loopline_master.core.entities import Attempt, Job, Task
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.http.answers import begin_stream, preferred, times_for
@@ -23,7 +23,7 @@ from loopline_master.http.live.open_streams import OpenStreams
 from loopline_master.http.live.stored_results import MAX_STDOUT_BYTES, StoredResults, line, lines
 from loopline_master.http.lookups import found
 from loopline_master.http.operations import Routes
-from loopline_master.http.parameters import Follow, JobNumber, RestSeconds, ResultCursor
+from loopline_master.http.parameters import AfterEvent, Follow, JobNumber, LastEventId, RestSeconds, ResultCursor
 from loopline_master.store.queries.result_queries import CHUNK
 from loopline_master.timings import CHANGES_STILL_HERE_EVERY_S, STILL_HERE_EVERY_S, STREAM_REST_S, STREAM_REST_SHARE
 from loopline_shared.model import JobState, Output
@@ -76,17 +76,21 @@ async def stream_events(
     caller: Caller,
     request: web.Request,
     rest_s: RestSeconds = STREAM_REST_S,
+    last_event_id: LastEventId = "",
+    after: AfterEvent = "",
 ) -> web.StreamResponse:
     """Stream the names of jobs and workers that have changed, as server-sent events: a GridChange each.
 
-    The first event says `missed`: read everything once, then what is named. An event `here` comes where nothing else
-    has for five seconds.
+    The first event says `missed`: read everything once, then what is named. A client that comes back with the id of
+    its last event gets what has changed since; `missed` only if that is too long ago, or the master was restarted.
+    An event `here` comes where nothing else has for five seconds.
     """
     with streams.seat(caller), changes.read() as reader:
+        first, at = changes.since(last_event_id or after), changes.mark
         response = await _begin(request, _SSE)
         if request.method == "HEAD":
             return response
-        await response.write(b"retry: 1000\n" + _event(GridChange(missed=True)))
+        await response.write(b"retry: 1000\n" + _event(first, at))
         while True:
             try:
                 async with asyncio.timeout(CHANGES_STILL_HERE_EVERY_S):
@@ -94,9 +98,8 @@ async def stream_events(
             except TimeoutError:
                 await response.write(b"event: here\ndata: {}\n\n")
             else:
-                named = GridChange(jobs=list(change.jobs), workers=list(change.workers), missed=change.missed)
-                await response.write(_event(named))
-                await asyncio.sleep(rest_s)
+                await response.write(_event(change, changes.mark))
+                await asyncio.sleep(_until_next(rest_s))
 
 
 async def _begin(request: web.Request, media_type: str) -> web.StreamResponse:
@@ -221,5 +224,12 @@ def _result_of(job: Job | None, task: Task, attempt: Attempt) -> TaskResult | No
     )
 
 
-def _event(change: GridChange) -> bytes:
-    return b"event: change\ndata: " + change.model_dump_json().encode() + b"\n\n"
+def _until_next(tick_s: float) -> float:
+    """Return the time until the next tick, which is the same for all streams: viewers then ask for the same news."""
+    return tick_s - time.monotonic() % tick_s
+
+
+def _event(change: Change, mark: str) -> bytes:
+    """Return the event of a change, whose id is the mark after it."""
+    named = GridChange(jobs=list(change.jobs), workers=list(change.workers), missed=change.missed)
+    return f"id: {mark}\nevent: change\ndata: {named.model_dump_json()}\n\n".encode()

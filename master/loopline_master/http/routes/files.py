@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 from aiohttp import web
 
 from loopline_master import timings
 from loopline_master.files.blobs import WHOLE, Blobs, Span
 from loopline_master.files.user_files import UserFiles
+from loopline_master.files.whole_files import WholeFiles
+from loopline_master.http.answers import StoredFile
 from loopline_master.http.auth import ALL, STORERS, WORKERS, Caller
 from loopline_master.http.lookups import found
 from loopline_master.http.operations import PROBLEM_JSON, Routes, too_slow
@@ -65,22 +68,23 @@ async def _in_time(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 @routes("HEAD /files/{sha256}", ALL, **_SEALED)
-async def head_file(blobs: Blobs, sha256: FileHash) -> web.StreamResponse:
+async def head_file(blobs: Blobs, whole: WholeFiles, sha256: FileHash) -> web.StreamResponse:
     """Return the size of a file; a file that is here is retained for a while, so that a job can name it.
 
     If it is not here, Upload-Offset tells how much of an interrupted upload has arrived.
     """
     if await asyncio.to_thread(blobs.retain, sha256) is not None:
-        return _file(blobs, sha256)
+        with suppress(LooplineError):  # damaged: it has to be sent again
+            return await _file(blobs, whole, sha256)
     offset = blobs.unfinished_bytes(sha256)
     headers = {"Upload-Offset": str(offset)} if offset else {}
     return web.Response(status=404, headers=headers, content_type=PROBLEM_JSON)
 
 
 @routes("GET /files/{sha256}", ALL, **_SEALED)
-async def get_file(blobs: Blobs, sha256: FileHash) -> web.FileResponse:
+async def get_file(blobs: Blobs, whole: WholeFiles, sha256: FileHash) -> web.FileResponse:
     """Return a file, or a range of its bytes."""
-    return _file(blobs, sha256)
+    return await _file(blobs, whole, sha256)
 
 
 @routes("GET /files/{sha256}/pieces", WORKERS, is_documented=False)
@@ -97,7 +101,9 @@ def _span(content_range: str) -> Span:
     return Span(start, total)
 
 
-def _file(blobs: Blobs, sha256: str) -> web.FileResponse:
-    path = found(blobs.find(sha256), f"file {sha256}")
+async def _file(blobs: Blobs, whole: WholeFiles, sha256: str) -> web.FileResponse:
+    path = found(await whole.find(sha256), f"file {sha256}")
     seal = blobs.seal(path)
-    return web.FileResponse(path, headers=_HEADERS | {HEADER: seal} if seal else _HEADERS)
+    answer = StoredFile(path, _HEADERS | {HEADER: seal} if seal else _HEADERS)
+    whole.while_sent(sha256, answer.cut_off)
+    return answer

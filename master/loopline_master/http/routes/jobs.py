@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from loopline_master.certificates.job_secrets import shown
 from loopline_master.core.entities import most_failed
 from loopline_master.core.events import JobCancelled, JobPaused, JobResumed
@@ -17,11 +19,13 @@ from loopline_master.http.parameters import (
     IdempotencyKey,
     InJobState,
     JobNumber,
+    JobSort,
     Limit,
     Named,
     OfOwner,
     OnlyLive,
     OnlyTasks,
+    WithLabel,
 )
 from loopline_master.outcomes import explain_ended_job, failure_reasons, with_failures
 from loopline_master.peers.exchange import Exchange
@@ -56,7 +60,7 @@ async def submit_job(
     return made.model_copy(update=more)
 
 
-@routes("GET /jobs", READERS)
+@routes("GET /jobs", READERS, is_shared=True)
 async def list_jobs(
     store: Store,
     forecaster: Forecaster,
@@ -64,13 +68,17 @@ async def list_jobs(
     state: InJobState | None = None,
     owner: OfOwner | None = None,
     named: Named | None = None,
+    label: WithLabel | None = None,
+    sort: JobSort = "-id",
     cursor: Cursor | None = None,
     limit: Limit = 100,
     live: OnlyLive = False,
 ) -> JobPage:
     """List jobs, newest first; live jobs in the order of their arrival."""
-    read = store.jobs.live_page if live else store.jobs.page
-    page = await read(state=state, owner=owner, named=named, cursor=cursor, limit=limits.page_size(limit))
+    read = store.jobs.live_page if live else partial(store.jobs.page, sort=sort)
+    page = await read(
+        state=state, owner=owner, named=named, label=label, cursor=cursor, limit=limits.page_size(limit)
+    )
     return page.model_copy(update={"items": [forecaster.with_eta(job) for job in page.items]})
 
 
@@ -117,7 +125,7 @@ async def retry_job(
     return await job_view(store, job)
 
 
-@routes("GET /jobs/{job}/explain", READERS)
+@routes("GET /jobs/{job}/explain", READERS, is_shared=True)
 async def explain_this_job(scheduler: Scheduler, store: Store, exchange: Exchange, job: JobNumber) -> Explanation:
     """Explain the state of a job."""
     view = await job_view(store, job)

@@ -8,8 +8,9 @@ from urllib.parse import quote
 from aiohttp import web
 
 from loopline_master.files.retained import RetainedFiles
+from loopline_master.files.whole_files import WholeFiles
 from loopline_master.files.zips import Archive
-from loopline_master.http.answers import begin_stream, preferred
+from loopline_master.http.answers import StoredFile, begin_stream, preferred
 from loopline_master.http.auth import READERS, Caller
 from loopline_master.http.live.open_streams import OpenStreams
 from loopline_master.http.lookups import found, job_view
@@ -41,14 +42,16 @@ async def list_outputs(store: Store, job: JobNumber, task: TaskNumber) -> Output
 
 @routes("GET /jobs/{job}/tasks/{task}/outputs/{path}", READERS, media_type=BYTES, rest="path", declines=(410,))
 async def get_output(
-    store: Store, files: RetainedFiles, job: JobNumber, task: TaskNumber, path: OutputPath
+    store: Store, files: RetainedFiles, whole: WholeFiles, job: JobNumber, task: TaskNumber, path: OutputPath
 ) -> web.FileResponse:
     """Return one output file of a task, or a range of its bytes."""
     task_id = TaskId(job, task)
     outputs = found(await store.files.of_task(task_id), f"output of task {task_id}")
     file = found(next((file for file in outputs if file.path == path), None), f"output {path} of task {task_id}")
     headers = {"Content-Type": BYTES, **_attached(path.rpartition("/")[2])}
-    return web.FileResponse(await files.path(job, file.sha256), headers=headers)
+    answer = StoredFile(await files.path(job, file.sha256), headers)
+    whole.while_sent(file.sha256, answer.cut_off)
+    return answer
 
 
 @routes("GET /jobs/{job}/outputs.zip", READERS, media_type=_ZIP, also=BYTES, declines=(410, 429, 503))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from aiohttp import web
 
 from loopline_master.core.explain.explain_job import explain_task, files_of_job
 from loopline_master.core.scheduler import Scheduler
+from loopline_master.dashboard import columns
 from loopline_master.files.row_files import RowFiles
 from loopline_master.http.auth import READERS, Caller
 from loopline_master.http.live.task_output import TaskOutput
@@ -28,14 +31,16 @@ from loopline_master.settings import Limits
 from loopline_master.store import Store
 from loopline_shared.model import MAX_ID, TaskId
 from loopline_shared.rest.bodies import AttemptView, Explanation, Page, TaskDetail, TaskView
+from loopline_shared.rest.columns import SweepColumns
 from loopline_shared.rest.times import Moment
 
 routes = Routes("tasks")
 
+MOST_SWEPT = 20_000
 PRINTED = {"media_type": "text/plain", "headers": {"X-Loopline-Cut": "true where some of it was not kept"}}
 
 
-@routes("GET /jobs/{job}/tasks", READERS)
+@routes("GET /jobs/{job}/tasks", READERS, is_shared=True)
 async def list_tasks(
     store: Store,
     row_files: RowFiles,
@@ -50,6 +55,13 @@ async def list_tasks(
     rows = row_files.rows if parameters else None
     page = await store.tasks.page(job, state=state, cursor=cursor, limit=limits.page_size(limit), rows=rows)
     return found(page, f"job {job}")
+
+
+@routes("GET /jobs/{job}/sweep", READERS, answer=SweepColumns, is_shared=True)
+async def get_sweep(store: Store, row_files: RowFiles, job: JobNumber) -> bytes:
+    """Return a job's first 20,000 tasks in columns, with their parameters and metrics: to sort, filter and draw."""
+    tasks = found(await store.tasks.sweep(job, MOST_SWEPT, row_files.rows), f"job {job}")
+    return await asyncio.to_thread(columns.sweep, tasks)
 
 
 @routes("GET /jobs/{job}/tasks/{task}", READERS)
@@ -88,7 +100,7 @@ async def get_stderr(
     return await output.answer(request, caller, TaskId(job, task), stream="stderr", is_followed=follow, rank=rank)
 
 
-@routes("GET /jobs/{job}/tasks/{task}/explain", READERS)
+@routes("GET /jobs/{job}/tasks/{task}/explain", READERS, is_shared=True)
 async def explain_this_task(
     scheduler: Scheduler, store: Store, exchange: Exchange, job: JobNumber, task: TaskNumber
 ) -> Explanation:

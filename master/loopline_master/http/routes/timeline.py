@@ -32,23 +32,22 @@ Until = Annotated[Moment, Field(description="End, RFC 3339 or seconds since 1970
 Bars = Annotated[int, Field(ge=1, le=MAX_BARS, description="At most so many attempts, the latest ones")]
 
 
-@routes("GET /timeline", READERS, answer=Timeline)
+@routes("GET /timeline", READERS, answer=Timeline, is_shared=True)
 async def get_timeline(
     store: Store,
-    request: web.Request,
     since: Since | None = None,
     until: Until | None = None,
     job: JobNumber | None = None,
     owner: OfOwner | None = None,
     worker: WorkerName | None = None,
     limit: Bars = 10_000,
-) -> web.Response:
+) -> bytes:
     """Return the attempts in a window of time, in columns, and the times for which last tasks were held."""
     window = await _window(store, since, until, Chosen(job, owner, worker), limit)
-    return await _answer(request, lambda: columns.timeline(window))
+    return await asyncio.to_thread(columns.timeline, window)
 
 
-@routes("GET /plans", READERS)
+@routes("GET /plans", READERS, is_shared=True)
 async def get_plans(store: Store) -> WaitingPlans:
     """Return the planned starts of the gangs that wait, the earliest first; at most 1,000."""
     return await store.jobs.waiting_plans(time.time())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import (
@@ -15,10 +15,15 @@ from sqlalchemy import (
     bindparam,
     case,
     func,
+    or_,
     select,
+    true,
     tuple_,
     type_coerce,
 )
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
 
 from loopline_master.core.entities import UNRELEASED
 from loopline_master.store.database import Transact
@@ -59,6 +64,35 @@ _TOTALS = select(
 )
 
 
+SORTS: Mapping[str, ColumnElement[Any]] = {
+    "id": jobs.c.id,
+    "name": specs.c.name,
+    "owner": jobs.c.owner,
+    "size": jobs.c.size,
+    "tasks": jobs.c.task_count,
+    "submitted": jobs.c.submitted_at,
+    "ended": jobs.c.finished_at,
+    "took": jobs.c.finished_at - jobs.c.submitted_at,
+}
+
+
+class _labels(FunctionElement[str]):  # noqa: N801 a function of SQL
+    """The labels that a job's workers must have, as the text of a JSON array."""
+
+    inherit_cache = True
+    type = Text()
+
+
+@compiles(_labels)
+def _labels_in_sqlite(element: _labels, compiler: SQLCompiler, **more: Any) -> str:
+    return f"coalesce(json_extract({compiler.process(element.clauses, **more)}, '$.requires.labels'), '')"
+
+
+@compiles(_labels, "postgresql")
+def _labels_in_postgresql(element: _labels, compiler: SQLCompiler, **more: Any) -> str:
+    return f"coalesce(({compiler.process(element.clauses, **more)})::json #>> '{{requires,labels}}', '')"
+
+
 class JobQueries:
     """Reads jobs."""
 
@@ -82,14 +116,14 @@ class JobQueries:
         state: JobState | None = None,
         owner: str | None = None,
         named: str | None = None,
+        label: str | None = None,
+        sort: str = "-id",
         cursor: str | None = None,
         limit: int = 100,
     ) -> JobPage:
-        """Return a page of jobs, the newest first."""
-        before = after(cursor, number, MAX_ID)
-        query = (
-            _VIEW.where(jobs.c.id < before, *_only(state, owner, named)).order_by(jobs.c.id.desc()).limit(limit + 1)
-        )
+        """Return a page of jobs by this key of SORTS, with a minus the largest first."""
+        last = after(cursor, number, 0)
+        query = _sorted(_VIEW.where(*_only(state, owner, named, label)), sort, last).limit(limit + 1)
         rows = await self._read(lambda connection: connection.execute(query).all())
         return _page(rows, limit, lambda row: row.id)
 
@@ -99,6 +133,7 @@ class JobQueries:
         state: JobState | None = None,
         owner: str | None = None,
         named: str | None = None,
+        label: str | None = None,
         cursor: str | None = None,
         limit: int = 100,
     ) -> JobPage:
@@ -107,7 +142,7 @@ class JobQueries:
         What holds a job arrived before it: without a filter it is on the same page, or on an earlier one.
         """
         last = after(cursor, _arrival, (0, 0))
-        live = (jobs.c.departure.is_(None), *_only(state, owner, named))
+        live = (jobs.c.departure.is_(None), *_only(state, owner, named, label))
         first = select(jobs.c.id).where(*live, tuple_(*_arrived) > tuple_(*last)).order_by(*_arrived).limit(limit + 1)
         query = _VIEW.where(jobs.c.id.in_(first)).order_by(*_arrived)
         rows, totals = await self._read(
@@ -158,13 +193,40 @@ def _read_detail(connection: Connection, job: int) -> JobDetail | None:
     return JobDetail(**_fields(row), plan=plan, notification=notified(connection, row.id))
 
 
-def _only(state: JobState | None, owner: str | None, named: str | None) -> Iterator[ColumnElement[bool]]:
+def _only(
+    state: JobState | None, owner: str | None, named: str | None, label: str | None
+) -> Iterator[ColumnElement[bool]]:
     if state is not None:
         yield jobs.c.state == state
     if owner is not None:
         yield jobs.c.owner == owner
     if named is not None:
         yield jobs.c.id.in_(select(specs.c.job).where(specs.c.name.icontains(named, autoescape=True)))
+    if label is not None:
+        yield jobs.c.id.in_(select(specs.c.job).where(_labels(specs.c.spec).contains(f'"{label}"', autoescape=True)))
+
+
+def _sorted(query: Select[Any], sort: str, last: int) -> Select[Any]:
+    """Return the query in this order, after the job with the number ``last`` (0: from the first on).
+
+    Jobs with one key are in the order of their numbers; those without a key come at the end.
+    """
+    key, is_down = SORTS[sort.removeprefix("-")], sort.startswith("-")
+    number_of = jobs.c.id.desc() if is_down else jobs.c.id
+    is_later = jobs.c.id < last if is_down else jobs.c.id > last
+    if key is jobs.c.id:
+        return query.where(is_later if last else true()).order_by(number_of)
+    query = query.order_by(key.is_(None), key.desc() if is_down else key, number_of)
+    if not last:
+        return query
+    of_last = select(key).select_from(jobs).join(specs).where(jobs.c.id == last).correlate(None).scalar_subquery()
+    return query.where(
+        or_(
+            key < of_last if is_down else key > of_last,
+            and_(key == of_last, is_later),
+            and_(key.is_(None), or_(of_last.is_not(None), is_later)),
+        )
+    )
 
 
 def _arrival(cursor: str) -> tuple[int, int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
@@ -30,7 +32,27 @@ TASK_ROWS = select(
     attempts.c.started_at.label("began_at"), attempts.c.ended_at, attempts.c.state.label("attempt_state"),
     attempts.c.metrics,
 ).outerjoin_from(tasks, attempts, TOLD_BY)  # fmt: skip
+_SWEEP = (
+    select(
+        tasks.c.number, tasks.c.state, tasks.c.failures, tasks.c.verdict,
+        attempts.c.worker, attempts.c.started_at, attempts.c.ended_at, attempts.c.wall_s,
+        attempts.c.exit_code, attempts.c.reason, attempts.c.state.label("attempt_state"), attempts.c.metrics,
+    ).outerjoin_from(tasks, attempts, TOLD_BY)
+    .where(tasks.c.job == bindparam("of_job"), tasks.c.number <= bindparam("most"))
+)  # fmt: skip
 _SPEC = select(specs.c.spec).where(specs.c.job == bindparam("of_job"))
+
+
+@dataclass(frozen=True, slots=True)
+class SweepTasks:
+    """The first ``count`` tasks of a job: the rows of those that have one, and the state of the others."""
+
+    spec: JobSpec
+    count: int
+    truncated: bool
+    rows: Mapping[int, Row[Any]]
+    absent: TaskState
+    lines: Mapping[int, Mapping[str, Scalar]]  # of the job's row file
 
 
 class TaskQueries:
@@ -71,6 +93,22 @@ class TaskQueries:
             return sweep.parameters_at(view.number) if is_listed else None if line is None else dict(line)
 
         return [view.model_copy(update={"parameters": parameters(view)}) for view in views]
+
+    async def sweep(self, job: int, most: int, rows: Rows) -> SweepTasks | None:
+        """Return the first tasks of a job, at most so many; None if there is no such job."""
+
+        def work(connection: Connection) -> tuple[Row[Any] | None, Mapping[int, Row[Any]]]:
+            query = select(jobs, specs.c.spec).join_from(jobs, specs).where(jobs.c.id == job)
+            found: Iterable[Row[Any]] = connection.execute(_SWEEP, {"of_job": job, "most": most})
+            return connection.execute(query).one_or_none(), {row.number: row for row in found}
+
+        of, found = await self._read(work)
+        if of is None:
+            return None
+        count = min(most, of.task_count)
+        lines = await rows(of.spec, range(1, count + 1))
+        is_cut = of.task_count > count
+        return SweepTasks(of.spec, count, is_cut, found, absent=state_of_absent(of), lines=lines)
 
     async def detail(self, task: TaskId, rows: Rows = no_rows) -> TaskDetail | None:
         """Return a task with its latest attempts; None if there is no such task."""

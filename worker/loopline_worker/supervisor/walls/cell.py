@@ -18,7 +18,7 @@ from loopline_worker.supervisor.orders import Unpacker, pack
 from loopline_worker.supervisor.spawn import apart
 from loopline_worker.supervisor.task_processes import TreeEnd
 from loopline_worker.supervisor.users import credentials
-from loopline_worker.supervisor.walls.cell_init import KILL
+from loopline_worker.supervisor.walls.cell_init import CONFIRM, KILL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -108,27 +108,26 @@ class Cell:
         self._number = order.cell
 
     def start(self, order: TaskOrder, stdout: int, stderr: int) -> None:
-        """Start a task. Raises OSError or ValueError if it cannot be run."""
-        assert self._socket
+        """Have a task started. If it cannot be run, that is its end."""
         self._end = None
         try:
             self._send(pack(order.to_tuple()), stdout, stderr)
-            answer = self._next()
         except OSError:
             self._lose()
-            return
-        if answer.get("errno"):
-            raise OSError(answer["errno"], answer["reason"])
-        if answer:
-            raise ValueError(answer["reason"])
-        self._note(self._unpacker.next())  # the end of a short task comes with it
 
-    def read(self) -> None:
-        """Read whether the task has ended."""
+    def confirm(self) -> bool:
+        """Ask whether the task runs: ``read`` returns True when it does. False: that is to come."""
+        with suppress(OSError):  # its end is noticed by ``read``
+            self._send(pack(CONFIRM))
+        return False
+
+    def read(self) -> bool:
+        """Read a message: whether the task has ended. True if it is that the task runs."""
         try:
-            self._note(self._next())
+            return self._note(self._next())
         except OSError:
             self._lose()
+        return False
 
     def end(self, killed: bool) -> TreeEnd:
         """Return how the task ended; kill it if it has not."""
@@ -163,8 +162,11 @@ class Cell:
             os.write(files[0], b"".join(os.fsencode(option) + b"\0" for option in options))
             os.lseek(files[0], 0, os.SEEK_SET)
             passed = [(os.POSIX_SPAWN_DUP2, file, file) for file in (files[0], files[3], connection)]
-            command = [program, "--args", str(files[0]), "--info-fd", str(files[3]), "--"]
-            command += words_of("main", str(connection))
+            if program:
+                command = [program, "--args", str(files[0]), "--info-fd", str(files[3]), "--"]
+                command += words_of("main", str(connection))
+            else:
+                command = words_of("enclose", str(connection), str(files[3]))
             self._wrapper = self._spawn(command, [*passed, (os.POSIX_SPAWN_DUP2, files[1], 2)])
             os.close(files.pop())
             told = b""
@@ -204,12 +206,14 @@ class Cell:
         self._end = TreeEnd(signal.SIGKILL)
         self._end.is_lost = True
 
-    def _note(self, message: dict[str, Any] | None) -> None:
-        """Take note of the end, if this is the message of it."""
-        if message:
-            self._end = TreeEnd(*message["end"])
-            if message["is_spent"]:
-                self.close()
+    def _note(self, message: dict[str, Any]) -> bool:
+        if "runs" in message:
+            return True
+        self._end = TreeEnd(*message.get("end", [0]))
+        self._end.failure = message.get("failure", {})
+        if message.get("is_spent"):
+            self.close()
+        return False
 
     def _next(self) -> dict[str, Any]:
         """Return the next message. Raises OSError if the sandbox has ended."""

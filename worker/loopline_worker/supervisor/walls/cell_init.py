@@ -11,6 +11,7 @@ may change what that hands on, such as limits of resources; the cell is given up
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import signal
@@ -21,27 +22,71 @@ from loopline_worker.supervisor import processes
 from loopline_worker.supervisor.orders import TaskOrder, Unpacker, pack
 from loopline_worker.supervisor.selector import Selector
 from loopline_worker.supervisor.task_processes import TaskProcesses
+from loopline_worker.supervisor.users import credentials
 from loopline_worker.supervisor.walls import namespaces
+from loopline_worker.supervisor.walls.view import View, can_hold
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 FILES = 2
-KILL = "kill"
+KILL, CONFIRM = "kill", "confirm"
 _SET_FOR_EACH = (resource.RLIMIT_FSIZE, resource.RLIMIT_NPROC)
 _LIMITS = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_") and name != "RLIMIT_OFILE"]
 
 
 def main(connection: int) -> None:
-    """Serve a supervisor until it hangs up."""
+    """Serve a supervisor until it hangs up, as the first process that bubblewrap starts."""
+    _serve(connection, namespaces.become_first)
+
+
+def enclose(connection: int, said: int) -> None:
+    """Serve a supervisor as the first process of a process namespace made here, where Landlock has the files.
+
+    ``said`` is told of that process as bubblewrap tells it.
+    """
+    first = _enclosed()
+    if first:
+        os.write(said, b'{"child-pid": %d}' % first)
+        os.close(said)
+        os.close(connection)
+        os.waitpid(first, 0)
+        return
+    os.close(said)
+    _serve(connection, namespaces.mount_processes)
+
+
+def _enclosed() -> int:
+    """Fork the first process of a namespace, which ends with this one, and this one with its parent."""
+    namespaces.become_first(with_processes=True)
+    credentials.end_with_parent(signal.SIGKILL)
+    first = os.fork()
+    if not first:
+        credentials.end_with_parent(signal.SIGKILL)
+    return first
+
+
+def _serve(connection: int, begin: Callable[[], None]) -> None:
     supervisor = socket.socket(fileno=connection)
     supervisor.set_inheritable(False)
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, signal.SIG_IGN)
     try:
-        namespaces.become_first()
+        begin()
     except OSError as error:
         supervisor.sendall(pack({"trouble": str(error)}))
         return
     supervisor.sendall(pack({"own_bytes": _own_bytes()}))
     CellInit(supervisor).run()
+
+
+def probe_enclosed() -> None:
+    """Raise OSError, or exit with a code, unless ``enclose`` works here."""
+    first = _enclosed()
+    if first:
+        raise SystemExit(os.waitpid(first, 0)[1] >> 8)
+    namespaces.mount_processes()
 
 
 def probe(room: str) -> None:
@@ -57,6 +102,7 @@ class CellInit:
         self._supervisor = supervisor
         self._selector = Selector(supervisor.fileno())
         self._processes = TaskProcesses(self._selector)
+        self._view = View()
         self._unpacker = Unpacker()
         self._files: list[int] = []
         self._is_killed = False  # the task is to be killed
@@ -70,29 +116,24 @@ class CellInit:
             message = self._unpacker.next()
             if message is None:
                 self._receive()
-            elif message != KILL and not self._serve(TaskOrder.from_tuple(message), before):
+            elif not isinstance(message, str) and not self._serve(TaskOrder.from_tuple(message), before):
                 return
 
     def _serve(self, order: TaskOrder, before: object) -> bool:
         """Run a task. True if the next one may be run here, too."""
         self._is_killed = False
         files, self._files = self._files, []
-        try:
-            self._processes.start(order, *files)
-        except (OSError, ValueError) as error:
-            self._send(
-                {"errno": getattr(error, "errno", None), "reason": getattr(error, "strerror", None) or str(error)}
-            )
+        failure = self._start(order, files)
+        for file in files:
+            os.close(file)
+        if failure:
+            self._send({"failure": failure})
             return True
-        finally:
-            for file in files:
-                os.close(file)
-        self._send({})
-        self._is_killed = self._unpacker.next() == KILL  # it came with the order
+        self._handle_requests()  # what came with the order
         while not self._processes.has_ended and not self._is_killed:
             if self._supervisor.fileno() in self._selector.wait():
                 self._receive()
-            self._is_killed = self._is_over or self._unpacker.next() == KILL
+                self._handle_requests()
             if self._selector.child_ended:
                 self._processes.reap()
         end = self._processes.end(self._is_killed)
@@ -101,6 +142,37 @@ class CellInit:
         is_same = _handed_on() == before
         self._send({"end": end.to_tuple(), "is_spent": not is_same})
         return is_same
+
+    def _start(self, order: TaskOrder, files: list[int]) -> dict[str, object]:
+        """Start the task. Return why it could not be: its own fault, or else trouble; empty: it runs."""
+        try:
+            self._show(order)
+        except OSError as error:
+            return {"trouble": f"no sandbox: {error}"}
+        try:
+            self._processes.start(order, *files)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            return {"errno": getattr(error, "errno", errno.EINVAL), "reason": reason}
+        return {}
+
+    def _handle_requests(self) -> None:
+        """Do what is asked for the task that runs."""
+        while request := self._unpacker.next():
+            if request == CONFIRM:
+                self._send({"runs": True})
+            self._is_killed = self._is_killed or request == KILL
+        self._is_killed = self._is_killed or self._is_over
+
+    def _show(self, order: TaskOrder) -> None:
+        """See what the task is to see, or have it started by a thread that does."""
+        if order.places and can_hold(order.places):
+            self._view.show(order.places)
+            order.places = None
+        elif order.places:
+            self._view.leave()
+            return
+        os.chdir(order.folder)
 
     def _receive(self) -> None:
         part, files, _, _ = socket.recv_fds(self._supervisor, 65536, FILES)

@@ -16,16 +16,10 @@ from fcntl import ioctl
 
 from loopline_worker.supervisor.walls.landlock import drop_capabilities
 
-_FILES, _IPC, _USER, _NETWORK = 0x20000, 0x8000000, 0x10000000, 0x40000000
-_READ_ONLY, _NO_SETUID, _NO_DEVICES, _REMOUNT, _BIND, _RECURSIVE, _PRIVATE = (
-    0x1,
-    0x2,
-    0x4,
-    0x20,
-    0x1000,
-    0x4000,
-    0x40000,
-)
+_FILES, _IPC, _USER, _PROCESSES, _NETWORK = 0x20000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
+_READ_ONLY, _NO_SETUID, _NO_DEVICES, _NO_PROGRAMS = 0x1, 0x2, 0x4, 0x8
+_REMOUNT, _BIND, _MOVE, _RECURSIVE, _PRIVATE = 0x20, 0x1000, 0x2000, 0x4000, 0x40000
+_DETACH = 0x2
 _GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 0x1
 _SHARED = "/tmp"  # noqa: S108 - the task's own
 _MEMORY = "/dev/shm"  # noqa: S108 - the same
@@ -38,13 +32,13 @@ Places = tuple[str, str, int, list[str], bool, str]
 """What is a task's own: arguments of ``enter``."""
 
 
-def become_first() -> None:
+def become_first(*, with_processes: bool = False) -> None:
     """Give the calling process, which has one thread, all powers over mounts of its own, and what it starts none.
 
-    Raises OSError.
+    ``with_processes``: its next child is the first of a process namespace. Raises OSError.
     """
     user, group = os.geteuid(), os.getegid()
-    _check(_libc.unshare(_USER | _FILES), "user namespace")
+    _check(_libc.unshare(_USER | _FILES | (_PROCESSES if with_processes else 0)), "user namespace")
     for file, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
         with open(f"/proc/self/{file}", "w") as stream:  # noqa: PTH123 - pathlib is not light
             stream.write(text)
@@ -52,40 +46,139 @@ def become_first() -> None:
     drop_capabilities()
 
 
-def enter(room: str, temporary: str, memory_bytes: int, kept: list[str], has_network: bool, root: str) -> None:
-    """Give the calling thread fresh files and shared memory. Raises OSError.
+def mount_processes() -> None:
+    """Have /proc show the processes of this namespace alone. Raises OSError."""
+    _mount("proc", "/proc", "proc", _NO_SETUID | _NO_DEVICES | _NO_PROGRAMS)
 
-    ``room``: the folder that it may write to, of all in the folder around. ``temporary``: the folder that it has as
-    /tmp; empty: one in memory. ``memory_bytes``: most that such a one takes; 0: half of all memory. ``kept``: what
-    else is seen below /tmp. ``has_network``: that of the computer, or a loopback of its own. ``root``: the folder
-    that it has as /; empty: the cell's own.
-    """
+
+def part(*, has_network: bool = True) -> None:
+    """Leave the others' view of files and shared memory, and the network if it is not to be had. Raises OSError."""
     _check(_libc.unshare(_FILES | _IPC | (0 if has_network else _NETWORK)), "namespaces")
-    around = os.path.dirname(room)  # noqa: PTH120
-    is_in_shared = room.startswith(f"{_SHARED}/")
-    held = {
-        path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in (room, *kept, *([temporary] if temporary else []))
-    }
+
+
+def return_to(files: int) -> None:
+    """Have the calling process, which has one thread, see the files of that open namespace. Raises OSError."""
+    _check(_libc.setns(files, _FILES), "namespace")
+
+
+def enter(room: str, temporary: str, memory_bytes: int, kept: list[str], has_network: bool, root: str) -> None:
+    """Give the calling thread files and shared memory of its own, as ``mount_own`` has them. Raises OSError.
+
+    ``has_network``: that of the computer, or a loopback of its own.
+    """
+    part(has_network=has_network)
+    around = open_around(room)
+    try:
+        mount_own(around, room, temporary, memory_bytes, kept, has_network, root)
+    finally:
+        os.close(around)
+    if not has_network:
+        _raise_loopback()
+
+
+def open_around(room: str) -> int:
+    """Open the folder around a room, for ``mount_own`` and ``exchange``: something else is mounted there by then."""
+    return os.open(os.path.dirname(room), os.O_PATH)  # noqa: PTH120
+
+
+def mount_own(
+    around: int, room: str, temporary: str, memory_bytes: int, kept: list[str], _has_network: bool, root: str
+) -> None:
+    """Mount what is a task's own. Raises OSError.
+
+    ``room``: the folder that it may write to, of all in the folder ``around``. ``temporary``: the folder within that
+    it has as /tmp; empty: one in memory. ``memory_bytes``: most that such a one takes; 0: half of all memory.
+    ``kept``: what else is seen below /tmp. ``root``: the folder that it has as /; empty: the cell's own.
+    """
+    folder = os.path.dirname(room)  # noqa: PTH120
+    held = {path: os.open(path, os.O_PATH) for path in kept}
     try:
         if temporary:
-            _bind(held[temporary], _SHARED)
+            _bind_within(around, room, temporary, _SHARED)
         else:
             _mount_memory(_SHARED, memory_bytes)
-        if not is_in_shared:
-            _mount_memory(around, _POINTS_BYTES)
-        for path in (room, *kept):
-            _make_point(path, held[path])
-            _bind(held[path], path)
-        if not is_in_shared:
-            _mount("", around, "", _REMOUNT | _BIND | _READ_ONLY | _NO_SETUID | _NO_DEVICES)
+        os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - it may be below /tmp
+        _mount_memory(folder, _POINTS_BYTES)
+        _mount_room(around, room)
+        _let_write(folder, may=False)
+        for path, file in held.items():
+            _make_point(path, file)
+            _bind(file, path)
         _mount_memory(_MEMORY, memory_bytes)
     finally:
         for file in held.values():
             os.close(file)
-    if not has_network:
-        _raise_loopback()
     if root:
-        _change_root(root, around)
+        _change_root(root, folder)
+
+
+def exchange(around: int, old: str, room: str, temporary: str) -> None:
+    """Mount a room, and its folder for temporary files, in place of another's, of whose task nothing is left.
+
+    The room may be the same folder by another name: to move a mount is a matter of microseconds, for the kernel lets
+    nobody wait. Raises OSError.
+    """
+    _let_write(os.path.dirname(room), may=True)  # noqa: PTH120
+    if _is_mounted(around, room, room, old):
+        os.mkdir(room)  # noqa: PTH102
+        _mount(old, room, "", _MOVE)
+    else:
+        _unmount(old)
+        _mount_room(around, room)
+    os.rmdir(old)  # noqa: PTH106
+    _let_write(os.path.dirname(room), may=False)  # noqa: PTH120
+    if temporary and not _is_mounted(around, room, temporary, _SHARED):
+        _unmount(_SHARED)
+        _bind_within(around, room, temporary, _SHARED)
+
+
+def in_memory(room: str, temporary: str) -> list[str]:
+    """Return the folders in memory that a task with this room may write to."""
+    if temporary:
+        return [_MEMORY]
+    found, folder = [_MEMORY, _SHARED], os.path.dirname(os.path.dirname(room))  # noqa: PTH120
+    while folder.startswith(f"{_SHARED}/"):  # the room is within these
+        found.append(folder)
+        folder = os.path.dirname(folder)  # noqa: PTH120
+    return found
+
+
+def open_queues() -> int:
+    """Open the folder with the message queues of the calling process (mq_overview(7)). Raises OSError."""
+    _mount("mqueue", _MEMORY, "mqueue", _NO_SETUID | _NO_DEVICES)
+    try:
+        return os.open(_MEMORY, os.O_RDONLY | os.O_DIRECTORY)
+    finally:
+        _unmount(_MEMORY)
+
+
+def _mount_room(around: int, room: str) -> None:
+    os.makedirs(room, exist_ok=True)  # noqa: PTH103
+    _bind_within(around, room, room, room)
+
+
+def _bind_within(around: int, room: str, path: str, to: str) -> None:
+    """Mount a path that is in a room, or is it, of those around."""
+    file = os.open(os.path.relpath(path, os.path.dirname(room)), os.O_PATH, dir_fd=around)  # noqa: PTH120
+    try:
+        _bind(file, to)
+    finally:
+        os.close(file)
+
+
+def _is_mounted(around: int, room: str, path: str, on: str) -> bool:
+    """True if it is this path in a room, of those around, that is mounted there. What is mounted keeps its number."""
+    found = os.stat(os.path.relpath(path, os.path.dirname(room)), dir_fd=around)  # noqa: PTH120
+    return os.path.samestat(found, os.stat(on))  # noqa: PTH116
+
+
+def _let_write(folder: str, *, may: bool) -> None:
+    flags = _REMOUNT | _BIND | _NO_SETUID | _NO_DEVICES
+    _mount("", folder, "", flags | (0 if may else _READ_ONLY))
+
+
+def _unmount(path: str) -> None:
+    _check(_libc.umount2(os.fsencode(path), _DETACH), f"unmount {path}")
 
 
 def _change_root(root: str, around: str) -> None:

@@ -1,0 +1,1 @@
+"""Past events of a database: its lives, and clocks that were wrong."""

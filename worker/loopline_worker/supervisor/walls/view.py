@@ -1,0 +1,78 @@
+"""The view of a cell's tasks: their files and shared memory, kept from task to task while none leaves a trace.
+
+To make namespaces for files and shared memory takes as long as a short task. So the first process of a cell moves
+into both, and starts task after task from there. Between two tasks nothing runs in them: the folder of the next
+attempt is mounted in place of the last one's. A task that leaves anything in memory costs the view; the next has a
+new one.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from loopline_worker.supervisor.inotify import FolderWatcher
+from loopline_worker.supervisor.walls import namespaces
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from loopline_worker.supervisor.walls.namespaces import Places
+
+_TABLES = ("/proc/sysvipc/shm", "/proc/sysvipc/sem", "/proc/sysvipc/msg")
+"""System V's segments, semaphores and queues of a namespace, each a line below a head."""
+
+
+class View:
+    """Changes what the calling process sees, which has one thread and has become the first of a cell."""
+
+    def __init__(self) -> None:
+        self._of_cell = os.open("/proc/self/ns/mnt", os.O_RDONLY)
+        self._kind: tuple[str, bool, int] | None = None  # of the view that this process is in
+        self._room = ""  # of the last task
+        self._around = -1  # the folder with all rooms, as the cell has it
+        self._watcher = FolderWatcher()
+        self._is_watched = False
+        self._tables: list[int] = []
+        self._queues = -1
+
+    def show(self, places: Places) -> None:
+        """See what the next task is to see. Raises OSError."""
+        room, temporary, memory_bytes, *_ = places
+        kind = os.path.dirname(room), bool(temporary), memory_bytes  # noqa: PTH120 - pathlib is not light
+        if kind == self._kind and self._is_untouched():
+            self._kind = None  # until all is done
+            namespaces.exchange(self._around, self._room, room, temporary)
+        else:
+            self.leave()
+            self._make(places)
+        self._kind, self._room = kind, room
+
+    def leave(self) -> None:
+        """See what the cell sees, for a task that needs more than files and memory of its own. Raises OSError."""
+        self._kind = None
+        self._watcher.close()
+        for file in (self._around, self._queues, *self._tables):
+            with suppress(OSError):
+                os.close(file)
+        self._around, self._queues, self._tables = -1, -1, []
+        namespaces.return_to(self._of_cell)
+
+    def _make(self, places: Places) -> None:
+        namespaces.part()
+        self._around = namespaces.open_around(places[0])
+        self._tables = [os.open(table, os.O_RDONLY) for table in _TABLES]
+        self._queues = namespaces.open_queues()
+        namespaces.mount_own(self._around, *places)
+        self._is_watched = self._watcher.watch(*namespaces.in_memory(*places[:2]))
+
+    def _is_untouched(self) -> bool:
+        """True if no task has left anything, or has changed anything, since the view was made."""
+        if not self._is_watched or not self._watcher.saw_nothing() or os.listdir(self._queues):  # noqa: PTH208
+            return False
+        return all(os.pread(table, 4096, 0).count(b"\n") <= 1 for table in self._tables)
+
+
+def can_hold(places: Places) -> bool:
+    """True if files and memory are all that is the task's own, without an image, or what is shown below /tmp."""
+    _, _, _, kept, has_network, root = places
+    return has_network and not kept and not root
