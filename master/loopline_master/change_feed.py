@@ -254,7 +254,7 @@ class Subscriptions:
 
 
 def _parts(ends: list[End | None]) -> list[list[End | None]]:
-    """Return the results in parts; none at all if one of them is not complete in memory."""
+    """Return the results in parts; empty if one of them is incomplete in memory."""
     return [] if None in ends else [ends[start : start + PART] for start in range(0, len(ends), PART)]
 
 
