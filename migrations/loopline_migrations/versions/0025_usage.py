@@ -1,4 +1,4 @@
-"""What was used for jobs that are forgotten, summed up by user and by worker for each day."""
+"""Sums of what was used for jobs that are forgotten: by user and by worker, for each day."""
 
 import sqlalchemy as sa
 from alembic import op
