@@ -45,7 +45,7 @@ class Change:
     @classmethod
     def by(cls, effects: Effects) -> Change:
         """Return what a commit has changed."""
-        change = cls(workers=dict.fromkeys(effects.workers))
+        change = cls(workers=dict.fromkeys((*effects.workers, *effects.gone)))
         for of in (effects.jobs, (task.job for task in effects.tasks), (attempt.job for attempt in effects.attempts)):
             change.jobs.update(dict.fromkeys(of))
         return change
