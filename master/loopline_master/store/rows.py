@@ -224,7 +224,9 @@ def changed(effects: Effects) -> list[tuple[Mapper[Any], list[Any]]]:
 
 def is_changed(effects: Effects) -> bool:
     """True if a step changed more than the time."""
-    return bool(effects.disbanded) or any(mapper is not GRID for mapper, _ in changed(effects))
+    return bool(effects.disbanded or effects.gone or effects.forgotten_jobs) or any(
+        mapper is not GRID for mapper, _ in changed(effects)
+    )
 
 
 class Written:
