@@ -24,8 +24,9 @@ from loopline_master.core.events import (
 from loopline_master.core.reports.kept_back import LONG_LEASES
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.engine import Clock, Engine
+from loopline_master.log_bound import LogBound
 from loopline_master.store import StoreBroken, open_store
-from loopline_master.store.replay import check
+from loopline_master.store.replay import check, check_and_start
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import Facts, Held, JobState, Load, Outcome, Result
 from loopline_shared.protocol.worker_link import Report
@@ -322,3 +323,22 @@ async def test_reports_without_news_are_in_no_row_until_a_lease_is_due(gate, lin
     assert links.closed == [("ant", 1)]
     engine.stop()
     assert not engine.keep_back(third)
+
+
+async def test_a_checkpoint_is_the_first_event_of_its_step_and_begins_the_log(tmp_path, links):
+    async with open_store(f"sqlite:///{tmp_path / 'loopline.db'}") as store:
+        engine = Engine(Scheduler(), store, Clock())
+        bound = LogBound(engine, store, keep_s=1e-3)
+        running = asyncio.create_task(engine.run(links))
+        await engine.request(MasterStarted(SchedulerSettings(lease_s=77.0)))
+        assert (await engine.request(SUBMISSION)).job == 1
+        await bound.look()
+        await engine.request(WorkerJoined("ant", 1, "boot", FACTS))
+        await bound.look()
+        _, start = await check_and_start(str(tmp_path / "loopline.db"))
+        assert [job.id for job in start.snapshot.jobs] == [1]
+        assert await check(str(tmp_path / "loopline.db")) == []
+        engine.stop()
+        await running
+        with pytest.raises(LooplineError, match="stopping"):
+            await engine.checkpoint()

@@ -23,6 +23,7 @@ from loopline_master.http.operations import Parts
 from loopline_master.http.token_files import write_ca, write_first_tokens
 from loopline_master.http.web_app import listening, web_app
 from loopline_master.links import WorkerLinks
+from loopline_master.log_bound import LogBound
 from loopline_master.metrics import Growth, Metrics
 from loopline_master.notify.notifier import Notifier
 from loopline_master.peers.live_network import LiveNetwork
@@ -171,6 +172,7 @@ def _in_background(parts: Parts) -> Iterator[None]:
         "notifications are no longer sent": parts[Notifier].run(),
         "uses of tokens are no longer noted, and links no longer end when a token expires": parts[Auth].times.run(),
         "certificates are no longer renewed": parts[Encryption].keep_fresh(),
+        "the event log is no longer kept within its bound": parts[LogBound].run(),
         "the computer's clock is no longer followed": _watch_clock(parts[Engine], parts[Clock]),
         "the history of computers without news has gaps": parts[Engine].keep_sampling(),
         "what transfers show of the network is no longer learnt": parts[LiveNetwork].run(),

@@ -34,6 +34,7 @@ from loopline_master.http.operations import Parts
 from loopline_master.http.token_files import job_key, peer_key, session_key
 from loopline_master.http.web_app import api_document
 from loopline_master.links import WorkerLinks
+from loopline_master.log_bound import LogBound
 from loopline_master.metrics import Growth, InvariantSampler, Metrics, step_watcher
 from loopline_master.notify.notifier import Notifier
 from loopline_master.notify.webhook import Webhooks, WebhookSecrets
@@ -58,9 +59,8 @@ async def assemble(settings: MasterSettings, store: Store) -> Parts:
     """Make the parts. The engine then has taken its first step, which starts the scheduler from the stored rows."""
     if ahead_s := await store.set_clock_right(time.time()):
         log.warning("this master's clock was %.1f h ahead; times that had not come are moved", ahead_s / 3600)
-    gone = await store.bound_log(settings.keep_log_days * 86400.0, time.time())
-    if gone:
-        log.info("%d entries of the event log are forgotten: it is kept for %g days", gone, settings.keep_log_days)
+    keep_log_s = settings.keep_log_days * 86400.0
+    await store.begin_log(keep_log_s, time.time())
     snapshot = await store.snapshot()
     scheduler, metrics, clock = Scheduler(snapshot), Metrics(), Clock(after=snapshot.grid.now)
     sampler = InvariantSampler(scheduler, metrics)
@@ -78,7 +78,7 @@ async def assemble(settings: MasterSettings, store: Store) -> Parts:
     await engine.turn()
     parts = Parts(settings, settings.limits, store, Encryption(settings), JobSecrets(job_key(settings)))
     parts.add(scheduler, metrics, sampler, clock, engine, engine.changes, solver)
-    parts.add(Growth(store, settings.data_dir))
+    parts.add(LogBound(engine, store, keep_log_s), Growth(store, settings.data_dir))
     _add_files(parts)
     _add_submissions(parts)
     parts.add(BusyTime())

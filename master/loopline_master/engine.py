@@ -70,6 +70,7 @@ class Engine:
         self._inbox: deque[tuple[Event, ReplyFuture]] = deque()
         self._taken: list[tuple[Event, ReplyFuture]] = []
         self._woken = asyncio.Event()
+        self._checkpointed: ReplyFuture | None = None  # a checkpoint is asked for, and not yet on disk
         self._end: Exception | None = None
 
     async def ask(self, event: Event) -> Done | Submitted:
@@ -97,6 +98,14 @@ class Engine:
         else:
             _break(future, self._end)
         return future
+
+    async def checkpoint(self) -> None:
+        """Have the log note a place from which it can be replayed; it is on disk on return."""
+        if self._end is not None:
+            raise self._end
+        self._checkpointed = asyncio.get_running_loop().create_future()
+        self._woken.set()
+        await self._checkpointed
 
     def keep_back(self, event: WorkerReported) -> bool:
         """True if a Report brings nothing new: it is to be answered now. Otherwise it is to be posted, and stepped
@@ -127,6 +136,8 @@ class Engine:
             self._end = self._end or _stopping()
             for _, future in (*self._taken, *self._inbox):
                 _break(future, self._end)
+            if self._checkpointed:
+                _break(self._checkpointed, self._end)
 
     async def turn(self, links: AssignSink | None = None) -> Effects:
         """Take one step with the events in the inbox: commit it, then send.
@@ -138,6 +149,9 @@ class Engine:
         now = self._clock()
         told = self.kept_back.told([event for event, _ in self._taken], now)
         self._taken[:0] = [(event, asyncio.get_running_loop().create_future()) for event in told]
+        if self._checkpointed:
+            self._taken.insert(0, (self._scheduler.checkpoint(), self._checkpointed))
+            self._checkpointed = None
         batch = Batch(now, [event for event, _ in self._taken])
         effects = self._scheduler.step(batch.events, batch.now)
         decided = perf_counter()
@@ -177,7 +191,7 @@ class Engine:
 
     async def _wait(self) -> None:
         """Wait for an event, or for the time at which a step is due without one."""
-        if self._inbox or self._end is not None:
+        if self._inbox or self._checkpointed or self._end is not None:
             return
         self._woken.clear()
         alarm, wake_at = None, self.wake_at

@@ -145,7 +145,8 @@ class MasterSettings(_SettingsBase):
         float, Field(gt=0, le=366, description="for how many days samples of workers (one a minute) are kept")
     ] = 14.0
     keep_log_days: Annotated[
-        float, Field(gt=0, le=36500, description="for how many days the event log is kept, from start to start")
+        float,
+        Field(gt=0, le=36500, description="for how many days the event log is kept, and up to an eighth longer"),
     ] = 90.0
     keep_audit_days: Annotated[
         float, Field(gt=0, le=36500, description="for how many days it is kept who did what")

@@ -41,6 +41,10 @@ LOOK_AT_CERTIFICATES_EVERY_S = 5.0  # the operator's files, and whether plain HT
 RENEW_LOOK_EVERY_S = 3600.0  # whether the own certificate will end soon: it is renewed a month before
 PEEK_WITHIN_S = 10.0  # the first byte of a connection must come
 
+# The event log.
+LOG_LOOK_EVERY_S = 3600.0  # whether a checkpoint is due, and what is too old
+FORGET_PAUSE_S = 0.1  # between two transactions that forget entries: others have their turn
+
 SAMPLE_EVERY_S = 30.0  # workers without news are looked at: each minute has a sample of each
 CLOCK_LOOK_EVERY_S = 5.0  # whether the wall clock was set, or the computer suspended
 STOOD_STILL_S = 2.0  # so much later than it wanted to, the master stood still: leases begin anew

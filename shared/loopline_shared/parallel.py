@@ -6,6 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from loopline_shared.model import AttemptId
+
 MAX_NODES = 256
 """Most workers that one task may run on at once."""
 
@@ -19,9 +21,14 @@ def rank_of(number: int, nodes: int) -> int:
     return (number - 1) % nodes
 
 
-def check_parallel(*, calls_function: bool, quorum: int | None, max_replicas: int | str | None) -> None:
+def launch_of(member: AttemptId, nodes: int) -> AttemptId:
+    """Return the id of the launch that an attempt is a member of: the id of its member of rank 0."""
+    return AttemptId(member.job, member.task, member.number - rank_of(member.number, nodes))
+
+
+def check_parallel(*, calls_function: bool, quorum: int | None) -> None:
     """Raises ValueError if a job on several nodes asks for what its tasks cannot have."""
     if calls_function:
         raise ValueError("a function runs on one worker: a job with nodes runs a command")
-    if quorum is not None or max_replicas not in (None, 1):
-        raise ValueError("a task on several nodes has no replicas: leave out quorum and max_replicas")
+    if quorum is not None:
+        raise ValueError("results of a task on several nodes are not compared: leave out quorum")

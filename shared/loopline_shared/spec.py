@@ -298,7 +298,7 @@ class JobSpec(Spec):
             raise ValueError(f"a quorum of {self.quorum} needs max_replicas of at least {self.quorum}")
         if self.nodes > 1:
             has_function = self.function is not None
-            check_parallel(calls_function=has_function, quorum=self.quorum, max_replicas=self.max_replicas)
+            check_parallel(calls_function=has_function, quorum=self.quorum)
         if self.task_count > MAX_TASKS:
             raise ValueError(f"{self.task_count:,} tasks are more than the limit of {MAX_TASKS:,}")
         if (longest := _longest_run(self)) > MAX_RUN_CHARACTERS:

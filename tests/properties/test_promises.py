@@ -99,7 +99,7 @@ class PromisesMachine(RuleBasedStateMachine):
             size=float(lasts * nodes),
             timeout_s=limit,
             max_attempts=1,
-            max_replicas=None if nodes > 1 else "unlimited",
+            max_replicas="unlimited",
             parameters={"i": Range(range=[1, count])} if count > 1 else None,
         )
         self.world.submit(spec)

@@ -28,7 +28,7 @@ specs = st.builds(
         command=["work"],
         parameters={"i": Range(range=[1, count])} if count > 1 else None,
         size=size,
-        max_replicas=None if nodes > 1 or (quorum and replicas == 1) else replicas,
+        max_replicas=None if quorum and nodes == 1 and replicas == 1 else replicas,
         max_attempts=attempts,
         quorum=None if label or nodes > 1 else quorum,
         replica_budget_s=budget,

@@ -76,6 +76,8 @@ def test_spare_cpu_is_news_by_quarters_of_a_slot_and_does_not_flutter(grid: Grid
 def test_a_delay_is_news_if_it_grows_by_more_than_it_sways(grid: Grid) -> None:
     assert not said(grid, replace(AS_BEFORE, delay_s=0.009))
     assert said(grid, replace(AS_BEFORE, delay_s=0.011))
+    believed(grid).load = replace(AS_BEFORE, delay_s=0.1)
+    assert [said(grid, replace(AS_BEFORE, delay_s=delay_s)) for delay_s in (0.04, 0.06, 0.19, 0.21)] == [1, 0, 0, 1]
 
 
 def test_files_on_their_way_are_news(grid: Grid) -> None:

@@ -13,6 +13,7 @@ from loopline_master.core.estimates.eta import outlook
 from loopline_master.core.events import JobCancelled, WorkerDrained
 from loopline_master.core.explain.explain_job import explain_job
 from loopline_master.core.gangs.gang import GangPhase
+from loopline_master.core.gangs.phases import launches_of
 from loopline_master.core.planning.explain_plan import estimated_start
 from loopline_master.core.planning.plan import Plan, PlanKind
 from loopline_shared.model import AttemptId, Order, TaskId
@@ -33,7 +34,7 @@ def plan_of(made: Grid, job: int) -> Plan:
 
 
 def begun(made: Grid, job: int) -> bool:
-    return TaskId(job, 1) in made.scheduler.state.gangs
+    return bool(launches_of(made.scheduler.state, TaskId(job, 1)))
 
 
 def end(made: Grid, job: int) -> None:
@@ -195,7 +196,7 @@ def test_one_of_a_jobs_gangs_is_planned_after_the_other() -> None:
     for number in (1, 2, 3):
         reports(made)
         assert made.store.plans[TaskId(job, number)].started_at == made.now
-        gang = made.scheduler.state.gangs[TaskId(job, number)]
+        (gang,) = launches_of(made.scheduler.state, TaskId(job, number))
         assert gang.phase is GangPhase.RUNNING
         for rank in range(2):
             made.end(AttemptId(job, number, gang.first + rank))

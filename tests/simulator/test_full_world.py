@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from copy import copy, deepcopy
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -14,16 +15,19 @@ from typing import Any
 import pytest
 
 from loopline_master.core.effects import Effects
-from loopline_master.core.events import SchedulerSettings
+from loopline_master.core.events import BATCH, Batch, Checkpointed, SchedulerSettings
 from loopline_master.core.gangs import phases
 from loopline_master.core.gangs.gang import Gang, GangPhase
 from loopline_master.core.policies import REGISTRY
-from loopline_master.core.state import State
+from loopline_master.core.scheduler import Scheduler
+from loopline_master.core.state import Snapshot, State
 from loopline_shared.model import AttemptId, Facts, Order, TaskState
 from loopline_shared.spec import JobSpec
 from loopline_simulator.fast.hosts import Steady
 from loopline_simulator.fast.world import Arrival, FastWorld, Host
 from loopline_simulator.full import Conditions, Faults, Scenario, live_through, run, summary
+from loopline_simulator.full.grid_world import GridWorld
+from loopline_simulator.full.store import MemoryStore
 from loopline_simulator.full.timed import TimedWorld
 from tests.campaign import LONG, tried
 from tests.properties.test_planted_bugs import BUGS, SHOWN_BY_TIME, SLOW_TO_SHOW
@@ -82,10 +86,35 @@ def test_gangs_come_through_every_disaster(order: Order, monkeypatch: pytest.Mon
     for seed in range(200, 200 + tried(1)):
         times = {"lease_s": (5.0, 30.0)[seed % 2], "report_every_s": 4.0, "gang_prepare_s": 30.0}
         settings = SchedulerSettings(order=order, **times, gang_grace_s=(2.0, 20.0)[seed // 2 % 2])
-        world = live_through(seed, settings, replace(ROUGH, jobs=4, gangs=0.6, until_s=6_000.0))
+        world = live_through(seed, settings, replace(ROUGH, jobs=4, gangs=0.6, replicas=0.5, until_s=6_000.0))
         assert not world.world.store.passings
     expected = {"preparing, then running", "preparing, then over", "running, then halted", "halted, then running"}
     assert {*expected, "running, then over", "halted, then over"} <= {*met}, met
+
+
+def test_a_log_that_begins_at_a_checkpoint_leads_to_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the midst of gangs that wait, are halted and run, as a scheduler begins that has nothing but rows."""
+    begun: list[tuple[int, Snapshot]] = []
+    commit = MemoryStore.commit
+
+    def commit_and_note(store: MemoryStore, batch: Batch, effects: Effects) -> None:
+        if batch.events and isinstance(batch.events[0], Checkpointed):
+            begun.append((len(store.log), deepcopy(store.snapshot())))
+        commit(store, batch, effects)
+
+    monkeypatch.setattr(MemoryStore, "commit", commit_and_note)
+    monkeypatch.setattr(GridWorld, "checkpoint_every", 40)
+    store = live_through(201, SchedulerSettings("fair"), replace(ROUGH, jobs=4, gangs=0.6)).world.store
+    assert len(begun) > 3
+    for start, snapshot in begun[1::3]:
+        scheduler, attempts, plans = Scheduler(snapshot), {}, {}
+        for line in store.log[start:]:
+            batch = BATCH.validate_json(line)
+            effects = scheduler.step(batch.events, batch.now)
+            attempts.update((number, copy(one)) for number, one in effects.attempts.items())
+            plans.update((number, copy(one)) for number, one in effects.plans.items())
+        assert attempts == {number: store.attempts[number] for number in attempts}
+        assert plans == {number: store.plans[number] for number in plans}
 
 
 @pytest.mark.parametrize(

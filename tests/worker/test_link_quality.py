@@ -2,7 +2,7 @@
 
 import pytest
 
-from loopline_worker.link.link import LinkQuality
+from loopline_worker.link.link_quality import LinkQuality
 
 
 def test_the_delay_is_the_time_of_the_answer_less_what_the_master_took() -> None:
@@ -13,12 +13,15 @@ def test_the_delay_is_the_time_of_the_answer_less_what_the_master_took() -> None
     assert quality.delay_s == pytest.approx(0.1)
 
 
-def test_what_is_measured_later_moves_it_little_by_little() -> None:
+def test_one_slow_answer_does_not_move_it_and_eight_do() -> None:
     quality = LinkQuality()
-    for seq, delay_s in enumerate([0.1, 0.9, 0.1], start=1):
+    for seq, delay_s in enumerate([0.9, 0.1, *[0.9] * 7], start=1):
         quality.sent(seq, now=float(seq))
         quality.answered(seq, 0.0, now=seq + delay_s)
-    assert 0.1 < (quality.delay_s or 0.0) < 0.3
+    assert quality.delay_s == pytest.approx(0.1)
+    quality.sent(10, now=10.0)
+    quality.answered(10, 0.0, now=10.9)
+    assert quality.delay_s == pytest.approx(0.9)
 
 
 def test_an_answer_that_says_not_how_long_it_took_or_to_what_tells_nothing() -> None:

@@ -19,6 +19,7 @@ from loopline_worker.launch.sandbox import Sandbox, open_sandbox
 from loopline_worker.settings import SandboxChoice
 from loopline_worker.supervisor.requests import ZygoteLine
 from loopline_worker.supervisor.users import folders, service
+from loopline_worker.supervisor.users.credentials import TaskUser
 from loopline_worker.supervisor.walls import landlock
 from tests.worker.bench import Bench, run_of, until
 
@@ -133,6 +134,40 @@ def test_a_folder_is_lent_to_a_group_alone(tmp_path: Path) -> None:
         "program": (FIRST, "0o770"),
     }
     assert {status.st_uid for status in found.values()} == {0}
+
+
+def test_where_nothing_has_come_nothing_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    searches: list[list[str]] = []
+
+    def start(command: list[str], _: object) -> int:
+        searches.append(command)
+        return os.posix_spawn("/bin/true", ["true"], {})
+
+    monkeypatch.setattr(folders, "_SHARED", (str(tmp_path), str(tmp_path / "missing")))
+    monkeypatch.setattr(folders, "_start", start)
+    shared = folders.SharedFolders(TaskUser(FIRST, FIRST))
+    for number, searched in ((1, 1), (2, 1), (3, 2), (4, 2)):
+        if number == 3:
+            (tmp_path / "left").touch()
+        shared.clear()
+        assert len(searches) == searched
+
+
+@pytest.mark.parametrize(
+    ("what", "is_open"), [("file", True), ("closed file", False), ("closed folder", False), ("sticky folder", False)]
+)
+def test_a_folder_is_handed_over_only_where_the_group_is_kept_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, is_open: bool
+) -> None:
+    handed: list[object] = []
+    monkeypatch.setattr(folders, "_start", lambda command, _: handed.append(command))
+    monkeypatch.setattr(os, "waitpid", lambda *_: None)
+    tmp_path.chmod(0o2770)
+    path = tmp_path / "made"
+    path.mkdir() if what.endswith("folder") else path.touch()
+    path.chmod({"file": 0o660, "closed file": 0o600, "closed folder": 0o700, "sticky folder": 0o1770}[what])
+    folders.hand_over(str(tmp_path), TaskUser(FIRST, tmp_path.stat().st_gid))
+    assert bool(handed) is not is_open
 
 
 def _is_a_task(process: psutil.Process) -> bool:

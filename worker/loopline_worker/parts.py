@@ -33,7 +33,7 @@ from loopline_worker.host.load import Meter
 from loopline_worker.host.network_card import host_link
 from loopline_worker.launch.platforms import make_launcher
 from loopline_worker.link.http_client import HttpClient
-from loopline_worker.link.link import LinkQuality
+from loopline_worker.link.link_quality import LinkQuality
 from loopline_worker.link.own_address import addresses_towards
 from loopline_worker.owner.blockers import Pause
 from loopline_worker.owner.owner_monitor import OwnerMonitor

@@ -53,8 +53,8 @@ class Effects:
     workers: dict[str, Worker] = field(default_factory=dict)
     users: dict[str, User] = field(default_factory=dict)
     programs: dict[ProgramKey, Program] = field(default_factory=dict)
-    gangs: dict[TaskId, Gang] = field(default_factory=dict)
-    disbanded: list[TaskId] = field(default_factory=list)  # gangs; another may have come in the place of one since
+    gangs: dict[AttemptId, Gang] = field(default_factory=dict)
+    disbanded: list[AttemptId] = field(default_factory=list)  # gangs
     plans: dict[TaskId, Plan] = field(default_factory=dict)
     broken: list[BrokenPromise] = field(default_factory=list)  # to be told to those whose jobs they concern
     carriers: dict[str, Carrier] = field(default_factory=dict)

@@ -32,6 +32,20 @@ class MasterStoodStill:
 
 
 @dataclass(frozen=True, slots=True)
+class Checkpointed:
+    """The log can be replayed from here, for what came before may be forgotten: first event of its step.
+
+    It brings what else than rows the scheduler goes by. The rows are noted with it, as they were before this step
+    (store/checkpoint.py).
+    """
+
+    settings: SchedulerSettings
+    nodes: tuple[NetworkNode, ...]  # of the network
+    request: int  # number of the last one for a plan of transfers; it is asked anew if it was not answered
+    kind: Literal["checkpointed"] = "checkpointed"
+
+
+@dataclass(frozen=True, slots=True)
 class JobSubmitted:
     owner: str
     spec: JobSpec
@@ -162,6 +176,7 @@ class TransfersPlanned:
 Event = (
     MasterStarted
     | MasterStoodStill
+    | Checkpointed
     | JobSubmitted
     | JobCancelled
     | JobPaused

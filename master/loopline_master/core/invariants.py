@@ -13,6 +13,7 @@ from itertools import takewhile
 
 from loopline_master.core.entities import LIVE, UNRELEASED, Attempt, Job, Task, Worker
 from loopline_master.core.gangs.gang import Gang, GangPhase
+from loopline_master.core.gangs.phases import launches_of
 from loopline_master.core.index.attempts import is_at_work, is_prefetched
 from loopline_master.core.policies import policy_named
 from loopline_master.core.policies.policy import View
@@ -21,6 +22,7 @@ from loopline_master.core.state import State
 from loopline_master.core.transfers.carrier import Carrier
 from loopline_master.core.trust import BOTTOM, TOP
 from loopline_shared.model import AttemptState, JobState, Order, TaskId, TaskState
+from loopline_shared.parallel import launch_of
 
 MOST_TASKS = 5_000
 """Tasks in memory of a job whose counts are checked; with more, only the guarantee is."""
@@ -104,9 +106,8 @@ def check_attempt(state: State, attempt: Attempt) -> None:
     has_begun = attempt.state in (AttemptState.RUNNING, AttemptState.FROZEN)
     assert attempt.started_at is not None or not has_begun, f"attempt {attempt.id} runs, but since never"
     if attempt.state is AttemptState.PREPARED or (state.jobs[attempt.job].nodes > 1 and attempt.state in LIVE):
-        gang = state.gangs.get(attempt.task_id)
+        gang = state.gangs.get(launch_of(attempt.id, state.jobs[attempt.job].nodes))
         assert gang is not None, f"attempt {attempt.id} is {attempt.state} without a gang"
-        assert gang.has(attempt.id), f"attempt {attempt.id} is {attempt.state}, but of an earlier launch"
     if attempt.state in LIVE:
         assert task.state is TaskState.RUNNING, f"attempt {attempt.id} is alive, its task is {task.state}"
 
@@ -171,7 +172,7 @@ def check_gang(state: State, gang: Gang) -> None:
     While it prepares no member has begun; while it runs none is lost or held by its owner. So no member of a gang
     runs of which another is missing, as far as is known, but for as long as the word to freeze is on its way.
     """
-    job, name = state.jobs[gang.job], f"gang {gang.id} ({gang.phase})"
+    job, task, name = state.jobs[gang.job], state.tasks[gang.task_id].state, f"gang {gang.id} ({gang.phase})"
     assert len(set(gang.workers)) == job.nodes, f"{name} has {gang.workers}, its job needs {job.nodes}"
     members = [state.attempts.get(gang.member(rank)) for rank in range(job.nodes)]
     found = {member.worker: member.state for member in members if member is not None}
@@ -181,7 +182,7 @@ def check_gang(state: State, gang: Gang) -> None:
     away = {worker for worker, one in found.items() if one is AttemptState.LOST}
     assert away <= set(gang.culprits), f"{name} is halted for {gang.culprits}, but {away} are lost"
     assert (gang.phase is GangPhase.HALTED) == bool(gang.culprits), f"{name} is halted for {gang.culprits}"
-    assert state.tasks[gang.id].state is TaskState.RUNNING, f"{name} has a task that is {state.tasks[gang.id].state}"
+    assert task is TaskState.RUNNING, f"{name} has a task that is {task}"
 
 
 _MEMBERS = {
@@ -225,7 +226,7 @@ def check_job(state: State, number: int) -> None:
     if len(in_memory) <= MOST_TASKS:
         check_counts(state, job, [state.tasks[TaskId(number, task)] for task in in_memory])
     for task in in_memory if job.nodes > 1 else ():
-        if gang := state.gangs.get(TaskId(number, task)):
+        for gang in launches_of(state, TaskId(number, task)):
             check_gang(state, gang)
     if job.is_live:
         assert state.index.live.get(job.arrival) is job, f"job {number} is live, but not in the order of arrival"

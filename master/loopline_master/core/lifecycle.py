@@ -32,7 +32,7 @@ def start_attempt(state: State, job: Job, number: int, worker: Worker, *, ahead:
         task.attempts,
         worker.name,
         job.slots,
-        job.nodes == 1 and task.id in index.attempts.alive,
+        task.id in index.attempts.alive and (job.nodes == 1 or task.id in index.gangs.launches),
         grid.now,
         PREFETCHED if ahead else DISPATCHED,
         measure.work_of(grid, job, number) / (measure.speed_now(worker) * job.nodes),
@@ -228,7 +228,7 @@ def stop_failing_jobs(state: State) -> None:
 
 def reconsider_task(state: State, task: Task) -> None:
     """Wait for another attempt, queue the task again, or fail it, after an attempt ended without success."""
-    if not task.is_open or task.id in state.index.attempts.alive:
+    if not task.is_open or task.id in state.index.attempts.alive or task.id in state.index.gangs.launches:
         return
     job = state.jobs[task.job]
     is_dangerous = trust.kills_agents(state, job, task)

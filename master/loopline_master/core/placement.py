@@ -15,6 +15,7 @@ from loopline_master.core import eligibility, lifecycle
 from loopline_master.core.eligibility import Prefetch
 from loopline_master.core.entities import Attempt, Job, Worker
 from loopline_master.core.estimates import measure
+from loopline_master.core.gangs import replicas
 from loopline_master.core.planning.live import Planning
 from loopline_master.core.policies.first_come import FirstCome
 from loopline_master.core.policies.policy import Instead, Later, Placement, Policy, Proposal, View
@@ -51,17 +52,20 @@ class Placer:
 
         Yields whenever the index must be flushed before the next change.
         """
-        self.wake_at, attempts, idle = None, self._state.index.attempts, self._state.index.slots.idle
+        state = self._state
+        self.wake_at, attempts, idle = None, state.index.attempts, state.index.slots.idle
         if attempts.queues.of_worker and idle.order:
             yield from self._relieve(unless_ready=True)
         plan, prefetch = policy.plan, policy.prefetch
-        if self._state.accounts.are_kept:
-            plan, prefetch = (partial(in_turn, self._state, ask) for ask in (plan, prefetch))
+        if state.accounts.are_kept:
+            plan, prefetch = (partial(in_turn, state, ask) for ask in (plan, prefetch))
         yield from self._start_on_free(plan(self._view))
         if attempts.queues.of_worker and idle.order:
             yield from self._relieve(unless_ready=False)
-        if policy.prefetches and self._state.prefetch_s > 0:
+        if policy.prefetches and state.prefetch_s > 0:
             yield from self._prefetch(prefetch(self._view))
+        if state.gangs and policy.replicates:
+            yield from replicas.begin(state, self._planning)
         if self.wake_at is None and not (attempts.used or attempts.queues.of_worker):
             self._keep_going()
             yield

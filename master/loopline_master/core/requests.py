@@ -232,10 +232,10 @@ def _size(spec: JobSpec, task_size: float | None) -> tuple[float | None, SizeSou
 
 
 def _replicas(spec: JobSpec, default: int | None) -> int | None:
-    if spec.nodes > 1:
-        return 1
     if spec.max_replicas is not None:
         return None if spec.max_replicas == "unlimited" else spec.max_replicas
+    if spec.nodes > 1:  # only who asks for replicas of a gang has them
+        return 1
     return None if default is None else max(default, spec.quorum or 1)
 
 

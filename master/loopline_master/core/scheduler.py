@@ -14,6 +14,7 @@ from math import inf
 from loopline_master.core import lifecycle, requests, trust, worker_sessions
 from loopline_master.core.effects import Done, Effects, Reply
 from loopline_master.core.events import (
+    Checkpointed,
     Event,
     JobCancelled,
     JobPaused,
@@ -103,6 +104,11 @@ class Scheduler:
         open_accounts(self.state)
         self._begin_policy()
 
+    def checkpoint(self) -> Checkpointed:
+        """Return the event by which the log may begin with the next step, of which it is to be the first."""
+        transfers = self.state.transfers
+        return Checkpointed(self.state.settings, tuple(transfers.nodes.values()), transfers.number)
+
     @property
     def wake_at(self) -> float | None:
         """Time at which a step is due, whether or not an event comes. None if there is no such time."""
@@ -160,6 +166,8 @@ class Scheduler:
                 return leases.hear(self.state, event)
             case MasterStarted():
                 return self._begin(event)
+            case Checkpointed():
+                return self._go_on(event)
             case MasterStoodStill():
                 return leases.begin(self.state, with_sessions=False)
             case TransfersPlanned():
@@ -174,6 +182,13 @@ class Scheduler:
         self.planning.open()
         carrying.begin(self.state)
         return leases.begin(self.state, with_sessions=True)
+
+    def _go_on(self, event: Checkpointed) -> Reply:
+        """Go on from here as one does that begins with the rows."""
+        self.set_policy(event.settings)
+        self.planning.open()
+        carrying.go_on(self.state, event.nodes, event.request)
+        return _DONE
 
     def _request(
         self,

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field
 
-from loopline_master.core.planning.scan_algorithms import algorithm
+from loopline_master.core.planning.scans.scan_algorithms import algorithm
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import Order, OrderWithin
 

@@ -75,7 +75,7 @@ class State:
         self.tasks: dict[TaskId, Task] = {task.id: task for task in snapshot.tasks}
         self.programs: dict[ProgramKey, Program] = {program.key: program for program in snapshot.programs}
         self.attempts: dict[AttemptId, Attempt] = {attempt.id: attempt for attempt in snapshot.attempts}
-        self.gangs: dict[TaskId, Gang] = {gang.id: gang for gang in snapshot.gangs}
+        self.gangs: dict[AttemptId, Gang] = {gang.id: gang for gang in snapshot.gangs}
         self.plans: dict[int, Plan] = {plan.job: plan for plan in snapshot.plans}  # by job: of its next gang
         self.carriers: dict[str, Carrier] = {carrier.name: carrier for carrier in snapshot.carriers}
         self.accounts = Accounts({user.name: user for user in snapshot.users})
@@ -145,7 +145,7 @@ class State:
             del self.gangs[gang.id]
             self.effects.gangs.pop(gang.id, None)
             self.effects.disbanded.append(gang.id)
-            self.index.gangs.place(gang.id, None)
+            self.index.gangs.place(gang.id, None, self.jobs[gang.job])
 
     def restore(self, job: Job, over: IntervalSet) -> None:
         """Take in a job of which these tasks are over already; then it is put."""
@@ -239,7 +239,7 @@ class State:
     def _note_gang(self, gang: Gang) -> None:
         """Note a gang. It is indexed at once."""
         self.gangs[gang.id] = self.effects.gangs[gang.id] = gang
-        self.index.gangs.place(gang.id, gang)
+        self.index.gangs.place(gang.id, gang, self.jobs[gang.job])
 
     def _note_plan(self, plan: Plan) -> None:
         """Note a plan; what has started or was withdrawn is forgotten, unless another has come in its place."""

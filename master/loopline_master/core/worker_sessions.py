@@ -149,8 +149,7 @@ def _without_members(state: State, attempts: list[Attempt], report: Report) -> l
 
 def _follow_gangs(state: State, worker: Worker, seen: int) -> None:
     for attempt in list(state.index.attempts.of_worker.get(worker.name, {}).values()):
-        if attempt.task_id in state.gangs:
-            phases.follow(state, attempt, seen)
+        phases.follow(state, attempt, seen)
 
 
 def _worth_a_look(state: State, worker: Worker, queue: Set[AttemptId], waiting: set[Id]) -> list[Attempt]:

@@ -2,8 +2,8 @@
 
 A release may decide otherwise than the one before, and rows are converted by its migrations: what the log led to then
 cannot be had again by stepping through it now. So an upgrade notes how far the log went, and what the scheduler goes
-on from. A start of the master notes the same from time to time, so that the log before it can be forgotten.
-``loopline replay`` begins at the oldest checkpoint. How large the log is then stands here, too.
+on from. A start of the master notes the same from time to time, and so does a step while it runs: then the log before
+can be forgotten. ``loopline replay`` begins at the oldest checkpoint. How large the log is then stands here, too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from loopline_master.store.restart import snapshot
 from loopline_master.store.tables import event_log, upgrades
 
 CHECKPOINTS = 8
-"""At most so many are noted in the time for which the log is kept: starts may be frequent, snapshots are large."""
+"""At most so many are noted in the time for which the log is kept, for snapshots may be large."""
 
 _BYTES = {
     "sqlite": text("SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"),
@@ -46,25 +46,39 @@ class Checkpoint:
 def note_upgrade(connection: Connection) -> None:
     """Note that a newer release goes on with this database from here; earlier notes are of no use any more."""
     connection.execute(delete(upgrades))
-    _note(connection, time.time())
+    note(connection, time.time())
 
 
-def bound_log(connection: Connection, keep_s: float, now: float) -> int:
-    """Forget the log before the newest checkpoint that is older than ``keep_s``; return how many entries went.
-
-    A checkpoint is noted here if the last one is old enough, for starts to come. To be called before the scheduler
-    is started from the rows: only a restart goes on from them alone.
-    """
-    base = connection.scalar(select(func.max(upgrades.c.after)).where(upgrades.c.at <= now - keep_s))
-    gone = 0
-    if base is not None:
-        gone = connection.execute(delete(event_log).where(event_log.c.seq <= base)).rowcount
-        connection.execute(delete(upgrades).where(upgrades.c.after < base))
+def is_due(connection: Connection, keep_s: float, now: float) -> bool:
+    """True if the last checkpoint is so old that another one is to be noted, before which the log can go one day."""
     last = connection.scalar(select(func.max(upgrades.c.at)))
     since = last if last is not None else connection.scalar(select(func.min(event_log.c.at)))
-    if since is not None and since <= now - keep_s / CHECKPOINTS:
-        _note(connection, now)
-    return gone
+    return since is not None and since <= now - keep_s / CHECKPOINTS
+
+
+def note(connection: Connection, now: float) -> None:
+    """Note the rows as they are: the next entry of the log must be the first of a scheduler that goes on from them.
+
+    So a MasterStarted follows, or a Checkpointed.
+    """
+    last = connection.scalar(select(func.max(event_log.c.seq))) or 0
+    known = connection.scalar(select(func.max(upgrades.c.after))) or 0
+    if last > known:
+        text = _snapshots().dump_json(snapshot(connection)).decode()
+        connection.execute(insert(upgrades).values(after=last, at=now, snapshot=text))
+
+
+def forget(connection: Connection, keep_s: float, now: float, most: int) -> int:
+    """Forget the log before the newest checkpoint older than ``keep_s``: at most so many entries. Return how many.
+
+    A replay begins at that checkpoint from the first call on.
+    """
+    base = connection.scalar(select(func.max(upgrades.c.after)).where(upgrades.c.at <= now - keep_s))
+    if base is None:
+        return 0
+    connection.execute(delete(upgrades).where(upgrades.c.after < base))
+    first = connection.scalar(select(func.min(event_log.c.seq))) or 0
+    return connection.execute(delete(event_log).where(event_log.c.seq <= min(base, first + most - 1))).rowcount
 
 
 def checkpoint(connection: Connection) -> Checkpoint:
@@ -78,14 +92,6 @@ def checkpoint(connection: Connection) -> Checkpoint:
 def as_line(start: Checkpoint) -> bytes:
     """Return what the scheduler went on from, as one line: the first of a log whose beginning was forgotten."""
     return _snapshots().dump_json(start.snapshot or Snapshot()) + b"\n"
-
-
-def _note(connection: Connection, now: float) -> None:
-    last = connection.scalar(select(func.max(event_log.c.seq))) or 0
-    known = connection.scalar(select(func.max(upgrades.c.after))) or 0
-    if last > known:
-        text = _snapshots().dump_json(snapshot(connection)).decode()
-        connection.execute(insert(upgrades).values(after=last, at=now, snapshot=text))
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,10 +81,12 @@ def write_events(connection: Connection) -> None:
     Where its beginning was forgotten, the first line is what the scheduler went on from.
     """
     is_whole = connection.scalar(select(func.min(event_log.c.seq))) in (None, 1)
-    log = select(event_log.c.batch).order_by(event_log.c.seq).execution_options(**_STREAM)
+    start = Checkpoint() if is_whole else checkpoint(connection)
+    log = select(event_log.c.batch).where(event_log.c.seq > start.after).order_by(event_log.c.seq)
+    log = log.execution_options(**_STREAM)
     try:
         if not is_whole:
-            sys.stdout.buffer.write(as_line(checkpoint(connection)))
+            sys.stdout.buffer.write(as_line(start))
         for row in connection.execute(log):
             sys.stdout.buffer.write(row.batch.encode() + b"\n")
         sys.stdout.flush()
@@ -120,8 +122,8 @@ class _Memory:
     def apply(self, effects: Effects) -> None:
         for key in effects.forgotten:
             self._rows[programs].pop(key, None)
-        for task in effects.disbanded:
-            self._rows[gangs].pop(task, None)
+        for launch in effects.disbanded:
+            self._rows[gangs].pop(launch, None)
         for mapper, entities in changed(effects):
             rows = mapper.values(entities)
             self._rows[mapper.table].update((_key(mapper.table, row), row) for row in rows)

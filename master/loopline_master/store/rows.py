@@ -304,7 +304,7 @@ def forgotten_rows(effects: Effects) -> list[Values]:
 
 def disbanded_rows(effects: Effects) -> list[Values]:
     """Return keys of gangs whose rows are deleted; as above, before others are written."""
-    return [{"of_job": task.job, "of_task": task.task} for task in effects.disbanded]
+    return [{"of_job": job, "of_task": task, "of_first": first} for job, task, first in effects.disbanded]
 
 
 def late_rows(effects: Effects) -> list[Values]:

@@ -11,10 +11,10 @@ from sqlalchemy import Connection, Insert, Table, bindparam, delete, insert, sel
 
 from loopline_master.core.effects import Effects
 from loopline_master.core.entities import Worker
-from loopline_master.core.events import BATCH, Batch, JobRetried, SchedulerSettings
+from loopline_master.core.events import BATCH, Batch, Checkpointed, JobRetried, SchedulerSettings
 from loopline_master.core.state import Snapshot
-from loopline_master.store import audit, restart
-from loopline_master.store.checkpoint import DatabaseSize, bound_log, size_of
+from loopline_master.store import audit, checkpoint, restart
+from loopline_master.store.checkpoint import DatabaseSize
 from loopline_master.store.database import (
     Database,
     Result,
@@ -44,6 +44,7 @@ from loopline_master.store.queries.worker_queries import WorkerQueries
 from loopline_master.store.records import EtaRecords, Notifications, SampleQueries, Sampler
 from loopline_master.store.rows import (
     Statement,
+    Values,
     Written,
     disbanded_rows,
     forgotten_rows,
@@ -58,6 +59,7 @@ from loopline_shared.model import AttemptState, Load
 from loopline_shared.rest.bodies import PassingReport
 
 _SHORT_ROWS = 100
+_FORGOTTEN_AT_ONCE = 5_000
 _WATCH_EVERY_S = 2.0
 
 
@@ -129,21 +131,34 @@ class Store:
 
     async def size(self) -> DatabaseSize:
         """Return the size of the database and of its event log."""
-        return await self._read(size_of)
+        return await self._read(checkpoint.size_of)
 
     @property
     def log_bytes(self) -> int:
         """Characters of the event log that were written since the start: those of its JSON."""
         return self._writer.log_bytes
 
-    async def bound_log(self, keep_s: float, now: float) -> int:
-        """Forget the event log of before ``keep_s``, before the scheduler starts; return how many entries went.
+    async def begin_log(self, keep_s: float, now: float) -> None:
+        """Note a checkpoint if one is due, before the scheduler starts from the rows."""
+
+        def work(connection: Connection) -> None:
+            if checkpoint.is_due(connection, keep_s, now):
+                checkpoint.note(connection, now)
+
+        await self._writer.write(work)
+
+    async def is_checkpoint_due(self, keep_s: float, now: float) -> bool:
+        """True if the last checkpoint of the log is so old that there should be another."""
+        return await self._read(lambda connection: checkpoint.is_due(connection, keep_s, now))
+
+    async def forget_log(self, keep_s: float, now: float, most: int = _FORGOTTEN_AT_ONCE) -> int:
+        """Forget entries of the log of before ``keep_s``, at most so many; return how many went.
 
         The file of a database that was made by this release or a later one shrinks.
         """
 
         def work(connection: Connection) -> int:
-            gone = bound_log(connection, keep_s, now)
+            gone = checkpoint.forget(connection, keep_s, now, most)
             if gone:
                 shrink(connection)
             return gone
@@ -189,13 +204,13 @@ class Writer:
         written, ended = self._written.writes(effects), notification_rows(effects)
         sampler = self._sampler
         sampled = sampler.samples_of(effects) if sampler else []
+        begins = isinstance(next(iter(batch.events), None), Checkpointed)
         log = (batch.now, BATCH.serializer.to_json(batch).decode())
 
         def work(connection: Connection) -> None:
-            if forgotten:
-                connection.execute(_FORGET, forgotten)
-            if disbanded:
-                connection.execute(_DISBAND, disbanded)
+            if begins:
+                checkpoint.note(connection, batch.now)
+            _delete(connection, forgotten, disbanded)
             for statement, rows in written:
                 statement.run(connection, rows)
             if late:
@@ -230,6 +245,13 @@ class Writer:
             raise
 
 
+def _delete(connection: Connection, programs: list[Values], gangs: list[Values]) -> None:
+    if programs:
+        connection.execute(_FORGET, programs)
+    if gangs:
+        connection.execute(_DISBAND, gangs)
+
+
 @cache
 def _insert_new(table: Table, dialect: str) -> Insert:
     """Return an INSERT that leaves existing rows as they are."""
@@ -242,7 +264,9 @@ _FORGET = delete(programs).where(
     programs.c.name == bindparam("of_name"),
     programs.c.folder == bindparam("of_folder"),
 )
-_DISBAND = delete(gangs).where(gangs.c.job == bindparam("of_job"), gangs.c.task == bindparam("of_task"))
+_DISBAND = delete(gangs).where(
+    gangs.c.job == bindparam("of_job"), gangs.c.task == bindparam("of_task"), gangs.c.first == bindparam("of_first")
+)
 _ENDED_LATE = update(attempts).where(
     attempts.c.job == bindparam("of_job"),
     attempts.c.task == bindparam("of_task"),

@@ -255,7 +255,7 @@ Index(None, programs.c.used_at)
 gangs = Table(
     "gangs",
     metadata,
-    *_columns(Gang, key=["job", "task"]),
+    *_columns(Gang, key=["job", "task", "first"]),
     ForeignKeyConstraint(["job"], ["jobs.id"]),
 )
 

@@ -55,6 +55,8 @@ class GridWorld:
 
     keeps_back = True
     """Reports without news are answered without a step, as a live master does."""
+    checkpoint_every = 0
+    """After so many steps the log may begin anew; 0: it never does."""
 
     def __init__(
         self, settings: SchedulerSettings, machines: Sequence[Machine], *, now: float = 1000.0, check_every: int = 1
@@ -104,6 +106,8 @@ class GridWorld:
         self._steps += 1
         is_checked = self._steps % self._check_every == 0
         events = [*self.kept_back.told(events, self.now), *events]
+        if self.checkpoint_every and self._steps % self.checkpoint_every == 0:
+            events.insert(0, self.scheduler.checkpoint())
         effects = self._step(events, is_checked=is_checked)
         self.asked = effects.asked or self.asked
         if crash == "before commit":

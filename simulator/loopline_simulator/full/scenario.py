@@ -28,7 +28,8 @@ class Scenario:
     max_tasks: int = 8  # of one job
     interval_s: float = 20.0  # mean, between two jobs
     known_sizes: float = 0.9  # share of jobs whose user says how large they are
-    gangs: float = 0.0  # share of jobs that run on two or three machines at once
+    gangs: float = 0.0  # share of jobs that run on two or three machines at once ...
+    replicas: float = 0.0  # ... and of these, share of those that ask for a replica
     conditions: Conditions = ROUGH_NETWORK
     faults: Faults = ROUGH
     until_s: float = 20_000.0  # by then all must be done
@@ -68,7 +69,8 @@ class Scenario:
         if random.random() >= self.gangs:
             return spec
         nodes = int(random.integers(2, 1 + min(3, self.machines)))
-        return spec.model_copy(update={"nodes": nodes, "requires": Requirements()})
+        most = 2 if random.random() < self.replicas else None
+        return spec.model_copy(update={"nodes": nodes, "requires": Requirements(), "max_replicas": most})
 
     def _spec(self, random: Generator) -> JobSpec:
         count = int(random.integers(1, self.max_tasks + 1))

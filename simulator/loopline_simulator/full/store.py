@@ -29,7 +29,7 @@ class MemoryStore:
         self.attempts: dict[AttemptId, Attempt] = {}
         self.workers: dict[str, Worker] = {}
         self.programs: dict[ProgramKey, Program] = {}
-        self.gangs: dict[TaskId, Gang] = {}
+        self.gangs: dict[AttemptId, Gang] = {}
         self.plans: dict[TaskId, Plan] = {}
         self.carriers: dict[str, Carrier] = {}
         self.users: dict[str, User] = {}
@@ -52,8 +52,8 @@ class MemoryStore:
         self.workers |= {key: copy(worker) for key, worker in effects.workers.items()}
         for forgotten in effects.forgotten:
             self.programs.pop(forgotten, None)
-        for task in effects.disbanded:
-            self.gangs.pop(task, None)
+        for launch in effects.disbanded:
+            self.gangs.pop(launch, None)
         self.gangs |= {key: copy(gang) for key, gang in effects.gangs.items()}
         self.plans |= {key: copy(plan) for key, plan in effects.plans.items()}
         self.carriers |= {key: copy(carrier) for key, carrier in effects.carriers.items()}

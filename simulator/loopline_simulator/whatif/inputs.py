@@ -13,13 +13,14 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from loopline_master.core.events import BATCH, Batch, MasterStarted
+from loopline_master.core.events import BATCH, Batch, Checkpointed, MasterStarted
 from loopline_master.core.state import Snapshot
 from loopline_shared.errors import LooplineError
 from loopline_shared.plain_words import plain
 from loopline_shared.spec import JobSpec
 
 _SNAPSHOT = b'{"grid":'
+_BEGINNINGS = (MasterStarted, Checkpointed)
 
 
 def batches(lines: Iterable[bytes]) -> Iterator[Batch | Snapshot]:
@@ -34,7 +35,7 @@ def batches(lines: Iterable[bytes]) -> Iterator[Batch | Snapshot]:
             yield TypeAdapter(Snapshot).validate_json(line)
             continue
         batch = _batch(number, line)
-        if number == first and not any(isinstance(event, MasterStarted) for event in batch.events):
+        if number == first and not any(isinstance(event, _BEGINNINGS) for event in batch.events):
             raise broken("the log does not begin with the start of a master", "it must be whole, from its first line")
         yield batch
     if not number:

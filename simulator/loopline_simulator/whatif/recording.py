@@ -13,6 +13,7 @@ from loopline_master.core.effects import Declined, Effects
 from loopline_master.core.entities import UNSEATED, Attempt
 from loopline_master.core.events import (
     Batch,
+    Checkpointed,
     Event,
     JobCancelled,
     JobPaused,
@@ -205,9 +206,26 @@ class _Recorder:
             case WorkersHeard(ago_s):
                 self._heard_of(ago_s, now)
                 return []
+            case Checkpointed(settings):
+                return self._present(settings, now)
             case NetworkChanged() | TransfersPlanned() | MasterStoodStill():
                 return []  # what-if carries no files, and its master never stands still
         return [event]
+
+    def _present(self, settings: SchedulerSettings, now: float) -> list[FromOutside]:
+        """Return what brings those into the grid who were there as the log began, in the midst of a master's life."""
+        recording = self._recording
+        if recording.moments or self._sessions:
+            return []  # the log began before
+        recording.settings, items = settings, list[FromOutside]([MasterStarted(settings)])
+        for worker in recording.scheduler.state.workers.values():
+            if worker.session is not None:
+                items += self._outside(WorkerJoined(worker.name, worker.session, worker.boot, worker.facts), now)
+                if worker.load is not None:
+                    load = _of_weight(worker.load)
+                    recording.loads[worker.name], self._kept[worker.name] = [(now, load)], (now, load)
+                    items.append(Reported(worker.name, load))
+        return items
 
     def _reported(self, worker: str, session: int, report: Report, now: float) -> list[FromOutside]:
         """Return the report if it is to come again: one that brings results comes by itself, unless slots change.

@@ -257,7 +257,7 @@ class PosixLauncher:
         limits, threads = job.limits, None
         if limits.processes and "pids" not in self._places:  # stops what is faster than the watch
             threads = self._users_threads.now() + 2 * limits.processes
-        walls = self._sandbox.walls(job) if self._sandbox else None
+        walls = self._sandbox.walls(job, has_user=self._given is not None) if self._sandbox else None
         return TaskOrder(
             list(job.command),
             job.folder,

@@ -79,14 +79,17 @@ class Sandbox:
         """True if members of a gang that asks for the network reach one another."""
         return self._network is not NetworkAccess.NONE
 
-    def walls(self, job: Job) -> Walls:
-        """Return what is done to the order of this task."""
+    def walls(self, job: Job, *, has_user: bool = False) -> Walls:
+        """Return what is done to the order of this task.
+
+        ``has_user``: it runs as a user of its own, by which all that it leaves is found.
+        """
         if self._wrapper:
             has_network = self._has_network(job)
             reaches = list(job.hosts) if has_network and self._network is NetworkAccess.GANGS else None
             places = self._wrapper.places(job, has_network)
             return Walls(*self._wrapper.cell(job), places, reaches=reaches)
-        return (_ENCLOSED if self._encloses else Walls())._replace(paths=self._paths(job))
+        return (_ENCLOSED if self._encloses and not has_user else Walls())._replace(paths=self._paths(job))
 
     def _has_network(self, job: Job) -> bool:
         if self._network is NetworkAccess.GANGS:

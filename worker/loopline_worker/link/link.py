@@ -41,11 +41,6 @@ _OPEN_WITHIN_S = 10.0
 _CLOSE_WITHIN_S = 1.0
 _PASSING = ("version", "same_identity", "too_many_workers")
 """Refusals that a master may take back without anything being done here."""
-_LATEST = 1 / 8
-"""Weight of the latest measurement in an average of the link's quality."""
-_KEPT = 64
-_WORTH_BYTES = 2**16
-"""Shorter files say more of the delay than of the throughput."""
 
 
 class Link:
@@ -361,40 +356,3 @@ class Conversation:
                 answer = await self._listener.probed(question)
             await self._socket.drain()
             self._socket.send(worker_link.encode(answer))
-
-
-class LinkQuality:
-    """Delay and throughput between worker and master. ``now`` is in seconds and never decreases."""
-
-    def __init__(self) -> None:
-        self.delay_s: float | None = None
-        """Round trip, without the time that the master takes."""
-        self.throughput_bytes_s: float | None = None
-        self._sent_at: dict[int, float] = {}  # by number of the Report: those not answered
-
-    def connected(self) -> None:
-        """Forget the Reports of the last session: their numbers begin again."""
-        self._sent_at.clear()
-
-    def sent(self, seq: int, now: float) -> None:
-        """Note that a Report left."""
-        self._sent_at[seq] = now
-        if len(self._sent_at) > _KEPT:
-            del self._sent_at[next(iter(self._sent_at))]
-
-    def answered(self, seq: int, held_s: float | None, now: float) -> None:
-        """Measure the delay: the master took in Reports up to ``seq``, and held this one for ``held_s``."""
-        sent_at = self._sent_at.get(seq)
-        for earlier in [number for number in self._sent_at if number <= seq]:
-            del self._sent_at[earlier]
-        if sent_at is not None and held_s is not None:
-            self.delay_s = _smooth(self.delay_s, max(0.0, now - sent_at - held_s))
-
-    def moved(self, size_bytes: int, seconds: float) -> None:
-        """Measure the throughput by a file that was transferred."""
-        if size_bytes >= _WORTH_BYTES and seconds > 0:
-            self.throughput_bytes_s = _smooth(self.throughput_bytes_s, size_bytes / seconds)
-
-
-def _smooth(before: float | None, latest: float) -> float:
-    return latest if before is None else before + _LATEST * (latest - before)

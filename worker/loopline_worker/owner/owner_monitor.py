@@ -27,7 +27,7 @@ from loopline_worker.files.allowance import NetworkAllowance
 from loopline_worker.host.computer import Computer, is_contained
 from loopline_worker.host.contention import Contention
 from loopline_worker.host.load import Battery, Meter, hottest
-from loopline_worker.link.link import LinkQuality
+from loopline_worker.link.link_quality import LinkQuality
 from loopline_worker.owner.blockers import LOOK_AT_PROGRAMS_EVERY_S, BlockingPrograms, Pause
 from loopline_worker.presence.idle_detector import IdleDetector, Idleness, InputClock
 from loopline_worker.presence.session_reports import SessionReports

@@ -70,6 +70,7 @@ class Supervisor:
         self._yields = yields
         self._isolates = isolates
         self._user = user
+        self._shared = folders.SharedFolders(user) if user else None
         self._filter = ConnectFilter(user)
         self._group = ControlGroup(places, name_of(os.getpid()))
         self._selector = Selector(connection)
@@ -138,8 +139,7 @@ class Supervisor:
             task = self._runner.end(self._killed)
             end = task.failure or self._account(task, time.monotonic() - started_s)
         end["folder_is_left"] = not (order.makes_folder and self._folders.recycle(order.folder))
-        if self._user:
-            self._leave_nothing(order, end["folder_is_left"], self._user)
+        self._leave_nothing(order, end["folder_is_left"])
         before_s, self._cpu_s = self._cpu_s, time.process_time()
         end["overhead_s"] = end.get("overhead_s", 0.0) + self._cpu_s - before_s
         self._report_end(*self._pump.close(), end)
@@ -177,12 +177,12 @@ class Supervisor:
         if self._user:
             folders.lend(folder, self._user.gid)
 
-    def _leave_nothing(self, order: TaskOrder, folder_is_left: bool, user: TaskUser) -> None:
-        """Let the agent have what the task made in its folder, and remove what it made beside that."""
-        if folder_is_left:
-            folders.hand_over(order.folder, user)
-        if not order.cell and order.paths is None:
-            folders.clear_shared(user)
+    def _leave_nothing(self, order: TaskOrder, folder_is_left: bool) -> None:
+        """Let the agent have what a task's user made in its folder, and remove what it made beside that."""
+        if self._user and folder_is_left:
+            folders.hand_over(order.folder, self._user)
+        if self._shared and not order.cell and order.paths is None:
+            self._shared.clear()
 
     def _open_to_user(self, files: list[int]) -> None:
         """Let the task open by name (/dev/stderr) what it has inherited."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from loopline_master.core.entities import Job
 from loopline_master.core.gangs.gang import Gang, GangPhase
@@ -45,6 +45,13 @@ def what_it_does(state: State, gang: Gang) -> Reason:
         done = sum(member.state is AttemptState.FINISHED for member in members)
         detail += f"; {done} of {len(members)} members have ended well" if done else ""
     return Reason(code="running", count=len(members), detail=detail)
+
+
+def what_all_do(state: State, launches: Sequence[Gang]) -> Reason:
+    """Return what the launches of one task do: the first one, and replicas if there are any."""
+    reasons = [what_it_does(state, gang) for gang in launches]
+    details = "; a replica: ".join(reason.detail for reason in reasons)
+    return Reason(code="running", count=sum(reason.count for reason in reasons), detail=details)
 
 
 def refusals(state: State, job: Job) -> str:

@@ -10,6 +10,7 @@ from loopline_master.core.entities import LIVE, Job, Task
 from loopline_master.core.explain import explain_gang
 from loopline_master.core.explain.explain_shares import slots_used_up, users_ahead
 from loopline_master.core.explain.explain_transfers import explain_transfers, files_coming
+from loopline_master.core.gangs.phases import launches_of
 from loopline_master.core.index.requirements import meets, needs, requirement_class_of
 from loopline_master.core.planning.explain_plan import explain_start
 from loopline_master.core.scheduler import Scheduler
@@ -226,8 +227,8 @@ _NOTES = {
 
 
 def _alive(state: State, task_id: TaskId, job: Job, task: Task) -> Reason:
-    if gang := state.gangs.get(task_id):
-        return explain_gang.what_it_does(state, gang)
+    if launches := launches_of(state, task_id):
+        return explain_gang.what_all_do(state, launches)
     attempts = [a for a in state.index.attempts.of_task.get(task_id, {}).values() if a.state in LIVE]
     notes = [(a.worker, _NOTES.get(a.state, "")) for a in attempts]
     places = " and ".join(sorted(worker + note for worker, note in notes))

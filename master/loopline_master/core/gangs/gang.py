@@ -29,19 +29,20 @@ class Gang:
     slots: int  # on each of them
     since: float  # of its phase; seconds since 1970
     phase: GangPhase = GangPhase.PREPARING
-    first: int = 0  # number of the attempt of rank 0
+    first: int = 1  # number of the attempt of rank 0
     rendezvous: str = ""  # host:port at rank 0's worker, once that is prepared
     culprits: tuple[str, ...] = ()  # workers because of which it is halted
     reason: str = ""  # why it is halted
-    id: Annotated[TaskId, Field(exclude=True)] = field(init=False, repr=False, compare=False)
+    id: Annotated[AttemptId, Field(exclude=True)] = field(init=False, repr=False, compare=False)
+    """That of its member of rank 0: a task that asks for replicas has several launches at a time."""
 
     def __post_init__(self) -> None:
-        self.id = TaskId(self.job, self.task)
+        self.id = AttemptId(self.job, self.task, self.first)
+
+    @property
+    def task_id(self) -> TaskId:
+        return TaskId(self.job, self.task)
 
     def member(self, rank: int) -> AttemptId:
         """Return the id of the attempt that has this rank."""
         return AttemptId(self.job, self.task, self.first + rank)
-
-    def has(self, attempt: AttemptId) -> bool:
-        """True if the attempt is a member of this launch; those of earlier launches have lower numbers."""
-        return 0 < self.first <= attempt.number < self.first + len(self.workers)

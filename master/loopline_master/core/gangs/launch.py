@@ -8,7 +8,7 @@ from loopline_master.core import lifecycle
 from loopline_master.core.entities import Attempt, Job, Worker
 from loopline_master.core.gangs.gang import Gang
 from loopline_master.core.state import State
-from loopline_shared.parallel import rank_of
+from loopline_shared.parallel import launch_of, rank_of
 from loopline_shared.protocol.gang_messages import GangPlace
 
 
@@ -26,6 +26,6 @@ def begin(state: State, job: Job, number: int, workers: Sequence[Worker]) -> Gan
 
 def place_of(state: State, attempt: Attempt, nodes: int) -> GangPlace:
     """Return what the Run of a member says of its gang."""
-    gang = state.gangs[attempt.task_id]
+    gang = state.gangs[launch_of(attempt.id, nodes)]
     hosts = tuple(state.workers[name].facts.address or name for name in gang.workers)
     return GangPlace(rank_of(attempt.number, nodes), hosts, state.settings.lease_s)

@@ -21,7 +21,8 @@ from loopline_master.core.estimates import measure
 from loopline_master.core.gangs import learning
 from loopline_master.core.gangs.gang import Gang, GangPhase
 from loopline_master.core.state import State
-from loopline_shared.model import AttemptState, Outcome, Result, TaskState
+from loopline_shared.model import AttemptId, AttemptState, Outcome, Result, TaskId, TaskState
+from loopline_shared.parallel import launch_of
 from loopline_shared.protocol.gang_messages import Member
 
 _PREPARED, _LOST = AttemptState.PREPARED, AttemptState.LOST
@@ -29,13 +30,19 @@ _PREPARED, _LOST = AttemptState.PREPARED, AttemptState.LOST
 
 def gang_of(state: State, attempt: Attempt) -> Gang | None:
     """Return the launch that the attempt is a member of; None if it is no member of one that goes on."""
-    gang = state.gangs.get(attempt.task_id)
-    return gang if gang is not None and gang.has(attempt.id) else None
+    if not state.gangs:
+        return None
+    return state.gangs.get(launch_of(attempt.id, state.jobs[attempt.job].nodes))
+
+
+def launches_of(state: State, task: TaskId) -> list[Gang]:
+    """Return the launches of a task that go on, the first one first: several if its job asks for replicas."""
+    return [state.gangs[AttemptId(*task, first)] for first in sorted(state.index.gangs.launches.get(task, ()))]
 
 
 def members_of(state: State, gang: Gang) -> list[Attempt]:
     """Return the members that are in memory, by rank: all of them while the launch goes on."""
-    ids = (gang.member(rank) for rank in range(len(gang.workers) if gang.first else 0))
+    ids = (gang.member(rank) for rank in range(len(gang.workers)))
     return [state.attempts[one] for one in ids if one in state.attempts]
 
 
@@ -161,20 +168,20 @@ def wake_at(state: State) -> float | None:
 def disband_job(state: State, job: Job, reason: str, *, if_it_runs: bool) -> None:
     """Disband the gangs of a job. Those that run go on unless ``if_it_runs``."""
     for number in list(state.index.ready_sets[job.id].kept):
-        gang = state.gangs.get(job.task_id(number))
-        if gang is not None and (if_it_runs or gang.phase is GangPhase.PREPARING):
-            disband(state, gang, reason)
+        for gang in launches_of(state, job.task_id(number)):
+            if if_it_runs or gang.phase is GangPhase.PREPARING:
+                disband(state, gang, reason)
 
 
 def disband(state: State, gang: Gang, reason: str) -> None:
-    """End what is left of a launch; its task waits for another one, unless it has failed too often."""
+    """End what is left of a launch. Its task waits for another one, unless it has one or has failed too often."""
     for member in members_of(state, gang):
         if member.state in LIVE:
             lifecycle.cancel_attempt(state, member, reason[:500])
         elif member.state in (_LOST, AttemptState.FINISHED):
             _give_up(state, member, reason)
     state.drop_gang(gang)
-    task = state.tasks.get(gang.id)
+    task = state.tasks.get(gang.task_id)
     if task is not None:
         lifecycle.reconsider_task(state, task)
 
@@ -234,8 +241,8 @@ def _say(state: State, member: Attempt) -> None:
 
 
 def _succeed(state: State, gang: Gang) -> None:
-    """Accept the results of all members."""
-    job, task, members = state.jobs[gang.job], state.tasks[gang.id], members_of(state, gang)
+    """Accept the results of all members. Other launches of the task end."""
+    job, task, members = state.jobs[gang.job], state.tasks[gang.task_id], members_of(state, gang)
     for member in members:
         member.state = transitions.check(transitions.ATTEMPT, member.state, AttemptState.SUCCEEDED)
         member.accepted, member.ended_at = True, state.now
@@ -247,6 +254,8 @@ def _succeed(state: State, gang: Gang) -> None:
     learning.learn(state, job, members)
     state.drop_gang(gang)
     lifecycle.end_task(state, job, task, TaskState.SUCCEEDED)
+    for other in launches_of(state, task.id):
+        disband(state, other, f"the launch of attempt {gang.first} brought the result first")
 
 
 def _without_consequence(result: Result) -> Result:

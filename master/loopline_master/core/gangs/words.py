@@ -6,18 +6,19 @@ from loopline_master.core.entities import Attempt, Worker
 from loopline_master.core.gangs.gang import GangPhase
 from loopline_master.core.state import State
 from loopline_shared.model import AttemptState
+from loopline_shared.parallel import launch_of
 from loopline_shared.protocol.gang_messages import MemberOrder, Word
 
-LEAD_S = 0.25
-"""From the commit until members begin: longer than a frame takes to most workers of one network."""
+LEAD_S = 0.05
+"""From the commit until members begin, beside the way to the farthest: all have read the word before one is busy."""
 _LONGEST_DELAY_S = 2.0
 """Of a round trip to a worker, as far as a start waits for it."""
 
 
 def word_for(state: State, attempt: Attempt, worker: Worker) -> Word | None:
     """Return the word that the member needs; None if what it is believed to do is what it should."""
-    gang = state.gangs.get(attempt.task_id)
-    if gang is None or not gang.has(attempt.id):
+    gang = state.gangs.get(launch_of(attempt.id, state.jobs[attempt.job].nodes)) if state.gangs else None
+    if gang is None:
         return None
     match gang.phase, attempt.state:
         case GangPhase.RUNNING, AttemptState.PREPARED:

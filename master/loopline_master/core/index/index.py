@@ -94,7 +94,7 @@ class Index:
         for attempt in attempts:
             index.attempts.place(attempt)
         for gang in gangs:
-            index.gangs.place(gang.id, gang)
+            index.gangs.place(gang.id, gang, by_id[gang.job])
         for worker in by_name.values():
             index.place_worker(worker)
             index.octaves.place(worker)

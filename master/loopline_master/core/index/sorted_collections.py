@@ -9,10 +9,10 @@ from typing import Any, Generic, TypeVar
 from sortedcontainers import SortedList
 
 from loopline_master.core.runs import ProgramKey
-from loopline_shared.model import TaskId
+from loopline_shared.model import AttemptId, TaskId
 
 Rank = TypeVar("Rank", bound=tuple[Any, ...])
-Subject = TypeVar("Subject", int, str, ProgramKey, TaskId)
+Subject = TypeVar("Subject", int, str, ProgramKey, TaskId, AttemptId)
 
 
 class IntervalSet:

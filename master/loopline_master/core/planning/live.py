@@ -16,11 +16,11 @@ from loopline_master.core.entities import Job, Worker
 from loopline_master.core.estimates import measure
 from loopline_master.core.planning import certainty
 from loopline_master.core.planning.grid_horizons import P90, horizon_of, is_foreseeable, limit_of, order_of, switch_of
-from loopline_master.core.planning.horizon import end_by_limit, rounded
-from loopline_master.core.planning.lattice import Lattice
-from loopline_master.core.planning.plan import BROKEN, Plan, WaitingGang, in_order_of_claims
+from loopline_master.core.planning.horizon import Horizon, end_by_limit, rounded
+from loopline_master.core.planning.plan import BROKEN, Plan, WaitingGang, in_order_of_claims, steps_of
 from loopline_master.core.planning.plan_book import PlanBook
-from loopline_master.core.planning.scan_algorithms import Algorithm, ScanContext, algorithm
+from loopline_master.core.planning.scans.lattice import Lattice
+from loopline_master.core.planning.scans.scan_algorithms import Algorithm, ScanContext, algorithm
 from loopline_master.core.state import State
 
 _STEPS_OF_A_LIMIT = 10
@@ -125,9 +125,10 @@ class Planning:
             return True
         state = self._state
         now = int(state.now)
-        expected_s = measure.work_of(state.grid, job, number) / measure.speed_now(worker)
-        limit_s = job.spec.timeout_s
-        limit = None if limit_s is None else end_by_limit(now, limit_s)
+        expected_s = measure.work_of(state.grid, job, number) / (measure.speed_now(worker) * job.nodes)
+        limit_s, limit = job.spec.timeout_s, None
+        if limit_s is not None:
+            limit = end_by_limit(now, limit_s) if job.nodes == 1 else now + steps_of(limit_s)
         p90 = rounded(now, P90 * expected_s)
         return certainty.may_go_first(horizon_of(state, worker), plans, job.slots, now, limit, p90)
 
@@ -141,8 +142,7 @@ class Planning:
         book = PlanBook(state.now, self._eligible)
         book.lattice_of = self._lattice
         book.begin(state.now)
-        for name in sorted(state.workers):
-            self._set(book, state.workers[name])
+        book.enter(self._told(state.workers[name]) for name in sorted(state.workers))
         waiting = self._gangs(book)
         for plan in sorted(state.plans.values(), key=in_order_of_claims):
             if plan.job in waiting:
@@ -169,12 +169,16 @@ class Planning:
             self._set(book, self._state.workers[name])
 
     def _set(self, book: PlanBook, worker: Worker) -> None:
+        book.set_horizon(*self._told(worker))
+
+    def _told(self, worker: Worker) -> tuple[str, Horizon, str]:
+        """Return what a book is told of a worker; note it if it is silent."""
         horizon = horizon_of(self._state, worker)
-        book.set_horizon(worker.name, horizon, switch_of(worker.facts))
         if worker.session is None and horizon.slots:
             self._silent.add(worker.name)
         else:
             self._silent.discard(worker.name)
+        return worker.name, horizon, switch_of(worker.facts)
 
     def _eligible(self, needs: Hashable) -> Collection[str]:
         workers = self._state.index.requirements.workers

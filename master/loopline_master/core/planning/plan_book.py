@@ -7,13 +7,12 @@ next one goes on where it stopped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import replace
-from heapq import heappop, heappush
 
 from loopline_master.core.planning.certainty import Around, Neighbour, delays_a_promise, is_certain, judge
-from loopline_master.core.planning.horizon import AWAY, Horizon, differences
-from loopline_master.core.planning.lattice import Lattice
+from loopline_master.core.planning.horizon import AWAY, Horizon
+from loopline_master.core.planning.horizons import Horizons
 from loopline_master.core.planning.plan import (
     BrokenPromise,
     Plan,
@@ -25,6 +24,7 @@ from loopline_master.core.planning.plan import (
 from loopline_master.core.planning.plan_record import note_change, note_start
 from loopline_master.core.planning.planner import Planner, Slot
 from loopline_master.core.planning.pool import Machines, Piece, PlannedGang, Pool, Share, Workers
+from loopline_master.core.planning.scans.lattice import Lattice
 from loopline_shared.model import TaskId
 
 NEW_AT_ONCE, MOVED_AT_ONCE = 4, 4
@@ -48,15 +48,13 @@ class PlanBook:
         self._eligible, self._classes = eligible, dict[Hashable, Workers]()
         self._pool = Pool()
         self._planner = Planner[PlannedGang, Machines, Piece, Share](self._pool, self._tick)
+        self._horizons = Horizons(self._pool, self._planner.profile)
         self._slots: dict[int, Slot[Machines]] = {}  # by job: where the plans are in the profile
         self._gangs: dict[int, PlannedGang] = {}
         self._on: dict[str, set[int]] = {}  # jobs planned on a worker
-        self._horizons: dict[str, Horizon] = {}
-        self._open: Workers = 0
         self._displaced: dict[int, str] = {}  # jobs whose slots are gone, and why
         self._judged: set[int] = set()  # jobs of which the kind may have changed
         self._reach = 0  # the farthest time of the profile so far
-        self._ends: list[tuple[int, str]] = []  # a heap: medians and ends of what runs on a worker
 
     def begin(self, now: float) -> None:
         """Begin a revision: what follows until ``revise`` is of this time."""
@@ -72,36 +70,33 @@ class PlanBook:
             gang = self._gang(waiting)
             self._enter(gang, Slot(max(int(plan.start), self._tick), plan.machines))
 
+    def enter(self, workers: Iterable[tuple[str, Horizon, str]]) -> None:
+        """Take in all workers of a book in which nothing is as yet: their names, horizons and switches."""
+        self._horizons.enter(workers, self._tick)
+
     def set_horizon(self, name: str, horizon: Horizon, switch: str = "") -> None:
         """Take in what a worker offers now; plans that it no longer has room for are displaced."""
-        old = self._horizons.get(name, AWAY)
-        if old == horizon and name in self._horizons:
+        old = self._horizons.of.get(name)
+        if old == horizon:
             return
-        self._horizons[name] = horizon
-        for over in {over for one in horizon.busy for over in (one.half, one.end)}:
-            heappush(self._ends, (over, name))
-        bit = self._pool.enter(name, switch)
-        changes = list(differences(old.steps(), horizon.steps(), self._tick))
-        lifted = [] if self._has_room(bit, changes) else sorted(self._on.get(name, ()))
+        bit, changes = self._horizons.note(name, horizon, switch, self._tick)
+        lifted = [] if self._horizons.has_room(bit, changes) else sorted(self._on.get(name, ()))
         for job in lifted:
             self._lift(job)
-        for start, end, change in changes:
-            if change > 0:
-                self._planner.profile.free(start, end, (bit, change))
-                self._note_freed(start, end)
-            else:
-                self._planner.profile.occupy(start, end, (bit, -change))
+        for change in changes:
+            self._horizons.change(bit, change)
+            if change[2] > 0:
+                self._note_freed(*change[:2])
         for job in sorted(lifted, key=lambda job: in_order_of_claims(self.plans[job])):
             self._take_again(job, self._slots[job], horizon.why or f"what runs on {name} takes longer")
         self._judged |= self._on.get(name, set())
-        self._open_or_close(bit, old, horizon)
+        old = old or AWAY
+        if horizon.slots > old.slots or horizon.is_open > old.is_open or horizon.why != old.why:
+            self._note_freed(self._tick, None)
 
     def overdue(self) -> set[str]:
         """Return the workers on which something should be over by now; each is returned once for each such end."""
-        found = set()
-        while self._ends and self._ends[0][0] <= self._tick:
-            found.add(heappop(self._ends)[1])
-        return found
+        return self._horizons.overdue(self._tick)
 
     def withdraw(self, job: int, *, has_started: bool) -> None:
         """Drop the plan of a gang that has started, or waits no more."""
@@ -155,11 +150,6 @@ class PlanBook:
         jobs = sorted(self._on.get(name, ()), key=self._order)
         return [(self.plans[job], self._neighbour(job)) for job in jobs]
 
-    def _has_room(self, bit: Workers, changes: Sequence[tuple[int, int | None, int]]) -> bool:
-        """True if what a worker offers less than before is free there beside its plans."""
-        over, holds = self._planner.profile.over, self._pool.holds
-        return all(change > 0 or holds(over(start, end), (bit, -change)) for start, end, change in changes)
-
     def _slide(self) -> None:
         """Have the slots of gangs that are due, but have not begun, begin now."""
         for job in sorted((job for job, slot in self._slots.items() if slot.start < self._tick), key=self._order):
@@ -189,7 +179,7 @@ class PlanBook:
             if refusing:
                 name = next(name for name in plan.machines if self._pool.of([name]) & refusing)
                 self._lift(plan.job)
-                self._displace(plan.job, self._horizons[name].why or f"{name} takes no gang now")
+                self._displace(plan.job, self._horizons.of[name].why or f"{name} takes no gang now")
 
     def _take_again(self, job: int, slot: Slot[Machines], reason: str) -> None:
         """Take a slot that was lifted, if it is still free; otherwise the plan is displaced."""
@@ -334,10 +324,11 @@ class PlanBook:
         return one.is_given or not delays_a_promise(self._around(one, slot), slot.start, one.slots)
 
     def _around(self, one: WaitingGang, slot: Slot[Machines]) -> Around:
-        others = ([job for job in sorted(self._on.get(name, ())) if job != one.job] for name in slot.place)
-        return [
-            (self._horizons[name], [*map(self._neighbour, on)]) for name, on in zip(slot.place, others, strict=True)
-        ]
+        found = []
+        for name in slot.place:
+            others = [job for job in sorted(self._on.get(name, ())) if job != one.job]
+            found.append((self._horizons.of[name], [*map(self._neighbour, others)]))
+        return found
 
     def _neighbour(self, job: int) -> Neighbour:
         plan, slot, limit = self.plans[job], self._slots[job], self._gangs[job].limit
@@ -349,7 +340,9 @@ class PlanBook:
         """Return the gang with the workers that may run it now, and the limit that its plan began with."""
         workers = self._classes.get(one.needs)
         if workers is None:
-            workers = self._classes[one.needs] = self._pool.kept(one.needs, self._eligible(one.needs)) & self._open
+            workers = self._classes[one.needs] = (
+                self._pool.kept(one.needs, self._eligible(one.needs)) & self._horizons.open
+            )
         plan = self.plans.get(one.job)
         limit = steps_of(plan.limit_s if plan else one.limit_s)
         return PlannedGang(one.job, limit, one.nodes, one.slots, workers)
@@ -365,7 +358,7 @@ class PlanBook:
         pieces = self._planner.profile.over(slot.start, slot.start + gang.limit)
         for name in sorted(slot.place):
             if not self._pool.holds(pieces, (self._pool.of([name]), gang.slots)):
-                return self._horizons[name].why or f"what runs on {name} takes longer"
+                return self._horizons.of[name].why or f"what runs on {name} takes longer"
         return ""
 
     def _lift(self, job: int) -> None:
@@ -376,11 +369,6 @@ class PlanBook:
             self._on[name].discard(job)
             self._judged |= self._on[name]
         del self._gangs[job]
-
-    def _open_or_close(self, bit: Workers, old: Horizon, new: Horizon) -> None:
-        if new.slots > old.slots or new.is_open > old.is_open or new.why != old.why:
-            self._note_freed(self._tick, None)
-        self._open = self._open | bit if new.is_open else self._open & ~bit
 
     def _note_freed(self, start: int, end: int | None) -> None:
         self._planner.memory.free(start, self._reach + 1 if end is None else end)

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Generic
 
 from loopline_master.core.planning.ground import CellsT, Ground, JobT, PieceT, PlaceT
-from loopline_master.core.planning.lattice import Lattice
 from loopline_master.core.planning.profile import Profile
-from loopline_master.core.planning.scan_memory import ScanMemory, Times
+from loopline_master.core.planning.scans.lattice import Lattice
+from loopline_master.core.planning.scans.scan_memory import ScanMemory, Times
 
 
 @dataclass(frozen=True, slots=True)

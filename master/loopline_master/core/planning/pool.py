@@ -116,16 +116,21 @@ class Pool:
         flags = free.to_bytes(len(self._names) * _BYTES, "little")[::_BYTES]
         for name, switch in compress(zip(self._names, self._switches, strict=True), flags):
             on[switch].append(name)
-        chosen: list[str] = []
-        while len(chosen) < nodes:
-            left = nodes - len(chosen)
-            enough = [switch for switch, names in on.items() if len(names) >= left]
-            if enough:
-                switch = min(enough, key=lambda one: (len(on[one]), one))
-            else:
-                switch = min(on, key=lambda one: (-len(on[one]), one))
-            chosen += sorted(on.pop(switch))[:left]
-        return tuple(chosen)
+        return on_fewest_switches(on, nodes)
+
+
+def on_fewest_switches(on: dict[str, list[str]], nodes: int) -> Machines:
+    """Return so many of the workers, which are there by switch: on the fewest of these, by switch and name."""
+    chosen: list[str] = []
+    while len(chosen) < nodes:
+        left = nodes - len(chosen)
+        enough = [switch for switch, names in on.items() if len(names) >= left]
+        if enough:
+            switch = min(enough, key=lambda one: (len(on[one]), one))
+        else:
+            switch = min(on, key=lambda one: (-len(on[one]), one))
+        chosen += sorted(on.pop(switch))[:left]
+    return tuple(chosen)
 
 
 def _missing(workers: Workers, slots: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Generic
 
 from loopline_master.core.planning.ground import CellsT, Occupation, PieceT
@@ -24,6 +24,17 @@ class Profile(Generic[PieceT, CellsT]):
 
     def free(self, start: int, end: int | None, cells: CellsT) -> None:
         self._change(start, end, cells, self._occupation.free)
+
+    def free_all(self, cells: Iterable[tuple[int, CellsT]]) -> None:
+        """Free cells, all of them from a time on for ever, in the order of these times; none is before ``last``."""
+        piece = self._pieces[-1]
+        for start, freed in cells:
+            piece = self._occupation.free(piece, freed)
+            if start == self._starts[-1]:
+                self._pieces[-1] = piece
+            else:
+                self._starts.append(start)
+                self._pieces.append(piece)
 
     def over(self, start: int, end: int | None) -> list[PieceT]:
         """Return the pieces between ``start`` and ``end``."""

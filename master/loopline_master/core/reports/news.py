@@ -10,6 +10,7 @@ from __future__ import annotations
 from loopline_master.core.entities import Worker
 from loopline_master.core.estimates.measure import quarters_of
 from loopline_master.core.gangs.gang import GangPhase
+from loopline_master.core.gangs.phases import gang_of
 from loopline_master.core.state import State
 from loopline_shared.model import AttemptState, Load
 from loopline_shared.protocol.attempt_ranges import attempts_of
@@ -20,8 +21,8 @@ _SWAY = 1 / 8
 """Spare CPU that swings by less, per slot, about the bound between two quarters is no news each time."""
 _DELAY_STEP_S = 0.01
 """Delays are told apart to so much (policies/turnaround.py) ..."""
-_DELAY_SHARE = 0.25
-"""... and to this part of themselves: those of radio links sway."""
+_DELAY_FACTOR = 2.0
+"""... and by this factor, for those of radio links sway."""
 
 
 def brings_news(state: State, worker: Worker, report: Report) -> bool:
@@ -54,8 +55,8 @@ def _has_moved(worker: Worker, load: Load) -> bool:
     swing = abs(load.spare_cpu - known.spare_cpu) / (offered or 1)
     if swing >= _SWAY and quarters_of(load, offered) != quarters_of(known, offered):
         return True
-    delay_s, before_s = load.delay_s or 0.0, known.delay_s or 0.0
-    return abs(delay_s - before_s) >= max(_DELAY_STEP_S, _DELAY_SHARE * before_s)
+    less_s, more_s = sorted((load.delay_s or 0.0, known.delay_s or 0.0))
+    return more_s - less_s >= _DELAY_STEP_S and more_s >= _DELAY_FACTOR * less_s
 
 
 def _words(load: Load) -> tuple[object, ...]:
@@ -73,7 +74,7 @@ def _holds_as_believed(state: State, worker: Worker, report: Report) -> bool:
         if number in frozen:
             if attempt.state is not (AttemptState.FROZEN if frozen[number] else AttemptState.RUNNING):
                 return False
-            gang = state.gangs.get(attempt.task_id)
+            gang = gang_of(state, attempt)
             if gang is not None and (frozen[number] or gang.phase is not GangPhase.RUNNING):
                 return False  # it may be due a word
         elif attempt.state is not AttemptState.PREFETCHED or number not in waiting:

@@ -42,6 +42,7 @@ from loopline_shared.protocol.transfers import (
 
 if TYPE_CHECKING:
     from loopline_master.core.state import State
+    from loopline_master.core.transfers.network import NetworkNode
     from loopline_shared.protocol.transfers import PeerReport
 
 _AVOIDED_S = {
@@ -66,6 +67,14 @@ def begin(state: State) -> None:
     state.transfers = TransferState()
     for name in [] if state.settings.peers else list(state.carriers):
         forget(state, name)
+    state.transfers.is_due = any(carrier.fetching for carrier in state.carriers.values())
+    _note_served(state)
+
+
+def go_on(state: State, nodes: Iterable[NetworkNode], request: int) -> None:
+    """Go on with this network from the carriers' rows; a request that was not answered is made anew."""
+    state.transfers = TransferState()
+    state.transfers.nodes, state.transfers.number = {node.name: node for node in nodes}, request
     state.transfers.is_due = any(carrier.fetching for carrier in state.carriers.values())
     _note_served(state)
 

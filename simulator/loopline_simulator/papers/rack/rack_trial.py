@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 
 from loopline_master.core.planning.rack import Rack
-from loopline_master.core.planning.scan_algorithms import algorithm
+from loopline_master.core.planning.scans.scan_algorithms import algorithm
 from loopline_simulator.papers.rack.measures import RackMeasures, measure
 from loopline_simulator.papers.rack.rack_world import JobHistory, RackWorld
 from loopline_simulator.papers.rack.workload import Drawn, Logged

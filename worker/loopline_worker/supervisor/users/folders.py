@@ -6,8 +6,10 @@ What is made in them belongs to the group of the task's user, which the agent is
 from __future__ import annotations
 
 import os
+import stat
 from contextlib import suppress
 
+from loopline_worker.supervisor.inotify import FolderWatcher
 from loopline_worker.supervisor.spawn import apart
 from loopline_worker.supervisor.users import credentials
 
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
 _GIVE_GROUP = "ug+rwX,-t"
 _FOLDER_MODE = 0o2770
+_FOLDER_RIGHTS, _FILE_RIGHTS = 0o070, 0o060
+_MOST_LOOKED_AT = 200
 _SHARED = ("/dev/shm", "/tmp", "/var/tmp")  # noqa: S108
 
 
@@ -47,16 +51,48 @@ def _lend_file(path: str, group: int) -> None:
 
 def hand_over(folder: str, user: TaskUser) -> None:
     """Let the user's group, which the agent is in, read, change and remove all that is the user's in a folder."""
-
+    if _is_open(folder, user.gid):
+        return
     with suppress(OSError):
         os.waitpid(_start(["chmod", "-Rf", _GIVE_GROUP, "--", folder], user), 0)
 
 
-def clear_shared(user: TaskUser) -> None:
-    """Remove what the user has in folders that everybody may write to. What is in others' folders stays."""
-    there = ["find", *_SHARED, "-mindepth", "1", "-maxdepth", "1", "-user", str(user.uid)]
-    with suppress(OSError):
-        os.waitpid(_start([*there, "-exec", "rm", "-rf", "--", "{}", "+"], user), 0)
+def _is_open(folder: str, group: int) -> bool:
+    """True if the group may do so already, as with what programs make by default. Of many files that is not known."""
+    looked_at = 0
+    try:
+        for place, _, files in os.walk(folder, onerror=_fail):
+            for path in (place, *(f"{place}/{name}" for name in files)):
+                status, looked_at = os.lstat(path), looked_at + 1
+                needed = _FOLDER_RIGHTS if path == place else _FILE_RIGHTS
+                is_open = status.st_gid == group and status.st_mode & (needed | stat.S_ISVTX) == needed
+                if not is_open or looked_at > _MOST_LOOKED_AT:
+                    return False
+    except OSError:
+        return False
+    return True
+
+
+def _fail(error: OSError) -> None:
+    raise error
+
+
+class SharedFolders:
+    """The folders that everybody may write to, of which what one user has left is removed."""
+
+    def __init__(self, user: TaskUser) -> None:
+        self._user = user
+        self._watcher = FolderWatcher()
+        self._is_watched = False
+
+    def clear(self) -> None:
+        """Remove what the user has there, if anything has changed since the last time. Others' folders stay."""
+        if self._is_watched and self._watcher.saw_nothing():
+            return
+        self._is_watched = self._watcher.watch(*filter(os.path.isdir, _SHARED))  # before the look: it misses nothing
+        there = ["find", *_SHARED, "-mindepth", "1", "-maxdepth", "1", "-user", str(self._user.uid)]
+        with suppress(OSError):
+            os.waitpid(_start([*there, "-exec", "rm", "-rf", "--", "{}", "+"], self._user), 0)
 
 
 def start_measuring(folder: str, user: TaskUser, answer: int) -> int:

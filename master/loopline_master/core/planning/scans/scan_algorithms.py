@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from loopline_master.core.planning.lattice import Lattice
+from loopline_master.core.planning.scans.lattice import Lattice
 from loopline_shared.errors import LooplineError
 
 THRIFTY = "thrifty-"

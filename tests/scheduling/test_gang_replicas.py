@@ -1,0 +1,124 @@
+"""Replicas of gangs, where a job asks for them: whole launches, of which the first to end well brings the result."""
+
+from loopline_master.core.explain.explain_job import explain_task
+from loopline_master.core.gangs.gang import GangPhase
+from loopline_master.core.gangs.phases import launches_of
+from loopline_shared.model import AttemptId, AttemptState, JobState, Outcome, TaskId
+from tests.scheduling.driver import Grid
+
+NAMES = ("ant", "bee", "cat", "dog", "eel")
+
+
+def grid(*names: str, **chosen: object) -> Grid:
+    made = Grid(**{"max_replicas": 2, **chosen})
+    made.workers(*(names or NAMES), gangs=True)
+    return made
+
+
+def all_report(made: Grid, times: int = 1) -> None:
+    for _ in range(times):
+        for name in made.agents:
+            made.report(name)
+
+
+def phases_of(made: Grid, job: int = 1) -> list[GangPhase]:
+    return [gang.phase for gang in launches_of(made.scheduler.state, TaskId(job, 1))]
+
+
+def with_a_replica(**more: object) -> Grid:
+    """A grid of five whose job 1 is a gang of two that runs twice, as attempts 1 and 2, and 3 and 4."""
+    made = grid()
+    made.submit(nodes=2, max_replicas=2, **more)
+    all_report(made, 4)
+    assert phases_of(made) == [GangPhase.RUNNING, GangPhase.RUNNING]
+    return made
+
+
+def states(made: Grid) -> list[AttemptState]:
+    return [made.attempt(1, 1, number).state for number in range(1, 5)]
+
+
+def test_only_who_asks_for_replicas_of_a_gang_has_them() -> None:
+    made = grid()
+    made.submit(nodes=2)
+    all_report(made, 4)
+    assert phases_of(made) == [GangPhase.RUNNING]
+
+
+def test_a_replica_is_a_whole_launch_on_other_workers_and_begins_once_the_first_runs() -> None:
+    made = grid()
+    made.submit(nodes=2, max_replicas="unlimited")
+    assert phases_of(made) == [GangPhase.PREPARING]
+    all_report(made, 4)
+    assert phases_of(made) == [GangPhase.RUNNING, GangPhase.RUNNING], "a third would need a sixth worker"
+    workers = [name for gang in launches_of(made.scheduler.state, TaskId(1, 1)) for name in gang.workers]
+    assert len(set(workers)) == 4
+    assert [made.attempt(1, 1, number).replica for number in range(1, 5)] == [False, False, True, True]
+    explanation = explain_task(made.scheduler, TaskId(1, 1))
+    assert explanation
+    assert explanation.sentence == "running on ant, bee; a replica: running on cat, dog"
+
+
+def test_the_launch_that_ends_well_first_wins_and_the_other_is_ended() -> None:
+    made = with_a_replica()
+    made.end(AttemptId(1, 1, 1))
+    made.end(AttemptId(1, 1, 3))
+    assert made.job(1).state is JobState.RUNNING, "of each launch a member is still at work"
+    made.end(AttemptId(1, 1, 4))
+    assert made.job(1).state is JobState.SUCCEEDED
+    assert made.task(1, 1).winner == 3
+    assert [made.attempt(1, 1, number).accepted for number in range(1, 5)] == [False, False, True, True]
+    all_report(made)
+    assert states(made)[:2] == [AttemptState.CANCELLED, AttemptState.CANCELLED]
+    assert not any(agent.running for agent in made.agents.values())
+
+
+def test_where_one_launch_fails_or_loses_a_member_the_other_goes_on() -> None:
+    made = with_a_replica(max_attempts=1)
+    made.end(AttemptId(1, 1, 2), Outcome.FAILED)
+    assert phases_of(made) == [GangPhase.RUNNING]
+    assert made.job(1).state is JobState.RUNNING
+    all_report(made, 4)
+    assert phases_of(made) == [GangPhase.RUNNING], "it has failed as often as it may: no new replica"
+    made.end(AttemptId(1, 1, 3))
+    made.end(AttemptId(1, 1, 4))
+    assert made.job(1).state is JobState.SUCCEEDED
+
+
+def test_a_halted_launch_waits_beside_its_replica_and_a_task_is_queued_only_without_any() -> None:
+    made = with_a_replica(max_attempts=2)
+    made.report(made.attempt(1, 1, 1).worker, frozen=True)
+    assert phases_of(made) == [GangPhase.HALTED, GangPhase.RUNNING]
+    made.end(AttemptId(1, 1, 3), Outcome.FAILED)
+    assert phases_of(made)[0] is GangPhase.HALTED
+    made.report(made.attempt(1, 1, 1).worker)
+    assert phases_of(made)[0] is GangPhase.RUNNING
+
+
+def test_a_cancelled_or_restarted_grid_keeps_both_launches_in_hand() -> None:
+    made = with_a_replica()
+    made.restart()
+    for name in NAMES:
+        made.join(name)
+    all_report(made, 2)
+    assert phases_of(made) == [GangPhase.RUNNING, GangPhase.RUNNING]
+    assert states(made) == [AttemptState.RUNNING] * 4
+
+
+def test_a_replica_delays_no_planned_gang_and_takes_no_worker_from_a_task() -> None:
+    made = grid("ant", "bee", "cat", "dog")
+    made.submit(nodes=2, max_replicas=2, timeout_s=100.0, size=10)
+    all_report(made, 2)
+    held = made.submit(nodes=4, timeout_s=50.0, size=100)
+    all_report(made, 3)
+    assert phases_of(made) == [GangPhase.RUNNING, GangPhase.RUNNING]
+    plan = made.store.plans[TaskId(held, 1)]
+    assert plan.is_promise
+    assert plan.start is not None
+
+
+def test_under_a_policy_without_replicas_there_are_none() -> None:
+    made = grid(policy="first-come")
+    made.submit(nodes=2, max_replicas=2)
+    all_report(made, 4)
+    assert phases_of(made) == [GangPhase.RUNNING]
