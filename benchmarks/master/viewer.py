@@ -5,6 +5,9 @@ Counted is what comes over the wire, compressed and with the change stream, afte
 processor time of the master a second, with the viewer and without.
 
     python -m benchmarks.master.viewer [--jobs 2000] [--workers 200] [--seconds 20] [--views / /jobs] [--json]
+
+With ``--viewers 50`` so many look at once, without a browser: each holds the stream of changes as the page does, and
+reads what the page was seen to read for the view, as often as the page may.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import psutil
 from playwright.async_api import Page, async_playwright
 
@@ -34,13 +38,15 @@ TASKS = 50  # of each job
 TASK_S = 30.0
 REST_S = 10.0  # of a light worker, before each Report: 200 of them bring 40 results a second
 SETTLE_S = 6.0
+BUDGET_BYTES_S = 30_000  # of web/src/live/budget.ts
 
 
 class Wire:
-    """What a page has received, by path."""
+    """What a page has asked for and received, by path."""
 
     def __init__(self) -> None:
         self.bytes: Counter[str] = Counter()
+        self.asked: dict[str, str] = {}  # the latest address of each path
         self._paths: dict[str, str] = {}
 
     async def watch(self, page: Page) -> None:
@@ -50,7 +56,9 @@ class Wire:
         await session.send("Network.enable")
 
     def _asked(self, event: dict[str, Any]) -> None:
-        self._paths[event["requestId"]] = event["request"]["url"].partition("?")[0].partition("/api/v1")[2]
+        path, _, query = event["request"]["url"].partition("?")
+        self._paths[event["requestId"]] = path = path.partition("/api/v1")[2]
+        self.asked[path] = f"{path}?{query}" if query else path
 
     def _received(self, event: dict[str, Any]) -> None:
         came = event["encodedDataLength"] or (
@@ -72,7 +80,9 @@ async def fill(url: str, jobs: int) -> None:
             await client.submit(spec)
 
 
-async def measure(url: str, views: list[str], seconds: float, process: psutil.Process) -> list[dict[str, Any]]:
+async def measure(
+    url: str, views: list[str], seconds: float, process: psutil.Process, viewers: int
+) -> list[dict[str, Any]]:
     """Look at each view for so long."""
     program = next((found for name in CHROMIUM if (found := shutil.which(name))), None)
     if program is None:
@@ -91,8 +101,58 @@ async def measure(url: str, views: list[str], seconds: float, process: psutil.Pr
             kb_s = round(wire.bytes.total() / seconds / 1000, 1)
             rows.append({"view": view, "kb_s": kb_s, "cpu": share, "cpu_alone": alone, "by_path": paths})
             await page.close()
+            if viewers:
+                read = [wire.asked[path] for path in paths if path in wire.asked and path != "/events"]
+                rows[-1]["crowd"], rows[-1]["answers_s"] = await crowd(url, viewers, read, seconds, process)
         await browser.close()
     return rows
+
+
+async def look(http: aiohttp.ClientSession, url: str, paths: list[str], answers: Counter[str]) -> None:
+    """Be a viewer: read all paths after each change, within the page's budget; for ever."""
+    seen = ""
+    async with http.get(f"{url}/api/v1/events", params={"rest_s": "1"}) as events:
+        news = asyncio.Event()
+
+        async def hear() -> None:
+            nonlocal seen
+            async for line in events.content:
+                if line.startswith(b"id: "):
+                    seen = line[4:].strip().decode()
+                    news.set()
+
+        hearing = asyncio.create_task(hear())
+        try:
+            while True:
+                await news.wait()
+                news.clear()
+                came = 0
+                for path in paths:
+                    async with http.get(f"{url}/api/v1{path}", headers={"X-Loopline-Seen": seen}) as answer:
+                        came += int(answer.headers.get("Content-Length", 0))
+                        await answer.read()
+                        answers[path] += 1
+                await asyncio.sleep(max(0.7, came / BUDGET_BYTES_S))
+        finally:
+            hearing.cancel()
+
+
+async def crowd(
+    url: str, viewers: int, paths: list[str], seconds: float, process: psutil.Process
+) -> tuple[float, float]:
+    """Return the share of a core that the master takes with so many viewers, and their answers a second."""
+    answers = Counter[str]()
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(connector=connector, raise_for_status=True) as http:
+        looking = [asyncio.create_task(look(http, url, paths, answers)) for _ in range(viewers)]
+        await asyncio.sleep(SETTLE_S)
+        share = await _cpu_share(process, seconds, answers.clear)
+        answers_s = answers.total() / seconds
+        assert not any(one.done() for one in looking), "a viewer was turned away"
+        for one in looking:
+            one.cancel()
+        await asyncio.gather(*looking, return_exceptions=True)
+    return share, round(answers_s, 1)
 
 
 async def _cpu_share(process: psutil.Process, seconds: float, begin: Callable[[], None]) -> float:
@@ -109,10 +169,10 @@ async def run(options: argparse.Namespace) -> list[dict[str, Any]]:
         bringing = asyncio.create_task(swarm(url, {}, options.workers, SLOTS, tally, rest_s=options.rest))
         await asyncio.sleep(2 * options.rest)
         began = tally.acknowledged
-        rows = await measure(url, options.views, options.seconds, process)
+        rows = await measure(url, options.views, options.seconds, process, options.viewers)
         assert tally.acknowledged > began, "the grid stands still"
         bringing.cancel()
-        with suppress(asyncio.CancelledError):
+        with suppress(asyncio.CancelledError, AssertionError):  # which it says of links that end before their work
             await bringing
     return rows
 
@@ -124,15 +184,17 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--rest", type=float, default=REST_S, help="seconds between a worker's reports")
     parser.add_argument("--views", nargs="+", default=list(VIEWS))
+    parser.add_argument("--viewers", type=int, default=0, help="so many at once, without a browser")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     rows = asyncio.run(run(options))
     if options.json:
         print(json.dumps(rows))
         return
-    print(f"{'view':12} {'kB/s':>8} {'cores':>6} {'alone':>6}  by path, kB/s")
+    print(f"{'view':12} {'kB/s':>8} {'cores':>6} {'alone':>6} {'crowd':>6} {'answers/s':>9}  by path, kB/s")
     for row in rows:
-        print(f"{row['view']:12} {row['kb_s']:8} {row['cpu']:6} {row['cpu_alone']:6}  {row['by_path']}")
+        alone = f"{row['view']:12} {row['kb_s']:8} {row['cpu']:6} {row['cpu_alone']:6}"
+        print(f"{alone} {row.get('crowd', '-'):>6} {row.get('answers_s', '-'):>9}  {row['by_path']}")
 
 
 if __name__ == "__main__":

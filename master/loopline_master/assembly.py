@@ -27,6 +27,7 @@ from loopline_master.http.auth import Auth
 from loopline_master.http.deeds import Deeds
 from loopline_master.http.live.client_link import ClientLinks
 from loopline_master.http.live.open_streams import OpenStreams
+from loopline_master.http.live.shared_answers import SharedAnswers
 from loopline_master.http.live.stored_results import StoredResults
 from loopline_master.http.live.streams import FollowedResults
 from loopline_master.http.live.task_output import TaskOutput
@@ -160,6 +161,7 @@ def _add_streams(parts: Parts) -> None:
     store, engine, blobs, limits = parts[Store], parts[Engine], parts[Blobs], parts[Limits]
     subscriptions, streams = Subscriptions(), OpenStreams(limits.max_listeners, limits.user_listeners)
     engine.changes.add_listener(subscriptions)
+    parts.add(SharedAnswers(engine.changes))
     stored = StoredResults(store, blobs, parts[RowFiles])
     followed = FollowedResults(stored, subscriptions, parts[Scheduler])
     output = TaskOutput(

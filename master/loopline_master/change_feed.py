@@ -125,13 +125,22 @@ class ChangeFeed:
 
     def since(self, mark: str) -> Change:
         """Return the changes since a mark; ``missed`` if it is none of this run, or too long ago."""
-        life, _, count = mark.partition("-")
-        behind = self._count - int(count) if life == self._life and count.isascii() and count.isdigit() else -1
-        change = Change(missed=not 0 <= behind <= len(self._kept))
+        at = self._count_at(mark)
+        behind = self._count - at
+        change = Change(missed=at < 0 or not 0 <= behind <= len(self._kept))
         if not change.missed:
             for later in islice(self._kept, len(self._kept) - behind, None):
                 change.add(later)
         return change
+
+    def is_after(self, mark: str, other: str) -> bool:
+        """True if the first of two marks of this run is not before the other."""
+        return 0 <= self._count_at(other) <= self._count_at(mark)
+
+    def _count_at(self, mark: str) -> int:
+        """Return the number of changes at a mark; -1 if it is none of this run."""
+        life, _, count = mark.partition("-")
+        return int(count) if life == self._life and count.isascii() and count.isdigit() and len(count) < 16 else -1
 
     def publish(self, effects: Effects) -> None:
         """Pass a commit on."""

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
+import json
 import zipfile
 from typing import Any
 
 import pytest
 
+from loopline_master.change_feed import ChangeFeed
 from loopline_master.files.blobs import Blobs
+from loopline_master.http.live import shared_answers
+from loopline_master.http.live.shared_answers import SEEN
+from loopline_master.store import Store
 from loopline_shared.rest.bodies import JobView
 from loopline_shared.rest.times import rfc3339
 from tests.api.bench import Answer, Bench, until
@@ -99,3 +105,44 @@ async def test_an_archive_goes_on_where_a_file_is_missing(shared_master: Bench) 
     archive = zipfile.ZipFile(io.BytesIO((await ask(shared_master, "GET", f"/jobs/{job}/outputs.zip")).content))
     assert archive.read("1/a") == b"here"
     assert archive.read("MISSING.txt").startswith(b"1/b: ")
+
+
+async def test_viewers_share_an_answer_that_is_as_new_as_what_they_heard_of(
+    shared_master: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+    page, queries = shared_master.parts[Store].jobs.page, shared_master.parts[Store].jobs
+
+    async def counted(**which: Any) -> object:
+        asked.append(which)
+        return await page(**which)
+
+    monkeypatch.setattr(queries, "page", counted)
+    feed = shared_master.parts[ChangeFeed]
+
+    async def newest(seen: str, query: str = "") -> int:
+        answer = await ask(shared_master, "GET", f"/jobs?limit=1{query}", **{SEEN: seen})
+        return int(json.loads(answer.content)["items"][0]["id"])
+
+    first = await shared_master.submit()
+    before = feed.mark
+    assert await asyncio.gather(*[newest(before) for _ in range(5)]) == [first] * 5
+    assert len(asked) == 1
+    second = await shared_master.submit()
+    assert await newest(feed.mark) == second, "what was kept is too old"
+    assert (await newest(before), len(asked)) == (second, 2), "what is newer than needed is as good"
+    for exact in ("", "another-1"):
+        await newest(exact)
+    assert len(asked) == 4, "no mark of this master, no sharing"
+    refused = await ask(shared_master, "GET", "/jobs?cursor=x", **{SEEN: before})
+    assert (refused.status, await newest(before, "&sort=id") > 0) == (400, True)
+    monkeypatch.setattr(shared_answers, "OLDEST_S", 0.0)
+    await newest(before)
+    assert len(asked) == 7
+
+
+async def test_a_shared_answer_is_for_those_who_may_ask(shared_master: Bench) -> None:
+    seen = {SEEN: shared_master.parts[ChangeFeed].mark}
+    assert (await shared_master.ask("GET", "/jobs", "reader", headers=seen)).status == 200
+    assert (await shared_master.ask("GET", "/jobs", "worker", headers=seen)).status == 403
+    assert (await shared_master.ask("GET", "/jobs", None, headers=seen)).status == 401

@@ -9,6 +9,7 @@ import asyncio
 import gzip
 import re
 from collections.abc import Mapping
+from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
 
@@ -26,18 +27,42 @@ _LONGEST_ZIPPED_IN_PLACE = 2**15
 """Bytes that take less time to compress than it takes to hand them to a thread and back."""
 
 
+class Encoded:
+    """JSON that is answered, perhaps several times: its tag and its compressed form are made once."""
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+        self._zipping: asyncio.Future[bytes] | None = None
+
+    @cached_property
+    def tag(self) -> str:
+        """The ETag: the same for the same bytes, compressed or not."""
+        return f'W/"{blake2b(self.body, digest_size=12).hexdigest()}"'
+
+    async def zipped(self) -> bytes:
+        """Return the body compressed."""
+        if self._zipping is None:
+            if len(self.body) <= _LONGEST_ZIPPED_IN_PLACE:
+                self._zipping = asyncio.get_running_loop().create_future()
+                self._zipping.set_result(_zipped(self.body))
+            else:
+                self._zipping = asyncio.ensure_future(asyncio.to_thread(_zipped, self.body))
+        return await asyncio.shield(self._zipping)
+
+
 async def json_answer(
-    request: web.Request, body: bytes, status: int = 200, headers: Mapping[str, str] | None = None
+    request: web.Request, answer: bytes | Encoded, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> web.Response:
     """Return the answer to a request, whose body is this JSON. What GET answers is tagged."""
-    headers = {"Vary": "Accept-Encoding", **(headers or {})}
+    encoded = Encoded(answer) if isinstance(answer, bytes) else answer
+    headers, body = {"Vary": "Accept-Encoding", **(headers or {})}, encoded.body
     if status == 200 and request.method in ("GET", "HEAD"):
-        headers["ETag"] = tag = f'W/"{blake2b(body, digest_size=12).hexdigest()}"'
-        if _has(request, tag):
+        headers["ETag"] = encoded.tag
+        if _has(request, encoded.tag):
             return web.Response(status=304, headers=headers)
     if len(body) >= _SHORTEST_ZIPPED and "gzip" in request.headers.get("Accept-Encoding", ""):
         headers["Content-Encoding"] = "gzip"
-        body = _zipped(body) if len(body) <= _LONGEST_ZIPPED_IN_PLACE else await asyncio.to_thread(_zipped, body)
+        body = await encoded.zipped()
     return web.Response(status=status, body=body, content_type=JSON, headers=headers)
 
 

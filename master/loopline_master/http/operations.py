@@ -16,7 +16,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from http import HTTPStatus
 from secrets import token_hex
 from types import NoneType, UnionType
@@ -27,15 +27,17 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from loopline_master import timings
 from loopline_master.busy_time import BusyTime
-from loopline_master.http.answers import JSON, json_answer, times_for
+from loopline_master.http.answers import JSON, Encoded, json_answer, times_for
 from loopline_master.http.auth import Access, Auth, Caller
 from loopline_master.http.deeds import Deeds
+from loopline_master.http.live.shared_answers import SharedAnswers
 from loopline_master.metrics import Metrics
 from loopline_master.settings import is_loopback
 from loopline_shared.errors import ExceededLimit, LooplineError
 from loopline_shared.plain_words import plain
 from loopline_shared.rest.address import API_PREFIX
 from loopline_shared.rest.bodies import FieldError, Problem
+from loopline_shared.rest.times import Times
 
 Part = TypeVar("Part")
 
@@ -141,6 +143,7 @@ class Operation:
     headers: Mapping[str, str] = field(default_factory=dict)  # of the answer, with their descriptions
     rest: str = ""  # the parameter that takes the rest of the path, with its slashes
     is_documented: bool = True
+    is_shared: bool = False  # the answer is the same for all who may ask: one may serve several of them
     is_deed: bool | None = None  # goes into the audit log; None: if it may change something, and is not open to all
 
     @property
@@ -193,6 +196,9 @@ class Operation:
         of_request = Parts(caller, request)
         for name, kind in self.handed_in.items():
             arguments[name] = (of_request if kind in of_request else parts)[kind]
+        if self.is_shared:
+            make = partial(self._encoded, arguments, times_for(request))
+            return await json_answer(request, await parts[SharedAnswers].give(request, make))
         answer = await self.handler(**arguments)
         if self._is_deed:
             await parts[Deeds].note(caller, request, self.id, _made(answer) if self.status == 201 else "")
@@ -201,6 +207,10 @@ class Operation:
         headers = {"Location": API_PREFIX + self.location.format_map(vars(answer))} if self.location else {}
         body = answer.model_dump_json(context=times_for(request)).encode()
         return await json_answer(request, body, self.status, headers)
+
+    async def _encoded(self, arguments: Mapping[str, Any], times: Times) -> Encoded:
+        answer = await self.handler(**arguments)
+        return Encoded(answer if isinstance(answer, bytes) else answer.model_dump_json(context=times).encode())
 
     @property
     def _is_deed(self) -> bool:

@@ -47,6 +47,13 @@ export function askOnlyUnless(known: () => boolean): void {
   isAway = known;
 }
 
+/** The id of the last change that was heard of: what is read must not be older (the master keeps answers for others). */
+let seen = "";
+
+export function heard(id: string): void {
+  seen = id;
+}
+
 type Listener = (problem: Problem | null) => void;
 const listeners = new Set<Listener>();
 
@@ -81,6 +88,7 @@ export async function request(method: string, path: string, options: Options = {
   const timer = setTimeout(() => late.abort(), options.body instanceof Blob ? UPLOAD_MS : ANSWER_MS);
   const signal = options.signal ? AbortSignal.any([options.signal, late.signal]) : late.signal;
   try {
+    if (isDeed) seen = ""; // nothing that is kept shows what was done just now
     const response = await fetch(url(path, options.query), { method, ...written({ ...options, signal }) });
     if (!response.ok) throw await problemOf(response);
     listeners.forEach((listener) => listener(null));
@@ -106,7 +114,11 @@ export function asProblem(error: unknown, isDeed = false): Problem {
 function written({ body, headers, signal }: Options): RequestInit {
   const raw = body instanceof Blob || typeof body === "string";
   const type: Record<string, string> = body === undefined || raw ? {} : { "Content-Type": "application/json" };
-  const init: RequestInit = { headers: { ...type, ...headers }, credentials: "same-origin", signal: signal ?? null };
+  const init: RequestInit = {
+    headers: { ...type, ...(seen && { "X-Loopline-Seen": seen }), ...headers },
+    credentials: "same-origin",
+    signal: signal ?? null,
+  };
   if (body !== undefined) init.body = raw ? (body as BodyInit) : JSON.stringify(body);
   return init;
 }

@@ -6,7 +6,7 @@
  * now and then that it is there: one that is silent for longer is away, even if the connection stands.
  */
 import { signal } from "@preact/signals";
-import { askOnlyUnless, get, onOutcome, url } from "../api/client";
+import { askOnlyUnless, get, heard, onOutcome, url } from "../api/client";
 import type { GridChange } from "../api/types";
 
 export type LinkState = "connecting" | "live" | "away";
@@ -46,6 +46,7 @@ export function startListening(): void {
 export function stopListening(): void {
   isWanted = false;
   lastId = "";
+  heard("");
   link.value = "connecting";
   disconnect();
 }
@@ -73,10 +74,11 @@ export function watchVisibility(): void {
 function connect(): void {
   disconnect();
   heardAt = Date.now();
-  source = new EventSource(url("/events", { after: lastId }));
+  source = new EventSource(url("/events", { after: lastId, rest_s: 1 }));
   source.addEventListener("here", () => (heardAt = Date.now()));
   source.addEventListener("change", (event) => {
     lastId = event.lastEventId;
+    heard(lastId);
     hear(JSON.parse(event.data) as GridChange);
   });
   source.onerror = () => {

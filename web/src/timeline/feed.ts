@@ -6,8 +6,10 @@ import { onChange } from "../live/changes";
 import { Bars } from "./scene/bars";
 import { covers, spanOf, type Window } from "./scene/window";
 
+/** Attempts of one job, of one user's jobs, on one worker; undefined: of all. */
 export interface Filter {
   job?: number | undefined;
+  owner?: string | undefined;
   worker?: string | undefined;
 }
 
@@ -17,11 +19,13 @@ export interface Feeding {
   onProblem: (problem: Problem | null) => void;
 }
 
-export const MOST_BARS = 50_000;
+export const MOST_BARS = 100_000;
 const REST_MS = 400;
 const SETTLE_MS = 180;
 const MARGIN = 0.4;
 const OVERLAP_S = 2;
+/** Windows begin at whole steps: pages that show the same ask for the same, which the master makes once. */
+const STEP_S = 2;
 
 export class Feed {
   bars = new Bars();
@@ -119,7 +123,8 @@ export class Feed {
     this.feeding.onBars(this.bars, this.bars.merge(answer), false);
   }
 
-  private async read(since: number, until: number | undefined): Promise<Timeline> {
+  private async read(from: number, until: number | undefined): Promise<Timeline> {
+    const since = Math.floor(from / STEP_S) * STEP_S;
     const query = { since, until, limit: MOST_BARS, ...this.filter };
     const answer = await get<Timeline>("/timeline", query, this.controller.signal);
     if (until === undefined) this.skew_s = answer.until - Date.now() / 1000;

@@ -21,7 +21,7 @@ export function SpareCpuSection({ title, path }: { title: string; path: string }
   const [span, setSpan] = useState(SPANS[0]![1]);
   const samples = useResource(
     `${path}/${span}`,
-    (signal) => get<Samples>(path, { since: Date.now() / 1000 - span, points: POINTS }, signal),
+    (signal) => get<Samples>(path, { since: 60 * Math.floor(Date.now() / 60_000) - span, points: POINTS }, signal),
     never,
     SAMPLED_EVERY_MS,
   );

@@ -99,7 +99,7 @@ async def stream_events(
                 await response.write(b"event: here\ndata: {}\n\n")
             else:
                 await response.write(_event(change, changes.mark))
-                await asyncio.sleep(rest_s)
+                await asyncio.sleep(_until_next(rest_s))
 
 
 async def _begin(request: web.Request, media_type: str) -> web.StreamResponse:
@@ -222,6 +222,11 @@ def _result_of(job: Job | None, task: Task, attempt: Attempt) -> TaskResult | No
         value=attempt.value,
         cursor=written((task.finished_at, task.number)),
     )
+
+
+def _until_next(tick_s: float) -> float:
+    """Return the time until the next tick, which is the same for all streams: viewers then ask for the same news."""
+    return tick_s - time.monotonic() % tick_s
 
 
 def _event(change: Change, mark: str) -> bytes:

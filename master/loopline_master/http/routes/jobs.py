@@ -60,7 +60,7 @@ async def submit_job(
     return made.model_copy(update=more)
 
 
-@routes("GET /jobs", READERS)
+@routes("GET /jobs", READERS, is_shared=True)
 async def list_jobs(
     store: Store,
     forecaster: Forecaster,
@@ -125,7 +125,7 @@ async def retry_job(
     return await job_view(store, job)
 
 
-@routes("GET /jobs/{job}/explain", READERS)
+@routes("GET /jobs/{job}/explain", READERS, is_shared=True)
 async def explain_this_job(scheduler: Scheduler, store: Store, exchange: Exchange, job: JobNumber) -> Explanation:
     """Explain the state of a job."""
     view = await job_view(store, job)

@@ -25,7 +25,7 @@ routes = Routes("jobs")
 UserName = Annotated[Name, Field(description="The user's name, as in a token")]
 
 
-@routes("GET /queue", READERS)
+@routes("GET /queue", READERS, is_shared=True)
 async def get_queue(scheduler: Scheduler) -> Queue:
     """List the jobs in the grid in the order of the policy, with the job that holds each.
 
@@ -43,7 +43,7 @@ async def get_demand(scheduler: Scheduler) -> DemandView:
     return demand_view(scheduler.state)
 
 
-@routes("GET /shares", READERS)
+@routes("GET /shares", READERS, is_shared=True)
 async def get_shares(scheduler: Scheduler, streams: OpenStreams, files: UserFiles) -> SharesView:
     """Return what each user has used of the grid, against their share and their limits."""
     return await _with_more(shares_view(scheduler.state), streams, files)

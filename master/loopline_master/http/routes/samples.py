@@ -30,7 +30,7 @@ Points = Annotated[int, Field(ge=1, le=5000, description="At most so many: of mo
 FewPoints = Annotated[int, Field(ge=1, le=120, description="At most so many of each worker")]
 
 
-@routes("GET /samples", READERS)
+@routes("GET /samples", READERS, is_shared=True)
 async def get_samples(
     store: Store, since: Since | None = None, until: Until | None = None, points: Points = 1000
 ) -> Samples:
@@ -38,7 +38,7 @@ async def get_samples(
     return await _between(store, None, since, until, points)
 
 
-@routes("GET /samples/by-worker", READERS)
+@routes("GET /samples/by-worker", READERS, is_shared=True)
 async def get_samples_by_worker(
     store: Store, since: SinceAnHour | None = None, until: Until | None = None, points: FewPoints = 30
 ) -> WorkerSamples:
@@ -47,7 +47,7 @@ async def get_samples_by_worker(
     return await store.samples.by_worker(begin, end, points=points)
 
 
-@routes("GET /workers/{worker}/samples", READERS)
+@routes("GET /workers/{worker}/samples", READERS, is_shared=True)
 async def get_samples_of_worker(
     store: Store,
     worker: WorkerName,

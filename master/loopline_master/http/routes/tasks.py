@@ -10,7 +10,6 @@ from loopline_master.core.explain.explain_job import explain_task, files_of_job
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.dashboard import columns
 from loopline_master.files.row_files import RowFiles
-from loopline_master.http.answers import json_answer
 from loopline_master.http.auth import READERS, Caller
 from loopline_master.http.live.task_output import TaskOutput
 from loopline_master.http.lookups import found, job_view
@@ -41,7 +40,7 @@ MOST_SWEPT = 20_000
 PRINTED = {"media_type": "text/plain", "headers": {"X-Loopline-Cut": "true where some of it was not kept"}}
 
 
-@routes("GET /jobs/{job}/tasks", READERS)
+@routes("GET /jobs/{job}/tasks", READERS, is_shared=True)
 async def list_tasks(
     store: Store,
     row_files: RowFiles,
@@ -58,11 +57,11 @@ async def list_tasks(
     return found(page, f"job {job}")
 
 
-@routes("GET /jobs/{job}/sweep", READERS, answer=SweepColumns)
-async def get_sweep(store: Store, row_files: RowFiles, request: web.Request, job: JobNumber) -> web.Response:
+@routes("GET /jobs/{job}/sweep", READERS, answer=SweepColumns, is_shared=True)
+async def get_sweep(store: Store, row_files: RowFiles, job: JobNumber) -> bytes:
     """Return a job's first 20,000 tasks in columns, with their parameters and metrics: to sort, filter and draw."""
     tasks = found(await store.tasks.sweep(job, MOST_SWEPT, row_files.rows), f"job {job}")
-    return await json_answer(request, await asyncio.to_thread(columns.sweep, tasks))
+    return await asyncio.to_thread(columns.sweep, tasks)
 
 
 @routes("GET /jobs/{job}/tasks/{task}", READERS)
@@ -101,7 +100,7 @@ async def get_stderr(
     return await output.answer(request, caller, TaskId(job, task), stream="stderr", is_followed=follow, rank=rank)
 
 
-@routes("GET /jobs/{job}/tasks/{task}/explain", READERS)
+@routes("GET /jobs/{job}/tasks/{task}/explain", READERS, is_shared=True)
 async def explain_this_task(
     scheduler: Scheduler, store: Store, exchange: Exchange, job: JobNumber, task: TaskNumber
 ) -> Explanation:

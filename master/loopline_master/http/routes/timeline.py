@@ -25,30 +25,29 @@ from loopline_shared.rest.times import Moment
 routes = Routes("timeline")
 
 LAST_S = 3600.0
-MAX_BARS = 50_000
+MAX_BARS = 100_000
 
 Since = Annotated[Moment, Field(description="Begin, RFC 3339 or seconds since 1970; else an hour before the end")]
 Until = Annotated[Moment, Field(description="End, RFC 3339 or seconds since 1970; else now")]
 Bars = Annotated[int, Field(ge=1, le=MAX_BARS, description="At most so many attempts, the latest ones")]
 
 
-@routes("GET /timeline", READERS, answer=Timeline)
+@routes("GET /timeline", READERS, answer=Timeline, is_shared=True)
 async def get_timeline(
     store: Store,
-    request: web.Request,
     since: Since | None = None,
     until: Until | None = None,
     job: JobNumber | None = None,
     owner: OfOwner | None = None,
     worker: WorkerName | None = None,
     limit: Bars = 10_000,
-) -> web.Response:
+) -> bytes:
     """Return the attempts in a window of time, in columns, and the times for which last tasks were held."""
     window = await _window(store, since, until, Chosen(job, owner, worker), limit)
-    return await _answer(request, lambda: columns.timeline(window))
+    return await asyncio.to_thread(columns.timeline, window)
 
 
-@routes("GET /plans", READERS)
+@routes("GET /plans", READERS, is_shared=True)
 async def get_plans(store: Store) -> WaitingPlans:
     """Return the planned starts of the gangs that wait, the earliest first; at most 1,000."""
     return await store.jobs.waiting_plans(time.time())
@@ -72,7 +71,7 @@ async def get_trace(
 
 @routes("GET /jobs/{job}/trace", READERS, answer=Trace)
 async def get_trace_of_job(store: Store, request: web.Request, job: JobNumber) -> web.Response:
-    """Return a job's attempts as Chrome trace-event JSON, for Perfetto or speedscope; of more than 50,000 the
+    """Return a job's attempts as Chrome trace-event JSON, for Perfetto or speedscope; of more than 100,000 the
     latest.
     """
     await job_view(store, job)

@@ -31,7 +31,7 @@ _ZEROS = bytes(2**22)
 """A probe is sent in ranges of this length at most."""
 
 
-@routes("GET /workers", READERS)
+@routes("GET /workers", READERS, is_shared=True)
 async def list_workers(
     store: Store,
     engine: Engine,
@@ -47,7 +47,7 @@ async def list_workers(
     return page.model_copy(update={"items": [_as_of_now(view, engine, links) for view in page.items]})
 
 
-@routes("GET /workers/{worker}", READERS)
+@routes("GET /workers/{worker}", READERS, is_shared=True)
 async def get_worker(
     store: Store, engine: Engine, links: WorkerLinks, worker: WorkerName, last_hour: WithLastHour = False
 ) -> WorkerView:
@@ -56,7 +56,7 @@ async def get_worker(
     return _as_of_now(view, engine, links)
 
 
-@routes("GET /workers/{worker}/explain", READERS)
+@routes("GET /workers/{worker}/explain", READERS, is_shared=True)
 async def explain_this_worker(scheduler: Scheduler, exchange: Exchange, worker: WorkerName) -> Explanation:
     """Explain what a worker does, or why it does nothing."""
     explained = found(explain_worker(scheduler, worker), f"worker {worker}")
@@ -75,7 +75,7 @@ async def undrain_worker(engine: Engine, store: Store, worker: WorkerName) -> Wo
     return await _steer(engine, store, WorkerUndrained(worker))
 
 
-@routes("GET /network", READERS)
+@routes("GET /network", READERS, is_shared=True)
 async def get_network(network: LiveNetwork, measurement: Measurement) -> NetworkView:
     """Return the tree of switches and hosts, what each link carries and how that is known, and what flows now."""
     return network.view(measurement.view)
