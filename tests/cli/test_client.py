@@ -88,7 +88,7 @@ async def test_what_no_master_answers_is_an_error_as_well(fake: FakeMaster, answ
 
 async def test_a_busy_master_is_asked_until_patience_ends(fake: FakeMaster) -> None:
     fake.on("GET /passing", refuse(429, "too_many", "slow down"))
-    async with client(fake, patience_s=0.02) as master:
+    async with client(fake, patience_s=0.3) as master:
         with pytest.raises(LooplineError) as raised:
             await master.passing()
     assert raised.value.code == "too_many"
