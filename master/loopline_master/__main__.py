@@ -11,13 +11,13 @@ import asyncio
 import logging
 import shlex
 import signal
-import socket
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from loopline_master.app import Master, keep_serving
 from loopline_master.certificates.encryption import Encryption
+from loopline_master.certificates.own_names import reached_at
 from loopline_master.settings import SCHEDULING, MasterSettings
 from loopline_shared import __version__
 from loopline_shared.errors import LooplineError
@@ -103,7 +103,7 @@ def _on_signals(act: Callable[[], object]) -> None:
 def _greeting(settings: MasterSettings, master: Master) -> str:
     scheme, _, place = master.url.partition("://")
     port = place.rpartition(":")[2]
-    reachable = master.url if settings.is_private else f"{scheme}://{socket.gethostname()}:{port}"
+    reachable = master.url if settings.is_private else f"{scheme}://{reached_at(settings.host)}:{port}"
     join = f"loopline worker --master {reachable}"
     if settings.tokens:
         join += f" --token-file {shlex.quote(str(settings.data_dir.absolute() / 'tokens' / 'worker'))}"

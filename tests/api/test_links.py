@@ -151,6 +151,22 @@ async def test_another_version_is_refused_with_what_to_do(master: Bench) -> None
     assert (await master.ask("GET", "/workers/w1")).status == 404
 
 
+async def test_a_worker_that_was_known_and_speaks_another_version_is_named(
+    master: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with master.worker("w1"):
+        await until(lambda: is_connected(master, "w1"))
+        assert (await master.get("/workers/w1"))["refused"] == ""
+    for _ in range(2):
+        async with connect(master) as socket:
+            await socket.send_bytes(WorkerSession("w1", "boot", FACTS, 99).hello())
+            await farewell(socket)
+    said = f"worker w1 (loopline {FACTS.agent}) speaks link version 99, this master speaks {PROTOCOL_VERSION}"
+    assert (await master.get("/workers/w1"))["refused"] == said
+    assert [view["refused"] for view in (await master.get("/workers"))["items"]] == [said]
+    assert caplog.text.count(f"link from 127.0.0.1 refused: {said}; install the same") == 1
+
+
 async def test_a_version_between_the_oldest_and_this_is_spoken(
     master: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

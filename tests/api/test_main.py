@@ -14,8 +14,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiohttp
+import pytest
 
 from loopline_master.__main__ import OneLine
+from loopline_master.certificates import own_names
 
 ROOT = Path(__file__).parents[2]
 
@@ -111,3 +113,19 @@ def test_what_comes_from_outside_stays_in_its_line() -> None:
 
     assert written("a\n2026 ERROR \x1b[2Jé\u202e") == "INFO worker a\\n2026 ERROR \\x1b[2Jé\\u202e joined"
     assert written("x" * 10**6) == "INFO worker " + "x" * (2000 - 12) + "... (1,000,019 characters)"
+
+
+def test_it_greets_by_a_name_that_others_can_look_up_or_by_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_names, "_outside", lambda: "10.1.2.3")
+    known = {"lab-pc": "127.0.1.1", "lab-pc.example.org": "10.1.2.3", "moved.example.org": "10.9.9.9"}
+    monkeypatch.setattr(own_names.socket, "getaddrinfo", lambda name, _: [(2, 1, 6, "", (known[name], 0))])
+    told = {}
+    for name in known:
+        monkeypatch.setattr(own_names.socket, "getfqdn", lambda name=name: name)
+        told[name] = own_names.reached_at("0.0.0.0")
+    assert told == {
+        "lab-pc": "10.1.2.3",
+        "lab-pc.example.org": "lab-pc.example.org",
+        "moved.example.org": "10.1.2.3",
+    }
+    assert own_names.reached_at("fd00::1") == "[fd00::1]"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from loopline.cli.errors import Exit
-from loopline.service import install, installed, plans, trusted
+from loopline.service import install, installed, master_plans, plans, trusted
 from loopline_shared.errors import LooplineError
 from tests.cli.conftest import Run
 
@@ -33,12 +33,14 @@ def written(plan: plans.Plan) -> list[str]:
 
 
 @needs_systemd
-@pytest.mark.parametrize("system", [True, False], ids=["system", "user"])
-def test_systemd_finds_nothing_wrong_with_its_units(tmp_path: Path, system: bool) -> None:
-    if system:
-        plan = plans.for_system_with_users(COMMAND, ["/usr/bin/python3"], 2, tmp_path)
-    else:
-        plan = plans.for_user(COMMAND, tmp_path, "ann")
+@pytest.mark.parametrize("kind", ["system", "user", "master of the system", "master of a user"])
+def test_systemd_finds_nothing_wrong_with_its_units(tmp_path: Path, kind: str) -> None:
+    plan = {
+        "system": lambda: plans.for_system_with_users(COMMAND, ["/usr/bin/python3"], 2, tmp_path),
+        "user": lambda: plans.for_user(COMMAND, tmp_path, "ann"),
+        "master of the system": lambda: master_plans.master_for_system(COMMAND, etc=tmp_path),
+        "master of a user": lambda: master_plans.master_for_user(COMMAND, tmp_path, "ann"),
+    }[kind]()
     # a user's manager cannot be asked where there is none: the same unit files are read by the system's rules
     command = ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", *written(plan)]
     verified = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -109,6 +111,27 @@ def test_it_is_shown_without_being_done(run: Run, tmp_path: Path) -> None:
     assert f"ExecStart={command} worker --slots 2" in ran.out
     assert "$ loginctl enable-linger" in ran.out
     assert not (tmp_path / "config" / "systemd").exists()
+
+
+@linux_only
+@pytest.mark.parametrize(
+    ("words", "runs"),
+    [
+        (["--master", "--print", "--", "--port", "7470"], "master --port 7470"),
+        (["--print", "--master"], "master"),
+        (["--role", "master", "--print"], "master"),
+        (["--print", "--", "--master", "http://lab-pc:7461"], "worker --master http://lab-pc:7461"),
+    ],
+)
+def test_a_master_is_told_from_the_address_of_one(run: Run, words: list[str], runs: str) -> None:
+    ran = run("service", "install", *words)
+    assert f"loopline {runs}\n" in ran.out, ran.err
+
+
+def test_an_address_that_no_service_has_is_refused(run: Run) -> None:
+    ran = run("service", "install", "--master", "http://lab-pc:7461", "--print")
+    assert ran.code == Exit.USAGE
+    assert "loopline service install -- --master http://lab-pc:7461" in ran.err
 
 
 @linux_only

@@ -1,4 +1,4 @@
-"""A worker as a service of a real systemd, booted in a container: installed, attacked, killed and removed."""
+"""Worker and master as services of a real systemd, booted in a container: installed, attacked, killed and removed."""
 
 from __future__ import annotations
 
@@ -125,6 +125,31 @@ def test_a_service_of_the_system_knows_who_sits_there(computer: Computer) -> Non
     computer.says("systemctl stop reporter desk")
     computer.says("loopline service uninstall --system")
     assert computer.run("ls /etc/xdg/autostart/loopline-reporter.desktop").returncode != 0
+
+
+def test_a_master_is_started_again_after_a_crash_and_at_boot(computer: Computer) -> None:
+    """The last test here: what was started by hand does not outlive it."""
+    address, data = "http://127.0.0.1:7471", "/var/lib/loopline-master"
+    ask = f"LOOPLINE_MASTER={address} LOOPLINE_TOKEN_FILE={data}/tokens/admin loopline"
+    computer.says("loopline service install --master --system -- --port 7471")
+    computer.until(f"curl -sf {address}/healthz")
+    assert computer.says("systemctl show -p User --value loopline-master") == "loopline-master"
+    assert computer.says(f"stat -c %a:%U {data}") == "700:loopline-master"
+    computer.says(f"{ask} submit -- true")
+    assert computer.says("loopline service status --master --system").startswith("installed and running")
+
+    before = computer.says("systemctl show -p MainPID --value loopline-master")
+    computer.says(f"kill -9 {before}")
+    computer.until(f"curl -sf {address}/healthz && ! kill -0 {before} 2>/dev/null")
+    computer.says("systemctl isolate --no-block rescue.target")
+    computer.until("! systemctl is-active loopline-master")
+    computer.says("systemctl isolate --no-block multi-user.target")  # as booting does
+    computer.until(f"curl -sf {address}/healthz")
+    assert len(json.loads(computer.says(f"{ask} jobs --json"))) == 1
+
+    computer.says("loopline service uninstall --master --system")
+    assert computer.run("systemctl cat loopline-master").returncode != 0
+    assert computer.run(f"{ask} jobs").returncode == 5
 
 
 def said_by_spy(computer: Computer) -> list[str]:

@@ -5,9 +5,10 @@ import threading
 from itertools import accumulate, repeat
 
 import pytest
+from sqlalchemy import text
 
-from loopline_master.store import StoreBroken, database
-from loopline_master.store.database import open_database, parse_url, writing
+from loopline_master.store import StoreBroken, database, open_store
+from loopline_master.store.database import open_database, parse_url, shrink, writing
 
 
 def where(connection):
@@ -91,3 +92,15 @@ async def test_a_look_sees_what_is_committed_and_does_without_a_thread_while_it_
         assert await opened.look(where, is_short=True) != threading.get_ident()
         with pytest.raises(StoreBroken):
             await opened.look(lambda connection: connection.exec_driver_sql("DROP TABLE t"))
+
+
+async def test_free_pages_are_given_back(sqlite_url):
+    async def pages():
+        return await store._read(lambda c: c.scalar(text("SELECT page_count FROM pragma_page_count()")))
+
+    async with open_store(sqlite_url) as store:
+        await store._writer.write(lambda c: c.execute(text("CREATE TABLE large AS SELECT zeroblob(4000000) AS it")))
+        assert await pages() > 900
+        await store._writer.write(lambda c: c.execute(text("DROP TABLE large")))
+        await store._writer.write(shrink)
+        assert await pages() < 300

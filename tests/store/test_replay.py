@@ -202,6 +202,9 @@ def bounded_at_work(sqlite_url):
 def test_a_log_that_is_bounded_while_the_master_runs_leads_to_the_same_rows(bounded_at_work, verdict):
     url, gone, entries = bounded_at_work
     assert entries / 4 < gone < 3 * entries / 4
+    with closing(sqlite3.connect(parse_url(url).database)) as connection:
+        (free,) = connection.execute("PRAGMA freelist_count").fetchone()
+        assert free < 20
     code, said = verdict(url)
     assert code == 0, said
     tamper(url, update(tables.workers).where(tables.workers.c.name == "ant").values(offered=77))

@@ -13,7 +13,9 @@ import pytest
 
 from loopline_shared.model import Outcome
 from loopline_shared.protocol.worker_link import Run
+from loopline_worker.launch.interface import Job
 from loopline_worker.launch.portable_family import _signal_without_proc
+from loopline_worker.launch.posix import PosixLauncher
 from loopline_worker.launch.process_tree import PosixTree, TreeCpuTime
 from loopline_worker.launch.windows_launcher import WindowsTree
 from loopline_worker.supervisor import processes
@@ -86,6 +88,23 @@ async def test_a_killed_supervisor_takes_its_attempt_with_it(bench: Bench) -> No
     await until(lambda: not daemon.is_running())
     await until(lambda: not processes_of(bench.folder))
     assert (await bench.result(run_of("true", task=2))).outcome is Outcome.SUCCEEDED
+
+
+async def test_tasks_are_killed_where_it_is_never_their_supervisors_turn(tmp_path: Path) -> None:
+    """A supervisor has the lowest priority: on a busy computer it may be late, and one that is stopped is later."""
+    launcher = PosixLauncher(yields=False)
+    with Path(os.devnull).open("wb") as nowhere:
+        job = Job(["sh", "-c", "setsid sleep 600 & echo > begun; exec sleep 600"], str(tmp_path), dict(os.environ))
+        await launcher.start(job, nowhere.fileno(), nowhere.fileno())
+    await until((tmp_path / "begun").exists)
+    zygote = launcher._process
+    assert zygote
+    (supervisor,) = psutil.Process(zygote.pid).children()
+    mine = [supervisor, *supervisor.children(recursive=True)]
+    supervisor.suspend()
+    launcher.close()
+    await until(lambda: not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in mine))
+    assert await asyncio.to_thread(zygote.wait, 60) == 0
 
 
 async def test_attempts_outlive_a_killed_launcher(bench: Bench) -> None:

@@ -46,6 +46,10 @@ def run(words: list[str]) -> int:
         close = difflib.get_close_matches(chosen, app.COMMANDS, n=1)
         hint = f"did you mean `loopline {close[0]}`?" if close else "`loopline` lists the commands"
         raise usage(f"unknown command {chosen!r}", hint)
+    if chosen == "service":
+        from loopline.cli.service import with_role
+
+        words = with_role(words)
     try:
         return app.build(chosen)(words, print_error=False, exit_on_error=False) or Exit.OK
     except CycloptsError as error:

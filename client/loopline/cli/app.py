@@ -56,7 +56,7 @@ COMMANDS: dict[str, tuple[Group, str, str]] = {
     "drain": (_MACHINES, "loopline.cli.workers:drain", "Start nothing more on a worker; running tasks finish."),
     "undrain": (_MACHINES, "loopline.cli.workers:undrain", "Let a drained worker run tasks again."),
     "join": (_MACHINES, "loopline.cli.joining:join", "Make this computer a worker, with the line from a master."),
-    "service": (_MACHINES, "loopline.cli.service:service", "Install a worker as a service of this computer."),
+    "service": (_MACHINES, "loopline.cli.service:service", "Install a worker, or a master, as a service."),
     "owner": (_MACHINES, "loopline.cli.daemons:owner", "Show what runs on this computer; pause, resume."),
     "network": (_MACHINES, "loopline.cli.network:network", "Draw the network, and what flows; check a network.toml."),
     "doctor": (_MACHINES, "loopline.cli.daemons:doctor", "Check what this computer lets a worker see and do."),

@@ -1,4 +1,4 @@
-"""Install a worker as a service of the operating system, report its state, and remove it."""
+"""Install a worker or a master as a service of the operating system, report its state, and remove it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from loopline.programs import require
 from loopline.service import installed, plans, trusted
+from loopline.service.master_plans import master_for_system, master_for_user
 from loopline.service.plans import Plan
 from loopline.service.reporter import with_reporter
 from loopline_shared.errors import LooplineError
 from loopline_shared.joining import membership_file
 
+Role = Literal["worker", "master"]
 SYSTEMD_RUNS = Path("/run/systemd/system")
 _WITHIN_S = 60.0
 _LINGERING = Path("/var/lib/systemd/linger")
@@ -33,6 +35,7 @@ class State:
     running: bool
     files: tuple[str, ...]
     reinstall: str = ""
+    role: Role = "worker"
 
     @property
     def document(self) -> dict[str, Any]:
@@ -49,7 +52,8 @@ class State:
     def words(self) -> str:
         """State as text."""
         if not self.installed:
-            return "not installed: run `loopline service install`"
+            words = "loopline service install" + (" --master" if self.role == "master" else "")
+            return f"not installed: run `{words}`"
         running = "installed and running" if self.running else "installed, but not running"
         return f"{running}\n{outdated(self.reinstall)}" if self.reinstall else running
 
@@ -62,9 +66,11 @@ def outdated(reinstall: str) -> str:
     )
 
 
-def plan(system: bool = False, user: str | None = None, arguments: Sequence[str] = ()) -> Plan:
+def plan(system: bool = False, user: str | None = None, arguments: Sequence[str] = (), role: Role = "worker") -> Plan:
     """Return the plan for this computer. Raises LooplineError if there can be none."""
-    command = _command(arguments)
+    command = _command(arguments, role)
+    if role == "master":
+        return _plan_of_master(system, user, command)
     if sys.platform == "win32":
         _only_for_systemd(system)
         folder = Path(os.environ.get("LOCALAPPDATA", str(Path.home()))) / "loopline"
@@ -76,17 +82,32 @@ def plan(system: bool = False, user: str | None = None, arguments: Sequence[str]
         if user:
             return with_reporter(plans.for_system(command, _who(user)), sys.executable)
         return with_reporter(plans.for_system_with_users(command, _starter(), _slots()), sys.executable)
-    config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-    return plans.for_user(command, config, getpass.getuser())
+    return plans.for_user(command, _config(), getpass.getuser())
 
 
-def install(system: bool = False, user: str | None = None, arguments: Sequence[str] = ()) -> State:
+def _plan_of_master(system: bool, user: str | None, command: Sequence[str]) -> Plan:
+    if sys.platform != "linux":
+        hint = "have your service manager run `loopline master`"
+        raise LooplineError("service", "a master is made a service of systemd only", hint)
+    if system:
+        return master_for_system(command, user)
+    return master_for_user(command, _config(), getpass.getuser())
+
+
+def _config() -> Path:
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+
+
+def install(
+    system: bool = False, user: str | None = None, arguments: Sequence[str] = (), role: Role = "worker"
+) -> State:
     """Write the files of the service and start it. A service that is installed already is replaced."""
-    require("worker")
-    todo = plan(system, user, arguments)
-    _check_manager()
+    require(role)
+    todo = plan(system, user, arguments, role)
+    _check_manager(role)
     if system and not user:
-        trusted.check(Path(_command(())[0]), Path(_starter()[-1]), Path(sys.executable))
+        starts = [_command(())[0], sys.executable, *([_starter()[-1]] if role == "worker" else [])]
+        trusted.check(*map(Path, starts))
     if todo.is_written:
         _stop(todo)  # some managers ignore new files while the service runs
     for file, content in {**todo.files, **todo.beside}.items():
@@ -94,19 +115,20 @@ def install(system: bool = False, user: str | None = None, arguments: Sequence[s
     _note_lingering(todo)
     for command in todo.install:
         _run(command)
-    return state(system, user)
+    return state(system, user, role)
 
 
-def uninstall(system: bool = False) -> State:
+def uninstall(system: bool = False, role: Role = "worker") -> State:
     """Stop the service and remove its files, if there are any."""
-    todo = plan(system)
-    _check_manager()
+    todo = plan(system, role=role)
+    _check_manager(role)
     if todo.is_written:
         _stop(todo)
     for file in (*todo.files, *todo.beside):
         file.unlink(missing_ok=True)
-    _restore_lingering(todo)
-    return state(system)
+    if todo.lingers and not any(plan(role=each).is_written for each in get_args(Role)):
+        _restore_lingering(todo)
+    return state(system, role=role)
 
 
 def _note_lingering(plan: Plan) -> None:
@@ -131,13 +153,14 @@ def is_installed() -> bool:
     return any(file.exists() for file in plan().files)
 
 
-def state(system: bool = False, user: str | None = None) -> State:
+def state(system: bool = False, user: str | None = None, role: Role = "worker") -> State:
     """Return the state of the service."""
-    todo = plan(system, user)
+    todo = plan(system, user, role=role)
     is_running = todo.is_written and _succeeds(todo.status)
     found = installed.find(todo.files)
     reinstall = found.reinstall(system) if found and found.is_outdated else ""
-    return State(todo.is_written, is_running, tuple(str(file) for file in todo.files if file.exists()), reinstall)
+    files = tuple(str(file) for file in todo.files if file.exists())
+    return State(todo.is_written, is_running, files, reinstall, role)
 
 
 def arguments() -> tuple[str, ...]:
@@ -153,13 +176,13 @@ def outdated_services() -> list[str]:
     return [service.reinstall(system) for system, service in found.items() if service and service.is_outdated]
 
 
-def _command(arguments: Sequence[str]) -> list[str]:
-    """Return the command line of a worker, which works from any working folder."""
+def _command(arguments: Sequence[str], role: Role = "worker") -> list[str]:
+    """Return the command line of a daemon, which works from any working folder."""
     script = Path(sys.executable).with_name("loopline")
     # On Windows a console script would open a window; there the plan takes the interpreter without one.
     if sys.platform != "win32" and os.access(script, os.X_OK):
-        return [str(script), "worker", *arguments]
-    return [sys.executable, "-P", "-m", "loopline", "worker", *arguments]
+        return [str(script), role, *arguments]
+    return [sys.executable, "-P", "-m", "loopline", role, *arguments]
 
 
 def _starter() -> list[str]:
@@ -194,9 +217,10 @@ def _only_for_systemd(system: bool) -> None:
         raise LooplineError("service", "--system is for systemd only", "leave --system out")
 
 
-def _check_manager() -> None:
+def _check_manager(role: Role) -> None:
     if sys.platform == "linux" and not SYSTEMD_RUNS.is_dir():
-        hint = "have your service manager run `loopline worker`; `loopline service install --print` shows a unit"
+        shows = "loopline service install" + (" --master" if role == "master" else "")
+        hint = f"have your service manager run `loopline {role}`; `{shows} --print` shows a unit"
         raise LooplineError("no_service_manager", "systemd is not running on this computer", hint)
 
 

@@ -47,7 +47,7 @@ def for_user(command: Sequence[str], config: Path, user: str) -> Plan:
     return Plan(
         {
             folder / SLICE: filled("loopline.slice"),
-            folder / UNIT: filled("user.service", command=_for_systemd(command)),
+            folder / UNIT: filled("user.service", command=quoted(command)),
         },
         [
             [*manage, "daemon-reload"],
@@ -63,7 +63,7 @@ def for_user(command: Sequence[str], config: Path, user: str) -> Plan:
 
 def for_system(command: Sequence[str], user: str, folder: Path = Path("/etc/systemd/system")) -> Plan:
     """Return the plan of a systemd system unit whose tasks run as this user, for a computer that nobody sits at."""
-    return _of_system(folder, filled("system.service", command=_for_systemd(command), user=user))
+    return _of_system(folder, filled("system.service", command=quoted(command), user=user))
 
 
 def for_system_with_users(
@@ -74,7 +74,7 @@ def for_system_with_users(
     ``starter``: the beginning of a command that starts the worker and runs its tasks as those users.
     """
     words = [*starter, "--tasks-as", TASKS_AS, "--", *command]
-    plan = _of_system(etc / "systemd/system", filled("system_with_users.service", command=_for_systemd(words)))
+    plan = _of_system(etc / "systemd/system", filled("system_with_users.service", command=quoted(words)))
     users = etc / "sysusers.d" / USERS
     lines = "\n".join(f'u {TASKS_AS}{slot} - "Tasks of Loopline"' for slot in range(1, slots + 1))
     return replace(
@@ -128,8 +128,8 @@ def filled(template: str, **values: str) -> bytes:
     return Template(text).substitute(values).encode()
 
 
-def _for_systemd(command: Sequence[str]) -> str:
-    """Return the command quoted as systemd.service(5) reads it; ``%`` and ``$`` are literal."""
+def quoted(command: Sequence[str]) -> str:
+    """Return a command quoted as systemd.service(5) reads it; ``%`` and ``$`` are literal."""
     return " ".join(_word(word) for word in command)
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 
 from aiohttp import web
 
+from loopline_master.certificates import own_names
 from loopline_master.certificates.encryption import Encryption
 from loopline_master.http.auth import ADMINS, OPEN, READERS
 from loopline_master.http.operations import Routes
@@ -67,10 +67,10 @@ def _view(encryption: Encryption, links: WorkerLinks) -> EncryptionView:
 
 
 def reached_at(request: web.Request, settings: MasterSettings, encryption: Encryption) -> dict[str, str]:
-    """Return the address of this request and the pin; the host's name if it came over the loopback interface."""
+    """Return the address of this request, or one that others reach if it came over loopback; and the pin."""
     origin = request.url.origin()
     if not settings.is_private and is_loopback(request.url.host or ""):
-        origin = origin.with_host(socket.gethostname())
+        origin = origin.with_host(own_names.reached_at(settings.host).strip("[]"))
     address = str(origin)
     return {
         "address": encrypted(address) if encryption.is_on else address,

@@ -44,6 +44,7 @@ _TAKEN = (
     "another agent works under this name, with a key or a data folder of its own",
     "give this one another --name; if the other has stopped, it is let in as soon as its link is known to be dead",
 )
+_MOST_REFUSED = 1000
 Check = Callable[[Report], Awaitable[Report]]
 """Removes results whose files are missing, before a Report is passed on."""
 
@@ -75,11 +76,17 @@ class WorkerLinks:
         self._sessions = count(1)
         self._open: dict[str, WorkerLink] = {}
         self._twins: dict[str, tuple[str, float]] = {}
+        self._refused: dict[str, tuple[str, float]] = {}  # the latest last
 
     def twin(self, worker: str) -> str:
         """Return the address of another computer with its identity, which was refused lately; else empty."""
         remote, at = self._twins.get(worker, ("", 0.0))
         return remote if time.monotonic() - at < TWIN_SHOWN_S else ""
+
+    def refused(self, worker: str) -> str:
+        """Return why a link of this worker was refused lately, as for its version; else empty."""
+        why, at = self._refused.get(worker, ("", 0.0))
+        return why if time.monotonic() - at < TWIN_SHOWN_S else ""
 
     def deliver(self, worker: str, assign: Assign) -> None:
         """Queue the frame if the worker is connected; otherwise drop it, and the worker's next Report reconciles."""
@@ -150,6 +157,7 @@ class WorkerLinks:
             return
         admitted = link.refusal() or await self._keys.admit(hello, bearer, link.shown)
         if isinstance(admitted, Refused):
+            self._note_refused(hello, link, admitted)
             link.refuse(admitted)
         elif admitted and not link.shown.key:
             link.send(replace(self._welcome, certificate=admitted))
@@ -183,6 +191,14 @@ class WorkerLinks:
             if self._open.get(hello.worker) is link:
                 del self._open[hello.worker]
             log.info("worker %s left", hello.worker)
+
+    def _note_refused(self, hello: Hello, link: WorkerLink, refused: Refused) -> None:
+        if self.refused(hello.worker) != refused.message:
+            log.warning("link from %s refused: %s; %s", link.remote, refused.message, refused.hint)
+        self._refused.pop(hello.worker, None)
+        self._refused[hello.worker] = refused.message, time.monotonic()
+        if len(self._refused) > _MOST_REFUSED:
+            del self._refused[next(iter(self._refused))]
 
     def _refuse_other_life(self, report: Report) -> None:
         """Raises ProtocolError for attempts of another life; a worker of 0.1 names no life."""

@@ -40,6 +40,9 @@ class Bars(Body):
     dispatched: list[float]
     start: list[float | None]
     end: list[float | None]  # null: it goes on, or is lost and may come back
+    ran: list[
+        float | None
+    ]  # seconds that its program took; the rest until its end went into its files; null: unknown
     frozen: list[list[Span] | None]  # when it was frozen; null: never
 
 

@@ -26,12 +26,13 @@ if TYPE_CHECKING:
     from loopline_worker.supervisor.users.slot_users import SlotUsers
 
 _TRIES = 100
+_PATIENCE_S = 2.0
+"""Supervisors that have not ended so long after their tasks are killed; no more is lost by it than a spare folder."""
 
 
 def main(fd: int) -> None:
     """Run the zygote of an agent that started it."""
-    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(signum, signal.SIG_IGN)  # the agent decides when it is over
+    _ignore_signals()
     Zygote(socket.socket(fileno=fd)).run()
 
 
@@ -55,11 +56,28 @@ class Zygote:
         subreaper.adopt_orphans()
         self._serve()
         self._agent.close()
-        while self._reap(0):  # each supervisor has seen the agent go as well, and ends
+        self._end_supervisors()
+        while self._reap(0):
             pass
         for _ in range(_TRIES):  # dead processes may stay in the groups for a moment
             if remove_places(set(self._places.values())):
                 return
+            time.sleep(RETRY_S)
+
+    def _end_supervisors(self) -> None:
+        """Kill all tasks, and wait for the supervisors, which see the agent go as well.
+
+        It is done from here because theirs is the lowest priority: on a busy computer it may be their turn late.
+        """
+        for supervisor in self._supervisors:
+            self._signal(supervisor, signal.SIGKILL)
+        give_up = time.monotonic() + _PATIENCE_S
+        while self._supervisors:
+            if self._reap(os.WNOHANG):
+                continue
+            if time.monotonic() > give_up:
+                for supervisor in self._supervisors:
+                    os.kill(supervisor, signal.SIGKILL)
             time.sleep(RETRY_S)
 
     def _serve(self) -> None:
@@ -124,6 +142,7 @@ class Zygote:
                 self._users.lend(pid)
             return
         try:
+            _ignore_signals()
             self._agent.close()
             Supervisor(connection, claims, self._yields, self._places, isolates=self._isolates, user=user).run()
         except BaseException:
@@ -160,3 +179,9 @@ class Zygote:
             if not ControlGroup(self._places, name_of(supervisor)).remove()
         }
         return pid != 0
+
+
+def _ignore_signals() -> None:
+    """Leave it to the agent to decide when it is over."""
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signum, signal.SIG_IGN)

@@ -324,7 +324,7 @@ def _yielded(figures: Yielded) -> str:
 def worker_state(worker: WorkerView) -> Text:
     """Return the state of a worker in its colour."""
     if not worker.connected:
-        return Text("away", "red")
+        return Text(f"away, refused: {worker.refused}", "bold red") if worker.refused else Text("away", "red")
     if worker.twin:
         return Text(f"two computers: {worker.twin} has its identity too", "bold red")
     if worker.quarantine is not None:

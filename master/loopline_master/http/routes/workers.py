@@ -110,8 +110,10 @@ async def open_link(
 
 
 def _as_of_now(view: WorkerView, engine: Engine, links: WorkerLinks) -> WorkerView:
-    """Return the view of a worker's row with what the row does not have: its last Report, and a twin of it."""
+    """Return the view of a worker's row with what the row does not have: its last Report, and links refused."""
     said: dict[str, object] = {"twin": twin} if (twin := links.twin(view.name)) else {}
+    if refused := links.refused(view.name):
+        said["refused"] = refused
     if heard := engine.kept_back.last_heard(view.name):
         said |= {"load": heard.load, "reported_at": heard.at, "lease_until": heard.lease_until}
     return view.model_copy(update=said) if said else view

@@ -36,6 +36,7 @@ _BAR: Sequence[ColumnElement[Any]] = (  # as the database has them: decoding enu
     _a.dispatched_at,
     _a.started_at,
     _a.ended_at,
+    _a.wall_s,
     type_coerce(_a.freezes, Text).label("freezes"),  # JSON
 )
 _held_until = func.coalesce(jobs.c.released_at, jobs.c.finished_at)

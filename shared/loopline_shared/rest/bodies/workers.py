@@ -63,6 +63,7 @@ class WorkerView(Body):
     probation: QuarantineView | None = None  # old name of quarantine, until 0.3
     on_trial: bool = False  # old name of half_open, until 0.3
     last_hour: LastHour | None = None  # where asked for
+    refused: str = ""  # why a link of its was refused lately, as for the version that it speaks
     twin: str = ""  # address of another computer that has its identity and was refused; empty: none lately
 
 

@@ -15,6 +15,7 @@ import pwd
 import signal
 import socket
 import sys
+from contextlib import suppress
 
 if __name__ == "__main__":
     _HERE = os.path.realpath(__file__)
@@ -44,7 +45,7 @@ def main(words: list[str]) -> int:
     agent = _start(command, agents, [user.gid for user in users])
     agents.close()
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(signum, lambda signum, _: os.kill(agent, signum))  # the agent decides when it is over
+        signal.signal(signum, lambda signum, _: _pass_on(agent, signum))
     zygote = Zygote(ours, SlotUsers(users), agent)
     zygote.run()
     code = os.waitstatus_to_exitcode(zygote.agent_status)
@@ -84,6 +85,12 @@ def _settle(user: str, names: str) -> list[TaskUser]:
     if any(one.uid in (0, os.getuid()) or one.gid in (0, os.getgid()) for one in users):
         raise ValueError("a task's user is root or the agent itself")
     return users
+
+
+def _pass_on(agent: int, signum: int) -> None:
+    """Let the agent decide when it is over; once it has ended, it is."""
+    with suppress(ProcessLookupError):
+        os.kill(agent, signum)
 
 
 def _start(command: list[str], connection: socket.socket, groups: list[int]) -> int:
