@@ -80,7 +80,7 @@ async def _try(one: Grid, client: AsyncClient, number: int, file: Path) -> None:
         await asyncio.sleep(_LOOK_EVERY_S)
     took_s = view.finished_at - view.submitted_at
     file.with_suffix(".json").write_text(job.model_dump_json(exclude_defaults=True))
-    file.with_suffix(".took").write_text(f"{took_s}\n")
+    file.with_suffix(".took").write_text(f"{took_s} {view.submitted_at}\n")
 
 
 def _copy(one: Grid, file: Path) -> None:
@@ -109,8 +109,9 @@ async def judge(policy: str, folder: Path) -> Row:
 
 async def _is_inside(took: Path) -> bool:
     """Forecast the job on the copy; True if its end was in between."""
-    took_s = float(took.read_text())
-    said = await _replay(took.with_suffix(".db"), "--what-if-submit", str(took.with_suffix(".json")))
+    took_s, at = map(float, took.read_text().split())
+    job = str(took.with_suffix(".json"))
+    said = await _replay(took.with_suffix(".db"), "--what-if-submit", job, "--at", str(at))
     progress(f"  {took.stem}: took {took_s:.2f} s, forecast {said['end']}")
     return bool(said["end"]["least"] <= took_s <= said["end"]["most"])
 

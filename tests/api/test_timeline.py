@@ -48,6 +48,7 @@ async def test_columns_say_what_the_list_of_attempts_says(master: Bench) -> None
         assert timeline.jobs[bars.job[place]].id == job
         assert (bars.state[place], bars.frozen[place]) == (attempt["state"], None)
         assert (bars.replica[place], bars.accepted[place]) == (int(attempt["replica"]), int(attempt["accepted"]))
+        assert bars.ran[place] == (round(attempt["wall_s"], 3) or None)
         times = (bars.dispatched[place], bars.start[place], bars.end[place])
         assert times == tuple(
             pytest.approx(attempt[f"{what}_at"], abs=0.001) for what in ("dispatched", "started", "ended")
@@ -170,7 +171,7 @@ async def test_samples_of_one_worker_and_of_all(master: Bench) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "/timeline?limit=50001", "/timeline?limit=0", "/timeline?since=-1", "/timeline?since=nan", "/timeline?job=0",
+        "/timeline?limit=100001", "/timeline?limit=0", "/timeline?since=-1", "/timeline?since=nan", "/timeline?job=0",
         "/timeline?worker=%20", "/samples?points=5001", "/samples?until=inf", "/timeline/trace?limit=x",
     ],
 )  # fmt: skip

@@ -231,6 +231,7 @@ def test_a_held_gang_behind_tasks_that_have_not_begun_has_an_estimate() -> None:
     [said] = [reason.detail for reason in explanation.reasons if reason.code == "outlook"]
     likely, late = (float(word) for word in re.findall(r"in (\d+) s", said))
     assert 150 <= likely < late, "four tasks of 100 s on two slots"
+    assert likely < 300, "the gang itself takes no slots from them: it is held"
     state = made.scheduler.state
     told = estimated_start(state, state.jobs[gang], outlook(state))
     assert isinstance(told, PlanView)

@@ -2,6 +2,7 @@
 
 import math
 from itertools import pairwise
+from statistics import fmean, pstdev
 
 import pytest
 from hypothesis import given
@@ -153,6 +154,20 @@ def test_a_past_that_is_lived_again_and_again(values, begin, start, work):
     assert speed.work_between(start, end) == pytest.approx(work)
     assert speed.work_between(0.0, 20.0 - begin) == pytest.approx(past.work_between(begin, 20.0))
     assert speed.work_between(start, start + 20.0) == pytest.approx(past.work_between(0.0, 20.0))
+
+
+def test_a_past_of_which_blocks_are_drawn_has_its_mean_and_varies_as_another_time_would():
+    """Slow and fast for 40 s in turn; a block is 20 s long."""
+    past = Piecewise([40.0 * place for place in range(10)], [1.0 + 2.0 * (place % 2) for place in range(10)])
+    starts = [stream(seed, "past").uniform(0.0, 400.0, 20) for seed in range(200)]
+    drawn = [past.of_blocks(each, 20.0, 400.0) for each in starts]
+    works = [one.work_between(0.0, 400.0) for one in drawn]
+    assert fmean(works) == pytest.approx(past.work_between(0.0, 400.0), rel=0.02)
+    assert 40.0 < pstdev(works) < 100.0, "20 blocks, most of them slow or fast"
+    for number, start in enumerate(starts[0]):
+        rest = min(20.0, 400.0 - start)
+        expected = past.work_between(start, start + rest) + past.work_between(0.0, 20.0 - rest)
+        assert drawn[0].work_between(20.0 * number, 20.0 * (number + 1)) == pytest.approx(expected)
 
 
 intervals = st.lists(st.tuples(numbers, numbers).map(lambda ends: Interval(*sorted(ends))), max_size=6)

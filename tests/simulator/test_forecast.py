@@ -8,6 +8,7 @@ from loopline_master.core.events import WorkerDrained
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import Order, Outcome, Result
 from loopline_shared.spec import JobSpec, Range
+from loopline_simulator.__main__ import main as simulate
 from loopline_simulator.whatif.durations import Durations
 from loopline_simulator.whatif.forecast import forecasts
 from loopline_simulator.whatif.inputs import read_job
@@ -45,6 +46,29 @@ def test_on_steady_machines_all_is_certain_and_exact():
     assert (found.runs, found.ended, found.waits_for, found.delays[0].mean_s) == (1, 1, [], 0.0)
     assert (found.start.median, found.end.median) == (pytest.approx(16), pytest.approx(16 + 20))
     assert "would delay no job" in text(found)
+
+
+@pytest.mark.parametrize(
+    ("after", "end_s"),
+    [(None, 36.0), (6.0, 30.0), (15.9, 20.1), (1e9, 36.0)],  # of tasks that end at 16, on two machines
+)
+def test_it_is_submitted_at_a_moment_after_the_last_word_of_a_grid_at_work(after, end_s, tmp_path, capsys):
+    log, file = busy(), tmp_path / "job.json"
+    file.write_text(job(size=30, tasks=3).model_dump_json())
+    (tmp_path / "log").write_bytes(b"".join(log.lines))
+    at = [] if after is None else ["--at", str(log.now + after)]
+    words = ["what-if", str(tmp_path / "log"), "--what-if-submit", str(file), "--json"]
+    assert simulate([*words, *at]) == 0
+    assert json.loads(capsys.readouterr().out)["end"]["median"] == pytest.approx(end_s)
+
+
+def test_a_late_task_is_taken_to_last_about_as_long_again_as_it_is_late():
+    log = busy()
+    log.wait(17.5)
+    log.report("ant")
+    found = ask(log, job(size=10))
+    assert found.runs == 20
+    assert 0.9 * 10 <= found.end.least < found.end.most <= 1.1 * (10 + 2 * 1.5)
 
 
 def test_an_equal_job_waits_and_the_guarantee_holds():

@@ -199,8 +199,11 @@ def test_time_in_which_a_machine_had_nothing_to_do_tells_nothing_of_its_speed():
     log.wait(1000)
     log.submit(10)
     log.end("ant", 20)
-    speeds, length_s = Durations(log.recording()).busy("ant")
-    assert (length_s, speeds.work_between(0, length_s)) == (pytest.approx(50), pytest.approx(30 * speeds.last * 2))
+    durations = Durations(log.recording())
+    past, unit = durations._pasts["ant"], durations.unit
+    assert past.length_s == pytest.approx(10 + 20), "the first attempt paid for what others find ready"
+    assert past.speeds.work_between(0, past.length_s) == pytest.approx(20 * unit)
+    assert [past.at_work_before(moment) for moment in (5.0, 25.0, 500.0, 1035.0)] == pytest.approx([0, 5, 10, 15])
 
 
 def test_a_task_fails_as_often_as_it_did():

@@ -30,6 +30,7 @@ export function timeline(attempts: Attempt[]): Timeline {
       dispatched: attempts.map(([, , start]) => start ?? 0),
       start: attempts.map(([, , start]) => start),
       end: attempts.map(([, , , end]) => end),
+      ran: attempts.map(() => null),
       frozen: attempts.map(() => null),
     },
   };

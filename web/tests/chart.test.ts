@@ -20,7 +20,7 @@ function sceneOf(attempts: Attempt[]) {
 
 function picture(scene: ReturnType<typeof sceneOf>, since: number, until: number, width = 932) {
   const layout = layOut(scene, width, 400);
-  return { scene, layout, window: { since, until }, now: until, scrolled: 0, scheme, chosen: null };
+  return { scene, layout, window: { since, until }, now: until, scrolled: 0, scheme, chosen: null, selection: null };
 }
 
 class Counter implements Brush {

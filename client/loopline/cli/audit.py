@@ -62,6 +62,7 @@ def replay(
     policy: str | None = None,
     order: str | None = None,
     what_if_submit: Annotated[Path | None, Parameter(metavar="FILE")] = None,
+    at: float | None = None,
     seeds: int | None = None,
     events: bool = False,
     json: bool = False,
@@ -82,6 +83,8 @@ def replay(
         Replay under this order of completions: hold, deliver or none.
     what_if_submit
         Submit this job in the replay, now: a job file in YAML, TOML or JSON, as `loopline submit --file` takes it.
+    at
+        Submit it at this time in place of now, in seconds since 1970: for a copy of a database that was at work then.
     seeds
         Runs of `--what-if-submit` if something is drawn at random (default: 20).
     events
@@ -102,7 +105,7 @@ def replay(
         if job is not None:
             file = Path(folder) / "job.json"
             file.write_text(job, "utf-8")
-            options += ["--what-if-submit", str(file)]
+            options += ["--what-if-submit", str(file), "--at", str(time.time() if at is None else at)]
         return _piped(reader, program("loopline_simulator", "sim", "what-if", *options, *["--json"] * json))
 
 

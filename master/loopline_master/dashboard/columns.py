@@ -17,14 +17,14 @@ from loopline_shared.scalar import Scalar
 from loopline_shared.spec import RowFile
 from loopline_shared.sweep import Sweep
 
-_COLUMNS = 11
+_COLUMNS = 12
 _NEVER = "[]"
 
 
 def timeline(window: Window) -> bytes:
     """Return the window as JSON, with times to the millisecond."""
     columns = list(zip(*window.bars, strict=True)) or [()] * _COLUMNS
-    job, task, number, worker, state, replica, accepted, dispatched, start, end, freezes = columns
+    job, task, number, worker, state, replica, accepted, dispatched, start, end, wall, freezes = columns
     workers = {name: place for place, name in enumerate(sorted(set(worker)))}
     jobs = {id_: place for place, id_ in enumerate(window.names)}
     bars = {
@@ -37,6 +37,7 @@ def timeline(window: Window) -> bytes:
         "dispatched": _ms(dispatched),
         "start": _ms(start),
         "end": _ms(end),
+        "ran": [round(wall_s, 3) if wall_s else None for wall_s in wall],
         "frozen": [None if text == _NEVER else spans(text) for text in freezes],
     }
     whole = {

@@ -98,6 +98,31 @@ class Piecewise:
             return (end - start) * float(self._speeds[piece])
         return self._at(end) - self._at(start)
 
+    def of_blocks(self, starts: Sequence[float], each_s: float, length_s: float) -> Piecewise:
+        """Return a time put together of blocks of this one, which is ``length_s`` long.
+
+        With starts that are drawn at random that is the block bootstrap (H. Künsch, Annals of Statistics 17, 1989):
+        blocks keep how long a speed lasts, and the mean varies as that of another time would. A block may run on
+        from the end to the beginning.
+        """
+        times, speeds = [], []
+        for number, start in enumerate(starts):
+            for at, speed in self._cut(start % length_s, min(each_s, length_s), length_s):
+                times.append(number * each_s + at)
+                speeds.append(speed)
+        return Piecewise(times, speeds)
+
+    def _cut(self, start: float, lasts: float, length_s: float) -> Iterator[tuple[float, float]]:
+        """Yield (time since ``start``, speed) of a part that may run on from the end to the beginning."""
+        end = min(start + lasts, length_s)
+        yield 0.0, float(self._speeds[self._piece(start)])
+        for piece in range(self._piece(start) + 1, self._piece(end) + 1):
+            if self._times[piece] < end:
+                yield float(self._times[piece]) - start, float(self._speeds[piece])
+        left = lasts - (length_s - start)
+        if left > 0:
+            yield from ((length_s - start + at, speed) for at, speed in self._cut(0.0, left, length_s))
+
     def _piece(self, time: float) -> int:
         return max(0, int(self._times.searchsorted(time, side="right")) - 1)
 

@@ -32,6 +32,7 @@ def what_if(
     policy: str | None = None,
     order: str | None = None,
     what_if_submit: Annotated[Path | None, Parameter(metavar="FILE")] = None,
+    at: float | None = None,
     seeds: Annotated[int, Parameter(validator=Number(gte=1, lte=10_000))] = 20,
     json: bool = False,
 ) -> int:
@@ -50,6 +51,9 @@ def what_if(
         Replay with this order guarantee.
     what_if_submit
         Submit this job at the log's end: JSON, TOML or YAML, as `POST /api/v1/jobs` takes it.
+    at
+        Submit it at this time, in seconds since 1970, if the log ended at most a lease before: a grid at work has
+        nothing to write for a while. Otherwise at the log's end.
     seeds
         Runs for `--what-if-submit`, where something must be drawn at random.
     json
@@ -60,6 +64,7 @@ def what_if(
     recording = _read(log)  # after all checks of the options
     settings = rebased(recording.settings, policy, order)
     if new is not None:
+        _go_on_until(recording, at)
         runs = forecasts(recording, Durations(recording), new, settings, seeds)
         found = outlook.outlook(recording, new, settings, runs)
         print(json_format.dumps(found.to_json(), indent=2) if json else outlook.text(found))
@@ -79,6 +84,12 @@ def _read(log: str) -> Recording:
         except OSError as error:
             raise broken(f"{log} cannot be read: {error.strerror}") from None
         return record(batches(lines))
+
+
+def _go_on_until(recording: Recording, at: float | None) -> None:
+    """Let the time between the log's end and ``at`` pass, unless it is so long that the master had stopped."""
+    if at is not None and recording.ended < at - recording.began <= recording.ended + recording.settings.lease_s:
+        recording.ended = at - recording.began
 
 
 def _known(what: str, name: str | None, known: Iterable[str]) -> str | None:

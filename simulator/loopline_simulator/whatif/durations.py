@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
 from loopline_shared.model import Outcome, TaskId
 from loopline_shared.spec import JobSpec
 from loopline_shared.sweep import size_at
-from loopline_simulator.fast.availability import Piecewise
+from loopline_simulator.fast.availability import Piecewise, Recurring
+from loopline_simulator.fast.hosts import Speed, Steady
+from loopline_simulator.streams import Generator
 from loopline_simulator.whatif.recording import Recording, Span
 
 BELIEVED = 4.0
@@ -47,6 +50,10 @@ class Durations:
         self.unit, self._factors = self._calibrated()
         self._stretches = self._seen()
         self.speeds = {worker: _pieces(stretches) for worker, stretches in self._stretches.items()}
+        self._pasts = {worker: Past(sorted(seen)[len(seen) > 1 :]) for worker, seen in self._stretches.items()}
+        self._begins = sorted(start for seen in self._stretches.values() for start, _, _ in seen)
+        self._blocks = max(1, round(math.sqrt(len(self._begins) / max(1, len(self._pasts)))))
+        self._block_s = sum(past.length_s for past in self._pasts.values()) / max(1, len(self._pasts)) / self._blocks
         self._of_job = self._works_by_job()
         works = [work for of_job in self._of_job.values() for work in of_job]
         self.works = works or [A_MINUTE]
@@ -78,13 +85,20 @@ class Durations:
     def speed(self, worker: str) -> Piecewise:
         return self.speeds.get(worker) or Piecewise([0.0], [self._measured.get(worker, 1.0)])
 
-    def busy(self, worker: str) -> tuple[Piecewise, float]:
-        """Return the speeds that the worker's attempts saw, the time between them left out, and how long that is."""
-        stretches = self._stretches.get(worker)
-        if not stretches:
-            return self.speed(worker), 0.0
-        together = _without_gaps(stretches)
-        return _pieces(together), max(end for _, end, _ in together)
+    def future(self, worker: str, random: Generator) -> Speed:
+        """Return a speed from now on, of blocks of the time in which the worker was at work.
+
+        Give each worker the same random numbers: the blocks are of the same moments then, for what slows one often
+        slows all, such as a network or a computer that they share. The first attempt is left out if there are others:
+        it paid for what later ones find ready, such as its supervisor and its sandbox.
+        """
+        past = self._pasts.get(worker)
+        if past is None or past.speeds.is_steady:
+            return Steady(self.speed(worker).last)
+        moments = random.choice(self._begins, self._blocks)
+        starts = [past.at_work_before(float(moment)) for moment in moments]
+        drawn = past.speeds.of_blocks(starts, self._block_s, past.length_s)
+        return Recurring(drawn, 0.0, self._blocks * self._block_s)
 
     def new_job(self, spec: JobSpec, task: int) -> float | None:
         """Return the work of a task of a new job; None if its size is unknown."""
@@ -167,15 +181,28 @@ class Durations:
         return dict(works)
 
 
-def _without_gaps(stretches: Iterable[Stretch]) -> list[Stretch]:
-    """Return the stretches moved together, so that time in which there was none is left out."""
-    moved: list[Stretch] = []
-    until = gaps = 0.0
-    for start, end, speed in sorted(stretches):
-        gaps += max(0.0, start - until)
-        until = max(until, end)
-        moved.append((start - gaps, end - gaps, speed))
-    return moved
+class Past:
+    """The time in which a worker was at work: its stretches moved together, so that time without any is left out."""
+
+    def __init__(self, stretches: Sequence[Stretch]) -> None:
+        """Take stretches in order, at least one."""
+        self._begins = [start for start, _, _ in stretches]
+        moved: list[Stretch] = []
+        until = gaps = 0.0
+        for start, end, speed in stretches:
+            gaps += max(0.0, start - until)
+            until = max(until, end)
+            moved.append((start - gaps, end - gaps, speed))
+        self._moved = [(start, end) for start, end, _ in moved]
+        self.speeds, self.length_s = _pieces(moved), until - gaps
+
+    def at_work_before(self, moment: float) -> float:
+        """Return for how long the worker had been at work then."""
+        place = bisect_right(self._begins, moment) - 1
+        if place < 0:
+            return 0.0
+        start, end = self._moved[place]
+        return min(end, start + moment - self._begins[place])
 
 
 def _pieces(stretches: Iterable[Stretch]) -> Piecewise:

@@ -2,8 +2,8 @@
 
 The grid goes on from the log's end, once with the new job and once without; both with the same luck. Unknown
 quantities are drawn for each seed: the work of a task without a size from the work of its job's tasks (or of any); a
-machine's speed by repeating its recorded past from a random moment on. Connected machines stay, others stay away;
-there are no further submissions and no failures.
+machine's speed from its recorded past, in blocks drawn with replacement, of the same moments for all machines.
+Connected machines stay, others stay away; there are no further submissions and no failures.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from loopline_master.core.state import Snapshot, State
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import AttemptId, Load, Order, TaskId
 from loopline_shared.spec import JobSpec
-from loopline_simulator.fast.availability import Recurring
 from loopline_simulator.fast.changing_world import ChangingWorld
 from loopline_simulator.fast.hosts import Speed, Steady
 from loopline_simulator.fast.world import Host
@@ -39,18 +38,16 @@ class Luck:
 
     def speed(self, worker: str) -> Speed:
         """Return the worker's speed from now on."""
-        past, length_s = self._durations.busy(worker)
-        if past.is_steady:
-            return Steady(past.last)
-        self.is_certain = False
-        return Recurring(past, float(stream(self._seed, "speed", worker).uniform(0.0, length_s)), length_s)
+        drawn = self._durations.future(worker, stream(self._seed, "moments"))
+        self.is_certain = self.is_certain and isinstance(drawn, Steady)
+        return drawn
 
     def work(self, task: TaskId) -> float:
         known = self._known(task)
         return known if known is not None else self._drawn(task, self._durations.typical(task.job))
 
     def rest(self, attempt: Attempt, now: float) -> float:
-        """Return the work left of a running task; if it should have ended already, less than it has done so far."""
+        """Return the work left of a running task; a late one is taken to last about as long again as it is late."""
         began = attempt.since - self._recording.began  # what it waited at its worker is no work
         done = self._durations.speed(attempt.worker).work_between(began, now)
         known = self._known(attempt.task_id)
@@ -60,7 +57,8 @@ class Luck:
         if known is None and longer:
             return self._drawn(attempt.task_id, longer) - done
         self.is_certain = False
-        return done * float(stream(self._seed, "rest", *attempt.id).random())
+        late = done if known is None else 2 * (done - known)  # as long again as it is late, in the mean
+        return late * float(stream(self._seed, "rest", *attempt.id).random())
 
     def _known(self, task: TaskId) -> float | None:
         if task.job == self._recording.scheduler.state.grid.next_job:

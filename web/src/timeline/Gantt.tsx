@@ -6,12 +6,14 @@ import type { Chart } from "./chart";
 import { mount, type Pointed, type Wishes } from "./mount";
 import { useNotes } from "./notes";
 import { usePlans } from "./plans";
+import type { Sums } from "./scene/selection";
+import { SumsNote } from "./SumsNote";
 import { Tooltip } from "./Tooltip";
 import type { Window } from "./scene/window";
 
 const KEYS =
   "Arrow keys move it, plus and minus zoom, L follows the present, " +
-  "N and P go from attempt to attempt, Enter opens one.";
+  "N and P go from attempt to attempt, Enter opens one, S sums up what is in view.";
 
 type Optional = "filter" | "past" | "hasWheel";
 
@@ -27,6 +29,7 @@ export function Gantt({ filter = {}, hasWheel = false, past = null, span, maxHei
   const [pointed, setPointed] = useState<Pointed | null>(null);
   const [problem, setProblem] = useState<Problem | null>(null);
   const [shown, setShown] = useState({ bars: -1, isTruncated: false });
+  const [sums, setSums] = useState<Sums | null>(null);
   const notes = useNotes();
   const plans = usePlans(filter);
 
@@ -36,12 +39,13 @@ export function Gantt({ filter = {}, hasWheel = false, past = null, span, maxHei
       onBars: (bars, isTruncated) => setShown({ bars, isTruncated }),
       onProblem: setProblem,
       onPoint: setPointed,
+      onSelect: setSums,
       onLook: (window, isLive) => onLook?.(window, isLive),
     });
     setChart(mounted.chart);
     onChart?.(mounted.chart);
     return mounted.unmount;
-  }, [filter.job, filter.worker]);
+  }, [filter.job, filter.owner, filter.worker]);
 
   useEffect(() => chart?.setNotes(notes), [chart, notes]);
   useEffect(() => chart?.setPlans(plans), [chart, plans]);
@@ -55,6 +59,7 @@ export function Gantt({ filter = {}, hasWheel = false, past = null, span, maxHei
         class={hasWheel ? "takes-touch" : ""}
         aria-label={`Timeline of ${Math.max(0, shown.bars)} attempts${planned(plans.length)}. ${KEYS}`}
       />
+      {chart && sums && <SumsNote sums={sums} onGone={() => chart.select(null)} />}
       {chart && pointed && <Tooltip chart={chart} at={pointed} />}
       {shown.bars < 0 && !problem && <p class="gantt-note">Loading attempts …</p>}
       {shown.bars === 0 && !plans.length && <p class="gantt-note">No attempts in this window.</p>}

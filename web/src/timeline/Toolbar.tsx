@@ -5,7 +5,7 @@ import { Button } from "../ui/Button";
 import type { Chart } from "./chart";
 import { url } from "../api/client";
 import { savePng, saveSvg } from "./export";
-import { MOST_BARS } from "./feed";
+import { type Filter, MOST_BARS } from "./feed";
 import { spanOf, type Window } from "./scene/window";
 
 const SPANS: [string, number][] = [
@@ -21,9 +21,11 @@ interface Props {
   chart: Chart;
   window: Window;
   isLive: boolean;
+  filter: Filter;
+  onDense: () => void;
 }
 
-export function Toolbar({ chart, window, isLive }: Props) {
+export function Toolbar({ chart, window, isLive, filter, onDense }: Props) {
   const pan = (share: number) => chart.pan(share * (chart.layout.width - chart.layout.gutter));
   const span = spanOf(window);
   return (
@@ -52,6 +54,16 @@ export function Toolbar({ chart, window, isLive }: Props) {
           </Button>
         ))}
       </div>
+      <Button
+        isPressed={chart.layout.isDense}
+        label="Dense: one row a worker, how full it is, in the colour of a job that it ran"
+        onClick={onDense}
+      >
+        Dense
+      </Button>
+      <Button label="Sums of what is in view; Shift and drag: of a part of it" onClick={() => chart.selectAll()}>
+        Sums
+      </Button>
       <Moments chart={chart} window={window} />
       <div class="buttons joined end" role="group" aria-label="Save">
         <Button label="Save as PNG" onClick={() => void savePng(chart)}>
@@ -60,7 +72,12 @@ export function Toolbar({ chart, window, isLive }: Props) {
         <Button label="Save as SVG" onClick={() => saveSvg(chart)}>
           SVG
         </Button>
-        <a class="button plain" href={traceUrl(window)} download title="Trace events, for Perfetto or speedscope">
+        <a
+          class="button plain"
+          href={traceUrl(window, filter)}
+          download
+          title="Trace events, for Perfetto or speedscope"
+        >
           Trace
         </a>
       </div>
@@ -69,7 +86,8 @@ export function Toolbar({ chart, window, isLive }: Props) {
 }
 
 /** Chrome trace-event JSON, as the master writes it. */
-const traceUrl = ({ since, until }: Window): string => url("/timeline/trace", { since, until, limit: MOST_BARS });
+const traceUrl = ({ since, until }: Window, { owner, worker }: Filter): string =>
+  url("/timeline/trace", { since, until, owner, worker, limit: MOST_BARS });
 
 /** Start and end of the window; they follow the chart unless the user edits them. */
 function Moments({ chart, window }: { chart: Chart; window: Window }) {

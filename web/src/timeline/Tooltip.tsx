@@ -9,6 +9,8 @@ import type { JobRow } from "./scene/scene";
 
 const WIDTH_PX = 250;
 const OFFSET_PX = 14;
+/** What takes no longer is not told. */
+const SHORT_S = 0.1;
 
 export function Tooltip({ chart, at }: { chart: Chart; at: Pointed }) {
   const body = bodyOf(chart, at.hit);
@@ -53,10 +55,25 @@ function BarFacts({ bars, bar, now }: { bars: Bars; bar: number; now: number }) 
         {bars.isGuessed[bar]
           ? "end unknown: its worker may come back. The end drawn is a guess"
           : duration(Math.min(end, now) - start)}
+        {phasesOf(bars, bar)}
         {frozen_s > 0 && `, of which ${duration(frozen_s)} frozen for the owner`}
       </p>
     </>
   );
+}
+
+/** What came before the program began and, where it is known, went into files beside it; moments are left out. */
+function phasesOf(bars: Bars, bar: number): string {
+  const [start, end, ran] = [bars.start[bar]!, bars.end[bar]!, bars.ran[bar]!];
+  const frozen_s = (bars.frozen[bar] ?? []).reduce((sum, [since, until]) => sum + (until ?? end) - since, 0);
+  const files_s = ran === null || end === Infinity ? 0 : end - start - ran - frozen_s;
+  const waited_s = bars.isUnstarted[bar] ? 0 : start - bars.dispatched[bar]!;
+  return [
+    files_s > SHORT_S && `: ${duration(ran)} for its program, ${duration(files_s)} for its files`,
+    waited_s > SHORT_S && `; ${duration(waited_s)} on its way there before`,
+  ]
+    .filter(Boolean)
+    .join("");
 }
 
 function JobFacts({ job, now }: { job: JobRow; now: number }) {

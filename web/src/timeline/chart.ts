@@ -3,12 +3,13 @@ import type { WaitingPlan } from "../api/types";
 import { Bars } from "./scene/bars";
 import { CanvasBrush } from "./paint/canvasBrush";
 import { type Scheme } from "./paint/colours";
-import { AXIS_PX, jobAt, type Layout, layOut, rowAt, Scale } from "./scene/layout";
+import { AXIS_PX, type Density, groupAt, jobAt, type Layout, layOut, rowAt, Scale } from "./scene/layout";
 import { paint } from "./paint/paint";
 import type { Picture } from "./paint/picture";
 import { endOf, pieceAt } from "./scene/plans";
-import { barAt } from "./scene/rows";
+import { barAt, type Row } from "./scene/rows";
 import { type JobRow, type Scene, SceneBuilder, type Shown, type WorkerNote } from "./scene/scene";
+import { type Selection, type Sums, sumsOf } from "./scene/selection";
 import { live, panned, spanOf, type Window, zoomed } from "./scene/window";
 
 const SLACK_PX = 3;
@@ -24,6 +25,7 @@ export type Hit =
 export interface Listening {
   onLook: (window: Window, isLive: boolean) => void;
   onHeight: (height: number) => void;
+  onSelect: (sums: Sums | null) => void;
 }
 
 export class Chart {
@@ -33,7 +35,9 @@ export class Chart {
   layout: Layout;
   scrolled = 0;
   chosen: number | null = null;
+  selection: Selection | null = null;
 
+  private density: Density = null;
   private builder = new SceneBuilder(new Bars());
   private notes: ReadonlyMap<string, WorkerNote> = new Map();
   private plans: readonly WaitingPlan[] = [];
@@ -78,6 +82,11 @@ export class Chart {
     this.plans = plans;
     this.rebuild(new Set());
     if (this.isLive) this.window = live(spanOf(this.window), this.now(), this.planned);
+  }
+
+  setDensity(density: Density): void {
+    this.density = density;
+    this.relay();
   }
 
   setScheme(scheme: Scheme): void {
@@ -139,17 +148,44 @@ export class Chart {
 
   hit(x: number, y: number): Hit {
     const { layout, scene } = this;
-    const row = scene.rows[rowAt(layout, y, this.scrolled)];
+    const at = rowAt(layout, y, this.scrolled);
+    const row = scene.rows[at];
     if (row && x < layout.gutter) return { kind: "worker", name: scene.bars.workers[row.worker]! };
     if (row) {
       const scale = new Scale(this.window, layout);
-      const bar = barAt(scene.bars, row, scale.time(x), SLACK_PX / scale.perSecond);
-      if (bar !== null) return { kind: "bar", bar };
+      for (const one of layout.isDense ? rowsBeside(scene, at) : [row]) {
+        const bar = barAt(scene.bars, one, scale.time(x), SLACK_PX / scale.perSecond);
+        if (bar !== null) return { kind: "bar", bar };
+      }
       const piece = pieceAt(scene.plans, scene.rows, row, scale.time(x));
       return piece ? { kind: "plan", plan: piece.plan } : null;
     }
     const job = x < layout.gutter ? undefined : jobAt(scene, layout, y);
     return job ? { kind: "job", job } : null;
+  }
+
+  /** Selects what lies between two points, on whole workers; the sums over it are told. */
+  selectBetween(x1: number, y1: number, x2: number, y2: number): void {
+    const scale = new Scale(this.window, this.layout);
+    const times = [x1, x2].map((x) => scale.time(Math.max(this.layout.gutter, Math.min(this.layout.width, x))));
+    const groups = [y1, y2].map((y) => groupAt(this.scene, this.layout, y, this.scrolled));
+    this.select({
+      since: Math.min(...times),
+      until: Math.max(...times),
+      first: Math.min(...groups),
+      last: Math.max(...groups),
+    });
+  }
+
+  /** Selects all that is in the window. */
+  selectAll(): void {
+    this.select({ ...this.window, first: 0, last: this.scene.groups.length - 1 });
+  }
+
+  select(selection: Selection | null): void {
+    this.selection = selection;
+    this.listening.onSelect(selection && sumsOf(this.scene, selection, this.now()));
+    this.touch();
   }
 
   choose(bar: number | null): void {
@@ -180,8 +216,8 @@ export class Chart {
   }
 
   picture(scheme = this.scheme): Picture {
-    const { scene, layout, scrolled } = this;
-    return { scene, layout, window: this.window, now: this.now(), scrolled, scheme, chosen: this.chosen };
+    const { scene, layout, scrolled, chosen, selection } = this;
+    return { scene, layout, window: this.window, now: this.now(), scrolled, scheme, chosen, selection };
   }
 
   stop(): void {
@@ -195,14 +231,17 @@ export class Chart {
   }
 
   private rebuild(changed: ReadonlySet<number>): void {
+    const workers = this.scene.groups.length;
     this.scene = this.builder.build(changed, this.notes, this.shown, this.plans);
+    if (this.selection && workers !== this.scene.groups.length) this.select(null); // it names workers by their places
     this.relay();
   }
 
   private relay(): void {
-    const before = this.layout.height;
-    this.layout = layOut(this.scene, this.width, this.room);
-    if (this.layout.height !== before) this.listening.onHeight(this.layout.height);
+    const before = this.layout;
+    this.layout = layOut(this.scene, this.width, this.room, this.density);
+    if (this.layout.isDense !== before.isDense) this.listening.onLook(this.window, this.isLive); // the toolbar says so
+    if (this.layout.height !== before.height) this.listening.onHeight(this.layout.height);
     this.scroll(0);
     this.touch();
   }
@@ -224,6 +263,10 @@ export class Chart {
     if (this.canvas.height !== height) this.canvas.height = height;
   }
 }
+
+/** All rows of the worker that has this one. */
+const rowsBeside = (scene: Scene, at: number): Row[] =>
+  scene.rows.filter(({ worker }) => worker === scene.rows[at]!.worker);
 
 /** For the browser's profiler, and for benchmarks/page.py: new bars are on the screen. Only the latest mark is kept. */
 function markDrawn(): void {

@@ -15,7 +15,7 @@ export async function savePng(chart: Chart): Promise<void> {
   const brush = new CanvasBrush(canvas.getContext("2d")!, PNG_SCALE);
   brush.begin(width, height);
   brush.rects(scheme.ground, [0, 0, width, height]);
-  paint({ ...chart.picture(scheme), chosen: null }, brush);
+  paint({ ...chart.picture(scheme), chosen: null, selection: null }, brush);
   canvas.toBlob((blob) => blob && save(blob, `${nameOf(chart)}.png`), "image/png");
 }
 
@@ -23,7 +23,7 @@ export function saveSvg(chart: Chart): void {
   const { width, height } = chart.layout;
   const scheme = schemeOf("light");
   const brush = new SvgBrush();
-  paint({ ...chart.picture(scheme), chosen: null }, brush);
+  paint({ ...chart.picture(scheme), chosen: null, selection: null }, brush);
   save(new Blob([brush.finish(width, height, scheme.ground)], { type: "image/svg+xml" }), `${nameOf(chart)}.svg`);
 }
 

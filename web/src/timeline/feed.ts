@@ -6,8 +6,10 @@ import { onChange } from "../live/changes";
 import { Bars } from "./scene/bars";
 import { covers, spanOf, type Window } from "./scene/window";
 
+/** Attempts of one job, of one user's jobs, on one worker; undefined: of all. */
 export interface Filter {
   job?: number | undefined;
+  owner?: string | undefined;
   worker?: string | undefined;
 }
 
@@ -17,7 +19,7 @@ export interface Feeding {
   onProblem: (problem: Problem | null) => void;
 }
 
-export const MOST_BARS = 50_000;
+export const MOST_BARS = 100_000;
 const REST_MS = 400;
 const SETTLE_MS = 180;
 const MARGIN = 0.4;

@@ -44,6 +44,8 @@ function turnWheel(chart: Chart, { hasWheel }: Gestures, event: WheelEvent): voi
 class Drag {
   private readonly pointers = new Map<number, { x: number; y: number }>();
   private movedPx = 0;
+  /** Where a selection begins; null: the chart is moved. */
+  private corner: { x: number; y: number } | null = null;
 
   constructor(
     private readonly chart: Chart,
@@ -55,6 +57,7 @@ class Drag {
     this.chart.canvas.setPointerCapture(event.pointerId);
     this.pointers.set(event.pointerId, { x: event.offsetX, y: event.offsetY });
     this.movedPx = 0;
+    this.corner = event.shiftKey ? { x: event.offsetX, y: event.offsetY } : null;
   }
 
   move(event: PointerEvent): void {
@@ -66,6 +69,7 @@ class Drag {
     this.movedPx += Math.abs(at.x - before.x) + Math.abs(at.y - before.y);
     if (this.movedPx < CLICK_PX) return;
     this.gestures.onHover(null, 0, 0);
+    if (this.corner) return this.chart.selectBetween(this.corner.x, this.corner.y, at.x, at.y);
     const middle = this.middle();
     if (spread && this.spread()) this.chart.zoom(spread / this.spread()!, middle);
     else this.chart.pan(before.x - at.x);
@@ -112,7 +116,11 @@ function press(chart: Chart, gestures: Gestures, event: KeyboardEvent): void {
     n: () => pick(chart, gestures, 1),
     p: () => pick(chart, gestures, -1),
     Enter: () => chart.chosen !== null && gestures.onOpen({ kind: "bar", bar: chart.chosen }),
-    Escape: () => gestures.onHover(null, 0, 0),
+    s: () => chart.selectAll(),
+    Escape: () => {
+      chart.select(null);
+      gestures.onHover(null, 0, 0);
+    },
   };
   const action = actions[event.key];
   if (!action) return;

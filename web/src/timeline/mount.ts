@@ -8,6 +8,7 @@ import { Chart, type Hit } from "./chart";
 import { schemeOf } from "./paint/colours";
 import { Feed, type Filter } from "./feed";
 import { listen } from "./gestures";
+import type { Sums } from "./scene/selection";
 import type { Shown } from "./scene/scene";
 import type { Window } from "./scene/window";
 
@@ -37,6 +38,7 @@ export interface Listener {
   onProblem: (problem: Problem | null) => void;
   onPoint: (pointed: Pointed | null) => void;
   onLook: (window: Window, isLive: boolean) => void;
+  onSelect: (sums: Sums | null) => void;
 }
 
 export interface Mounted {
@@ -59,7 +61,14 @@ export function mount(place: HTMLElement, canvas: HTMLCanvasElement, wishes: Wis
   };
   const onHeight = (height: number): void => void (canvas.style.height = `${height}px`);
   const scheme = schemeOf(theme.peek());
-  const chart = new Chart(canvas, scheme, wishes.span, now, { onLook, onHeight }, shownBy(wishes.filter));
+  const chart = new Chart(
+    canvas,
+    scheme,
+    wishes.span,
+    now,
+    { onLook, onHeight, onSelect: listener.onSelect },
+    shownBy(wishes.filter),
+  );
   const ends = [
     listen(chart, {
       onHover: pointing(chart, listener),
@@ -94,9 +103,9 @@ function open(chart: Chart, hit: Hit): void {
   else if (hit?.kind === "worker") go(`/workers/${hit.name}`);
 }
 
-function shownBy({ job, worker }: Filter): Shown {
+function shownBy({ job, owner, worker }: Filter): Shown {
   if (worker) return { worker };
-  return job ? "busy" : "all";
+  return job || owner ? "busy" : "all";
 }
 
 /** As wide as its place; as high as is allowed, or as the screen leaves. */

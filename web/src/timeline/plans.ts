@@ -8,12 +8,13 @@ import type { Filter } from "./feed";
 const EVERY_MS = 10_000;
 const NONE: WaitingPlan[] = [];
 
-export function usePlans({ job, worker }: Filter): WaitingPlan[] {
+/** Of one user alone none is shown: a plan does not say whose it is. */
+export function usePlans({ job, owner, worker }: Filter): WaitingPlan[] {
   const { data } = useResource("plans", (signal) => get<WaitingPlans>("/plans", {}, signal), anyJob, EVERY_MS);
   return useMemo(() => {
     const found = data?.plans.filter(
-      (plan) => (!job || plan.job === job) && (!worker || plan.machines.includes(worker)),
+      (plan) => !owner && (!job || plan.job === job) && (!worker || plan.machines.includes(worker)),
     );
     return found?.length ? found : NONE;
-  }, [data, job, worker]);
+  }, [data, job, owner, worker]);
 }

@@ -272,12 +272,17 @@ def _queued(state: State) -> Counter[int]:
 
 
 def _run(state: State, courses: list[_Course], slots: _Slots | None = None) -> None:
-    """Set the end of each job as if no other held it."""
-    slots = slots or _Slots(state)
+    """Set the end of each job as if no other held it. One of which only a held task is left takes no slots as yet."""
+    slots, working = slots or _Slots(state), []
+    for course in courses:
+        if course.unstarted == 1 and not course.under_way and state.index.is_held(course.job):
+            course.ahead_s = course.left_s
+        else:
+            working.append(course)
     if state.settings.policy in _SHARING:
-        _share(courses)
+        _share(working)
     else:
-        _queue(courses, by_tag=state.settings.policy == "fair")
+        _queue(working, by_tag=state.settings.policy == "fair")
     for course in courses:
         course.end = _end(course, slots.of(course.key)[0] / course.job.slots)
 

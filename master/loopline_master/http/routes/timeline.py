@@ -25,7 +25,7 @@ from loopline_shared.rest.times import Moment
 routes = Routes("timeline")
 
 LAST_S = 3600.0
-MAX_BARS = 50_000
+MAX_BARS = 100_000
 
 Since = Annotated[Moment, Field(description="Begin, RFC 3339 or seconds since 1970; else an hour before the end")]
 Until = Annotated[Moment, Field(description="End, RFC 3339 or seconds since 1970; else now")]
@@ -71,7 +71,7 @@ async def get_trace(
 
 @routes("GET /jobs/{job}/trace", READERS, answer=Trace)
 async def get_trace_of_job(store: Store, request: web.Request, job: JobNumber) -> web.Response:
-    """Return a job's attempts as Chrome trace-event JSON, for Perfetto or speedscope; of more than 50,000 the
+    """Return a job's attempts as Chrome trace-event JSON, for Perfetto or speedscope; of more than 100,000 the
     latest.
     """
     await job_view(store, job)

@@ -1,8 +1,9 @@
 /** Paints the chart with any brush: it looks the same on the screen, as PNG and as SVG. */
 import { ticks } from "./axis";
 import type { Brush } from "./brush";
-import { AXIS_PX, Scale } from "../scene/layout";
+import { AXIS_PX, groupPx, Scale } from "../scene/layout";
 import { paintBars } from "./paintBars";
+import { paintDense } from "./paintDense";
 import { paintJobs } from "./paintJobs";
 import { paintPlans } from "./paintPlans";
 import type { Picture } from "./picture";
@@ -19,28 +20,45 @@ export function paint(picture: Picture, brush: Brush): void {
   brush.clip([layout.gutter, 0, layout.width - layout.gutter, layout.height]);
   paintGrid(picture, scale, brush);
   brush.clip([layout.gutter, AXIS_PX, layout.width - layout.gutter, layout.viewPx]);
-  paintBars(picture, scale, brush);
+  if (layout.isDense) paintDense(picture, scale, brush);
+  else paintBars(picture, scale, brush);
   paintPlans(picture, scale, brush);
+  paintSelection(picture, scale, brush);
   brush.clip(null);
   paintJobs(picture, scale, brush);
   brush.clip(null);
   paintNow(picture, scale, brush);
 }
 
-/** Every other worker on a slightly darker ground, its name beside it. */
+/** Every other worker on a slightly darker ground, its name beside it where there is room for one. */
 function paintGround(picture: Picture, brush: Brush): void {
-  const { layout, scene, scheme, scrolled } = picture;
-  let named = -Infinity;
-  scene.groups.forEach((group, place) => {
-    const top = AXIS_PX + (layout.tops[group.firstRow] ?? 0) - scrolled - layout.gapPx / 2;
-    const height = group.rowCount * layout.rowPx + layout.gapPx;
-    if (top > AXIS_PX + layout.viewPx || top + height < AXIS_PX) return;
+  const { layout, scheme } = picture;
+  const seen = groupsInView(picture);
+  for (const { place, top, height } of seen)
     if (place % 2) brush.rects(scheme.stripe, [0, top, layout.width, height]);
+  let named = -Infinity;
+  for (const { group, top, height } of seen) {
     const middle = top + height / 2;
-    if (middle - named < NAME_PX) return;
+    if (middle - named < NAME_PX) continue;
     named = middle;
     paintName(picture, group, middle, brush);
-  });
+  }
+}
+
+interface Seen {
+  group: Group;
+  place: number;
+  top: number;
+  height: number;
+}
+
+function groupsInView({ layout, scene, scrolled }: Picture): Seen[] {
+  return scene.groups
+    .map((group, place) => {
+      const top = AXIS_PX + (layout.tops[group.firstRow] ?? 0) - scrolled - layout.gapPx / 2;
+      return { group, place, top, height: groupPx(layout, group) + layout.gapPx };
+    })
+    .filter(({ top, height }) => top <= AXIS_PX + layout.viewPx && top + height >= AXIS_PX);
 }
 
 function paintName({ layout, scheme }: Picture, group: Group, y: number, brush: Brush): void {
@@ -65,6 +83,18 @@ function paintGrid({ layout, window, scheme }: Picture, scale: Scale, brush: Bru
       });
   }
   brush.line(scheme.strong, layout.gutter, AXIS_PX - 0.5, layout.width, AXIS_PX - 0.5);
+}
+
+/** What is selected stands on a ground of its own, between two lines. */
+function paintSelection({ selection, layout, scene, scheme, scrolled }: Picture, scale: Scale, brush: Brush): void {
+  if (!selection) return;
+  const [first, last] = [scene.groups[selection.first], scene.groups[selection.last]];
+  if (!first || !last) return;
+  const [left, right] = [scale.x(selection.since), scale.x(selection.until)];
+  const top = AXIS_PX + (layout.tops[first.firstRow] ?? 0) - scrolled;
+  const bottom = AXIS_PX + (layout.tops[last.firstRow] ?? 0) - scrolled + groupPx(layout, last);
+  brush.rects(scheme.now, [left, top, right - left, bottom - top], 0.12);
+  for (const x of [left, right]) brush.line(scheme.now, Math.round(x) + 0.5, top, Math.round(x) + 0.5, bottom);
 }
 
 function paintNow({ layout, now, window, scheme }: Picture, scale: Scale, brush: Brush): void {

@@ -11,6 +11,7 @@ const PALE = 0.38; // of other jobs while one stands out
 const LABEL_FROM_PX = 30;
 const LABEL_ROW_FROM_PX = 12;
 const MOST_LABELS = 800;
+const SHORTEST_WAY_PX = 3;
 
 interface Label {
   text: string;
@@ -80,6 +81,7 @@ function addRow(picture: Picture, scale: Scale, row: Row, y: number, layers: Lay
   const { bars } = picture.scene;
   const { window, now, layout } = picture;
   const edge = layout.gutter;
+  let before = -1; // where the last bar ended
   let painted = -1; // the last pixel that is taken; bars lie on whole pixels, which are quick to fill
   for (let at = firstEndingAfter(bars, row, window.since); at < row.bars.length; at++) {
     const bar = row.bars[at]!;
@@ -89,8 +91,26 @@ function addRow(picture: Picture, scale: Scale, row: Row, y: number, layers: Lay
     const left = Math.round(Math.max(edge - 2, scale.x(start)));
     if (right - left < 1 && right <= painted) continue;
     painted = right;
+    addWay(picture, scale, bar, layout.gutter, left, y, before, layers);
+    before = right;
     addBar(picture, scale, bar, left, y, Math.max(1, right - left), layers);
   }
+}
+
+/** From when it was sent until it began: a thin line, where no other bar is. */
+function addWay(
+  { scene: { bars }, scheme, layout }: Picture,
+  scale: Scale,
+  bar: number,
+  edge: number,
+  start_px: number,
+  y: number,
+  before_px: number,
+  layers: Layers,
+): void {
+  const left = Math.max(edge, before_px, Math.round(scale.x(bars.dispatched[bar]!)));
+  if (start_px - left < SHORTEST_WAY_PX || bars.isUnstarted[bar]) return;
+  layers.solid.add(colourOf(scheme, bars.job[bar]!), left, y + Math.floor(layout.rowPx / 2) - 1, start_px - left, 1);
 }
 
 function addBar(

@@ -1,4 +1,4 @@
-/** Attempts as they are drawn: columns, for there may be 50,000; later answers are merged into earlier ones. */
+/** Attempts as they are drawn: columns, for there may be 100,000; later answers are merged into earlier ones. */
 import type { Hold, Timeline } from "../../api/types";
 
 type Band = [since: number, until: number | null];
@@ -23,6 +23,8 @@ export class Bars {
   readonly start: number[] = [];
   readonly isUnstarted: boolean[] = [];
   readonly end: number[] = []; // Infinity: it goes on
+  /** Seconds that the program took; null: unknown. The rest until the end went into its files. */
+  readonly ran: (number | null)[] = [];
   readonly isGuessed: boolean[] = []; // the end: nobody knows it
   readonly frozen: (Band[] | null)[] = [];
 
@@ -103,6 +105,7 @@ export class Bars {
     this.start[at] = start;
     this.isUnstarted[at] = bars.start[from] === null;
     this.end[at] = end;
+    this.ran[at] = bars.ran[from] ?? null;
     this.isGuessed[at] = this.look[at] === Look.Lost && end === Infinity;
     this.frozen[at] = bars.frozen[from] ?? null;
     if (known === undefined) {
