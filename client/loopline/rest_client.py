@@ -257,6 +257,10 @@ class RestClient:
         """Let a drained worker run tasks again."""
         return await self.http.ask(WorkerView, "POST", f"/workers/{quote(worker, safe='')}/undrain")
 
+    async def forget(self, worker: str) -> WorkerView:
+        """Forget a worker that is away, with its token; return it as it was."""
+        return await self.http.ask(WorkerView, "POST", f"/workers/{quote(worker, safe='')}/forget")
+
     async def network(self) -> NetworkView:
         """Return the network as far as it is known, and what flows along it now."""
         return await self._get(NetworkView, "/network")

@@ -237,6 +237,9 @@ class WorkerSettings(Settings):
     death_timeout_s: Annotated[
         float | None, Field(ge=1, description="ends after so long without its master; default: never")
     ] = None
+    transient: Annotated[
+        bool, Field(description="it comes once under this name: its master forgets it as soon as it is gone")
+    ] = False
     retry_min_s: Annotated[float, Field(gt=0, description="first pause before connecting again")] = 0.2
     retry_max_s: Annotated[float, Field(gt=0, description="longest pause, and that after a refusal")] = 30.0
 
