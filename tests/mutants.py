@@ -4,9 +4,9 @@
     python -m tests.mutants --sample 400 --seed 2     another one; --only policies: of files with that in their path
 
 A sample of all mutations that cosmic-ray knows (a comparison turned round, a number changed, ``break`` for
-``continue`` ...) is drawn. Each is made in a copy of the repository, where tests/scheduling runs until something
-fails. The share that survives is printed, and each survivor as the line that it changed. It is part of no suite: a
-mutant costs up to as much as those tests.
+``continue`` ...) is drawn. Each is made in a copy of the repository, where tests/scheduling (for core/transfers,
+tests/transfers) runs until something fails. The share that survives is printed, and each survivor as the line that it
+changed. It is part of no suite: a mutant costs up to as much as those tests.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ LIBRARIES = ROOT / ".bench" / "mutants"
 CORE = "master/loopline_master/core"
 ROOTS = ("shared", "master", "simulator", "worker", "client", "migrations")
 TESTS = "tests/scheduling"
+TESTS_OF_TRANSFERS = "tests/transfers"
 LEFT_OUT = ("BitOr", "BitXor", "BitAnd", "Shift", "Invert")
 """Operators of bits: of numbers with fractions they raise at once, and in annotations they are never evaluated."""
 LONGEST_S = 1200
@@ -97,7 +98,7 @@ def _survives(mutant: Mutant, copy: Path, number: int) -> bool:
     after = mutant.made_in(copy)
     file.write_text(after, "utf-8")
     try:
-        is_alive = _tests_pass(copy)
+        is_alive = _tests_pass(copy, TESTS_OF_TRANSFERS if "/transfers/" in mutant.file else TESTS)
     finally:
         file.write_text(before, "utf-8")
     print(f"{number}: {'SURVIVES' if is_alive else 'killed'} {mutant.file} {mutant.operator}", flush=True)
@@ -107,9 +108,9 @@ def _survives(mutant: Mutant, copy: Path, number: int) -> bool:
     return is_alive
 
 
-def _tests_pass(copy: Path) -> bool:
+def _tests_pass(copy: Path, tests: str) -> bool:
     path = os.pathsep.join(str(copy / root) for root in ROOTS)
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", TESTS]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", tests]
     environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
     try:
         done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, timeout=LONGEST_S, check=False)

@@ -81,8 +81,8 @@ class RestClient:
 
     @property
     def master(self) -> str:
-        """Address of the master."""
-        return self.http.url
+        """Address of the master, with those of its standbys behind commas."""
+        return ",".join(self.http.addresses)
 
     async def __aenter__(self) -> Self:
         return self
@@ -256,6 +256,10 @@ class RestClient:
     async def undrain(self, worker: str) -> WorkerView:
         """Let a drained worker run tasks again."""
         return await self.http.ask(WorkerView, "POST", f"/workers/{quote(worker, safe='')}/undrain")
+
+    async def forget(self, worker: str) -> WorkerView:
+        """Forget a worker that is away, with its token; return it as it was."""
+        return await self.http.ask(WorkerView, "POST", f"/workers/{quote(worker, safe='')}/forget")
 
     async def network(self) -> NetworkView:
         """Return the network as far as it is known, and what flows along it now."""

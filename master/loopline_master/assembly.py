@@ -23,6 +23,7 @@ from loopline_master.files.user_files import UserFiles
 from loopline_master.files.whole_files import WholeFiles
 from loopline_master.forecaster import Forecaster
 from loopline_master.gang_secrets import GangSecrets
+from loopline_master.history.forgetting import Forgetting
 from loopline_master.http.auth import Auth
 from loopline_master.http.deeds import Deeds
 from loopline_master.http.live.client_link import ClientLinks
@@ -87,6 +88,7 @@ async def assemble(settings: MasterSettings, store: Store) -> Parts:
     _add_streams(parts)
     _add_notifier(parts)
     parts.add(Forecaster(scheduler, store.eta_records, clock), Deeds(store, settings))
+    parts.add(Forgetting(engine, scheduler, store, settings, parts[Retention], encryption=parts[Encryption]))
     parts.add(api_document())
     return parts
 
@@ -173,6 +175,7 @@ def _add_streams(parts: Parts) -> None:
         streams=streams,
     )
     auth = Auth(store.tokens, session_key(parts[MasterSettings]), streams.end, required=parts[MasterSettings].tokens)
+    engine.changes.add_listener(auth)
     clients = ClientLinks(
         auth,
         parts[Submissions],

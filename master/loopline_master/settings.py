@@ -151,6 +151,13 @@ class MasterSettings(_SettingsBase):
     keep_audit_days: Annotated[
         float, Field(gt=0, le=36500, description="for how many days it is kept who did what")
     ] = 365.0
+    keep_jobs_days: Annotated[
+        float | None,
+        Field(gt=0, le=36500, description="for how many days ended jobs are kept; by default for ever"),
+    ] = None
+    forget_workers_days: Annotated[
+        float, Field(gt=0, le=36500, description="workers that were away for so many days are forgotten")
+    ] = 90.0
     tokens: Annotated[
         bool,
         Field(description="ask for tokens; without them everybody who can connect is an admin (on loopback only)"),

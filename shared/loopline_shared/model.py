@@ -243,6 +243,7 @@ class Facts:
     software: tuple[Name, ...] = ()  # that it can provide for tasks (protocol/software.py)
     machine: Annotated[str, Field(max_length=64, pattern=NO_NUL)] = ""
     """Told from a copy of it by this; the same until the computer is started again. Empty: of an earlier release."""
+    transient: bool = False  # it comes once under this name: it is forgotten as soon as it is gone
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
 
+from loopline_master.files.private_files import write_private
+from loopline_master.history.forgetting import Forgetting
+from loopline_master.settings import MasterSettings
 from loopline_master.store import Store
 from loopline_shared.joining import hash_of
-from tests.api.bench import Bench
+from tests.api.bench import Bench, until
 
 TOKEN = "ll_0a0b0c0d_secret"
 
@@ -143,3 +147,42 @@ async def test_who_leaves_has_no_token_any_more_and_may_join_again(master: Bench
     assert await joins(master, wish(made["secret"], token="ll_0a0b0c0e_secret")) == 201, "its name is free again"
     master.tokens["worker"] = shared
     assert (await master.ask("GET", "/whoami", "worker")).status == 200, "others keep theirs"
+
+
+async def test_who_is_forgotten_has_no_token_any_more_and_joins_anew(master: Bench) -> None:
+    made = await line(master, uses=2)
+    await joins(master, wish(made["secret"]))
+    master.tokens["worker"] = TOKEN
+    async with master.worker("pc-1"):
+        refused = await master.ask("POST", "/workers/pc-1/forget")
+        assert (refused.status, refused.body["code"]) == (409, "connected")
+    await until(lambda: _is_away(master, "pc-1"))
+    assert (await master.ask("POST", "/workers/pc-1/forget", "user")).status == 403
+    keys = master.parts[MasterSettings].data_dir / "certificates" / "workers"
+    keys.mkdir(parents=True)
+    for token in ("0a0b0c0d", "99999999"):
+        write_private(keys / token, "its key")
+    assert (await master.ask("POST", "/workers/pc-1/forget")).body["name"] == "pc-1"
+    assert (await master.ask("GET", "/whoami", "worker")).status == 401
+    assert (await master.ask("POST", "/workers/pc-1/forget")).status == 404
+    assert [deed["did"] for deed in (await master.get("/audit-log"))["items"]][:1] == ["forget_worker"]
+    await master.parts[Forgetting].remove_keys()
+    assert list(keys.iterdir()) == []
+    assert await joins(master, wish(made["secret"])) == 201
+    async with master.worker("pc-1"):
+        assert [one["name"] for one in (await master.get("/workers"))["items"]] == ["pc-1"]
+
+
+async def test_who_is_away_for_long_is_forgotten(master: Bench) -> None:
+    async with master.worker("pc-1"), master.worker("pc-2"):
+        pass
+    async with master.worker("pc-3"):
+        await until(lambda: _is_away(master, "pc-2"))
+        forgetting, now = master.parts[Forgetting], time.time()
+        assert await forgetting.forget_workers(now + 89 * 86400) == []
+        assert sorted(await forgetting.forget_workers(now + 91 * 86400)) == ["pc-1", "pc-2"]
+        assert [one["name"] for one in (await master.get("/workers"))["items"]] == ["pc-3"]
+
+
+async def _is_away(master: Bench, worker: str) -> bool:
+    return not (await master.get(f"/workers/{worker}"))["connected"]

@@ -109,7 +109,7 @@ def answers(fake: FakeMaster) -> None:
         fake.on(f"POST /jobs/7/{what}", ok(job(7)))
     fake.on("GET /workers", page(worker(last_hour=LastHour(delivered=3600.0, promised=14400.0, slot_s=1.0, tasks=7))))
     fake.on("GET /programs", page(program()))
-    for what in ("drain", "undrain"):
+    for what in ("drain", "undrain", "forget"):
         for name in ("pc-1", "pc-2"):
             fake.on(f"POST /workers/{name}/{what}", ok(worker(name)))
     fake.on("GET /tokens", page(TOKEN))
@@ -151,6 +151,7 @@ LINES = [
     ("drain pc-1 --reason moved --json", "draining"),
     ("drain pc-1 pc-2 --json", None),
     ("undrain pc-1 --json", "draining"),
+    ("forget pc-1 --json", "forgotten"),
     ("token create ann --json", "secret"),
     ("token list --json", None),
     ("token webhook-secret --json", "secret"),

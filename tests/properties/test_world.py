@@ -266,6 +266,11 @@ class WorldMachine(RuleBasedStateMachine):
             self.world.master_steps(crash)
         self.world.machines[name].report()
 
+    @rule(name=names)
+    def forget(self, name: str) -> None:
+        """A worker that is away is forgotten, and comes back as a new one."""
+        self.world.forget(name)
+
     @rule(name=names, draining=st.booleans())
     def drain(self, name: str, draining: bool) -> None:
         self.world.drain(name, draining=draining)

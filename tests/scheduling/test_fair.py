@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopline_master.core.estimates.measure import speed_of
+from loopline_master.core.estimates.measure import quarters_of, speed_of
 from loopline_master.core.index.job_order import VirtualTime
 from loopline_master.core.index.sorted_collections import IntervalSet
 from loopline_master.core.policies.fair_index import BySize, Capacity
-from loopline_shared.model import AttemptId, Order, Outcome, TaskId
+from loopline_shared.model import AttemptId, Load, Order, Outcome, TaskId
 from loopline_shared.spec import JobSpec, TaskSpec
 from tests.campaign import PATIENT, tried
 from tests.scheduling.driver import Grid, facts, result
@@ -146,6 +146,15 @@ def test_a_worker_is_as_fast_as_its_owner_leaves_it(left: float) -> None:
     grid.report("w0", spare_cpu=left)
     grid.submit(1, 10.0)
     assert (len(grid.running("w0")), len(grid.running("w1"))) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("slots", "spare", "quarters"), [(1, 1.0, 4), (2, 1.0, 2), (4, 1.0, 1), (2, 3.0, 4), (0, 0.5, 2)]
+)
+def test_what_an_owner_leaves_is_shared_by_the_slots_that_are_offered(
+    slots: int, spare: float, quarters: int
+) -> None:
+    assert quarters_of(Load(slots, spare), slots) == quarters
 
 
 def test_a_straggler_is_copied_to_a_worker_that_will_be_much_sooner() -> None:

@@ -131,6 +131,17 @@ def test_those_under_way_show_that_the_first_were_quick() -> None:
     assert fitted(3, math.log(10), 0.1, 0.05, [1.0] * 10) == quick
 
 
+def test_the_first_to_finish_are_taken_for_short_ones_the_less_the_more_have_finished() -> None:
+    each = []
+    for finished in (1, 9):
+        grid = Grid(policy="first-come")
+        grid.workers("a")
+        job = grid.submit(99 + finished, max_replicas=1)
+        run(grid, finished)
+        each.append(forecast(grid, job).p50_s / 99)
+    assert each[0] > 1.4 * each[1] > 14.0
+
+
 def test_how_long_one_goes_on() -> None:
     law = Lognormal(math.log(10), 0.5)
     assert law.left(0.0, 0.5) == pytest.approx(10)

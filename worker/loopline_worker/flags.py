@@ -29,7 +29,7 @@ _GROUPS = {
         "data_dir",
         "python",
     ),
-    "how long this worker stays": ("until", "idle_timeout_s", "death_timeout_s"),
+    "how long this worker stays": ("until", "idle_timeout_s", "death_timeout_s", "transient"),
     "the owner of this computer": (
         *("policy", "dedicated", "idle_s", "grace_s", "leave_cores", "leave_memory_bytes", "heed_load", "on_battery"),
         *("on_metered", "most_megabytes_a_day", "hours", "not_while", "owner_page", "owner_port"),

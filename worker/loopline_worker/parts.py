@@ -189,6 +189,7 @@ def _facts(
         link=host_link(address, master),
         software=abilities.words(python.version),
         machine=machine_of(data_directory.folder),
+        transient=settings.transient,
     )
 
 

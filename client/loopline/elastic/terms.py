@@ -121,7 +121,7 @@ class WorkerTerms:
         line = shlex.split(self.worker) or [sys.executable, "-P", "-m", "loopline", "worker"]
         line += ["--master", master, "--name", name, "--data-dir", own, "--slots", str(terms.slots)]
         line += ["--until", f"{terms.time_limit:.0f}s", "--idle-timeout-s", f"{self.idle:g}"]
-        line += ["--death-timeout-s", f"{self.death:g}", "--dedicated", "--no-owner-page"]
+        line += ["--death-timeout-s", f"{self.death:g}", "--dedicated", "--no-owner-page", "--transient"]
         line += [word for one in self.label for word in ("--label", one)]
         line += ["--token-file", str(self.token_file.absolute())] if self.token_file else []
         return ["/bin/sh", "-c", _KEPT_IN, own, *line]

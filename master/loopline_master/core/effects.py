@@ -60,6 +60,8 @@ class Effects:
     carriers: dict[str, Carrier] = field(default_factory=dict)
     asked: NumberedRequest | None = None  # a plan of transfers is to be made, and to come back as TransfersPlanned
     forgotten: list[ProgramKey] = field(default_factory=list)  # programs; one may have been learnt of anew since
+    forgotten_jobs: tuple[int, ...] = ()  # which ended long ago: their rows go
+    gone: tuple[str, ...] = ()  # workers that were away, and are forgotten with the end of the step
     exemptions: list[Exemption] = field(default_factory=list)
     completed: list[int] = field(default_factory=list)  # jobs that succeeded or failed: to be audited
     mismatches: list[TaskId] = field(default_factory=list)  # tasks of which two results turned out to differ

@@ -142,6 +142,22 @@ class WorkerUndrained:
 
 
 @dataclass(frozen=True, slots=True)
+class JobsForgotten:
+    """The rows of jobs that ended long ago are to go."""
+
+    jobs: tuple[int, ...]
+    kind: Literal["jobs_forgotten"] = "jobs_forgotten"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerForgotten:
+    """A worker that is away is not expected back: an admin says so, or it has been away for long."""
+
+    worker: str
+    kind: Literal["worker_forgotten"] = "worker_forgotten"
+
+
+@dataclass(frozen=True, slots=True)
 class ShareChanged:
     """An operator gives a user another share of the grid."""
 
@@ -182,12 +198,14 @@ Event = (
     | JobPaused
     | JobResumed
     | JobRetried
+    | JobsForgotten
     | WorkerJoined
     | WorkerReported
     | WorkersHeard
     | WorkerLeft
     | WorkerDrained
     | WorkerUndrained
+    | WorkerForgotten
     | ShareChanged
     | NetworkChanged
     | TransfersPlanned

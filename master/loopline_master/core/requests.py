@@ -19,6 +19,7 @@ from loopline_master.core.events import (
     JobPaused,
     JobResumed,
     JobRetried,
+    JobsForgotten,
     JobSubmitted,
     ShareChanged,
     WorkerDrained,
@@ -98,6 +99,14 @@ def retry(state: State, event: JobRetried) -> Reply:
     _enter(state, job, waits_for, IntervalSet(event.succeeded))
     for task in tasks:
         state.put(task)
+    return Done()
+
+
+def forget(state: State, event: JobsForgotten) -> Reply:
+    """Forget ended jobs, except those that are here again, or that others wait for."""
+    followers = state.index.dependents.followers
+    gone = tuple(job for job in event.jobs if job not in state.jobs and not followers(job))
+    state.effects.forgotten_jobs += gone
     return Done()
 
 

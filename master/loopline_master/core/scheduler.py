@@ -20,6 +20,7 @@ from loopline_master.core.events import (
     JobPaused,
     JobResumed,
     JobRetried,
+    JobsForgotten,
     JobSubmitted,
     MasterStarted,
     MasterStoodStill,
@@ -28,6 +29,7 @@ from loopline_master.core.events import (
     ShareChanged,
     TransfersPlanned,
     WorkerDrained,
+    WorkerForgotten,
     WorkerJoined,
     WorkerLeft,
     WorkerReported,
@@ -39,7 +41,7 @@ from loopline_master.core.placement import Placer
 from loopline_master.core.planning.live import Planning
 from loopline_master.core.policies import policy_named
 from loopline_master.core.policies.policy import View
-from loopline_master.core.reports import leases
+from loopline_master.core.reports import leases, lost_workers
 from loopline_master.core.shares import overdrawn
 from loopline_master.core.shares.turns import open_accounts
 from loopline_master.core.state import Snapshot, State
@@ -197,8 +199,10 @@ class Scheduler:
         | JobPaused
         | JobResumed
         | JobRetried
+        | JobsForgotten
         | WorkerDrained
         | WorkerUndrained
+        | WorkerForgotten
         | ShareChanged,
     ) -> Reply:
         match event:
@@ -212,6 +216,10 @@ class Scheduler:
                 return requests.resume(self.state, event)
             case JobRetried():
                 return requests.retry(self.state, event)
+            case JobsForgotten():
+                return requests.forget(self.state, event)
+            case WorkerForgotten():
+                return lost_workers.forget(self.state, event)
             case ShareChanged():
                 return requests.change_share(self.state, event)
             case WorkerDrained() | WorkerUndrained():

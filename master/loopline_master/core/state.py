@@ -171,9 +171,20 @@ class State:
                     self._index_job(job)
 
     def gather(self) -> Effects:
-        """Return the effects so far, and begin anew."""
-        gathered, self.effects = self.effects, Effects(self.grid)
+        """Forget the workers that are gone, return the effects so far, and begin anew."""
+        gathered = self.effects
+        if gathered.gone:
+            self._forget_workers(gathered)
+        self.effects = Effects(self.grid)
         return gathered
+
+    def _forget_workers(self, effects: Effects) -> None:
+        here = (self.workers, self.carriers, self._signatures, self._changed_workers, self._busied)
+        for name in effects.gone:
+            for known in (*here, effects.workers, effects.carriers, effects.assigns):
+                known.pop(name, None)
+            self.index.drop_worker(name)
+        self.memos.clear()
 
     def _note_worker(self, worker: Worker) -> None:
         name = worker.name
@@ -347,9 +358,9 @@ class State:
         if not is_elsewhere and job.departure is None:
             return
         before = entry[1] if entry is not None else ""
-        self._renew_exemption(job, before)
         if entry != self.index.in_grid.get(job.id):
             self.memos.clear()
+            self._renew_exemption(job, before)
         if self.index.is_held(job) and job.held_at is None:
             job.held_at = self.now
             self.effects.jobs[job.id] = job

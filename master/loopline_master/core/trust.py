@@ -96,10 +96,14 @@ def _mark_mismatch(state: State, job: Job, task: Task, workers: Iterable[str]) -
         job.mismatches += 1
         state.effects.mismatches.append(task.id)
         state.put(task, job)
-    for name in workers:
-        worker = state.workers[name]
+    for worker in _known(state, workers):
         worker.mismatches += 1
         state.put(worker)
+
+
+def _known(state: State, names: Iterable[str]) -> list[Worker]:
+    """Return those of these workers that are not forgotten."""
+    return [state.workers[name] for name in names if name in state.workers]
 
 
 def _digest_of(spec: JobSpec, attempt: Attempt) -> str:
@@ -121,9 +125,9 @@ def blame_for_failure(state: State, attempt: Attempt, task: Task) -> list[Worker
     """Take in that an attempt failed by its task's own doing, it seems. Return the workers now in quarantine."""
     places = [name for name in task.failed_on if name != attempt.worker]
     task.failed_on = (*places, attempt.worker)[-_MOST_PLACES:]
-    for name in places:
-        if state.workers[name].health < 0:
-            _raise(state, state.workers[name])
+    for worker in _known(state, places):
+        if worker.health < 0:
+            _raise(state, worker)
     job = state.jobs[attempt.job]
     program = state.programs.get(job.program)
     if places or program is None or all(run.worker == attempt.worker for run in program.window):
@@ -145,7 +149,7 @@ def judge_success(state: State, attempt: Attempt, task: Task, *, is_slow: bool) 
     if not task.failed_on:
         return []
     said = f"task {task.id} failed there, and then succeeded on {here}"
-    places = [state.workers[name] for name in task.failed_on if name != here]
+    places = _known(state, (name for name in task.failed_on if name != here))
     return [blamed for place in places for blamed in _blame(state, place, said, _HALF)]
 
 

@@ -25,7 +25,7 @@ from loopline_master.core.effects import Declined, Done, Reply
 from loopline_master.core.entities import LIVE, OCCUPYING, Attempt, Worker
 from loopline_master.core.events import WorkerJoined
 from loopline_master.core.gangs import launch, phases, words
-from loopline_master.core.reports import leases
+from loopline_master.core.reports import leases, lost_workers
 from loopline_master.core.state import State
 from loopline_master.core.transfers import carrying
 from loopline_shared.model import AttemptId, AttemptState, Facts, Held, Quarantine
@@ -55,9 +55,11 @@ _TO_CANCEL = (AttemptState.CANCELLING, AttemptState.RETRACTING)
 def join(state: State, event: WorkerJoined) -> Reply:
     """Open a session. What the worker holds is not known before its first Report."""
     worker = state.workers.get(event.worker)
-    if worker is None and len(state.workers) >= state.settings.max_workers:
+    if worker is None and lost_workers.is_full(state):
         message = f"{state.settings.max_workers:,} workers are known, which is this master's limit"
-        return Declined(503, "too_many_workers", message, "raise max_workers in the master's settings")
+        hint = "`loopline forget` those that do not come back, or raise max_workers in the master's settings"
+        return Declined(503, "too_many_workers", message, hint)
+    state.effects.gone = tuple(name for name in state.effects.gone if name != event.worker)
     if worker is None:
         worker = Worker(event.worker, event.boot, event.facts, joined_at=state.now, lease_until=0.0)
     elif worker.session is not None and _is_another_computer(worker.facts, event.facts):

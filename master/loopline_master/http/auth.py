@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from loopline_master.buckets import Buckets
+from loopline_master.core.effects import Effects
 from loopline_master.http.sessions import Sessions, check_own_page, foreign_page, is_own_page, session_cookie
 from loopline_master.http.token_times import TokenTimes
 from loopline_master.settings import is_loopback
@@ -140,6 +141,14 @@ class Auth:
         self._known = {}
         self._end(token_id)
         return revoked
+
+    def on_commit(self, effects: Effects) -> None:
+        """End the links and streams of workers that were forgotten: their tokens are."""
+        if effects.gone:
+            ended = [caller.token for caller in self._known.values() if caller.worker in effects.gone]
+            self._known = {}
+            for token in ended:
+                self._end(token)
 
     async def leave(self, request: web.Request) -> TokenView:
         """Revoke the token that this request comes with. Raises LooplineError if it belongs to no joined computer."""

@@ -55,7 +55,7 @@ QUICK_S = 0.001
 """After a transaction that took no longer, a short one runs in the event loop's own thread: handing it to another
 thread and back takes as long as a good disk does. A slow disk is waited for in a thread.
 """
-_PRAGMAS = ("busy_timeout=5000", "temp_store=MEMORY", "cache_size=-16384")
+_PRAGMAS = ("busy_timeout=5000", "cache_size=-16384")
 WRITER_PRAGMAS = (
     *_PRAGMAS,
     "auto_vacuum=INCREMENTAL",

@@ -54,6 +54,8 @@ class Sampler:
     def samples_of(self, effects: Effects) -> list[Values]:
         """Return the samples of a step: mostly none."""
         now = effects.grid.now
+        for name in effects.gone:
+            self._taken.pop(name, None)
         reported = (worker for worker in effects.workers.values() if worker.reported_at == now)
         return self.of_loads(((worker, worker.load) for worker in reported if worker.load), now)
 

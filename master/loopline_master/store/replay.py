@@ -124,6 +124,12 @@ class _Memory:
             self._rows[programs].pop(key, None)
         for launch in effects.disbanded:
             self._rows[gangs].pop(launch, None)
+        if gone := set(effects.forgotten_jobs):
+            for table in (jobs, specs, tasks, attempts, plans, gangs, exemptions):
+                self._rows[table] = {key: row for key, row in self._rows[table].items() if key[0] not in gone}
+        for name in effects.gone:
+            self._rows[workers].pop((name,), None)
+            self._rows[carriers].pop((name,), None)
         for mapper, entities in changed(effects):
             rows = mapper.values(entities)
             self._rows[mapper.table].update((_key(mapper.table, row), row) for row in rows)

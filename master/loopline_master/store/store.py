@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 
-from sqlalchemy import Connection, Insert, Table, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, Delete, Insert, Table, bindparam, delete, insert, select, update
 
 from loopline_master.core.effects import Effects
 from loopline_master.core.entities import Worker
@@ -25,6 +25,7 @@ from loopline_master.store.database import (
     parse_url,
     shrink,
 )
+from loopline_master.store.history import forgotten_jobs
 from loopline_master.store.migrate import prepare
 from loopline_master.store.past.clock import set_clock_right
 from loopline_master.store.past.lives import current_life
@@ -53,7 +54,16 @@ from loopline_master.store.rows import (
     late_rows,
     notification_rows,
 )
-from loopline_master.store.tables import attempts, event_log, gangs, notifications, programs
+from loopline_master.store.tables import (
+    attempts,
+    carriers,
+    event_log,
+    gangs,
+    notifications,
+    programs,
+    tokens,
+    workers,
+)
 from loopline_master.store.token_store import TokenStore
 from loopline_shared.model import AttemptState, Load
 from loopline_shared.rest.bodies import PassingReport
@@ -176,6 +186,10 @@ class Store:
         """
         return await self._read(lambda connection: restart.retry_material(connection, job, only))
 
+    async def expired_jobs(self, before: float, after: int, limit: int) -> list[tuple[int, int]]:
+        """Return the next jobs after one that ended before this moment, each with the number of its tasks."""
+        return await self._read(lambda connection: forgotten_jobs.expired(connection, before, after, limit))
+
     async def passings(self, settings: SchedulerSettings, limit: int = 100) -> PassingReport:
         """Return the audit of the order guarantee. ``settings``: those now in force."""
         return await self._read(lambda connection: audit.report(connection, settings, limit))
@@ -198,7 +212,8 @@ class Writer:
         events and effects leaves no trace.
         """
         late, completed, forgotten = late_rows(effects), list(effects.completed), forgotten_rows(effects)
-        disbanded = disbanded_rows(effects)
+        gone = [{"of_worker": name} for name in effects.gone]
+        deletes = [(_FORGET, forgotten), (_DISBAND, disbanded_rows(effects)), *((table, gone) for table in _GONE)]
         if not (batch.events or late or is_changed(effects)):
             return False
         written, ended = self._written.writes(effects), notification_rows(effects)
@@ -210,7 +225,7 @@ class Writer:
         def work(connection: Connection) -> None:
             if begins:
                 checkpoint.note(connection, batch.now)
-            _delete(connection, forgotten, disbanded)
+            _delete(connection, deletes, effects.forgotten_jobs)
             for statement, rows in written:
                 statement.run(connection, rows)
             if late:
@@ -245,11 +260,13 @@ class Writer:
             raise
 
 
-def _delete(connection: Connection, programs: list[Values], gangs: list[Values]) -> None:
-    if programs:
-        connection.execute(_FORGET, programs)
-    if gangs:
-        connection.execute(_DISBAND, gangs)
+def _delete(connection: Connection, rows: Iterable[tuple[Delete, list[Values]]], gone: Sequence[int]) -> None:
+    """Delete the rows of these keys, and all of the jobs that are ``gone``."""
+    if gone:
+        forgotten_jobs.forget(connection, gone)
+    for statement, keys in rows:
+        if keys:
+            connection.execute(statement, keys)
 
 
 @cache
@@ -267,6 +284,11 @@ _FORGET = delete(programs).where(
 _DISBAND = delete(gangs).where(
     gangs.c.job == bindparam("of_job"), gangs.c.task == bindparam("of_task"), gangs.c.first == bindparam("of_first")
 )
+_GONE = [
+    delete(table).where(column == bindparam("of_worker"))
+    for table, column in ((workers, workers.c.name), (carriers, carriers.c.name), (tokens, tokens.c.worker))
+]
+"""A worker that is forgotten loses its token: it has to join anew."""
 _ENDED_LATE = update(attempts).where(
     attempts.c.job == bindparam("of_job"),
     attempts.c.task == bindparam("of_task"),

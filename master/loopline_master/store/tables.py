@@ -249,6 +249,17 @@ samples = Table(  # what workers said of themselves, once a minute
 )
 Index(None, samples.c.worker, samples.c.minute)
 
+usage = Table(  # for jobs that are forgotten, by the day on which they ended
+    "usage",
+    metadata,
+    Column("kind", Text, primary_key=True),  # user or worker
+    Column("name", Text, primary_key=True),
+    Column("day", WHOLE, primary_key=True, autoincrement=False),  # since 1970
+    *(Column(name, WHOLE, nullable=False) for name in ("jobs", "attempts", "tasks")),
+    *(Column(f"{name}_s", Double, nullable=False) for name in ("wall", "useful_cpu", "replicated_cpu")),
+    *(Column(f"{name}_s", Double, nullable=False) for name in ("wasted_cpu", "lost_cpu")),
+)
+
 programs = Table("programs", metadata, *_columns(Program, key=["owner", "name", "folder"]))
 Index(None, programs.c.used_at)
 

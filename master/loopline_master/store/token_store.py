@@ -103,6 +103,11 @@ class TokenStore:
         query = select(tokens).where(tokens.c.hash == hash_)
         return _view(await self._read(lambda connection: connection.execute(query).first()))
 
+    async def of_workers(self) -> set[str]:
+        """Return the ids of the tokens that are each one worker's."""
+        query = select(tokens.c.id).where(tokens.c.worker.is_not(None))
+        return await self._read(lambda connection: set(connection.scalars(query)))
+
     async def is_taken(self, worker: str) -> bool:
         """True if a computer has joined under this name."""
         return bool(await self._read(lambda connection: _taken(connection, worker)))

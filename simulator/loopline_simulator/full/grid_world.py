@@ -23,6 +23,7 @@ from loopline_master.core.events import (
     SchedulerSettings,
     TransfersPlanned,
     WorkerDrained,
+    WorkerForgotten,
     WorkerJoined,
     WorkerLeft,
     WorkerReported,
@@ -284,6 +285,9 @@ class GridWorld:
 
     def drain(self, name: str, *, draining: bool) -> None:
         self.inbox.append(WorkerDrained(name) if draining else WorkerUndrained(name))
+
+    def forget(self, name: str) -> None:
+        self.inbox.append(WorkerForgotten(name))
 
     def planner_answers(self) -> None:
         """Have the plan made that was asked for last, however much has changed since."""

@@ -54,6 +54,11 @@ class MemoryStore:
             self.programs.pop(forgotten, None)
         for launch in effects.disbanded:
             self.gangs.pop(launch, None)
+        if effects.forgotten_jobs:
+            self._forget_jobs(set(effects.forgotten_jobs))
+        for name in effects.gone:
+            self.workers.pop(name, None)
+            self.carriers.pop(name, None)
         self.gangs |= {key: copy(gang) for key, gang in effects.gangs.items()}
         self.plans |= {key: copy(plan) for key, plan in effects.plans.items()}
         self.carriers |= {key: copy(carrier) for key, carrier in effects.carriers.items()}
@@ -105,6 +110,13 @@ class MemoryStore:
     def is_exempt(self, earlier: Job, later: Job) -> bool:
         """True if the earlier job held no other back as the later one was released."""
         return any(one.job == earlier.id and one.covers(later) for one in self.exemptions.values())
+
+    def _forget_jobs(self, gone: set[int]) -> None:
+        self.jobs = {job: row for job, row in self.jobs.items() if job not in gone}
+        self.tasks = {task: row for task, row in self.tasks.items() if task.job not in gone}
+        self.attempts = {attempt: row for attempt, row in self.attempts.items() if attempt.job not in gone}
+        self.plans = {task: row for task, row in self.plans.items() if task.job not in gone}
+        self.exemptions = {key: row for key, row in self.exemptions.items() if key[0] not in gone}
 
     def _keep_late(self, worker: str, result: Result) -> None:
         row = self.attempts.get(result.attempt)

@@ -19,6 +19,7 @@ from loopline_master.core.events import (
     JobPaused,
     JobResumed,
     JobRetried,
+    JobsForgotten,
     JobSubmitted,
     MasterStarted,
     MasterStoodStill,
@@ -27,6 +28,7 @@ from loopline_master.core.events import (
     ShareChanged,
     TransfersPlanned,
     WorkerDrained,
+    WorkerForgotten,
     WorkerJoined,
     WorkerLeft,
     WorkerReported,
@@ -208,8 +210,8 @@ class _Recorder:
                 return []
             case Checkpointed(settings):
                 return self._present(settings, now)
-            case NetworkChanged() | TransfersPlanned() | MasterStoodStill():
-                return []  # what-if carries no files, and its master never stands still
+            case NetworkChanged() | TransfersPlanned() | MasterStoodStill() | WorkerForgotten() | JobsForgotten():
+                return []  # what-if carries no files, its master never stands still, and who is gone takes no part
         return [event]
 
     def _present(self, settings: SchedulerSettings, now: float) -> list[FromOutside]:

@@ -264,6 +264,11 @@ class SpeedOctaves:
         _count(self.counts, octave, 1)
         self.of_worker[worker.name] = octave
 
+    def drop(self, name: str) -> None:
+        """Drop a worker that is forgotten."""
+        _count(self.counts, self.of_worker.pop(name), -1)
+        del self.learnt[name]
+
     @property
     def bound(self) -> float:
         """A speed above that of every worker, by a factor of two at most."""

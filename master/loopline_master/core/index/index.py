@@ -140,9 +140,16 @@ class Index:
     def place_worker(self, worker: Worker) -> None:
         """Enter a worker as it is now, except into ``requirements``, which answers what changed there."""
         name, until = worker.name, worker.quarantined_until
-        self.quarantines.place(name, (until, name) if until is not None else None)
-        at_work = worker.session is not None or name in self.attempts.used
+        if until is not None or name in self.quarantines.keys:
+            self.quarantines.place(name, (until, name) if until is not None else None)
+        at_work = worker.session is not None or worker.facts.transient or name in self.attempts.used
         self.leases.place(name, (worker.lease_until, name) if at_work else None)
+
+    def drop_worker(self, name: str) -> None:
+        """Drop a worker that was entered as away."""
+        self.leases.place(name, None)
+        self.quarantines.place(name, None)
+        self.octaves.drop(name)
 
     def hold_over(self, job: Job) -> HoldIndex:
         """Return the jobs that may hold this one: all, or those of its user."""

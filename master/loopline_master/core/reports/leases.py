@@ -8,6 +8,7 @@ from loopline_master.core.effects import Done, Reply
 from loopline_master.core.entities import OCCUPYING, Worker
 from loopline_master.core.events import WorkersHeard
 from loopline_master.core.gangs import phases
+from loopline_master.core.reports import lost_workers
 from loopline_master.core.state import State
 from loopline_master.core.transfers import carrying
 
@@ -46,7 +47,10 @@ def hear(state: State, event: WorkersHeard) -> Reply:
 def expire(state: State) -> None:
     """Disconnect the workers whose leases have expired, and mark their attempts as lost."""
     for _, name in list(takewhile(lambda lease: lease[0] <= state.now, state.index.leases.order)):
-        _give_up(state, state.workers[name])
+        worker = state.workers[name]
+        _give_up(state, worker)
+        if worker.facts.transient:
+            lost_workers.let_transient_go(state, worker)
 
 
 def disconnect(state: State, worker: Worker) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from loopline_master.certificates.worker_keys import Bearer
-from loopline_master.core.events import WorkerDrained, WorkerUndrained
+from loopline_master.core.events import WorkerDrained, WorkerForgotten, WorkerUndrained
 from loopline_master.core.explain.explain_transfers import files_coming
 from loopline_master.core.explain.explain_worker import explain_worker
 from loopline_master.core.scheduler import Scheduler
@@ -73,6 +73,14 @@ async def drain_worker(engine: Engine, store: Store, worker: WorkerName, reason:
 async def undrain_worker(engine: Engine, store: Store, worker: WorkerName) -> WorkerView:
     """End the draining of a worker: it gets tasks again."""
     return await _steer(engine, store, WorkerUndrained(worker))
+
+
+@routes("POST /workers/{worker}/forget", ADMINS, declines=(409,))
+async def forget_worker(engine: Engine, store: Store, worker: WorkerName) -> WorkerView:
+    """Forget a worker that is away, with its token: it has to join anew. The answer shows it as it was."""
+    view = found(await store.workers.detail(worker), f"worker {worker}")
+    await engine.ask(WorkerForgotten(worker))
+    return view
 
 
 @routes("GET /network", READERS, is_shared=True)

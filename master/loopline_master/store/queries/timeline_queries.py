@@ -13,6 +13,7 @@ from sqlalchemy import (
     Row,
     Select,
     Text,
+    case,
     func,
     or_,
     select,
@@ -22,6 +23,7 @@ from sqlalchemy import (
 
 from loopline_master.store.database import Transact
 from loopline_master.store.tables import attempts, jobs, specs
+from loopline_shared.model import AttemptState
 
 _NAMES_AT_ONCE = 1000
 _a = attempts.c
@@ -32,7 +34,7 @@ _BAR: Sequence[ColumnElement[Any]] = (  # as the database has them: decoding enu
     _a.worker,
     type_coerce(_a.state, Text).label("state"),
     type_coerce(_a.replica, Integer).label("replica"),
-    type_coerce(_a.accepted, Integer).label("accepted"),
+    case((_a.accepted | (_a.asked & (_a.state == AttemptState.SUCCEEDED)), 1), else_=0).label("accepted"),
     _a.dispatched_at,
     _a.started_at,
     _a.ended_at,

@@ -1,0 +1,1 @@
+"""Old history, which a master forgets."""

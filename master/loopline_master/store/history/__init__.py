@@ -1,0 +1,1 @@
+"""Old history: what its rows leave behind."""

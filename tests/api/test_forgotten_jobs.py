@@ -1,0 +1,69 @@
+"""Jobs that ended long ago are forgotten, row by row; what they used stays in the history, and the log replays."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import select
+
+from loopline_master.history.forgetting import Forgetting
+from loopline_master.store import Store
+from loopline_master.store.replay import check
+from loopline_master.store.tables import metadata
+from loopline_shared.model import Outcome, Result
+from loopline_shared.protocol.worker_link import Run
+from tests.api.bench import Bench, done, running_master, until
+
+DAY_S = 86400.0
+FIGURES = ("jobs", "tasks", "attempts", "wall_s", "useful_cpu_s", "wasted_cpu_s", "lost_cpu_s")
+
+
+def ends(run: Run) -> Result:
+    if run.command[0] == "fails":
+        return Result(run.attempt, Outcome.FAILED, 1, wall_s=1.0, cpu_s=0.5)
+    return done(run, wall_s=3.0, cpu_s=2.0)
+
+
+async def lines(master: Bench, by: str) -> dict[str, tuple[Any, ...]]:
+    report = await master.get(f"/history?by={by}")
+    return {line["subject"]: tuple(line[name] for name in FIGURES) for line in report["lines"]}
+
+
+async def jobs_with_rows(master: Bench) -> set[int]:
+    tables = [table for table in metadata.tables.values() if "job" in table.c]
+    read = master.parts[Store]._read
+    found = [
+        await read(lambda connection, table=table: set(connection.scalars(select(table.c.job)))) for table in tables
+    ]
+    return set().union(*found)
+
+
+async def _is_over(master: Bench, job: int) -> bool:
+    return (await master.get(f"/jobs/{job}"))["state"] in ("succeeded", "failed")
+
+
+async def test_what_ended_long_ago_is_forgotten_and_its_use_is_not(tmp_path: Path) -> None:
+    async with running_master(tmp_path, keep_jobs_days=30) as master:
+        async with master.worker("ant", does=ends):
+            done_, failed, needed = [
+                await master.submit(command=[name], parameters={"i": {"range": [1, 3]}}, max_attempts=1)
+                for name in ("works", "fails", "fails")
+            ]
+            for job in (done_, failed, needed):
+                await until(lambda job=job: _is_over(master, job))
+            waiting = await master.submit(command=["works"], after=[needed])
+        forgetting, now = master.parts[Forgetting], time.time()
+        users, workers = await lines(master, "user"), await lines(master, "worker")
+        assert users["the-admin"][:3] == (3, 3, 9)
+        assert await forgetting.forget_jobs(now + 29 * DAY_S) == 0
+        await forgetting.forget_jobs(now + 31 * DAY_S)
+        assert [job["id"] for job in (await master.get("/jobs"))["items"]] == [waiting, needed]
+        assert await jobs_with_rows(master) <= {waiting, needed}
+        assert (await lines(master, "user"), await lines(master, "worker")) == (users, workers)
+        assert (await lines(master, "job")).keys() == {str(needed)}
+        assert (await master.ask("POST", f"/jobs/{failed}/retry")).status == 404
+        await forgetting.forget_jobs(now + 31 * DAY_S)
+        assert await lines(master, "user") == users, "what is summed up is not counted again"
+    assert await check(str(tmp_path / "loopline.db")) == []

@@ -1,0 +1,128 @@
+"""Workers that do not come back are forgotten, with all that is known of them; their tasks are run again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from loopline_master.core.effects import Declined, Done
+from loopline_master.core.events import MasterStarted, WorkerForgotten, WorkerLeft
+from loopline_shared.model import AttemptId, JobState, Outcome, TaskId
+from tests.scheduling.driver import Grid, facts
+
+
+def leave(grid: Grid, name: str) -> None:
+    grid.step(WorkerLeft(name, grid.agents[name].session))
+
+
+def join(grid: Grid, name: str) -> None:
+    grid.join(name, replace(facts(), transient=True))
+
+
+def codes(grid: Grid, name: str) -> list[str]:
+    replies = grid.step(WorkerForgotten(name)).replies
+    return [reply.code if isinstance(reply, Declined) else "" for reply in replies]
+
+
+def known(grid: Grid) -> set[str]:
+    assert grid.store.workers.keys() == grid.scheduler.state.workers.keys()
+    return set(grid.store.workers)
+
+
+def test_who_is_connected_or_unknown_is_not_forgotten() -> None:
+    grid = Grid()
+    grid.join("a")
+    assert (codes(grid, "a"), codes(grid, "b")) == (["connected"], ["no_such_worker"])
+    leave(grid, "a")
+    effects = grid.step(WorkerForgotten("a"), WorkerForgotten("a"))
+    assert [type(reply) for reply in effects.replies] == [Done, Declined]
+    assert (effects.gone, known(grid)) == (("a",), set())
+
+
+def test_what_it_had_is_run_elsewhere_and_its_result_comes_too_late() -> None:
+    grid = Grid()
+    job = grid.submit(1, max_replicas=1)
+    grid.join("a")
+    attempt = AttemptId(job, 1, 1)
+    assert grid.running("a") == [attempt]
+    leave(grid, "a")
+    grid.step(WorkerForgotten("a"))
+    grid.join("b")
+    (again,) = grid.running("b")
+    assert again == AttemptId(job, 1, 2)
+    grid.join("a")  # as a new worker, which still has it
+    grid.end(again)
+    assert grid.job(job).state is JobState.SUCCEEDED
+    assert grid.store.replayed().workers == grid.store.workers
+
+
+def test_a_forgotten_worker_is_blamed_and_praised_no_more() -> None:
+    grid = Grid()
+    job = grid.submit(1, max_replicas=1)
+    grid.join("a")
+    grid.end(AttemptId(job, 1, 1), Outcome.FAILED)
+    assert grid.store.tasks[TaskId(job, 1)].failed_on == ("a",)
+    leave(grid, "a")
+    grid.join("b")
+    grid.step(WorkerForgotten("a"))
+    grid.end(grid.running("b")[0])
+    assert grid.job(job).state is JobState.SUCCEEDED
+
+
+def test_a_transient_worker_is_forgotten_when_its_lease_is_over() -> None:
+    grid = Grid()
+    join(grid, "a")
+    grid.join("b")
+    for name in ("a", "b"):
+        leave(grid, name)
+    assert known(grid) == {"a", "b"}, "its link may have broken"
+    grid.wait(30.0)
+    assert known(grid) == {"b"}
+
+
+def test_one_that_comes_back_in_time_is_not_forgotten() -> None:
+    grid = Grid(max_workers=1)
+    join(grid, "a")
+    leave(grid, "a")
+    grid.now += 30.0
+    join(grid, "a")
+    assert known(grid) == {"a"}
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+def test_many_transient_workers_come_one_after_another_through_few_places(leaves: bool) -> None:
+    """Whether each says goodbye, or is cut off and found out by its lease."""
+    grid = Grid(max_workers=3)
+    for number in range(12):
+        join(grid, f"w{number}")
+        grid.submit(1)
+        if leaves:
+            leave(grid, f"w{number}")
+        else:
+            grid.wait(40.0)
+        assert len(known(grid)) <= 3
+    join(grid, "last")
+    for _ in range(12):
+        grid.end(grid.running("last")[0])
+    assert all(job.state is JobState.SUCCEEDED for job in grid.store.jobs.values())
+
+
+def test_others_keep_their_places() -> None:
+    grid = Grid(max_workers=1)
+    grid.join("a")
+    leave(grid, "a")
+    grid.join("b", reports=False)
+    assert known(grid) == {"a"}
+
+
+def test_after_a_restart_a_transient_worker_has_a_lease_to_come_back() -> None:
+    grid = Grid()
+    join(grid, "a")
+    leave(grid, "a")
+    grid.now += 20.0
+    grid.step(MasterStarted(grid.settings))
+    grid.wait(20.0)
+    assert known(grid) == {"a"}
+    grid.wait(10.0)
+    assert known(grid) == set()
