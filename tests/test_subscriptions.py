@@ -38,3 +38,22 @@ def test_what_was_read_from_disk_before_its_commit_was_told_of_does_not_come_aga
     assert sent == [1, 2]
     assert (behind, has_read.cursor, has_read.is_live) == ([has_read], (NOW, 2), False), "it looks at the disk again"
     assert (has_not.cursor, has_not.is_live) == ((NOW, 2), True)
+
+
+def test_a_result_is_made_once_for_all_who_follow() -> None:
+    sent, made, subscriptions = list[list[int]](), list[int](), Subscriptions()
+
+    def put(_subscription: Subscription[int], ends: list[int], _over: JobState | None) -> bool:
+        sent.append(ends)
+        return True
+
+    def end_of(_job: Job | None, task: Task, _attempt: Attempt) -> int:
+        made.append(task.number)
+        return task.number
+
+    for _ in range(3):
+        subscriptions.open(Subscription(1, put, lambda _: None, end_of, is_live=True))
+    subscriptions.on_commit(commit(1, 2))
+    assert made == [1, 2]
+    assert sent == [[1, 2]] * 3
+    assert sent[0] is sent[1] is sent[2], "so that it is written once, too"

@@ -24,6 +24,8 @@ from loopline_shared.errors import LooplineError
 from loopline_shared.settings_source import old_names
 from loopline_shared.terminal.parser import Parser
 
+gc.enable()
+
 _DESCRIPTION = "Run the master of a Loopline grid: it takes jobs over REST and has workers run them."
 _EPILOG = """Every option can also be set as LOOPLINE_<NAME> in the environment, or in the [master] table of
 loopline.toml; limits are in [master.limits] or LOOPLINE_LIMITS__<NAME>. Exit codes: 0 stopped, 1 it cannot start or
@@ -47,7 +49,6 @@ class OneLine(logging.Formatter):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the master until a signal stops it. Returns the exit code of the process."""
     gc.set_threshold(*_GARBAGE)
-    gc.enable()
     options = vars(_parser().parse_args(arguments))
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
     logging.getLogger().handlers[0].setFormatter(OneLine("%(asctime)s %(levelname)-7s %(message)s"))

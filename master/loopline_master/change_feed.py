@@ -202,16 +202,20 @@ class Subscriptions:
 
     def __init__(self) -> None:
         self._of_job: dict[int, list[AnySubscription]] = {}
+        self.count = 0
+        """How many are open."""
 
     def open(self, subscription: AnySubscription) -> None:
         """Send to this subscription from now on."""
         self._of_job.setdefault(subscription.job, []).append(subscription)
+        self.count += 1
 
     def close(self, subscription: AnySubscription) -> None:
         """Send nothing more to this subscription."""
         of_job = self._of_job.get(subscription.job, [])
         if subscription in of_job:
             of_job.remove(subscription)
+            self.count -= 1
         if not of_job:
             self._of_job.pop(subscription.job, None)
 
@@ -238,24 +242,34 @@ class Subscriptions:
         job, now = effects.jobs.get(number), effects.grid.now
         attempts = [effects.attempts.get(AttemptId(number, t.number, t.winner or t.attempts)) for t in tasks]
         known = [(task, attempt) for task, attempt in zip(tasks, attempts, strict=True) if attempt]
+        made: dict[object, list[list[Any]]] = {}  # by what makes them: once for all who follow
         for subscription in tuple(self._of_job[number]):
             is_new = subscription.cursor < (now, tasks[0].number)  # else they have been read from disk already
-            made = [subscription.end_of(job, *one) for one in known] if subscription.is_live and is_new else []
-            ends = [end for end in made if end is not None]
-            if len(ends) < len(tasks) or not _send_in_parts(subscription, ends, tasks, now, over):
-                subscription.fall_behind()
+            if subscription.is_live and is_new and len(known) == len(tasks):
+                if subscription.end_of not in made:
+                    made[subscription.end_of] = _parts([subscription.end_of(job, *one) for one in known])
+                if _send_parts(subscription, made[subscription.end_of], tasks, now, over):
+                    continue
+            subscription.fall_behind()
 
 
-def _send_in_parts(
-    subscription: Subscription[End], ends: list[End], tasks: list[Task], now: float, over: JobState | None
+def _parts(ends: list[End | None]) -> list[list[End | None]]:
+    """Return the results in parts; empty if one of them is incomplete in memory."""
+    return [] if None in ends else [ends[start : start + PART] for start in range(0, len(ends), PART)]
+
+
+def _send_parts(
+    subscription: Subscription[End], parts: list[list[End]], tasks: list[Task], now: float, over: JobState | None
 ) -> bool:
-    """Send the results of these tasks; False if there was no room for all of them and those that follow."""
-    for start in range(0, len(ends), PART):
-        part, is_last = ends[start : start + PART], start + PART >= len(ends)
-        at = now, tasks[start + len(part) - 1].number
+    """Send the results of these tasks. Returns True if they were complete, and there is room for what follows."""
+    sent = 0
+    for part in parts:
+        sent += len(part)
+        is_last = sent == len(tasks)
+        at = now, tasks[sent - 1].number
         if not subscription.send(part, at, over if is_last else None) and not (is_last and over):
             return False
-    return True
+    return bool(parts)
 
 
 def is_all_to_come(state: State, number: int) -> bool:

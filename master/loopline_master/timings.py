@@ -17,6 +17,7 @@ CHANGES_STILL_HERE_EVERY_S = (
 STILL_HERE_EVERY_S = 15.0  # an empty line on a silent stream, a ping on a client's link; proxies wait 30 or more
 STREAM_REST_S = 0.1  # the longest pause after a read or an event: later changes are sent together
 STREAM_REST_SHARE = 4.0  # the pause after a read is so many times the time of the read, up to STREAM_REST_S
+STREAM_WRITE_S = 0.0005  # the followers of results take turns: so long each, before one is written to again
 OUTPUT_LOOK_AGAIN_S = 1.0  # between looks at a silent task; a change of its job ends it, after STREAM_REST_S
 
 # ETAs.

@@ -9,8 +9,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from loopline_master import buckets, busy_time, links
+from loopline_master import buckets, busy_time
 from loopline_master.busy_time import BURST_S, FREE_S, LINK_RESTS, SHARE, BusyTime, rest_after
+from loopline_master.links import connection
 from loopline_shared.errors import LooplineError
 from loopline_shared.protocol.worker_link import WorkerSession
 from tests.api.bench import FACTS, Bench, running_master, until
@@ -88,8 +89,8 @@ async def test_a_link_is_not_read_while_it_rests(tmp_path: Path, monkeypatch: py
         slept.append(seconds)
         await sleep(seconds)
 
-    monkeypatch.setattr(links, "rest_after", lambda reading_s: rest_s)
-    monkeypatch.setattr(links.asyncio, "sleep", noted)
+    monkeypatch.setattr(connection, "rest_after", lambda reading_s: rest_s)
+    monkeypatch.setattr(connection.asyncio, "sleep", noted)
     async with running_master(tmp_path) as master, master.worker("w1") as worker:
         await worker.report()
 

@@ -25,7 +25,13 @@ from loopline_master.http.lookups import found
 from loopline_master.http.operations import Routes
 from loopline_master.http.parameters import AfterEvent, Follow, JobNumber, LastEventId, RestSeconds, ResultCursor
 from loopline_master.store.queries.result_queries import CHUNK
-from loopline_master.timings import CHANGES_STILL_HERE_EVERY_S, STILL_HERE_EVERY_S, STREAM_REST_S, STREAM_REST_SHARE
+from loopline_master.timings import (
+    CHANGES_STILL_HERE_EVERY_S,
+    STILL_HERE_EVERY_S,
+    STREAM_REST_S,
+    STREAM_REST_SHARE,
+    STREAM_WRITE_S,
+)
 from loopline_shared.model import JobState, Output
 from loopline_shared.rest.bodies import GridChange, TaskResult
 from loopline_shared.rest.times import Times
@@ -111,17 +117,24 @@ class FollowedResults:
 
     def __init__(self, stored: StoredResults, subscriptions: Subscriptions, scheduler: Scheduler) -> None:
         self.stored, self.subscriptions, self.scheduler = stored, subscriptions, scheduler
+        self._latest: tuple[list[TaskResult], Times, bytes] = [], None, b""
 
     def lines(self, job: int, cursor: str | None, times: Times) -> AsyncGenerator[bytes, None]:
         """Generate lines, many at a time, until the job has ended; an empty line now and then if there are none."""
         return _ResultFollower(self, job, cursor, times).lines()
+
+    def written(self, results: list[TaskResult], times: Times) -> bytes:
+        """Return the lines of results: those of one commit are written once for all who follow."""
+        if self._latest[0] is not results or self._latest[1] != times:
+            self._latest = results, times, b"".join(line(result, times) for result in results)
+        return self._latest[2]
 
 
 class _ResultFollower:
     """Follows one job: takes results from commits, and reads from disk those that are not complete there."""
 
     def __init__(self, of: FollowedResults, job: int, cursor: str | None, times: Times) -> None:
-        self._times = times
+        self._of, self._times = of, times
         self._subscriptions = of.subscriptions
         self._results = of.stored.of_job(job, cursor)
         self._ready: list[bytes] = []
@@ -149,6 +162,8 @@ class _ResultFollower:
                     yield b"\n"
                 if self._ready:
                     yield self._all_ready()
+                    if not self._is_over:
+                        await asyncio.sleep(self._subscriptions.count * STREAM_WRITE_S)
                 elif not self._subscription.is_live:
                     began = time.monotonic()
                     read = await self._read_on()
@@ -161,7 +176,7 @@ class _ResultFollower:
 
     def _queue(self, _: Subscription[TaskResult], results: list[TaskResult], over: JobState | None) -> bool:
         """Queue the results of a commit. Returns True if there is room for more."""
-        lines = b"".join(line(result, self._times) for result in results)
+        lines = self._of.written(results, self._times)
         self._ready.append(lines)
         self._ready_bytes += len(lines)
         self._is_over = over is not None
