@@ -132,6 +132,7 @@ class Grid:
                 "replica": [row[4] for row in seen], "accepted": [row[8] for row in seen],
                 "dispatched": [round(row[5], 3) for row in seen], "start": [round(row[5], 3) for row in seen],
                 "end": [row[6] and round(row[6], 3) for row in seen], "frozen": [row[7] for row in seen],
+                "ran": [None for _ in seen],
             },
         })  # fmt: skip
 

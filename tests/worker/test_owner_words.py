@@ -150,7 +150,7 @@ def test_a_pause_in_words(tmp_path: Path) -> None:
     pause = Pause(tmp_path / "pause")
     assert pause.words(NOON) == ""
     pause.set(NOON + 3600)
-    assert pause.words(NOON) == "until 13:00"
+    assert pause.words(NOON) == time.strftime("until 13:00 %Z", time.localtime(NOON))
     assert pause.words(NOON + 3600) == ""
     pause.set(FOR_GOOD)
     assert pause.words(NOON) == "for good"

@@ -3,6 +3,7 @@ import { url } from "../src/api/client";
 import type { JobView } from "../src/api/types";
 import { summed } from "../src/guarantee/ledger";
 import { pieces } from "../src/jobs/pieces";
+import { shellWord, wordsOf } from "../src/submit/words";
 import { ordered, stateOf } from "../src/jobs/jobs";
 import { inOrder } from "../src/lists/steady";
 import { encodedPath, kindOf } from "../src/tasks/outputs";
@@ -132,6 +133,26 @@ describe("outputs", () => {
 describe("requests", () => {
   it("leave out what was not given", () => {
     expect(url("/jobs", { state: null, cursor: undefined, limit: 5, q: "a b" })).toBe("/api/v1/jobs?limit=5&q=a+b");
+  });
+});
+
+describe("words of a shell", () => {
+  it("are told from those of a program", () => {
+    const first = (line: string) => shellWord(wordsOf(line));
+    expect(["cat a | wc", "run > out.txt", "make 2>&1", "a && b", "echo $HOME", "cd x; ls"].map(first)).toEqual([
+      "|",
+      ">",
+      "2>&1",
+      "&&",
+      "$HOME",
+      "x;",
+    ]);
+    expect(["sh -c 'cat a | wc'", "awk '$1 > 2'", "run --range a<b {i}", "test 3"].map(first)).toEqual([
+      undefined,
+      undefined,
+      undefined,
+      undefined,
+    ]);
   });
 });
 

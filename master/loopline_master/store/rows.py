@@ -20,7 +20,7 @@ from loopline_master.core.entities import Attempt, Grid, Job, Program, Task, Wor
 from loopline_master.core.gangs.gang import Gang
 from loopline_master.core.index.exemptions import Exemption
 from loopline_master.core.planning.plan import BROKEN, Plan
-from loopline_master.core.runs import Observation, ProgramKey
+from loopline_master.core.runs import Observation, ProgramKey, key_of
 from loopline_master.core.shares.user import User
 from loopline_master.core.transfers.carrier import Carrier
 from loopline_master.core.transitions import END
@@ -151,6 +151,14 @@ class _JobMapper(Mapper[Job]):
         return super().select().add_columns(tables.specs.c.spec).join_from(tables.jobs, tables.specs)
 
 
+class _SpecMapper(Mapper[Job]):
+    """Mapper of specs, which are listed under the name that their user gave, else under their program's."""
+
+    def __init__(self) -> None:
+        super().__init__(Job, tables.specs, {"job": "id", "name": "spec.name", "spec": "spec"})
+        self._values = lambda job: (job.id, job.spec.name or key_of(job.owner, job.spec)[1], job.spec)
+
+
 class _GridMapper(Mapper[Grid]):
     """Mapper of the grid, the only row of its table."""
 
@@ -163,7 +171,7 @@ class _GridMapper(Mapper[Grid]):
 
 GRID = _GridMapper(Grid, tables.grid)
 JOBS = _JobMapper(Job, tables.jobs)
-SPECS = Mapper(Job, tables.specs, {"job": "id", "name": "spec.name", "spec": "spec"})
+SPECS = _SpecMapper()
 TASKS = Mapper(Task, tables.tasks)
 ATTEMPTS = Mapper(Attempt, tables.attempts)
 WORKERS = Mapper(Worker, tables.workers)

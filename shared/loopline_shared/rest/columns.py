@@ -36,7 +36,7 @@ class Bars(Body):
     job: list[int]
     state: list[PlainAttemptState]
     replica: list[int]  # 1: another attempt of the task was alive when this one was dispatched
-    accepted: list[int]  # 1: its result is the task's
+    accepted: list[int]  # 1: its result is the task's, or one of those that its quorum asked for
     dispatched: list[float]
     start: list[float | None]
     end: list[float | None]  # null: it goes on, or is lost and may come back

@@ -6,7 +6,7 @@ import { count, duration, plural } from "../text/human";
 import { Empty, ProblemNote } from "../ui/states";
 import type { Meant } from "./draft";
 import { taskAt, taskCount, unknownNames } from "./sweep";
-import { lineOf } from "./words";
+import { lineOf, shellWord } from "./words";
 
 const SHOWN = 20;
 const SETTLE_MS = 500;
@@ -19,6 +19,7 @@ export function PreviewPane({ meant }: Props) {
   const { preview: asked, problem } = useMastersPreview(meant);
   if (!meant.command.length) return <Empty>The tasks appear here once there is a command.</Empty>;
   const total = taskCount(meant.parameters);
+  const ofShell = shellWord(meant.command);
   const unknown = unknownNames(meant.command, meant.parameters);
   return (
     <div class="preview" aria-live="polite">
@@ -30,6 +31,12 @@ export function PreviewPane({ meant }: Props) {
       {unknown.length > 0 && (
         <p class="note bad">
           No parameter has the name {unknown.map((name) => `{${name}}`).join(", ")}: left unchanged.
+        </p>
+      )}
+      {ofShell && (
+        <p class="note bad">
+          No shell reads this line: the program gets <code>{ofShell}</code> as it stands. For a line of a shell:{" "}
+          <code>sh -c '…'</code>, the whole line in quotes.
         </p>
       )}
       {problem && <ProblemNote problem={problem} />}

@@ -29,3 +29,10 @@ export function lineOf(words: readonly string[]): string {
     .map((word) => (/^[\w@%+=:,./{}-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`))
     .join(" ");
 }
+
+/** Words that mean something to a shell alone: a task's program would get them as they are. */
+const OF_A_SHELL = /^(\d*(>>?|<)(&\d)?\S*|\|\|?|&&?|;|\$[\w(]\S*|\S+;)$/;
+
+/** The first word of a command that only a shell would understand; undefined: there is none. */
+export const shellWord = (words: readonly string[]): string | undefined =>
+  words.slice(1).find((word) => OF_A_SHELL.test(word));

@@ -17,6 +17,7 @@ const TONES: Record<string, string> = {
   away: "bad",
   "in use": "owner",
   frozen: "owner",
+  withheld: "owner",
 };
 
 /** A state as a word; its colour says the same again. */

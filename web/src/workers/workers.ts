@@ -60,9 +60,9 @@ async function readTrends(signal: AbortSignal): Promise<ReadonlyMap<string, Tren
   return new Map(workers.map((name, place) => [name, { spare: spare_cpu[place]!, used: used[place]! }]));
 }
 
-/** Share of the promised work that was delivered. */
+/** Share of the promised work that was delivered; of one whose slots are withheld now, nothing is promised. */
 export const keptWord = (hour: LastHour | null | undefined): string =>
-  hour ? percent(hour.delivered, hour.promised) : "–";
+  !hour ? "–" : hour.promised ? percent(hour.delivered, hour.promised) : "nothing promised";
 
 /** The latest load that is known of a worker; null: nothing, as of one that is away. */
 export const loadOf = (worker: WorkerView): Load | null => (worker.connected ? worker.load : null);
@@ -72,7 +72,9 @@ export function stateOf(worker: WorkerView): string {
   if (!worker.connected) return "away";
   if (worker.quarantine) return "quarantined";
   if (worker.draining) return "draining";
-  return loadOf(worker)?.in_use ? "in use" : "connected";
+  const load = loadOf(worker);
+  if (load?.in_use) return "in use";
+  return load?.withheld && !worker.slots ? "withheld" : "connected";
 }
 
 export interface Totals {

@@ -60,7 +60,7 @@ class Pause:
         self._keep(lambda: self._file.unlink(missing_ok=True))
 
     def words(self, now: float) -> str:
-        """Return ``until 14:30`` or ``for good``; empty if nothing is paused."""
+        """Return ``until 14:30 CET`` (others read it elsewhere) or ``for good``; empty if nothing is paused."""
         if self.until <= now:
             return ""
         return self._end(now) + (f", but only until the worker restarts: {self.trouble}" if self.trouble else "")
@@ -69,7 +69,7 @@ class Pause:
         if self.until == FOR_GOOD:
             return "for good"
         end = time.localtime(self.until)
-        return time.strftime("until %H:%M" if self.until - now < 86400 / 2 else "until %a %d %b %H:%M", end)
+        return time.strftime("until %H:%M %Z" if self.until - now < 86400 / 2 else "until %a %d %b %H:%M %Z", end)
 
     def _keep(self, change: Callable[[], None]) -> None:
         self.trouble = ""
