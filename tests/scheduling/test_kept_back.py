@@ -17,9 +17,11 @@ from loopline_master.core.events import (
     WorkerReported,
     WorkersHeard,
 )
+from loopline_master.core.gangs.gang import GangPhase
 from loopline_master.core.reports.kept_back import LONG_LEASES, KeptBack
 from loopline_master.core.reports.news import brings_news
 from loopline_shared.model import AttemptId, AttemptState, Held, Load, Yielded
+from loopline_shared.protocol.attempt_ranges import ranges_of
 from loopline_shared.protocol.transfers import CachedFile, PeerReport
 from loopline_shared.protocol.worker_link import Report
 from loopline_simulator.full import live_through
@@ -95,6 +97,28 @@ def test_what_is_held_as_believed_is_no_news(grid: Grid) -> None:
     assert said(grid, holding=(Held(MINE), Held(AttemptId(1, 1, 2)))), "a stranger"
 
 
+def test_what_waits_as_believed_is_no_news(grid: Grid) -> None:
+    grid.submit(size=100.0)
+    attempt = grid.scheduler.state.attempts[MINE]
+    for state in AttemptState:
+        attempt.state = state
+        assert said(grid, waiting=ranges_of([MINE])) is (state is not AttemptState.PREFETCHED)
+
+
+def test_a_member_that_may_be_due_a_word_is_news() -> None:
+    grid = Grid()
+    grid.workers("ant", "bee", gangs=True)
+    grid.submit(nodes=2, size=100.0)
+    for _ in range(3):
+        for name in ("ant", "bee"):
+            grid.report(name)
+    (mine,) = grid.running("ant")
+    assert not said(grid, Load(1, 1.0), holding=(Held(mine),)), "its gang runs"
+    (gang,) = grid.scheduler.state.gangs.values()
+    gang.phase = GangPhase.HALTED
+    assert said(grid, Load(1, 1.0), holding=(Held(mine),)), "it was told to freeze"
+
+
 # --- leases ---------------------------------------------------------------------------------------------------------
 
 
@@ -168,17 +192,17 @@ def test_whoever_falls_silent_is_given_up_a_lease_after_the_last_report(listener
 
 
 def test_a_link_that_ends_leaves_the_rest_of_one_lease(listener: Listener) -> None:
-    listener.wait(3600, "ant", "bee")
-    session = listener.grid.agents["bee"].session
-    listener.step(WorkerLeft("bee", session))
+    listener.wait(3500, "ant", "bee")
+    assert believed(listener.grid, "bee").lease_until > listener.grid.now + 100.0
+    listener.step(WorkerLeft("bee", listener.grid.agents["bee"].session))
     assert believed(listener.grid, "bee").lease_until == pytest.approx(listener.grid.now + 30.0)
     listener.wait(31, "ant")
     assert AttemptState.LOST in {attempt.state for attempt in listener.grid.store.attempts.values()}
 
 
 def test_a_master_that_stood_still_accuses_nobody(listener: Listener) -> None:
-    listener.wait(3600, "ant", "bee")
-    listener.grid.now += 500
+    listener.wait(3500, "ant", "bee")
+    listener.grid.now += 20
     listener.step(MasterStoodStill())
     listener.wait(25)
     assert all(believed(listener.grid, name).session for name in ("ant", "bee"))

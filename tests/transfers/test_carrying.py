@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
 
 from loopline_master.core.effects import Declined
 from loopline_master.core.events import NetworkChanged, TransfersPlanned, WorkerReported
+from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.transfers.assumed_network import MASTER
 from loopline_master.core.transfers.carrier import NumberedRequest, Transfer, pipelines_of
 from loopline_master.core.transfers.network import NetworkNode
@@ -47,6 +49,24 @@ def test_without_peers_reports_of_files_are_not_looked_at() -> None:
     room.tell("ant", has=[A])
     assert room.tell("bee", wants=[A]).asked is None
     assert not room.store.carriers
+
+
+def test_at_a_checkpoint_network_and_numbers_go_on_and_an_open_request_is_made_anew() -> None:
+    room = CarryingRoom()
+    room.step(NetworkChanged(SWITCHES))
+    room.tell("ant", wants=[A])
+    stale, rows = room.plan(), deepcopy(room.store.snapshot())
+    event = room.scheduler.checkpoint()
+    asked, again = room.step(event).asked, Scheduler(rows)
+    also_asked = again.step([event], room.now).asked
+    assert asked
+    assert also_asked
+    assert asked.number == also_asked.number == stale.number + 1
+    assert again.state.transfers.nodes == room.scheduler.state.transfers.nodes != {}
+    room.step(stale)
+    assert room.sources() == {"ant": None}, "an answer to the request before is too late"
+    room.answer()
+    assert room.sources() == {"ant": MASTER}
 
 
 def test_a_file_is_planned_once_over_each_link_and_the_workers_are_told() -> None:
