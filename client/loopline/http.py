@@ -7,8 +7,9 @@ import os
 import random
 import ssl
 import time
-from collections.abc import AsyncIterator, Container
-from contextlib import asynccontextmanager
+from collections import deque
+from collections.abc import AsyncIterator, Container, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
 import aiohttp
@@ -25,6 +26,8 @@ LONGEST_PAUSE_S = 5.0
 ENDLESS = aiohttp.ClientTimeout(total=None, sock_connect=10)
 """Timeout of an answer that may pause as long as it likes."""
 _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=60)
+_WITH_STANDBYS = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=15)
+"""Of requests where another address is to be tried: a computer whose cable is cut says nothing."""
 _STILL_HERE_EVERY_S = 30.0
 NO_HURRY = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=3600)
 """Timeout of an answer that takes long to begin."""
@@ -50,21 +53,25 @@ class UnavailableError(Exception):
 
 
 class Backoff:
-    """Pauses while the master is away: they double, with jitter, until ``patience_s`` are over."""
+    """Pauses while the master is away: they double, with jitter, until ``patience_s`` are over.
 
-    def __init__(self, patience_s: float) -> None:
-        self._patience_s = patience_s
+    ``tries``: so often it is tried anyhow, once an address.
+    """
+
+    def __init__(self, patience_s: float, tries: int = 1) -> None:
+        self._patience_s, self._tries = patience_s, tries
         self.restart()
 
     def restart(self) -> None:
         """Begin anew, because there was progress."""
         self._give_up = time.monotonic() + self._patience_s
-        self._pause_s = FIRST_PAUSE_S
+        self._pause_s, self._left = FIRST_PAUSE_S, self._tries
 
     async def after(self, fault: UnavailableError) -> None:
         """Pause before the next try. Raises the error of the fault if the pause would outlast the patience."""
         pause_s = self._pause_s * random.uniform(0.5, 1.0)  # noqa: S311
-        if time.monotonic() + pause_s > self._give_up:
+        self._left -= 1
+        if self._left <= 0 and time.monotonic() + pause_s > self._give_up:
             raise fault.error from fault
         self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
         await asyncio.sleep(pause_s)
@@ -76,8 +83,12 @@ class Http:
     def __init__(
         self, url: str, token: str | None, patience_s: float, *, ca: str = "", fingerprint: str = ""
     ) -> None:
-        """``fingerprint``: of the key of the CA, to fetch it. Raises LooplineError if the certificate is none."""
-        self.url = encrypted(url) if ca or fingerprint else url
+        """Raises LooplineError if the certificate is none.
+
+        ``url``: of the master; behind commas, of its standbys. ``fingerprint``: of the key of the CA, to fetch it.
+        """
+        self.addresses = [encrypted(each) if ca or fingerprint else each for each in url.split(",")]
+        self._turns = deque(self.addresses)
         self._pin = "" if ca else fingerprint
         self._tls = _trusting(ca) if ca else True
         self._headers = {"User-Agent": f"loopline/{__version__}"}
@@ -91,9 +102,14 @@ class Http:
         if self._session:
             await self._session.close()
 
+    @property
+    def url(self) -> str:
+        """The address whose turn it is: the one that answered last."""
+        return self._turns[0]
+
     def patience(self) -> Backoff:
-        """Return a new Backoff for one operation."""
-        return Backoff(self._patience_s)
+        """Return a new Backoff for one operation, which tries each address at least."""
+        return Backoff(self._patience_s, len(self.addresses))
 
     async def ask(self, answer: type[Model], method: str, path: str, repeat: bool = True, **options: Any) -> Model:
         """Make one request, repeated while the master is away, and return its answer.
@@ -118,6 +134,24 @@ class Http:
 
         Raises UnavailableError, or the master's own error unless its status is in ``allow``.
         """
+        with self._turning():
+            async with self._open(method, path, allow, options) as response:
+                yield response
+
+    @contextmanager
+    def _turning(self) -> Iterator[None]:
+        """Give the next address its turn if there is no master at this one now."""
+        try:
+            yield
+        except UnavailableError as fault:
+            if fault.error.status != 429:  # it is there, and has too much to do
+                self._turns.rotate(-1)
+            raise
+
+    @asynccontextmanager
+    async def _open(
+        self, method: str, path: str, allow: Container[int], options: dict[str, Any]
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
         session = await self._ready()
         try:
             address, options = f"{self.url}{API_PREFIX}{path}", {"ssl": self._tls, **options}
@@ -134,6 +168,12 @@ class Http:
     @asynccontextmanager
     async def socket(self, path: str) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
         """Open a WebSocket for the block. Raises UnavailableError, or the master's own error."""
+        with self._turning():
+            async with self._socket(path) as opened:
+                yield opened
+
+    @asynccontextmanager
+    async def _socket(self, path: str) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
         session = await self._ready()
         try:
             async with session.ws_connect(
@@ -144,7 +184,7 @@ class Http:
             ) as socket:
                 yield socket
         except aiohttp.WSServerHandshakeError:
-            async with self.open("GET", path):  # its answer has the reason
+            async with self._open("GET", path, (), {}):  # its answer has the reason
                 pass
             raise _refusal(self.url, 502, b"") from None
         except aiohttp.ClientConnectorCertificateError as error:
@@ -162,7 +202,9 @@ class Http:
                     raise UnavailableError(error, may_have_acted=False) from None
                 raise
             self._pin = ""
-        self._session = self._session or aiohttp.ClientSession(headers=self._headers, timeout=_TIMEOUT)
+        self._session = self._session or aiohttp.ClientSession(
+            headers=self._headers, timeout=_WITH_STANDBYS if len(self.addresses) > 1 else _TIMEOUT
+        )
         return self._session
 
     def _wrong_master(self, error: aiohttp.ClientConnectorCertificateError) -> LooplineError:

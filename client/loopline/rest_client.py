@@ -81,8 +81,8 @@ class RestClient:
 
     @property
     def master(self) -> str:
-        """Address of the master."""
-        return self.http.url
+        """Address of the master, with those of its standbys behind commas."""
+        return ",".join(self.http.addresses)
 
     async def __aenter__(self) -> Self:
         return self

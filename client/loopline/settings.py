@@ -21,6 +21,11 @@ from loopline_shared.rest.address import DEFAULT_PORT, DEFAULT_URL
 from loopline_shared.settings_source import Settings
 
 
+def _addresses(text: str) -> str:
+    """Return the address as a URL, and those of standbys, which follow behind commas, likewise."""
+    return ",".join(_address(each) for each in text.split(","))
+
+
 def _address(text: str) -> str:
     """Return the address as a URL: ``lab-pc:7461`` is as good as ``http://lab-pc:7461/``."""
     url = text.strip().rstrip("/") if "://" in text else f"http://{text.strip().rstrip('/')}"
@@ -35,7 +40,9 @@ class ClientSettings(Settings):
 
     table: ClassVar[str] = "client"
 
-    master: Annotated[str, AfterValidator(_address), Field(description="the master's address")] = DEFAULT_URL
+    master: Annotated[
+        str, AfterValidator(_addresses), Field(description="the master's address; behind commas, its standbys'")
+    ] = DEFAULT_URL
     token: Annotated[SecretStr | None, Field(description="the access token")] = None
     token_file: Annotated[Path | None, Field(description="a file with the token")] = None
     ca_file: Annotated[
@@ -75,17 +82,17 @@ class ClientSettings(Settings):
     def _login(self) -> Login | None:
         """Return the login at this master, unless another token file was named."""
         login = None if self.token_file else Login.read()
-        return login if login and _place(login.master) == _place(self.master) else None
+        return login if login and _places(login.master) & _places(self.master) else None
 
     def _token_file(self) -> Path | None:
         """Return the file of the token: this computer's own must not be sent to another."""
-        if self.token_file or not is_here(self.master):
+        if self.token_file or not all(is_here(each) for each in self.master.split(",")):
             return self.token_file
         return next((file for file in self._admin_tokens() if _read_if_there(file)), None)
 
     def _admin_tokens(self) -> list[Path]:
         folders = [self.data_dir, self.data_dir / "master"] if self.data_dir else [_home() / "master"]
-        if (local := local_folder(urlsplit(self.master).port or DEFAULT_PORT)) and _is_kept(local):
+        if (local := local_folder(urlsplit(self.master.partition(",")[0]).port or DEFAULT_PORT)) and _is_kept(local):
             folders.insert(0, local / "master")
         return [folder / "tokens" / "admin" for folder in folders]
 
@@ -130,10 +137,10 @@ def login_file() -> Path:
     return platformdirs.user_config_path("loopline", appauthor=False) / "login.json"
 
 
-def _place(url: str) -> tuple[str, int]:
-    """Return host and port: a login holds by http and https alike, and is only ever used by https."""
-    parts = urlsplit(url)
-    return parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+def _places(master: str) -> set[tuple[str, int]]:
+    """Return host and port of each address: a login holds by http and https alike, and is only used by https."""
+    parts = [urlsplit(each) for each in master.split(",")]
+    return {(each.hostname or "", each.port or (443 if each.scheme == "https" else 80)) for each in parts}
 
 
 def local_folder(port: int) -> Path:

@@ -29,7 +29,10 @@ _PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """``https://lab-pc:7461#SECRET``, then a dot and the pin: the SHA-256 of the key of the master's CA, if any."""
+    """``https://lab-pc:7461#SECRET``, then a dot and the pin: the SHA-256 of the key of the master's CA, if any.
+
+    Before the ``#``, addresses of standbys may follow the master's after commas.
+    """
 
     master: str
     secret: str
@@ -59,7 +62,7 @@ class LoginLine(Line):
 
 def _parts(text: str, command: str, kind: str, source: str) -> tuple[str, str, str]:
     found = _LINE.fullmatch(text.strip().removeprefix(f"loopline {command} ").strip())
-    master = normal_address(found["master"]) if found else ""
+    master = ",".join(addresses_of(found["master"])) if found else ""
     if not found or not master or not found["secret"].startswith(kind):
         raise ValueError(f"expected the line that `{source}` printed, as in https://lab-pc:7461#{kind}...")
     return master, found["secret"], found["print"] or ""
@@ -135,6 +138,15 @@ def normal_address(url: str) -> str:
     name = f"[{host}]" if ":" in host else host
     at = "" if port is None or port == _PORTS[parts.scheme] else f":{port}"
     return f"{parts.scheme}://{name}{at}{parts.path.rstrip('/')}" if host else ""
+
+
+def addresses_of(text: str) -> list[str]:
+    """Return a master's addresses, normalized: the first, and those of its standbys behind commas.
+
+    Empty if any is invalid.
+    """
+    found = [normal_address(each.strip()) for each in text.split(",")]
+    return found if all(found) else []
 
 
 def new_worker_token() -> str:

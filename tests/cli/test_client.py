@@ -88,7 +88,7 @@ async def test_what_no_master_answers_is_an_error_as_well(fake: FakeMaster, answ
 
 async def test_a_busy_master_is_asked_until_patience_ends(fake: FakeMaster) -> None:
     fake.on("GET /passing", refuse(429, "too_many", "slow down"))
-    async with client(fake, patience_s=0.02) as master:
+    async with client(fake, patience_s=0.3) as master:
         with pytest.raises(LooplineError) as raised:
             await master.passing()
     assert raised.value.code == "too_many"
@@ -102,6 +102,25 @@ async def test_no_master(unused_tcp_port: int) -> None:
     assert raised.value.code == "unreachable"
     assert f"http://127.0.0.1:{unused_tcp_port}" in raised.value.message
     assert "loopline master" in raised.value.hint
+
+
+async def test_a_standby_is_asked_where_the_master_is_gone_or_waits(fake: FakeMaster, unused_tcp_port: int) -> None:
+    """Each address is tried once at least, however short the patience; the one that answered stays."""
+    gone = f"http://127.0.0.1:{unused_tcp_port}"
+    fake.on(
+        "GET /passing",
+        refuse(503, "database_away", "it waits"),
+        ok({"order": "hold", "completions": 0, "passings": 0, "excused": {}, "latest": []}),
+    )
+    async with AsyncClient(f"{gone},{fake.url}", patience_s=0) as master:
+        assert master.master == f"{gone},{fake.url}"
+        with pytest.raises(LooplineError, match="it waits"):
+            await master.passing()
+        assert master.http.url == gone, "the next turn is the other's"
+        await master.passing()
+        assert master.http.url == fake.url
+        await master.passing()
+        assert len(fake.seen) == 3
 
 
 async def test_pages_are_read_to_the_last(fake: FakeMaster) -> None:

@@ -140,9 +140,11 @@ class Twins:
         arguments = ["--port", str(self._ports[number].number), *self._flags]
         return await self._grid._spawn(f"master{number}", "loopline_master", *arguments)
 
-    def client(self, number: int) -> AsyncClient:
-        token = self._grid.data_dir / "tokens" / "admin"
-        return AsyncClient(self.url(number), token.read_text() if token.exists() else None, patience_s=0.0)
+    def client(self, *numbers: int) -> AsyncClient:
+        """Return a client that knows these; only one that knows several is patient."""
+        token, known = self._grid.data_dir / "tokens" / "admin", ",".join(map(self.url, numbers))
+        patience_s = 60.0 if len(numbers) > 1 else 0.0
+        return AsyncClient(known, token.read_text() if token.exists() else None, patience_s=patience_s)
 
     async def serves(self, number: int) -> bool:
         async with self.client(number) as client:
@@ -166,10 +168,11 @@ async def test_a_standby_takes_over_20_times_and_the_old_one_says_nothing(grid: 
 
     await wait_for("the first master", first_serves)
     masters.append(await twins.start(1))
-    await grid.start_worker("w", "--other-master", twins.url(1), url=twins.url(0), slots=2)
-    spec = JobSpec(command=["sleep", "0.3"], parameters={"i": Range(range=[1, TASKS])}, size=TASKS * 0.3)
-    async with twins.client(0) as client:
-        job = (await client.submit(spec)).id
+    await grid.start_worker("w", url=f"{twins.url(0)},{twins.url(1)}", slots=2)
+    long_output = ["sh", "-c", "sleep 0.3; head -c 20000 /dev/zero"]
+    spec = JobSpec(command=long_output, parameters={"i": Range(range=[1, TASKS])}, size=TASKS * 0.3)
+    both = twins.client(0, 1)
+    job = (await both.submit(spec)).id
     took, old, done = list[float](), 0, 0
     for turn in range(20):
         new, begun = 1 - old, time.monotonic()
@@ -197,7 +200,10 @@ async def test_a_standby_takes_over_20_times_and_the_old_one_says_nothing(grid: 
             return found if found > before else None
 
         done = await wait_for("the worker to follow, and the job to go on", goes_on, 60)
+        first = await anext(aiter(both.results(job)))
+        assert first.stdout == "\0" * 20000, "who knows both addresses reads outputs of before"
         old = new
+    await both.http.close()
     async with twins.client(old) as client:
         accepted = [one.id.task_id async for one in client.attempts(job) if one.accepted]
         assert len(accepted) == len(set(accepted)) >= done

@@ -22,6 +22,7 @@ def test_a_line_is_read_as_it_was_written(fingerprint: str) -> None:
         ("https://LAB:443/Grid/", "https://lab/Grid"),
         ("https://lab:80", "https://lab:80"),
         ("http://[FE80::1]:7461", "http://[fe80::1]:7461"),
+        ("https://One:7461/,https://two:7461", "https://one:7461,https://two:7461"),  # a master and its standby
     ],
 )
 def test_an_address_is_written_in_one_way(written: str, meant: str) -> None:
@@ -36,6 +37,7 @@ def test_an_address_is_written_in_one_way(written: str, meant: str) -> None:
         "http://lab-pc:7461",
         "http://#lj_1_x",
         "ftp://a#lj_1_x",
+        "http://a,b#lj_1_x",
         "http://a#ll_1_x",
         "http://a:x#lj_1_x",
     ],

@@ -34,6 +34,14 @@ def test_where_it_has_joined(tmp_path: Path) -> None:
     assert (settings.master, settings.name, settings.find_token()) == ("http://lab-pc:7461", "pc-1", "ll_1_x")
 
 
+def test_a_master_and_its_standby_come_from_one_line() -> None:
+    member = Membership("http://one:7461,http://two:7461", "pc-1", "ll_1_x")
+    member.write()
+    settings = with_master(WorkerSettings.load())
+    assert (settings.master, settings.other_masters) == ("http://one:7461", ("http://two:7461",))
+    assert settings.belongs_to(member)
+
+
 def test_what_is_set_comes_first_and_gets_no_token_of_another_master() -> None:
     JOINED.write()
     settings = with_master(WorkerSettings.load(master="http://other:1", name="mine"))

@@ -1,5 +1,6 @@
 import argparse
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -93,8 +94,15 @@ def test_where_the_token_comes_from(tmp_path: Path) -> None:
         WorkerSettings.load(token_file="absent").find_token()
 
 
-def test_a_master_of_several_addresses_is_tried_at_each_in_turn() -> None:
-    settings = WorkerSettings.load(master="http://one:7461", other_masters=["http://two:7461"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"master": "http://one:7461", "other_masters": ["http://two:7461"]},
+        {"master": "http://one:7461,http://two:7461"},
+    ],
+)
+def test_a_master_of_several_addresses_is_tried_at_each_in_turn(given: dict[str, Any]) -> None:
+    settings = WorkerSettings.load(**given)
     trust = MasterTrust(settings)
     tried = []
     for _ in range(3):

@@ -10,7 +10,7 @@ import importlib.util
 import logging
 import time
 
-from loopline_shared.joining import Membership, normal_address
+from loopline_shared.joining import Membership, addresses_of
 from loopline_worker.settings import WorkerSettings
 
 log = logging.getLogger(__name__)
@@ -24,7 +24,8 @@ def with_master(settings: WorkerSettings) -> WorkerSettings:
     is_set = "master" in settings.model_fields_set
     member = Membership.read()
     if member and not is_set:
-        settings = settings.model_copy(update={"master": normal_address(member.master)})
+        first, *others = addresses_of(member.master)
+        settings = settings.model_copy(update={"master": first, "other_masters": (*others, *settings.other_masters)})
     if member and settings.belongs_to(member):  # its token is good for its name only
         return settings.model_copy(update={"name": settings.name or member.name})
     if is_set:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Annotated, ClassVar
 
 import platformdirs
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 
 from loopline_shared.errors import LooplineError
-from loopline_shared.joining import Membership, membership_file, normal_address
+from loopline_shared.joining import Membership, addresses_of, membership_file, normal_address
 from loopline_shared.model import Name, SharedFolder
 from loopline_shared.rest.address import DEFAULT_URL
 from loopline_shared.settings_source import Settings, config_file, read_table
@@ -34,6 +34,16 @@ def _address(text: str) -> str:
     if not address:
         raise ValueError("expected an address such as http://lab-pc:7461")
     return address
+
+
+def _several(values: object) -> object:
+    """Split what is given as the master's address: what follows commas are further addresses."""
+    if not isinstance(values, dict) or "," not in str(values.get("master", "")):
+        return values
+    first, _, others = str(values["master"]).partition(",")
+    known = values.get("other_masters") or ()
+    known = known if isinstance(known, str) else ",".join(map(str, known))
+    return {**values, "master": first, "other_masters": f"{others},{known}"}
 
 
 def _choice(yes: str, no: str) -> Callable[[object], object]:
@@ -86,7 +96,11 @@ class WorkerSettings(Settings):
 
     table: ClassVar[str] = "worker"
 
-    master: Annotated[str, AfterValidator(_address), Field(description="the master's address")] = DEFAULT_URL
+    _split_addresses = model_validator(mode="before")(_several)
+
+    master: Annotated[
+        str, AfterValidator(_address), Field(description="the master's address; behind commas, its standbys'")
+    ] = DEFAULT_URL
     other_masters: Annotated[
         tuple[Annotated[str, AfterValidator(_address)], ...],
         BeforeValidator(_split),
@@ -231,7 +245,7 @@ class WorkerSettings(Settings):
 
     def belongs_to(self, member: Membership) -> bool:
         """True if the membership's token is for this master: a token is for the master that gave it alone."""
-        return self.master == normal_address(member.master)
+        return addresses_of(member.master)[:1] == [self.master]
 
     def secrets(self) -> list[Path]:
         """Return all places that may hold a token of this worker or of its user's master; not all need be there."""

@@ -105,7 +105,8 @@ def _told(view: EncryptionView, master: str) -> Text:
     if view.pin:
         text.append(f", by the grid's own CA, whose key has the SHA-256\n  {view.pin}")
         text.append("\nlines of `loopline token create` and `loopline token join` carry it")
-        text.append(f"\na browser trusts the master once it has imported {encrypted(master)}/ca.pem")
+        first = encrypted(master.partition(",")[0])
+        text.append(f"\na browser trusts the master once it has imported {first}/ca.pem")
     else:
         text.append(", by the certificate that its operator gave")
     text.append(f"\nfor {', '.join(view.names)}" if view.pin else "")

@@ -10,6 +10,7 @@ from rich.text import Text
 from loopline.cli.common import PLAIN, Common, read_by, some
 from loopline.cli.render import human, tables
 from loopline.cli.values import duration
+from loopline.client import AsyncClient
 from loopline.settings import is_here
 from loopline_shared.errors import LooplineError
 from loopline_shared.joining import JoinLine, LoginLine
@@ -45,7 +46,8 @@ async def create(
     """
     async with common.client() as client:
         created = await client.create_token(name, role, expires)
-    line = LoginLine(address.rstrip("/") if address else created.address, created.secret, created.fingerprint)
+        place = address.rstrip("/") if address else _place(client, created.address)
+    line = LoginLine(place, created.secret, created.fingerprint)
     document = created.model_dump(mode="json", context=SECONDS)
     if role not in ("worker", "scraper") and line.master:
         document["line"] = f"loopline login {line}"
@@ -112,7 +114,8 @@ async def join(
     """
     async with common.client() as client:
         created = await client.create_join_token(uses, expires)
-    line = JoinLine(address.rstrip("/") if address else created.address, created.secret, created.fingerprint)
+        place = address.rstrip("/") if address else _place(client, created.address)
+    line = JoinLine(place, created.secret, created.fingerprint)
     document = {**created.model_dump(mode="json", context=SECONDS), "line": f"loopline join {line}"}
     common.show(document, lambda: _line(line, created), whole=True)
 
@@ -123,6 +126,11 @@ async def joins(*, common: Common = PLAIN) -> None:
     async with common.client() as client:
         items = await some(0, client.join_tokens())
     common.show(items, lambda: tables.join_tokens(items))
+
+
+def _place(client: AsyncClient, address: str) -> str:
+    """Return the address for a line; where we know several, they are all of the same masters for others, too."""
+    return client.master if "," in client.master else address
 
 
 def _line(line: JoinLine, created: JoinTokenCreated) -> Text:

@@ -56,8 +56,19 @@ def worker_named(certificate: Mapping[str, Any] | None) -> str:
 def fetch_ca(master: str, pin: str) -> str:
     """Return the certificate (PEM) of the master's CA, which has the key that the pin names. It blocks.
 
-    Raises LooplineError if the master shows another one, or does not answer.
+    ``master``: its address; behind commas, those of standbys, which show the same. Raises LooplineError if it shows
+    another one, or none of them answers.
     """
+    first, _, others = master.partition(",")
+    try:
+        return _fetch_known(first, pin)
+    except LooplineError as error:
+        if error.code != "unreachable" or not others:
+            raise
+        return fetch_ca(others, pin)
+
+
+def _fetch_known(master: str, pin: str) -> str:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # the pin decides
     try:

@@ -154,7 +154,7 @@ class ControlGroup:
         if self._usage < 0:
             return False
         with_cache_bytes = _number(os.pread(self._usage, 100, 0)) or 0  # which can be dropped, but costs less to read
-        return with_cache_bytes > _MOST_LEFT_BYTES and (self.memory_bytes() or 0) > _MOST_LEFT_BYTES
+        return with_cache_bytes > _MOST_LEFT_BYTES + self._own_bytes and (self.memory_bytes() or 0) > _MOST_LEFT_BYTES
 
     def close(self) -> None:
         """Close the files that are open for ``hits``; the supervisor keeps its others until it exits."""
