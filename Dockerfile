@@ -28,8 +28,9 @@ COPY . .
 RUN pip --python /opt/loopline/bin/python install --no-deps .
 
 FROM ${BASE_IMAGE}
-# The volumes take their owner from these folders. All state is below the home folder: /data, which tasks of other users
-# have to pass through. service.py is the first process of a worker whose tasks have users of their own.
+# Volumes take their owner from these folders; none is declared, for Docker would leave one behind for each container.
+# All state is below the home folder: /data, which tasks of other users have to pass through. service.py is the first
+# process of a worker whose tasks have users of their own.
 RUN useradd --uid 10001 --user-group --home-dir /data --no-create-home --shell /usr/sbin/nologin loopline \
     && install -d -m 0700 -o loopline -g loopline /join \
     && install -d -m 0711 -o loopline -g loopline /data
@@ -38,7 +39,6 @@ RUN ln -s /opt/loopline/lib/python3*/site-packages/loopline_worker/supervisor/us
 ENV PATH=/opt/loopline/bin:$PATH PYTHONUNBUFFERED=1
 USER 10001:10001
 WORKDIR /data
-VOLUME /data
 EXPOSE 7461
 ENTRYPOINT ["loopline"]
 CMD ["--help"]

@@ -133,6 +133,13 @@ def test_a_worker_reads_its_own_token_and_nothing_of_the_master(grid: Grid) -> N
     assert grid.inside("worker", "touch", "/join/mine").returncode != 0
 
 
+def test_a_worker_has_no_volume_that_outlives_it(grid: Grid) -> None:
+    for worker in grid.must("ps", "--quiet", "worker").split():
+        mounts = ["docker", "inspect", "--format", "{{range .Mounts}}{{.Destination}} {{end}}", worker]
+        assert subprocess.run(mounts, capture_output=True, text=True, check=True).stdout.split() == ["/join"]
+    assert grid.inside("worker", "touch", "/opt/loopline/mine").returncode != 0
+
+
 def test_a_worker_has_no_power(grid: Grid) -> None:
     look = (
         "for it in /proc/[0-9]*; do if grep -q -a loopline_worker $it/cmdline; then grep CapPrm $it/status; fi; done"
