@@ -169,7 +169,10 @@ async def run(options: argparse.Namespace) -> list[dict[str, Any]]:
         bringing = asyncio.create_task(swarm(url, {}, options.workers, SLOTS, tally, rest_s=options.rest))
         await asyncio.sleep(2 * options.rest)
         began = tally.acknowledged
-        rows = await measure(url, options.views, options.seconds, process, options.viewers)
+        rows = []
+        for view in options.views:
+            rows += await measure(url, [view], options.seconds, process, options.viewers)
+            assert not bringing.done(), f"the swarm ended while {view} was looked at: what was measured means nothing"
         assert tally.acknowledged > began, "the grid stands still"
         bringing.cancel()
         with suppress(asyncio.CancelledError, AssertionError):  # which it says of links that end before their work
