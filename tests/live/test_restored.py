@@ -46,6 +46,6 @@ async def test_what_a_worker_holds_of_a_lost_job_is_not_taken_for_another_ones(
         1: "new 1\n",
         2: "new 2\n",
     }
-    assert [(a.id.number, a.accepted) for a in await grid.attempts(job)] == [(1, True), (1, True)]
+    assert sum(attempt.accepted for attempt in await grid.attempts(job)) == 2
     await grid.no_processes()
     assert "was restored, or is another one" in grid.log("ant")
