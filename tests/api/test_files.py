@@ -255,14 +255,23 @@ async def test_one_user_has_so_many_bytes_of_files_and_is_told(tmp_path: Path) -
         refused = await put(master, "user", b"b" * 600)
         assert [first.status, again.status, refused.status] == [204, 204, 429]
         assert "has 600 of the 1,000 bytes" in refused.body["detail"]
+        refused = await put(master, "user", b"d" * 600, is_announced=False)
+        assert (refused.status, refused.body["code"]) == (429, "user_file_bytes")
+        assert (await put(master, "user", b"e" * 300, is_announced=False)).status == 204
         assert (await put(master, "admin", b"b" * 600)).status == 204, "others have their own"
         await master.submit("user")
         (user,) = (await master.get("/shares"))["users"]
-        assert {"what": "file_bytes", "used": 600, "allowed": 1000} in user["limits"]
+        assert {"what": "file_bytes", "used": 900, "allowed": 1000} in user["limits"]
         os.utime(master.parts[Blobs].find(path_of(b"a" * 600)[-64:]) or "", (1000, 1000))
         await master.ask("POST", "/prune", json={"delete": True})
         assert (await put(master, "user", b"c" * 600)).status == 204
 
 
-async def put(master: Bench, role: str, content: bytes) -> Answer:
-    return await master.ask("PUT", path_of(content), role, data=content)
+async def put(master: Bench, role: str, content: bytes, *, is_announced: bool = True) -> Answer:
+    """``is_announced``: the request says how long the content is."""
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for start in range(0, len(content), 100):
+            yield content[start : start + 100]
+
+    return await master.ask("PUT", path_of(content), role, data=content if is_announced else pieces())

@@ -16,6 +16,8 @@ from typing import Any, Literal
 import pytest
 from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, ViewportSize, async_playwright, expect
 
+from tests.live.grid import Grid
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 ON_MACOS = [f"/Applications/{name}.app/Contents/MacOS/{name}" for name in ("Chromium", "Google Chrome")]
 FLAGS = ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--disable-gpu"]
@@ -146,3 +148,8 @@ async def _visit(context: BrowserContext, url: str) -> Visit:
     context.on("console", visit._heard)
     context.on("weberror", lambda error: visit.complaints.append(str(error.error)))
     return visit
+
+
+def admin(grid: Grid) -> str:
+    """Return the token of the grid's admin."""
+    return (grid.data_dir / "tokens" / "admin").read_text().strip()

@@ -7,7 +7,7 @@ import pytest_asyncio
 from playwright.async_api import Browser
 
 from tests.live.grid import Grid
-from tests.web.browser import running_browser
+from tests.web.browser import Visit, admin, running_browser, visiting
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -32,3 +32,12 @@ async def grid(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> As
     finally:
         await grid.stop()
     await grid.no_processes()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def visit(browser: Browser, grid: Grid) -> AsyncIterator[Visit]:
+    """An admin at the page, who in the end has asked nobody but the master, and had nothing to complain of."""
+    async with visiting(browser, grid.url) as visit:
+        await visit.sign_in(admin(grid))
+        yield visit
+        visit.check()

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import aiohttp
 import pytest
-import pytest_asyncio
 from playwright.async_api import Browser, expect
 
 from tests.live.grid import Grid
 from tests.web.browser import AWAY, REFUSED, Visit, visiting
-from tests.web.test_page import admin, row_of
+from tests.web.test_page import row_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def visit(browser: Browser, grid: Grid) -> AsyncIterator[Visit]:
-    async with visiting(browser, grid.url) as visit:
-        await visit.sign_in(admin(grid))
-        yield visit
-        visit.check()
 
 
 async def metrics(grid: Grid, secret: str) -> int:

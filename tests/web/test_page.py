@@ -8,38 +8,24 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
-import pytest_asyncio
 from playwright.async_api import Browser, Locator, Page, expect
 
 from loopline_shared.spec import JobSpec
 from tests.live.grid import Grid, wait_for
-from tests.web.browser import AWAY, PATIENCE_MS, REFUSED, Visit, visiting
+from tests.web.browser import AWAY, PATIENCE_MS, REFUSED, Visit, admin, visiting
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 expect.set_options(timeout=PATIENCE_MS)
 
 MOST_TABS = 60
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def visit(browser: Browser, grid: Grid) -> AsyncIterator[Visit]:
-    """An admin at the page, who in the end has asked nobody but the master, and had nothing to complain of."""
-    async with visiting(browser, grid.url) as visit:
-        await visit.sign_in(admin(grid))
-        yield visit
-        visit.check()
-
-
-def admin(grid: Grid) -> str:
-    return (grid.data_dir / "tokens" / "admin").read_text().strip()
 
 
 def heading(page: Page, name: str | re.Pattern[str]) -> Locator:

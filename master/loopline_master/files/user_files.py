@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
 from loopline_master.store import Store
 from loopline_shared.errors import ExceededLimit, LooplineError
@@ -17,10 +17,11 @@ class UserFiles:
         """``most_bytes``: what one user may have."""
         self._uploads, self._most_bytes = store.uploads, most_bytes
         self._used: Counter[str] | None = None  # by user; None: not read yet
+        self._coming = Counter[str]()  # bytes of uploads under way, as far as they are here
 
     async def check(self, user: str, more_bytes: int) -> None:
         """Raises LooplineError if the user would have too much with so many bytes more."""
-        has = (await self._counts())[user]
+        has = (await self._counts())[user] + self._coming[user]
         if has + more_bytes > self._most_bytes:
             message = (
                 f"{user} has {has:,} of the {self._most_bytes:,} bytes of files that one user may keep here; "
@@ -29,6 +30,22 @@ class UserFiles:
             hint = "an admin removes those of ended jobs (`loopline prune`), or sets limits.user_file_bytes"
             quota = ExceededLimit(self._most_bytes, max(0, self._most_bytes - has), "content-bytes")
             raise LooplineError("user_file_bytes", message, hint, 429, quota=quota)
+
+    async def counted(self, user: str, content: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+        """Yield the content of an upload as it comes. Raises LooplineError once the user would have too much.
+
+        So neither several uploads at once nor one of unknown length go beyond what one user may have.
+        """
+        came = 0
+        try:
+            async for piece in content:
+                await self.check(user, len(piece))
+                came += len(piece)
+                self._coming[user] += len(piece)
+                yield piece
+        finally:
+            self._coming[user] -= came
+            self._coming += Counter()  # without those who have none
 
     async def add(self, user: str, sha256: str, size_bytes: int) -> None:
         """Count a file that the user has brought."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import aclosing, suppress
 
 from aiohttp import web
 
@@ -46,11 +46,14 @@ async def put_file(
     """
     span = _span(content_range) if content_range else WHOLE
     content = _in_time(request.content.iter_chunked(_CHUNK_BYTES))
-    is_users = caller.role != "worker"
-    if is_users and blobs.find(sha256) is None:
-        await users.check(caller.name, request.content_length or 0)
-    if await blobs.put(sha256, content, request.content_length or 0, span) and is_users:
-        await users.add(caller.name, sha256, blobs.retain(sha256) or 0)
+    announced_bytes = request.content_length or 0
+    if caller.role == "worker" or blobs.find(sha256) is not None:
+        await blobs.put(sha256, content, announced_bytes, span)
+        return web.Response(status=204)
+    await users.check(caller.name, announced_bytes)
+    async with aclosing(users.counted(caller.name, content)) as counted:
+        if await blobs.put(sha256, counted, announced_bytes, span):
+            await users.add(caller.name, sha256, blobs.retain(sha256) or 0)
     return web.Response(status=204)
 
 
