@@ -1,4 +1,4 @@
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { asProblem, get, post, type Problem } from "../api/client";
 import type { JobDetail, Submission } from "../api/types";
 import { go, search } from "../router";
@@ -48,7 +48,8 @@ function SubmitForm() {
   });
 
   const isEmpty = draft === EMPTY && !files.length;
-  useEffect(() => {
+  // Before anything else happens, for the next thing may be a reload.
+  useLayoutEffect(() => {
     keepDraft(isEmpty ? null : { draft, files, key: key.current, by: caller.value!.name });
   }, [draft, files]);
 
