@@ -24,6 +24,7 @@ from loopline_shared.errors import LooplineError
 from loopline_shared.settings_source import old_names
 from loopline_shared.terminal.parser import Parser
 
+gc.freeze()  # or the first collection goes over all that was imported
 gc.enable()
 
 _DESCRIPTION = "Run the master of a Loopline grid: it takes jobs over REST and has workers run them."

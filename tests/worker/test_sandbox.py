@@ -124,11 +124,14 @@ def test_of_what_is_shown_and_hidden_the_inner_counts(tmp_path: Path) -> None:
 
 
 @needs_one
-async def test_names_can_be_looked_up_where_there_is_network(tmp_path: Path) -> None:
-    """What /etc/resolv.conf is a link to, in /run on many systems, is seen in its place."""
-    async with Bench(tmp_path, sandbox=open_sandbox()) as bench:
-        result = await bench.result(run_of("cat", "/etc/resolv.conf"))
-    assert result.stdout.data == Path("/etc/resolv.conf").read_bytes()
+async def test_names_and_certificates_can_be_looked_up_where_there_is_network(tmp_path: Path) -> None:
+    """What /etc/resolv.conf is a link to, in /run on many systems, is seen in its place; a folder as it is now."""
+    async with Bench(tmp_path / "bench", sandbox=open_sandbox(etc=tmp_path / "etc")) as bench:
+        names = await bench.result(run_of("cat", "/etc/resolv.conf"))
+        certificates = await bench.result(run_of("sh", "-c", "ls -A /etc/ssl/certs | wc -l", task=2))
+    assert names.stdout.data == Path("/etc/resolv.conf").read_bytes()
+    assert int(certificates.stdout.data) == len(list(Path("/etc/ssl/certs").iterdir()))
+    assert not list((tmp_path / "etc" / "ssl" / "certs").iterdir())
 
 
 @needs_one

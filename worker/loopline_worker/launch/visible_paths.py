@@ -33,8 +33,8 @@ _OF_ETC = (
     *("openmpi", "mpich", "libblas.so.3", "OpenCL", "vulkan", "glvnd", "gnuplot", "environment-modules", "lmod"),
 )
 """What programs look up in /etc: names, certificates, fonts, their own settings. Nothing else of it is seen."""
-LIVE = ("/etc/hosts", "/etc/resolv.conf")
-"""Of that, what changes as a computer changes its network."""
+LIVE = ("/etc/hosts", "/etc/resolv.conf", "/etc/ssl/certs")
+"""Of that, what changes as a computer changes its network, and hundreds of links, which take long to copy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def copy_etc(folder: Path) -> Path | None:
     """Copy what tasks see of /etc, for one mount in place of forty, which take longer than a short task.
 
     Return the folder; None if the copy fails. It stays as it is until the worker starts again, but for LIVE, which is
-    mounted over empty files.
+    mounted over what is empty.
     """
     shutil.rmtree(folder, ignore_errors=True)
     try:
@@ -82,7 +82,7 @@ def copy_etc(folder: Path) -> Path | None:
             for made in target.relative_to(folder).parents:
                 (folder / made).chmod(0o755)  # tasks may have another user
             if str(source) in LIVE and source.exists():
-                target.touch()
+                target.mkdir() if source.is_dir() else target.touch()
             elif source.is_dir() and not source.is_symlink():
                 with suppress(shutil.Error):  # files that this user may not read: no task could either
                     shutil.copytree(source, target, symlinks=True)
