@@ -123,7 +123,7 @@ def speed_now(worker: Worker, wants: float = 1.0) -> float:
     return speed if left >= wants else speed * left / wants
 
 
-def pace(worker: Worker, job: Job, programs: Mapping[ProgramKey, Program]) -> float:
+def speed_for(worker: Worker, job: Job, programs: Mapping[ProgramKey, Program]) -> float:
     """Return the reference CPU-seconds that a task of the job gets done in a second of a slot, as ``speed_now``.
 
     An owner slows down only what wants more than is left: a task that waits of its own accord takes as long anywhere.

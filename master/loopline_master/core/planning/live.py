@@ -126,7 +126,7 @@ class Planning:
         state = self._state
         now = int(state.now)
         expected_s = measure.work_of(state.grid, job, number) / (
-            measure.pace(worker, job, state.programs) * job.nodes
+            measure.speed_for(worker, job, state.programs) * job.nodes
         )
         limit_s, limit = job.spec.timeout_s, None
         if limit_s is not None:
