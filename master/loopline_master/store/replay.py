@@ -27,6 +27,7 @@ from loopline_master.core.events import BATCH
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.store.checkpoint import Checkpoint, as_line, checkpoint
 from loopline_master.store.database import Result, parse_url, reading
+from loopline_master.store.migrate import check_current
 from loopline_master.store.rows import Values, changed, late_rows
 from loopline_master.store.tables import (
     attempts,
@@ -107,8 +108,13 @@ async def check_and_start(database: str) -> tuple[list[Difference], Checkpoint]:
 async def _read(database: str, work: Callable[[Connection], Result]) -> Result:
     file = f"sqlite:///{Path(database).absolute().as_uri()}?mode=ro&uri=true"
     url = parse_url(database if "://" in database else file)
+
+    def checked(connection: Connection) -> Result:
+        check_current(connection)
+        return work(connection)
+
     async with reading(url) as read:
-        return await read(work)
+        return await read(checked)
 
 
 class _Memory:
