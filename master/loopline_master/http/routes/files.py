@@ -11,6 +11,7 @@ from aiohttp import web
 
 from loopline_master import timings
 from loopline_master.files.blobs import WHOLE, Blobs, Span
+from loopline_master.files.file_store import seal_of
 from loopline_master.files.user_files import UserFiles
 from loopline_master.files.whole_files import WholeFiles
 from loopline_master.http.answers import StoredFile
@@ -106,7 +107,7 @@ def _span(content_range: str) -> Span:
 
 async def _file(blobs: Blobs, whole: WholeFiles, sha256: str) -> web.FileResponse:
     path = found(await whole.find(sha256), f"file {sha256}")
-    seal = blobs.seal(path)
+    seal = seal_of(path)
     answer = StoredFile(path, _HEADERS | {HEADER: seal} if seal else _HEADERS)
     whole.while_sent(sha256, answer.cut_off)
     return answer
