@@ -9,16 +9,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from yarl import URL
 
+from loopline.client import AsyncClient
+from loopline.transfer import files
 from loopline_master.files.blobs import Blobs
 from loopline_master.files.bucket import Bucket
 from loopline_master.files.bucket_store import BucketStore
 from loopline_master.files.file_store import FolderStore
 from loopline_master.files.retention import Retention
+from loopline_master.files.user_files import UserFiles
 from loopline_master.maintenance import fsck
 from loopline_master.settings import MasterSettings
 from loopline_shared.errors import LooplineError
-from tests.api.bench import running_master
+from loopline_shared.rest.direct import ELSEWHERE, HEADER, DirectUpload
+from tests.api.bench import Bench, running_master
 from tests.object_storage import BUCKET, ObjectStorage
 
 FILES = f"s3://{BUCKET}/of-jobs"
@@ -52,20 +57,67 @@ async def test_a_file_outlives_the_disk_of_its_master_and_goes_when_no_job_needs
         assert {loss.what for loss in (await fsck.check(settings)).losses} == {"missing"}
 
 
+async def test_who_can_sends_and_fetches_past_the_master_and_others_are_served_by_it(
+    service: ObjectStorage, tmp_path: Path
+) -> None:
+    service.refused, content = 0.0, os.urandom(2**17)
+    name = hashlib.sha256(content).hexdigest()
+    asked = {HEADER: str(len(content))}
+    async with running_master(tmp_path / "one", files=FILES) as master:
+        assert HEADER not in (await master.ask("HEAD", f"/files/{name}", "user", headers={HEADER: "9"})).headers
+        assert HEADER not in (await master.ask("HEAD", f"/files/{name}", "reader", headers=asked)).headers
+        head = await master.ask("HEAD", f"/files/{name}", "user", headers=asked)
+        place = DirectUpload.decode(head.headers[HEADER])
+        statuses = [await put_at(master, place, one) for one in (content[::-1], content, content)]
+        assert statuses == [400, 200, 412]
+        assert await used_bytes(master) == 0
+        head = await master.ask("HEAD", f"/files/{name}", "user")
+        assert (head.status, head.headers["Content-Length"]) == (200, str(len(content)))
+        assert await used_bytes(master) == len(content)
+        assert (await master.ask("GET", f"/files/{name}", allow_redirects=False)).content == content
+        elsewhere = await master.ask("GET", f"/files/{name}", headers=asked, allow_redirects=False)
+        assert elsewhere.status == ELSEWHERE
+        async with master.http.get(URL(elsewhere.headers["Location"], encoded=True)) as answer:
+            assert await answer.read() == content
+
+
+async def test_where_the_bucket_cannot_be_reached_files_come_by_way_of_the_master(
+    service: ObjectStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.refused = 0.0
+    monkeypatch.setattr(Bucket, "url_to_get", lambda *_: "http://127.0.0.1:9/closed")
+    monkeypatch.setattr(Bucket, "url_to_put", lambda *_: DirectUpload("http://127.0.0.1:9/closed", {}))
+    async with running_master(tmp_path / "one", files=f"{FILES}-3") as master:
+        async with AsyncClient(master.url, master.tokens["user"]) as client:
+            assert await files.upload(client, CONTENT) == NAME
+        async with AsyncClient(master.url, master.tokens["user"]) as client:
+            await files.download(client, NAME, tmp_path / "file", tmp_path / "part")
+    assert (tmp_path / "file").read_bytes() == CONTENT
+
+
+async def put_at(master: Bench, place: DirectUpload, content: bytes) -> int:
+    async with master.http.put(URL(place.url, encoded=True), data=content, headers=place.headers) as answer:
+        return answer.status
+
+
+async def used_bytes(master: Bench) -> int:
+    return (await master.parts[UserFiles].limit_of("the-user")).used
+
+
 async def test_retention_removes_what_is_old_and_keeps_what_was_retained(
     service: ObjectStorage, tmp_path: Path
 ) -> None:
     service.refused = 0.0
     store = BucketStore(Bucket(f"{FILES}-2"), FolderStore(tmp_path), grace_s=0.0, reserve_bytes=0)
-    files = Blobs(store, 2**30, 0)
-    name = files.write(b"content")
+    blobs = Blobs(store, 2**30, 0)
+    name = blobs.write(b"content")
     (found,) = next(Bucket(f"{FILES}-2").list())
     assert list(store.older(found.written_at)) == [{}]
     assert not store.remove(name, found.written_at)
     assert list(store.older(found.written_at + 1)) == [{name: 7}]
     assert store.remove(name, found.written_at + 1)
-    assert files.retain(name) is None
-    assert files.find(name) is None
+    assert blobs.retain(name) is None
+    assert blobs.find(name) is None
 
 
 def test_a_bucket_that_cannot_be_used_is_told_with_a_next_step(

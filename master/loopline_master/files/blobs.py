@@ -21,6 +21,7 @@ from loopline_master.files.file_store import INCOMING, FileStore, check_room, ex
 from loopline_shared.checksums import ContentDigests
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import Output
+from loopline_shared.rest.direct import LEAST_BYTES, DirectUpload
 
 _BLOCK_BYTES = 2**20
 _NAME_CHARACTERS = 64
@@ -68,6 +69,17 @@ class Blobs:
     def retain(self, sha256: str) -> int | None:
         """Retain a file that is about to be named, and return its size; None if it is not kept."""
         return self.store.retain(sha256)
+
+    async def direct_url(self, sha256: str) -> str | None:
+        """Return an address to fetch a large file from past the master; None if it cannot be."""
+        if self.store.is_near or (await asyncio.to_thread(self.retain, sha256) or 0) < LEAST_BYTES:
+            return None
+        return self.store.direct_url(sha256)
+
+    def direct_upload(self, sha256: str, size_bytes: int) -> DirectUpload | None:
+        """Return where to send a large file past the master; None if it cannot be."""
+        is_large = LEAST_BYTES <= size_bytes <= self._max_file_bytes
+        return self.store.direct_upload(sha256, size_bytes) if is_large else None
 
     def read(self, output: Output, most_bytes: int) -> bytes:
         """Return the beginning of an attempt's output; empty if its file is gone."""

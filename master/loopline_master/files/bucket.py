@@ -20,12 +20,13 @@ from secrets import token_hex
 from typing import IO, Any
 from urllib.parse import urlsplit
 
-from loopline_master.files.file_store import DirectUpload
 from loopline_shared.errors import LooplineError
+from loopline_shared.rest.direct import DirectUpload
 
 TRIES = 6
 _CONNECT_WITHIN_S, _SILENCE_S = 5, 30
-_URL_HOLDS_S = 900
+URL_HOLDS_S = 900
+"""So long after it was signed a transfer past the master may begin."""
 _PIECE_BYTES = 2**20
 _THREADS = 32
 _EXISTS = ("PreconditionFailed", "412")
@@ -133,7 +134,7 @@ class Bucket:
     def _signed(self, operation: str, **parameters: object) -> str:
         with self._telling():
             url: str = self._client.generate_presigned_url(
-                operation, Params={"Bucket": self._bucket, **parameters}, ExpiresIn=_URL_HOLDS_S
+                operation, Params={"Bucket": self._bucket, **parameters}, ExpiresIn=URL_HOLDS_S
             )
         return url
 

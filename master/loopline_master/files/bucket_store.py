@@ -15,9 +15,10 @@ from typing import IO
 from uuid import uuid4
 
 from loopline_master.files.bucket import Bucket
-from loopline_master.files.file_store import INCOMING, DirectUpload, FolderStore, check_room, explaining_full_disk
+from loopline_master.files.file_store import INCOMING, FolderStore, check_room, explaining_full_disk
 from loopline_shared.checksums import ContentDigests
 from loopline_shared.errors import LooplineError
+from loopline_shared.rest.direct import DirectUpload
 
 AT_HAND_S = 3600.0
 """So long a file that the master has read stays on its disk."""

@@ -13,26 +13,18 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
 
 from loopline_master.files.private_files import sync_folder
 from loopline_master.timings import RETAINED_FOR_S
 from loopline_shared.errors import LooplineError
+from loopline_shared.rest.direct import DirectUpload
 
 INCOMING = "incoming"
 """Folder of files that are not whole yet, beside those that are."""
 _SEAL = "user.loopline.seal"
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
-@dataclass(frozen=True, slots=True)
-class DirectUpload:
-    """A place to send a file to past the master: a PUT to ``url`` with these headers, signed for this content."""
-
-    url: str
-    headers: Mapping[str, str]
 
 
 class FileStore(Protocol):
