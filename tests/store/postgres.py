@@ -40,6 +40,12 @@ class Server:
             )
         _wait_for(self.process, self._folder / "data" / "postmaster.pid", self._folder / "log")
 
+    def listen_at(self, address: str, network: str) -> None:
+        """Serve the computers of a network too, from the next start on."""
+        self._command += ["-c", f"listen_addresses=127.0.0.1,{address}"]
+        with (self._folder / "data" / "pg_hba.conf").open("a") as rules:
+            rules.write(f"host all all {network} trust\n")
+
     def end(self, signum: int = signal.SIGINT) -> None:
         self.process.send_signal(signum)
         self.process.wait(60)
