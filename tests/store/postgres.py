@@ -46,6 +46,31 @@ class Server:
         with (self._folder / "data" / "pg_hba.conf").open("a") as rules:
             rules.write(f"host all all {network} trust\n")
 
+    @contextmanager
+    def follower(self) -> Iterator[Server]:
+        """A server that has followed this one until now: it is behind from here on, and not started yet."""
+        with tempfile.TemporaryDirectory(prefix="loopline-postgres-") as name:
+            folder, port = Path(name), _free_port()
+            shutil.chown(folder, self._whose.get("user"), self._whose.get("group"))
+            data = str(folder / "data")
+            copy = str(Path(self._command[0]).resolve().with_name("pg_basebackup"))
+            _run(
+                copy,
+                "-D",
+                data,
+                "-d",
+                f"{self.url}/postgres",
+                "--checkpoint=fast",
+                "--write-recovery-conf",
+                **self._whose,
+            )
+            command = [self._command[0], "-D", data, *OPTIONS.format(port=port, folder=folder).split()]
+            made = Server(folder, command, self._whose, f"postgresql://loopline@127.0.0.1:{port}")
+            try:
+                yield made
+            finally:
+                made.end(signal.SIGQUIT)
+
     def end(self, signum: int = signal.SIGINT) -> None:
         self.process.send_signal(signum)
         self.process.wait(60)
