@@ -31,6 +31,7 @@ class Server:
 
     def __init__(self, folder: Path, command: list[str], whose: dict[str, Any], url: str) -> None:
         self.url = url
+        self.process: Any = None  # of subprocess, once it was started
         self._folder, self._command, self._whose = folder, command, whose
 
     def start(self) -> None:
@@ -69,7 +70,8 @@ class Server:
             try:
                 yield made
             finally:
-                made.end(signal.SIGQUIT)
+                if made.process:
+                    made.end(signal.SIGQUIT)
 
     def end(self, signum: int = signal.SIGINT) -> None:
         self.process.send_signal(signum)
@@ -84,7 +86,8 @@ def restartable_postgres() -> Iterator[Server]:
         try:
             yield made
         finally:
-            made.end(signal.SIGQUIT)
+            if made.process:
+                made.end(signal.SIGQUIT)
 
 
 @contextmanager
