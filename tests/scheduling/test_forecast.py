@@ -12,7 +12,7 @@ from loopline_master.core.events import JobPaused
 from loopline_master.core.policies import REGISTRY
 from loopline_master.forecaster import Calibration, EtaOutcome, is_told, moment_of
 from loopline_shared.model import Order
-from tests.scheduling.driver import Grid, spec
+from tests.scheduling.driver import Grid, result, spec
 
 
 def run(grid: Grid, tasks: int, each_s: float = 10.0, worker: str = "a") -> None:
@@ -121,6 +121,23 @@ def test_more_slots_less_time() -> None:
     alone = forecast(grid, job)
     grid.workers("b", "c", "d")
     assert forecast(grid, job).p50_s < alone.p50_s / 2
+
+
+def test_an_owner_slows_down_what_computes_and_not_what_waits() -> None:
+    told = {}
+    for name, cpu_s in (("computes", 5.0), ("waits", 0.1)):
+        grid = Grid()
+        grid.workers("a")
+        job = grid.submit(40, max_replicas=1, name=name)
+        for _ in range(4):
+            grid.now += 10.0
+            grid.report("a", result(grid.running("a")[0], wall_s=10.0, cpu_s=cpu_s), spare_cpu=0.5)
+        told[name] = forecast(grid, job).p50_s
+        attempt = grid.running("a")[0]
+        assert grid.store.attempts[attempt].expected_s == pytest.approx(10.0, rel=0.01)
+        grid.report("a", spare_cpu=0.25)
+        assert forecast(grid, job).p50_s / told[name] == pytest.approx(2.0 if name == "computes" else 1.0, rel=0.05)
+    assert told["waits"] == pytest.approx(told["computes"], rel=0.05), "so far each has taken ten seconds"
 
 
 def test_those_under_way_show_that_the_first_were_quick() -> None:

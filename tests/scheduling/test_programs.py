@@ -132,6 +132,19 @@ def test_of_a_program_that_waits_the_share_of_the_processor_says_nothing() -> No
     assert prediction.work == 2.0
 
 
+@pytest.mark.parametrize(
+    ("share", "cpu_s", "slots", "wanted"),
+    [(1.0, 2.0, 1, 1.0), (1.0, 0.01, 1, 0.25), (1.0, 0.9, 1, 0.5),
+     (0.4, 0.8, 1, 1.0), (1.0, 2.0, 2, 0.5), (1 / 16, 0.01, 1, 1.0)],
+)  # fmt: skip
+def test_what_a_program_wants_of_its_slots(share: float, cpu_s: float, slots: int, wanted: float) -> None:
+    program = Program("ann", "pi", "/home/ann", 0.0, 0.0)
+    assert program_history.share_wanted(program, slots) == program_history.share_wanted(None, slots) == 1.0
+    run = Observation(1.0, "b", 1.0, wall_s=2.0, cpu_s=cpu_s, system_s=0.0, peak_memory_bytes=0, share=share)
+    program_history.learn(program, run)
+    assert program_history.share_wanted(program, slots) == wanted
+
+
 def test_of_a_program_that_computes_it_says_all() -> None:
     program = Program("ann", "pi", "/home/ann", 0.0, 0.0)
     for share in [1.0, 0.1, 0.5, 0.2] * 4:

@@ -380,6 +380,7 @@ class Program:
     wholes: list[float] = field(init=False, repr=False, compare=False)  # ... and without the shares that they had
     predicted: Prediction | None = field(default=None, init=False, repr=False, compare=False)  # from the window
     reference: tuple[float, float] | None = field(default=None, init=False, repr=False, compare=False)  # the same
+    wanted: float | None = field(default=None, init=False, repr=False, compare=False)  # the same
     key: ProgramKey = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

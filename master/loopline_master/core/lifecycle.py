@@ -35,7 +35,7 @@ def start_attempt(state: State, job: Job, number: int, worker: Worker, *, ahead:
         task.id in index.attempts.alive and (job.nodes == 1 or task.id in index.gangs.launches),
         grid.now,
         PREFETCHED if ahead else DISPATCHED,
-        measure.work_of(grid, job, number) / (measure.speed_now(worker) * job.nodes),
+        measure.work_of(grid, job, number) / (measure.speed_for(worker, job, state.programs) * job.nodes),
         job.quorum is not None and number in index.ready_sets[job.id].under_replicated,
     )
     grid.last_start, grid.last_worker = grid.now, worker.name

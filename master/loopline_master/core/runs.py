@@ -18,6 +18,8 @@ from loopline_shared.sweep import Sweep
 
 ProgramKey = tuple[str, str, str]
 """A program's owner, name and folder."""
+LEAST_SHARE = 1 / 16
+"""An attempt is taken to have had at least such a share of its slots."""
 _MAX_NAME = 200
 _SHORT_HASH = 12
 _INTERPRETER = re.compile(r"(python|pypy|node|ruby|perl|php|bash|sh|zsh|dash|rscript|julia|java|env)[0-9.]*", re.I)

@@ -103,6 +103,7 @@ class Network:
         self.counts["lost"] += lost
         self.counts["duplicated"] += twice and not lost
         if is_up:
+            self._world.now = self._kernel.now  # a Report that is kept back counts from here
             self._world.arrive_up(link, twice=twice, lost=lost)
             self.forward(link)  # a refused frame closes the link
             self._ends.master_heard()

@@ -130,31 +130,35 @@ def preview(state: State, spec: JobSpec) -> Forecast | None:
     key = requirement_class_of(spec.requires, spec.nodes)
     if not slots.of(key)[0]:
         return None
-    courses.append(own := _course(state.grid, job, key, slots.of(key)[1], spec.task_count, []))
+    courses.append(own := _course(state.grid, job, key, slots.speed(key, job), spec.task_count, []))
     _run(state, courses, slots)
     ends = {course.job.id: course for course in _held(state, courses, found)}
     return Forecast(*ends[job.id].end, own.based_on) if job.id in ends else None
 
 
 class _Slots:
-    """Slots and mean speeds of the available workers, by requirement class."""
+    """Slots and mean speeds of the available workers, by requirement class and the share that a task wants."""
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._known: dict[RequirementClass, tuple[int, float]] = {}
+        self._known: dict[tuple[RequirementClass, float], tuple[int, float]] = {}
 
-    def of(self, key: RequirementClass) -> tuple[int, float]:
+    def of(self, key: RequirementClass, wants: float = 1.0) -> tuple[int, float]:
         """Return the number of slots and their mean speed."""
-        if key not in self._known:
-            self._known[key] = self._counted(key)
-        return self._known[key]
+        if (key, wants) not in self._known:
+            self._known[key, wants] = self._counted(key, wants)
+        return self._known[key, wants]
 
-    def _counted(self, key: RequirementClass) -> tuple[int, float]:
+    def speed(self, key: RequirementClass, job: Job) -> float:
+        """Return the mean speed of the slots for a job of that class."""
+        return self.of(key, measure.share_wanted(job, self._state.programs))[1]
+
+    def _counted(self, key: RequirementClass, wants: float) -> tuple[int, float]:
         requirements, slots, work = self._state.index.requirements, 0, 0.0
         for worker in requirements.available.values():
             if meets(worker.facts, key):
                 slots += worker.offered
-                work += worker.offered * measure.speed_now(worker)
+                work += worker.offered * measure.speed_now(worker, wants)
         return slots, work / slots if slots else 1.0
 
 
@@ -173,7 +177,7 @@ def _courses(state: State, found: dict[int, Forecast | Unknown], slots: _Slots |
             found[job.id] = Unknown(reason)
         else:
             key = state.index.requirements.key_of(job)
-            course = _course(state.grid, job, key, slots.of(key)[1], unstarted, under_way.get(job.id, []))
+            course = _course(state.grid, job, key, slots.speed(key, job), unstarted, under_way.get(job.id, []))
             if not course.based_on:
                 found[job.id] = Unknown("no task of it has finished yet")
             courses.append(course)

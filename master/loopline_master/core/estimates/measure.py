@@ -11,9 +11,11 @@ read: store/queries/accounting_queries.py.)
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
-from loopline_master.core.entities import UNSEATED, Attempt, Grid, Job, Task, Worker
-from loopline_master.core.runs import Observation
+from loopline_master.core.entities import UNSEATED, Attempt, Grid, Job, Program, Task, Worker
+from loopline_master.core.estimates import program_history
+from loopline_master.core.runs import LEAST_SHARE, Observation, ProgramKey
 from loopline_shared.model import Load, Outcome, SizeSource, TaskState
 
 _MOST_S = 1e9
@@ -33,7 +35,6 @@ _DEFAULT_WORK = 60.0
 """Reference CPU-seconds of a task in a grid that knows nothing yet."""
 _SLOWEST, _FASTEST = 1e-6, 1e6
 _SHORTEST_S = 1e-3
-_LEAST_SHARE = 1 / 16
 _NEARLY_ALL = 0.75
 _LEVELS, _QUARTERS = 6, 4
 LEAST_LEFT = 1 / _QUARTERS
@@ -110,10 +111,32 @@ def speed_of(worker: Worker) -> float:
     return worker.work_done / worker.work_s if worker.work_s else worker.facts.speed
 
 
-def speed_now(worker: Worker) -> float:
-    """Return the reference CPU-seconds that a slot delivers in a second beside the owner's own work."""
+def speed_now(worker: Worker, wants: float = 1.0) -> float:
+    """Return the reference CPU-seconds that a slot delivers in a second beside the owner's own work.
+
+    ``wants``: the share of it that a task uses where nobody is in its way.
+    """
     speed, load = worker.work_done / worker.work_s if worker.work_s else worker.facts.speed, worker.load
-    return speed if load is not None and load.spare_cpu >= worker.offered else speed * share_left(worker)
+    if load is not None and load.spare_cpu >= worker.offered:
+        return speed
+    left = share_left(worker)
+    return speed if left >= wants else speed * left / wants
+
+
+def speed_for(worker: Worker, job: Job, programs: Mapping[ProgramKey, Program]) -> float:
+    """Return the reference CPU-seconds that a task of the job gets done in a second of a slot, as ``speed_now``.
+
+    An owner slows down only what wants more than is left: a task that waits of its own accord takes as long anywhere.
+    """
+    load = worker.load
+    if load is not None and load.spare_cpu >= worker.offered:  # as most often
+        return worker.work_done / worker.work_s if worker.work_s else worker.facts.speed
+    return speed_now(worker, share_wanted(job, programs))
+
+
+def share_wanted(job: Job, programs: Mapping[ProgramKey, Program]) -> float:
+    """Return the share of its slots, in quarters, that a task of the job uses where nobody is in its way."""
+    return program_history.share_wanted(programs.get(job.program), job.slots * job.nodes)
 
 
 def left_of(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> float:
@@ -223,7 +246,7 @@ def _share(worker: Worker, attempt: Attempt) -> float:
     used = attempt.cpu_s / (wall_s * attempt.slots)
     if used >= 1.0 or not attempt.cpu_s:
         return 1.0
-    return 1.0 if _has_waited(worker, attempt, used) else max(_LEAST_SHARE, used)
+    return 1.0 if _has_waited(worker, attempt, used) else max(LEAST_SHARE, used)
 
 
 def _has_waited(worker: Worker, attempt: Attempt, used: float) -> bool:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from loopline_master.core.entities import Program
-from loopline_master.core.runs import Observation
+from loopline_master.core.runs import LEAST_SHARE, Observation
 from loopline_shared.model import Prediction
 
 WINDOW = 32
@@ -43,6 +43,8 @@ _FAR = 4.0
 _SAME = 1.25
 """Jobs of one program are as large as the last, until what is predicted differs by so much."""
 _LEAST, _MOST = 1e-6, 1e9
+_QUARTERS, _NEARLY = 4, 0.05
+"""The share that a run wants is counted in quarters, as what owners leave is; so little more is no quarter."""
 
 
 def learn(program: Program, seen: Observation) -> None:
@@ -53,7 +55,8 @@ def learn(program: Program, seen: Observation) -> None:
     if program.strange >= _BELIEVED:
         gone, program.strange = program.window[: 1 - program.strange], 0
         program.changed_at = seen.at
-    program.window, program.predicted, program.reference = (*program.window[len(gone) :], seen), None, None
+    program.window = (*program.window[len(gone) :], seen)
+    program.predicted, program.reference, program.wanted = None, None, None
     program.runs, program.used_at = program.runs + 1, seen.at
     program.works = _moved(program.works, [run.work for run in gone], seen.work)
     program.wholes = _moved(program.wholes, [run.work / run.share for run in gone], seen.work / seen.share)
@@ -111,6 +114,21 @@ def log_unit(program: Program) -> float:
     """Return the logarithm of the work that a unit of the sizes given to the program's runs was worth; 0: unknown."""
     rates = _rates(program)
     return math.log(_within(_median(rates))) if rates else 0.0
+
+
+def share_wanted(program: Program | None, slots: int) -> float:
+    """Return the share of its slots that a run of the program uses where nobody is in its way, in quarters.
+
+    At least one quarter, and all of them where no run tells. A run that had a small part of what it wanted, on a
+    computer that is used to the full, tells as little as one that waited of its own accord there.
+    """
+    if program is None:
+        return 1.0
+    if program.wanted is None:
+        telling = [run for run in program.window if run.share > LEAST_SHARE and run.wall_s > 0]
+        had_s = sum(run.wall_s * run.share for run in telling)
+        program.wanted = min(_MOST, sum(run.cpu_s for run in telling) / had_s) if had_s else _MOST
+    return min(1.0, max(1, math.ceil(_QUARTERS * program.wanted / slots - _NEARLY)) / _QUARTERS)
 
 
 def _reference(program: Program) -> tuple[float, float]:

@@ -44,7 +44,7 @@ def estimated_start(state: State, job: Job, outlook: eta.Outlook) -> PlanView | 
     own = outlook.get(job.id)
     if isinstance(own, eta.Forecast):  # its workers have other work to end as well
         able = [state.workers[name] for name in state.index.requirements.serving(job)]
-        speed = fmean(map(measure.speed_now, able)) if able else 1.0
+        speed = fmean(measure.speed_for(worker, job, state.programs) for worker in able) if able else 1.0
         lasts_s = measure.work_of(state.grid, job, number) / job.nodes / speed
         p90, half = max(p90, state.now + own.p90_s - lasts_s), max(half, state.now + own.p50_s - lasts_s)
     limit_s, is_given = limit_of(state, job, number)

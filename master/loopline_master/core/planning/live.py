@@ -125,7 +125,9 @@ class Planning:
             return True
         state = self._state
         now = int(state.now)
-        expected_s = measure.work_of(state.grid, job, number) / (measure.speed_now(worker) * job.nodes)
+        expected_s = measure.work_of(state.grid, job, number) / (
+            measure.speed_for(worker, job, state.programs) * job.nodes
+        )
         limit_s, limit = job.spec.timeout_s, None
         if limit_s is not None:
             limit = end_by_limit(now, limit_s) if job.nodes == 1 else now + steps_of(limit_s)
