@@ -157,9 +157,7 @@ class Epoch:
         return went_back
 
     def _went_back(self, row: Row[Any], here: str | None) -> bool:
-        """True if the rows are not those to which a commit has led, or another server has them of which nobody knows
-        whether it had followed to the end.
-        """
+        """True if commits are missing here, or may be: another server has the rows, which may have been behind."""
         if self._kept and row.epoch <= self._kept[0]:  # nobody else has written since
             return (row.epoch, row.commits) < self._kept
         return None not in (row.server, here) and row.server != here

@@ -151,7 +151,7 @@ class Store:
 
     @property
     def is_sure(self) -> bool:
-        """True if no other master can have taken over: one that is not heard for long may lose its database."""
+        """True if this master was heard so lately that no other one can have taken over."""
         return self._database.epoch.is_sure
 
     async def confirm(self) -> None:

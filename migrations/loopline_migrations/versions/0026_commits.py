@@ -1,4 +1,4 @@
-"""How many commits there were, and on which server: a database that went back to an earlier state shows it."""
+"""The number of commits, and their server: a database that went back to an earlier state shows it."""
 
 import sqlalchemy as sa
 from alembic import op
