@@ -78,7 +78,7 @@ def moment_of(done: int, count: int) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What the trust in a forecast goes by before many completions were compared: the moment and kind of its job."""
+    """The moment and kind of a job: what the trust in a forecast goes by before many completions were compared."""
 
     moment: int
     policy: str
