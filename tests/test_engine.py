@@ -187,6 +187,36 @@ async def test_a_mistake_of_the_scheduler_stops_the_engine(engine, running, monk
             await ended
 
 
+async def test_a_mistake_of_a_watcher_stops_nothing(gate, links, caplog):
+    heard = []
+
+    class Broken:
+        def on_commit(self, effects):
+            raise KeyError("a follower")
+
+    class Whole:
+        def on_commit(self, effects):
+            heard.append(effects)
+
+    def metric(*_):
+        heard.append("metric")
+        raise ZeroDivisionError("a metric")
+
+    engine = Engine(Scheduler(), gate, Clock(), after_step=metric)
+    for listener in (Broken(), Whole()):
+        engine.changes.add_listener(listener)
+    running = asyncio.create_task(engine.run(links))
+    for _ in range(2):
+        asked = engine.post(SUBMISSION)
+        await gate.let()
+        await asked
+    engine.stop()
+    await running
+    assert len(heard) == 4, "the next listener and the metric of each step"
+    errors = [record.exc_info[0] for record in caplog.records if record.levelname == "ERROR"]
+    assert errors == [KeyError, ZeroDivisionError], "once, and not with every step"
+
+
 async def test_stopping_lets_the_commit_under_way_end_well(engine, gate, running):
     taken = engine.post(SUBMISSION)
     await settled()

@@ -40,6 +40,23 @@ def test_what_was_read_from_disk_before_its_commit_was_told_of_does_not_come_aga
     assert (has_not.cursor, has_not.is_live) == ((NOW, 2), True)
 
 
+def test_a_follower_at_fault_reads_from_disk_and_the_others_are_served() -> None:
+    sent, behind, subscriptions = list[int](), list[Subscription[int]](), Subscriptions()
+
+    def put(_subscription: Subscription[int], ends: list[int], _over: JobState | None) -> bool:
+        sent.extend(ends)
+        return True
+
+    def fails(*_: object) -> int:
+        raise KeyError("metrics")
+
+    broken = Subscription(1, put, behind.append, fails, is_live=True)
+    subscriptions.open(broken)
+    subscriptions.open(Subscription(1, put, behind.append, lambda _job, task, _attempt: task.number, is_live=True))
+    subscriptions.on_commit(commit(1, 2))
+    assert (sent, behind, broken.cursor) == ([1, 2], [broken], (0.0, 0))
+
+
 def test_a_result_is_made_once_for_all_who_follow() -> None:
     sent, made, subscriptions = list[list[int]](), list[int](), Subscriptions()
 

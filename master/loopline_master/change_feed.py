@@ -8,6 +8,9 @@ a result is not complete in the commit), and its owner reads from disk until no 
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +24,9 @@ from loopline_master.core.entities import Attempt, Job, Task
 from loopline_master.core.state import State
 from loopline_shared.model import AttemptId, JobState, TaskState
 
+log = logging.getLogger(__name__)
+
+_FAULT_LOGGED_EVERY_S = 60.0
 MAX_NAMED = 10_000
 """At most so many jobs, and so many workers, are named by one change."""
 
@@ -90,6 +96,20 @@ class CommitListener(Protocol):
         """Read what was committed: later steps change the entities in it."""
 
 
+class Faults:
+    """Errors of those who only watch commits. They are logged, and the master goes on: no row depends on these."""
+
+    def __init__(self) -> None:
+        self._logged_at: dict[str, float] = {}
+
+    def note(self, watcher: object) -> None:
+        """Log the error that is being handled, with its traceback once a minute for each kind of watcher."""
+        kind = getattr(watcher, "__qualname__", type(watcher).__qualname__)
+        if time.monotonic() - self._logged_at.get(kind, -math.inf) >= _FAULT_LOGGED_EVERY_S:
+            self._logged_at[kind] = time.monotonic()
+            log.exception("%s failed on a commit, which is a bug of Loopline; the master goes on without it", kind)
+
+
 class ChangeFeed:
     """Passes every commit to its listeners, in the order in which they were added, and its changes to readers."""
 
@@ -99,6 +119,7 @@ class ChangeFeed:
         self._kept = deque[Change]()
         self._names_kept = 0
         self._count = 0  # of changes so far
+        self.faults = Faults()
         self._life = token_hex(4)  # of this run of the master: counts of another one mean nothing here
 
     @property
@@ -145,7 +166,10 @@ class ChangeFeed:
     def publish(self, effects: Effects) -> None:
         """Pass a commit on."""
         for listener in self._listeners:
-            listener.on_commit(effects)
+            try:
+                listener.on_commit(effects)
+            except Exception:
+                self.faults.note(listener)
         self._tell(Change.by(effects))
 
     def note_worker(self, name: str) -> None:
@@ -202,6 +226,7 @@ class Subscriptions:
 
     def __init__(self) -> None:
         self._of_job: dict[int, list[AnySubscription]] = {}
+        self._faults = Faults()
         self.count = 0
         """How many are open."""
 
@@ -246,10 +271,13 @@ class Subscriptions:
         for subscription in tuple(self._of_job[number]):
             is_new = subscription.cursor < (now, tasks[0].number)  # else they have been read from disk already
             if subscription.is_live and is_new and len(known) == len(tasks):
-                if subscription.end_of not in made:
-                    made[subscription.end_of] = _parts([subscription.end_of(job, *one) for one in known])
-                if _send_parts(subscription, made[subscription.end_of], tasks, now, over):
-                    continue
+                try:
+                    if subscription.end_of not in made:
+                        made[subscription.end_of] = _parts([subscription.end_of(job, *one) for one in known])
+                    if _send_parts(subscription, made[subscription.end_of], tasks, now, over):
+                        continue
+                except Exception:  # this follower reads on from disk, and all others are served
+                    self._faults.note(subscription)
             subscription.fall_behind()
 
 

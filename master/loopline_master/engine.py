@@ -2,7 +2,8 @@
 
 One commit is under way at a time. Events that arrive meanwhile wait in the inbox and are committed together next:
 the busier the master, the less an event costs. An error of the store or of a step ends the loop, and with it the
-process: the truth is on disk, and a restart continues from there.
+process: the truth is on disk, and a restart continues from there. An error of those who only watch commits
+(followers, metrics) is logged: nothing that is stored or decided depends on them.
 """
 
 from __future__ import annotations
@@ -169,7 +170,10 @@ class Engine:
         if self._after_step:
             took_s = perf_counter() - start
             await asyncio.sleep(0)  # queued frames and replies go out first
-            self._after_step(effects, took_s, commit_s, len(self._inbox))
+            try:
+                self._after_step(effects, took_s, commit_s, len(self._inbox))
+            except Exception:
+                self.changes.faults.note(self._after_step)
         return effects
 
     async def keep_sampling(self) -> None:

@@ -207,11 +207,10 @@ class MasterSettings(_SettingsBase):
         3600.0
     )
     webhook_hosts: Annotated[
-        list[str],
-        Field(
-            default_factory=list, description="hosts and networks that webhooks may call although they are not public"
-        ),
-    ]
+        tuple[str, ...],
+        BeforeValidator(_split),
+        Field(description="hosts and networks that webhooks may call although they are not public"),
+    ] = ()
     notify_commands: Annotated[
         dict[Name, Annotated[list[str], Field(min_length=1)]],
         Field(default_factory=dict, description="commands that jobs may name to be notified of their end"),

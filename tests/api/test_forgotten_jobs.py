@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 from sqlalchemy import select
 
 from loopline_master.history.forgetting import Forgetting
@@ -66,4 +67,33 @@ async def test_what_ended_long_ago_is_forgotten_and_its_use_is_not(tmp_path: Pat
         assert (await master.ask("POST", f"/jobs/{failed}/retry")).status == 404
         await forgetting.forget_jobs(now + 31 * DAY_S)
         assert await lines(master, "user") == users, "what is summed up is not counted again"
+    assert await check(str(tmp_path / "loopline.db")) == []
+
+
+async def test_a_large_job_goes_a_few_tasks_at_a_time_and_what_it_used_is_exact_all_the_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("loopline_master.history.forgetting._TASKS_AT_ONCE", 4)
+    monkeypatch.setattr("loopline_master.history.forgetting.FORGET_PAUSE_S", 0.0)
+    async with running_master(tmp_path, keep_jobs_days=30) as master:
+        async with master.worker("ant", does=ends), master.worker("bee", does=ends):
+            job = await master.submit(command=["fails"], parameters={"i": {"range": [1, 15]}}, max_attempts=1)
+            await until(lambda: _is_over(master, job))
+        users, workers = await lines(master, "user"), await lines(master, "worker")
+        assert workers.keys() == {"ant", "bee"}
+        store, later = master.parts[Store], time.time() + 31 * DAY_S
+        first = await store.first_tasks(job)
+        while await store.shorten(job, 4, later, first):  # after each of them a master may be killed
+            assert (await lines(master, "user"), await lines(master, "worker")) == (users, workers)
+            assert (await master.ask("POST", f"/jobs/{job}/retry")).status == 410
+            assert await check(str(tmp_path / "loopline.db")) == []
+            first = await store.first_tasks(job)
+        assert len((await master.get(f"/jobs/{job}/attempts"))["items"]) == 3
+        again = await master.submit(command=["fails"], parameters={"i": {"range": [1, 9]}}, max_attempts=1)
+        async with master.worker("ant", does=ends):
+            await until(lambda: _is_over(master, again))
+        users, workers = await lines(master, "user"), await lines(master, "worker")
+        await master.parts[Forgetting].forget_jobs(later)
+        assert await jobs_with_rows(master) == set()
+        assert (await lines(master, "user"), await lines(master, "worker")) == (users, workers)
     assert await check(str(tmp_path / "loopline.db")) == []

@@ -26,7 +26,7 @@ async def test_a_start_is_told_at_once_and_its_breaking_with_the_reason(tmp_path
 
     async with (
         webhook_receiver(hear) as url,
-        running_master(tmp_path, webhook_hosts=["127.0.0.0/8"], order="none") as master,
+        running_master(tmp_path, webhook_hosts="127.0.0.0/8, 10.0.0.0/8", order="none") as master,
         master.worker("ant", facts=facts, does=lambda run: None),
         master.worker("bee", facts=facts, does=lambda run: None),
     ):

@@ -111,5 +111,10 @@ def test_plans_are_hatched_to_the_right_of_now() -> None:
     ]
 
 
+def test_a_chart_of_the_future_alone_begins_now() -> None:
+    chart = draw([], {3: "solve"}, 100, 28, colour=False, plans=[plan(3, 110, 10, "alpha")]).plain.splitlines()
+    assert chart[:2] == ["alpha 1 " + " " * 10 + "1A////////", "        ^now      |10s"]
+
+
 def test_a_plan_without_a_start_is_not_drawn() -> None:
     assert draw([], {5: "solve"}, 0, 80, colour=False, plans=[plan(5, None, 10)]).plain == "nothing has been run yet"

@@ -23,6 +23,7 @@ _INIT = Path("/lib/systemd/systemd")
 _NEEDED = ("systemd-nspawn", "nsenter", "mount", "runuser")
 _SOURCES = Path(__file__).parents[2]
 _PACKAGES = [*_SOURCES.glob("*/loopline_*/__init__.py"), _SOURCES / "client" / "loopline" / "__init__.py"]
+_UV = Path(sys.prefix, "bin", "uv")
 _LIBRARIES = Path(sys.prefix, "lib", f"python{sys.version_info[0]}.{sys.version_info[1]}", "site-packages")
 _PREPARES = f"""
 {PYTHON} -m venv --without-pip {HOME}
@@ -33,6 +34,7 @@ echo '#!{HOME}/bin/python3 -P' > {HOME}/bin/loopline
 echo 'import sys; from loopline.cli.__main__ import main; sys.exit(main())' >> {HOME}/bin/loopline
 chmod 755 {HOME}/bin/loopline
 ln -s {HOME}/bin/loopline /usr/bin/loopline
+ln -s {HOME}/uv {HOME}/bin/uv
 """
 
 
@@ -96,6 +98,7 @@ def booted() -> Iterator[Computer]:
         *(f"--machine=loopline-{os.getpid()}", f"--directory={root}", "--console=pipe", "--link-journal=no"),
         f"--bind-ro={sources}:{HOME}/sources",
         f"--bind-ro={_LIBRARIES}:{HOME}/libraries",
+        f"--bind-ro={_UV}:{HOME}/uv",
         *("--boot", "systemd.unit=multi-user.target", "systemd.mask=postgresql.service"),
     ]
     with (folder / "console").open("wb") as console:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.live.booted import Computer, booted, missing
+from tests.live.booted import HOME, Computer, booted, missing
 
 pytestmark = [pytest.mark.long, pytest.mark.skipif(bool(missing()), reason=missing())]
 MASTER = "LOOPLINE_MASTER=http://127.0.0.1:7461 LOOPLINE_TOKEN_FILE=/srv/m/tokens/admin"
@@ -24,6 +24,32 @@ done
 mkdir -m 700 closed; touch closed/one
 """
 STUBBORN = "trap '' TERM; (setsid env -i sh -c 'echo $$ > /dev/null; exec sleep 6543') & exec sleep 6543"
+
+WHEEL = """
+import zipfile
+with zipfile.ZipFile("/opt/wheels/greeting-1.0-py3-none-any.whl", "w") as archive:
+    archive.writestr("greeting.py", "HELLO = 'hello'")
+    archive.writestr("greeting-1.0.dist-info/METADATA", "Metadata-Version: 2.1\\nName: greeting\\nVersion: 1.0")
+    archive.writestr("greeting-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any")
+    archive.writestr("greeting-1.0.dist-info/RECORD", "")
+"""
+GREETS = """
+import getpass, greeting, time
+print(greeting.HELLO, getpass.getuser())
+time.sleep(2)
+try: open(greeting.__file__, "a")
+except OSError as error: print(error.strerror)
+"""
+CALLS = """
+from loopline import Executor
+def greet(number):
+    import getpass, greeting, pathlib, time
+    pathlib.Path("mine").touch()
+    time.sleep(1)
+    return greeting.HELLO, getpass.getuser()
+with Executor(requirements=["greeting"]) as executor:
+    print(*sorted({future.result(60) for future in [executor.submit(greet, number) for number in range(4)]}))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +103,36 @@ def test_a_service_of_the_system_has_users_for_its_tasks(computer: Computer) -> 
     computer.says("loopline service uninstall --system")
     assert computer.run(f"systemctl cat {UNIT}").returncode != 0
     assert computer.run("ls /etc/sysusers.d/loopline.conf").returncode != 0
+    until_workers_are(computer, 0)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("kind", ["auto", "off"])
+def test_tasks_of_all_users_share_packages_that_none_of_them_can_change(computer: Computer, kind: str) -> None:
+    """What one slot's user has built is the worker's afterwards; first calls of functions find a folder of theirs."""
+    computer.says(f"mkdir -p /opt/wheels; python3 -c {shlex.quote(WHEEL)}; echo greeting > /root/packages")
+    computer.says("systemctl set-environment UV_OFFLINE=1 UV_FIND_LINKS=/opt/wheels")
+    data = f"/var/lib/loopline/packages-{kind}"
+    options = f"--policy always --slots 2 --sandbox {kind} --sandbox-show /opt/wheels --data-dir {data}"
+    computer.says(f"loopline service install --system -- {options}")
+    computer.says(f"runuser -u loopline -- env HOME=/var/lib/loopline {join_line(computer)}")
+    computer.says(f"systemctl restart {UNIT}")
+    until_workers_are(computer, 1)
+
+    python = f"python3 -c {shlex.quote(GREETS)}"
+    job = submitted(computer, python, "--requirements", "/root/packages", "--wait", "--array", "1-2")
+    said = [computer.says(f"{MASTER} loopline logs {job}.{task}").splitlines() for task in (1, 2)]
+    assert all(said), computer.says(f"{MASTER} loopline explain {job}.1; journalctl -n 20 -u {UNIT}")
+    assert {line[0] for line in said} <= {f"hello loopline-task-{number}" for number in range(1, 9)}
+    assert said[0][0] != said[1][0], "two slots at once"
+    assert {line[1] for line in said} <= {"Permission denied", "Read-only file system"}
+    assert set(computer.says(f"find {data}/environments -printf '%u\\n'").split()) == {"loopline"}
+    called = computer.says(f"cd /; {MASTER} {HOME}/bin/python3 -P -c {shlex.quote(CALLS)}")
+    assert called.count("hello") == 2, "in both slots"
+    computer.says(f"systemctl restart {UNIT}")
+    again = submitted(computer, python, "--requirements", "/root/packages", "--wait")
+    assert computer.says(f"{MASTER} loopline logs {again}.1").startswith("hello")
+    computer.says("loopline service uninstall --system")
     until_workers_are(computer, 0)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import tempfile
 from collections.abc import AsyncIterator
@@ -16,6 +17,7 @@ import pytest
 from loopline_shared.model import Outcome
 from loopline_worker.attempts.limits import Quota
 from loopline_worker.launch import sandbox
+from loopline_worker.launch.interface import Job
 from loopline_worker.launch.sandbox import open_sandbox
 from loopline_worker.settings import NetworkAccess, SandboxChoice
 from loopline_worker.supervisor import processes
@@ -72,6 +74,21 @@ async def test_a_cell_serves_one_task_after_the_other(cells: Bench) -> None:
         assert (await cells.result(run_of("true", task=task))).outcome is Outcome.SUCCEEDED
         firsts.add(first_of(cells))
     assert len(firsts) == 1
+
+
+async def test_a_folder_made_anew_by_the_same_name_is_the_one_that_is_seen(cells: Bench) -> None:
+    """As where an environment is built in two steps, each of which finds what is in its folder by then."""
+    for number in (1, 2, 2):
+        folder = cells.scratch / "1.1.1"
+        if number == 1 or not folder.exists() or (folder / "step").read_text() == "1":
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+            (folder / "step").write_text(str(number))
+        with Path(os.devnull).open("wb") as nowhere:
+            job = Job(["grep", "-q", str(number), "step"], str(folder), {"PATH": os.defpath})
+            tree = await cells.launcher.start(job, nowhere.fileno(), nowhere.fileno())
+            assert (await tree.wait()).exit_code == 0
+    assert first_of(cells)
 
 
 @pytest.mark.parametrize("below_tmp", [True, False])

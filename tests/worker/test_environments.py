@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
 import tarfile
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from loopline_worker.environments.build import Build
 from loopline_worker.environments.build_error import BuildError
 from loopline_worker.environments.environment import Environment
 from loopline_worker.environments.store import EnvironmentStore
+from loopline_worker.environments.taking_over import take_over
 from loopline_worker.files.cache import Cache
 
 
@@ -137,10 +139,45 @@ def test_an_image_loses_devices_and_set_user_bits_and_leaves_the_way_to_the_task
         entry("home/own"),
         entry("bin", tarfile.SYMTYPE, "usr"),
     ]
+    members += [entry("closed", mode=0o600), entry("opt/unnamed")]
+    before = os.umask(0o077)  # as the agent of a service has it
     image_tool._extract(archive(tmp_path, *members), tmp_path / "root")
     assert (tmp_path / "root" / "su").stat().st_mode & 0o7777 == 0o755
+    assert (tmp_path / "root" / "closed").stat().st_mode & 0o7777 == 0o644
     assert not (tmp_path / "root" / "null").exists()
     image_tool._add_points(tmp_path / "root", Path("/home/me/scratch"))
     assert (tmp_path / "root" / "home" / "me" / "scratch").is_dir()
     assert (tmp_path / "root" / "home" / "own").is_file()
     assert (tmp_path / "root" / "etc" / "resolv.conf").is_file()
+    os.umask(before)
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "root").rglob("*") if path.is_dir()} == {0o755}
+
+
+def test_what_a_tasks_user_has_built_becomes_the_agents_and_everybody_may_read_it(tmp_path: Path) -> None:
+    folder = tmp_path / "key"
+    (folder / "venv" / "bin").mkdir(parents=True, mode=0o2770)
+    program, package = folder / "venv" / "bin" / "tool", folder / "venv" / "package.py"
+    for path, mode in ((program, 0o760), (package, 0o660)):
+        path.write_text("#!")
+        path.chmod(mode)
+    os.utime(package, (1, 1))
+    (folder / "venv" / "link").symlink_to("/etc/shadow")
+    numbers = {path.stat().st_ino for path in (program, package)}
+    take_over(folder)
+    assert not numbers & {path.stat().st_ino for path in (program, package)}, "what its maker holds open is no more"
+    modes = [path.stat().st_mode & 0o7777 for path in (folder, program.parent, program, package)]
+    assert modes == [0o755, 0o755, 0o755, 0o644]
+    assert (folder / "venv" / "link").readlink() == Path("/etc/shadow")
+    assert package.stat().st_mtime == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["key"]
+
+
+@pytest.mark.parametrize("kind", ["a link to a file of the agent's", "a pipe"])
+def test_what_is_no_file_of_the_makers_is_not_taken_over(tmp_path: Path, kind: str) -> None:
+    folder, secret = tmp_path / "key", tmp_path / "secret"
+    folder.mkdir()
+    secret.write_text("the worker's token")
+    os.link(secret, folder / "one") if kind.startswith("a link") else os.mkfifo(folder / "one")
+    with pytest.raises(BuildError, match="is no file of its own"):
+        take_over(folder)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["key", "secret"]

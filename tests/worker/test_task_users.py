@@ -20,6 +20,7 @@ from loopline_worker.settings import SandboxChoice
 from loopline_worker.supervisor.requests import ZygoteLine
 from loopline_worker.supervisor.users import folders, service
 from loopline_worker.supervisor.users.credentials import TaskUser
+from loopline_worker.supervisor.users.slot_users import SlotUsers
 from loopline_worker.supervisor.walls import landlock
 from tests.worker.bench import Bench, run_of, until
 
@@ -134,6 +135,25 @@ def test_a_folder_is_lent_to_a_group_alone(tmp_path: Path) -> None:
         "program": (FIRST, "0o770"),
     }
     assert {status.st_uid for status in found.values()} == {0}
+
+
+def test_what_an_earlier_service_left_is_handed_over_by_its_group(tmp_path: Path) -> None:
+    """A folder that its user has closed, below one that nobody may list; and what runs as that user is killed."""
+    user = TaskUser(FIRST, FIRST)
+    room = tmp_path / "scratch" / "session-1" / "1.1.1"
+    room.mkdir(parents=True)
+    for path in (tmp_path, *tmp_path.parents):
+        if path.stat().st_uid == os.geteuid() and path != Path("/"):
+            path.chmod(path.stat().st_mode | 0o011)
+    folders.lend(str(room), user.gid)
+    leaves = ["setpriv", f"--reuid={user.uid}", f"--regid={user.gid}", "--clear-groups", "sh", "-c"]
+    subprocess.run([*leaves, f"cd {room}; mkdir -m 700 closed; touch closed/one; chmod 0 closed"], check=True)
+    left = subprocess.Popen([*leaves, "exec sleep 600"])
+    users = SlotUsers([user, TaskUser(FIRST + 1, FIRST + 1)])
+    users.kill_leftovers()
+    assert left.wait(60) == -signal.SIGKILL
+    users.hand_over(str(tmp_path / "scratch"))
+    assert (room / "closed").stat().st_mode & 0o070 == 0o070
 
 
 def test_where_nothing_has_come_nothing_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

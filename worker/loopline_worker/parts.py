@@ -46,7 +46,6 @@ from loopline_worker.state.contribution import Contribution
 from loopline_worker.state.data_directory import DataDirectory, Disk
 from loopline_worker.state.journal import Journal, Spool
 from loopline_worker.state.result_delivery import ResultDelivery
-from loopline_worker.supervisor import requests
 from loopline_worker.task_group import TaskGroup
 
 if TYPE_CHECKING:
@@ -194,12 +193,7 @@ def _facts(
 
 
 def _abilities(settings: WorkerSettings, sandbox: Sandbox | None) -> Abilities:
-    """Return what this worker can provide: packages need the network, and images need bubblewrap.
-
-    Where tasks have users of their own it provides neither: they could not read what another one has built.
-    """
-    if requests.inherited():
-        return Abilities(None, None)
+    """Return what this worker can provide: packages need the network, and images need bubblewrap."""
     has_network = sandbox is None or sandbox.grants_network
     has_images = sandbox is not None and sandbox.kind is SandboxChoice.BUBBLEWRAP
     return Abilities(

@@ -10,6 +10,7 @@ from loopline_master.core.entities import Job
 from loopline_master.files.blobs import Blobs
 from loopline_master.files.whole_files import WholeFiles
 from loopline_master.store import Store
+from loopline_master.store.history.forgotten_jobs import FORGOTTEN
 from loopline_shared.errors import LooplineError
 from loopline_shared.spec import named_files
 
@@ -34,8 +35,9 @@ class RetainedFiles:
         deletes no file of a job that is in the grid. The caller must hold ``Retention.releasing`` until the job is.
         """
         names = [*named_files(job.spec), *([job.inputs] if job.inputs else [])]
-        if await self._store.files.removal(job.id) is not None:
-            if names or await self._store.files.name_any(job.id):
+        removal = await self._store.files.removal(job.id)
+        if removal is not None:
+            if removal.reason == FORGOTTEN or names or await self._store.files.name_any(job.id):
                 raise await self._removed(job.id, "")
             await self._store.files.retain_again(job.id)
         if not await asyncio.to_thread(lambda: all(self._blobs.retain(name) is not None for name in names)):

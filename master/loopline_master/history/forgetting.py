@@ -17,13 +17,13 @@ from loopline_master.engine import Engine
 from loopline_master.files.retention import Retention
 from loopline_master.settings import MasterSettings
 from loopline_master.store import Store
-from loopline_master.timings import FIRST_PRUNE_AFTER_S
+from loopline_master.timings import FIRST_PRUNE_AFTER_S, FORGET_PAUSE_S
 
 log = logging.getLogger(__name__)
 
 DAY_S = 86400.0
 _MOST_NAMED = 20
-_JOBS_AT_ONCE, _TASKS_AT_ONCE = 1000, 20_000
+_JOBS_AT_ONCE, _TASKS_AT_ONCE = 1000, 5000
 
 
 class Forgetting:
@@ -63,8 +63,12 @@ class Forgetting:
         if days is None:
             return 0
         while True:
+            before = now - days * DAY_S
+            for job, tasks in await self._store.expired_jobs(before, last, _JOBS_AT_ONCE):
+                if tasks > _TASKS_AT_ONCE:
+                    await self._shorten(job, before)
             async with self._retention.releasing:  # no job is retried meanwhile
-                expired = await self._store.expired_jobs(now - days * DAY_S, last, _JOBS_AT_ONCE)
+                expired = await self._store.expired_jobs(before, last, _JOBS_AT_ONCE)
                 for batch in _batches(expired):
                     await self._engine.post(JobsForgotten(batch))
             count += len(expired)
@@ -74,6 +78,19 @@ class Forgetting:
         if count:
             log.info("jobs that ended more than %g days ago are forgotten: %d", days, count)
         return count
+
+    async def _shorten(self, job: int, before: float) -> None:
+        """Forget most tasks of a job that ended before this moment, some at a time. The rest goes at once."""
+        async with self._retention.releasing:  # it is not retried before it is marked, and never after
+            state = self._scheduler.state
+            ended = await self._store.expired_jobs(before, job - 1, 1)
+            if job in state.jobs or state.index.dependents.followers(job) or not ended or ended[0][0] != job:
+                return
+            first = await self._store.first_tasks(job)
+            are_left = await self._store.shorten(job, _TASKS_AT_ONCE, time.time(), first)
+        while are_left:
+            await asyncio.sleep(FORGET_PAUSE_S)
+            are_left = await self._store.shorten(job, _TASKS_AT_ONCE, time.time(), first)
 
     async def remove_keys(self) -> None:
         """Remove the keys of workers whose tokens are gone."""

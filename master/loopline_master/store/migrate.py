@@ -78,6 +78,22 @@ def database_lost(what: str) -> LooplineError:
     return LooplineError("database_lost", f"a master has worked in this folder, but its database {what}", hint)
 
 
+def check_current(connection: Connection) -> None:
+    """Raises LooplineError if the tables are of another release: a program that only reads cannot migrate them."""
+    found = _revision(connection)
+    if found == REVISION:
+        return
+    if found is None or found == "":
+        raise LooplineError("no_database", "this is no database of a Loopline master", "name its loopline.db")
+    if not found < REVISION:
+        raise _too_new(found)
+    raise LooplineError(
+        "database_too_old",
+        f"the database is of an older release of Loopline (migration {found}; this one reads {REVISION})",
+        "start a master of this release on it (or on a copy), which migrates it; or read it with the older release",
+    )
+
+
 def _revision(connection: Connection) -> str | None:
     """Return the revision of the tables; None if the database is empty, and "" if Alembic did not make its tables."""
     if not inspect(connection).get_table_names():
@@ -122,12 +138,16 @@ def _refuse_newer(heads: set[str], config: Config) -> None:
     known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
     unknown = heads - known
     if unknown:
-        raise LooplineError(
-            "database_too_new",
-            f"the database is of a newer release of Loopline (migration {', '.join(sorted(unknown))})",
-            "install that release or a later one, or restore a backup from before its first start",
-            status=503,
-        )
+        raise _too_new(", ".join(sorted(unknown)))
+
+
+def _too_new(revision: str) -> LooplineError:
+    return LooplineError(
+        "database_too_new",
+        f"the database is of a newer release of Loopline (migration {revision})",
+        "install that release or a later one, or restore a backup from before its first start",
+        status=503,
+    )
 
 
 def _check_foreign_keys(connection: Connection) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 
@@ -189,6 +189,14 @@ class Store:
     async def expired_jobs(self, before: float, after: int, limit: int) -> list[tuple[int, int]]:
         """Return the next jobs after one that ended before this moment, each with the number of its tasks."""
         return await self._read(lambda connection: forgotten_jobs.expired(connection, before, after, limit))
+
+    async def first_tasks(self, job: int) -> dict[str, int]:
+        """Return the first task of a job that each worker has tried: what ``shorten`` needs."""
+        return await self._read(lambda connection: forgotten_jobs.first_tasks(connection, job))
+
+    async def shorten(self, job: int, most: int, now: float, first: Mapping[str, int]) -> bool:
+        """Forget the last ``most`` tasks of an ended job, with their attempts; False if it has fewer."""
+        return await self._writer.write(lambda connection: forgotten_jobs.shorten(connection, job, most, now, first))
 
     async def passings(self, settings: SchedulerSettings, limit: int = 100) -> PassingReport:
         """Return the audit of the order guarantee. ``settings``: those now in force."""

@@ -165,6 +165,7 @@ class Environments:
             size_bytes = await asyncio.to_thread(size_of, folder)
             environment = Environment(folder, size_bytes, bool(recipe.image), variables)
             environment.write()
+            folder.chmod(0o755)  # tasks may have users of their own; who else is kept out is said further up
             self._store.add(environment)
             self._failures.pop(recipe.key, None)
         except BaseException as error:

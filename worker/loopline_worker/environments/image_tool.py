@@ -119,14 +119,16 @@ def find(source: ImageSource) -> ImageTool | None:
 def _extract(archive: Path, root: Path) -> None:
     """Extract an image, without its devices and the owners of its files, which only root could make.
 
-    Raises BuildError if a file of it would come to lie, or link to one, outside.
+    Everybody may read all of it, for a task may run as another user than this one. Raises BuildError if a file of it
+    would come to lie, or link to one, outside.
     """
     root.mkdir()
     with tarfile.open(archive) as tar:
         for member in tar:
             if member.isreg() or member.isdir() or member.issym() or member.islnk():
                 _check_place(member, root)
-                mode = (member.mode | (0o700 if member.isdir() else 0o400)) & 0o755
+                mode = (member.mode | (0o755 if member.isdir() else 0o444)) & 0o755
+                mode |= 0o111 if mode & 0o100 else 0
                 member.mode, member.uid, member.gid, member.uname, member.gname = (
                     mode,
                     os.getuid(),
@@ -150,6 +152,9 @@ def _add_points(root: Path, scratch_folder: Path) -> None:
     for name in _EMPTY_FILES:
         (root / name).unlink(missing_ok=True)
         (root / name).touch()
+        (root / name).chmod(0o644)
+    for place, _, _ in os.walk(root):  # with those that no member of the archive has named
+        os.chmod(place, 0o755)  # noqa: PTH101, S103
 
 
 def _check_place(member: tarfile.TarInfo, root: Path) -> None:

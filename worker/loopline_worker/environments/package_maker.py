@@ -12,10 +12,12 @@ from loopline_worker.attempts import scratch
 from loopline_worker.environments.build_error import BuildError
 from loopline_worker.environments.environment import homes_of
 from loopline_worker.environments.recipe import Recipe
+from loopline_worker.environments.taking_over import take_over
 from loopline_worker.environments.uv import Uv
 from loopline_worker.files.cache import Cache
 from loopline_worker.files.downloads import DownloadError
 from loopline_worker.launch.interface import Ended, Job, Launcher, Limits, Tree
+from loopline_worker.supervisor import requests
 
 _LONGEST_REASON = 400
 _NO_WHEEL = "--allow-builds lets packages be built that have no wheel"
@@ -88,6 +90,8 @@ class PackageMaker:
         if ended.exit_code != 0 or ended.breach:
             said = log.read_text("utf-8", errors="replace")
             raise _error(ended, said, self._limits)
+        if requests.inherited():
+            await asyncio.to_thread(take_over, folder)
 
     async def _ended(self, tree: Tree) -> Ended:
         waiting = asyncio.create_task(tree.wait())

@@ -97,11 +97,8 @@ class FunctionCall:
             self._report_waiting()
             return
         self._pool.acquire(interpreter)
-        try:
-            self._prepare(interpreter)
-        except OSError:
-            self._pool.release(interpreter)
-            raise
+        self._make_folder(interpreter)
+        self._catch_up(interpreter)
         self._use(interpreter)
         interpreter.request(message_of(self._job, self._call))
         interpreter.listen(self._handle_first_reply)
@@ -215,24 +212,33 @@ class FunctionCall:
         message, files = message_of(self._job, self._call), list[int]()
         try:
             files = await self._add_files(interpreter, message)
-            self._prepare(interpreter)
+            self._catch_up(interpreter)
         except BaseException:
             _close_files(files)
             self._pool.release(interpreter)
             raise
         try:
+            if await interpreter.get_ready():
+                self._make_folder(interpreter)
             return await interpreter.call(message, files)
         finally:
             _close_files(files)
 
-    def _prepare(self, interpreter: Interpreter) -> None:
-        """Make the call's folder, and do what was requested before there was an interpreter. Raises OSError."""
-        if self._job.makes_folder:
-            interpreter.make_folder(self._job.folder)
+    def _catch_up(self, interpreter: Interpreter) -> None:
+        """Do what was requested before there was an interpreter."""
         if self._is_killed:
             interpreter.kill()
         elif self._is_frozen:
             interpreter.tree.freeze()
+
+    def _make_folder(self, interpreter: Interpreter) -> None:
+        """Make the call's folder, for the user that the interpreter has by now. Raises OSError."""
+        try:
+            if self._job.makes_folder:
+                interpreter.make_folder(self._job.folder)
+        except OSError:
+            self._pool.release(interpreter)
+            raise
 
     async def _add_files(self, interpreter: Interpreter, message: dict[str, Any]) -> list[int]:
         """Open the files that the interpreter does not have, and name them in the message."""

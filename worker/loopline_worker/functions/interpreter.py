@@ -130,10 +130,24 @@ class Interpreter:
 
     async def call(self, message: dict[str, Any], files: Sequence[int]) -> CallReply | Ended:
         """Run the calls of a task. Return the reply, or how the interpreter ended if it did not reply."""
-        if not self.is_ready and not await self._get_ready():
+        if not await self.get_ready():
             return await self._end_without_reply()
         self.request(message, files)
         return await self.conclude(self.handle_reply(await self._channel.next_reply()))
+
+    async def get_ready(self) -> bool:
+        """Wait for its first line, and until its supervisor has said who runs it. False if it has ended before."""
+        if self.is_ready:
+            return True
+        if not await self._channel.next_reply():
+            return False
+        self.is_ready = True
+        for _ in range(_TRIES):  # it may be ready before its supervisor has reported its start
+            self._own_processes = self.tree.count()
+            if self._own_processes:
+                break
+            await asyncio.sleep(_RETRY_S)
+        return True
 
     def request(self, message: dict[str, Any], files: Sequence[int] = ()) -> None:
         """Send a call to a ready interpreter; pass its reply to ``handle_reply()``."""
@@ -222,18 +236,6 @@ class Interpreter:
         scratch.remove(self.folder)
         if self._clean_folder:
             scratch.remove(Path(self._clean_folder))
-
-    async def _get_ready(self) -> bool:
-        """Wait for its first line. False if it has ended before."""
-        if not await self._channel.next_reply():
-            return False
-        self.is_ready = True
-        for _ in range(_TRIES):  # it may be ready before its supervisor has reported its start
-            self._own_processes = self.tree.count()
-            if self._own_processes:
-                break
-            await asyncio.sleep(_RETRY_S)
-        return True
 
     def _account(self, reply: CallReply) -> None:
         """Correct the CPU time in a reply, and look for surviving processes if any process was started.

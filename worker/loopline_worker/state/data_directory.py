@@ -91,15 +91,17 @@ class DataDirectory:
         return True
 
     def open_to_tasks(self) -> None:
-        """Let tasks with users of their own through to their scratch folders, and read nothing on the way."""
-        for folder in (self.folder, self.scratch):
+        """Let tasks with users of their own through to their folders and environments, and list nothing besides."""
+        open_ = (self.folder, self.scratch, self.environments)
+        self.environments.mkdir(exist_ok=True)
+        for folder in open_:
             folder.chmod(0o711)
         for folder in self.folder.parents:
             status = folder.stat()
             if status.st_uid == os.geteuid() and not status.st_mode & 0o001:
                 folder.chmod(status.st_mode & 0o7777 | 0o001)
         for folder in self.folder.iterdir():
-            if folder != self.scratch and folder.is_dir():
+            if folder not in open_ and folder.is_dir():
                 folder.chmod(0o700)
 
     def sweep(self) -> None:

@@ -51,9 +51,9 @@ class ZygoteLine:
         self._send(SIGNAL, str(root), str(int(signum)))
 
     def hand_over(self, folder: str) -> None:
-        """Wait until the agent may read and remove all that tasks' users have left in a folder.
+        """Wait until the agent may read and remove what tasks' users have left in a folder and in those below.
 
-        What still runs as one of these users, and is in no slot, is killed. It may be called in any thread.
+        It may be called in any thread.
         """
         self._ask(HAND_OVER, folder)
 

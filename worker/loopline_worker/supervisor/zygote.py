@@ -54,6 +54,8 @@ class Zygote:
     def run(self) -> None:
         """Serve until the agent hangs up; return when every supervisor and every control group is gone."""
         subreaper.adopt_orphans()
+        if self._users:
+            self._users.kill_leftovers()
         self._serve()
         self._agent.close()
         self._end_supervisors()

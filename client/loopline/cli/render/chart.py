@@ -68,7 +68,8 @@ def draw(
     if not rows:
         return Text("nothing has been run yet")
     margin = max(len(label) for label, _ in rows) + 1
-    scale = _scale(bars, max(20, columns - margin))
+    since = min([bar.start for bar in bars] + ([now] if plans else []))
+    scale = _Scale(since, max(1.0, max(bar.end for bar in bars) - since), max(20, columns - margin))
     style = _Style(colour, {job: place for place, job in enumerate(sorted(names))})
     chart = [Text(f"{label:<{margin}}").append_text(_row(row, scale, style)) for label, row in rows]
     axis = _axis(scale, now if plans else None)
@@ -124,11 +125,6 @@ def _free(slots: Mapping[int, list[_Bar]], bar: _Bar) -> int:
     by_end = (number for number in sorted(slots) if slots[number][-1].end <= begin)
     by_run_time = (number for number in sorted(slots) if slots[number][-1].free_by <= begin)
     return next(chain(by_end, by_run_time), max(slots, default=0) + 1)
-
-
-def _scale(bars: Sequence[_Bar], columns: int) -> _Scale:
-    start = min(bar.start for bar in bars)
-    return _Scale(start, max(1.0, max(bar.end for bar in bars) - start), columns)
 
 
 def _row(row: list[_Bar], scale: _Scale, style: _Style) -> Text:

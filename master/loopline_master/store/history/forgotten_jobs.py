@@ -2,16 +2,21 @@
 
 A job counts for the day on which it ended, with all of its attempts. So the sums of several days are exact, the
 numbers of jobs included. Workers that are forgotten themselves count together.
+
+Of a job with very many tasks the last ones go first, some in each transaction, so that nobody waits for long. What
+was used for them is summed up in the same transaction: a master that is killed in between goes on where it was. Such
+a job is marked in the table of removals, and is not retried any more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, delete, exists, func, literal_column, select
+from sqlalchemy import ColumnElement, Connection, Row, and_, delete, exists, func, literal_column, select
 
+from loopline_master.store.database import shrink
 from loopline_master.store.queries.usage_queries import NAMES, SUMS
 from loopline_master.store.rows import insert_into
 from loopline_master.store.tables import (
@@ -32,8 +37,11 @@ from loopline_master.store.tables import (
 )
 
 DAY_S = 86400
+FORGOTTEN = "its tasks are being forgotten"
+"""The reason in ``removals`` that marks a job of which a part has gone."""
 _OF_JOBS = (attempts, tasks, specs, plans, gangs, forecasts, removals, exemptions, passings, audits, notifications)
 """Tables with rows of jobs, in an order that foreign keys allow."""
+_is_its = workers.c.name == attempts.c.worker
 _known = func.coalesce(workers.c.name, literal_column("''"))
 
 
@@ -52,25 +60,65 @@ def expired(connection: Connection, before: float, after: int, limit: int) -> li
 
 def forget(connection: Connection, gone: Sequence[int]) -> None:
     """Sum up what was used for these jobs, and delete all of their rows."""
+    here = jobs.c.id.in_(gone)
     for kind, name in (("user", jobs.c.owner), ("worker", _known)):
-        _add_up(connection, kind, name, gone)
+        _add_up(connection, kind, (dict(row._mapping, jobs=1) for row in _used(connection, name, here)))
     connection.execute(delete(passings).where(passings.c.passed.in_(gone)))
     for table in _OF_JOBS:
         connection.execute(delete(table).where(table.c.job.in_(gone)))
     connection.execute(delete(jobs).where(jobs.c.id.in_(gone)))
 
 
-def _add_up(connection: Connection, kind: str, name: ColumnElement[str], gone: Sequence[int]) -> None:
-    query = select(name, jobs.c.finished_at, *SUMS).join_from(attempts, jobs, jobs.c.id == attempts.c.job)
-    query = query.outerjoin(workers, workers.c.name == attempts.c.worker)
-    query = query.where(jobs.c.id.in_(gone), attempts.c.ended_at.is_not(None)).group_by(name, jobs.c.id)
+def first_tasks(connection: Connection, job: int) -> dict[str, int]:
+    """Return the first task of a job that each worker has tried, by its name; "" for those that are forgotten.
+
+    The job counts for a worker in the transaction with which that task goes.
+    """
+    query = select(_known, func.min(attempts.c.task)).join_from(attempts, workers, _is_its, isouter=True)
+    rows = connection.execute(query.where(attempts.c.job == job, attempts.c.ended_at.is_not(None)).group_by(_known))
+    return dict(rows.tuples().all())
+
+
+def shorten(connection: Connection, job: int, most: int, now: float, first: Mapping[str, int]) -> bool:
+    """Sum up and delete the last ``most`` tasks of an ended job that have rows. False if there were fewer: they stay.
+
+    ``first``: as ``first_tasks`` says; by it the job counts once for each worker, and for its user.
+    """
+    numbers = select(tasks.c.number).where(tasks.c.job == job)
+    least = connection.scalar(numbers.order_by(tasks.c.number.desc()).offset(most - 1).limit(1))
+    if least is None:
+        return False
+    _mark(connection, job, now)
+    here = and_(jobs.c.id == job, attempts.c.task >= least)
+    of_user = min(first.values(), default=0) >= least
+    _add_up(connection, "user", (dict(row._mapping, jobs=of_user) for row in _used(connection, jobs.c.owner, here)))
+    used = _used(connection, _known, here)
+    _add_up(connection, "worker", (dict(row._mapping, jobs=first.get(row.subject, 0) >= least) for row in used))
+    connection.execute(delete(attempts).where(attempts.c.job == job, attempts.c.task >= least))
+    connection.execute(delete(tasks).where(tasks.c.job == job, tasks.c.number >= least))
+    shrink(connection)
+    return True
+
+
+def _mark(connection: Connection, job: int, now: float) -> None:
+    statement = insert_into(removals, connection.dialect.name).values(job=job, at=now, reason=FORGOTTEN)
+    connection.execute(statement.on_conflict_do_update(index_elements=["job"], set_={"reason": FORGOTTEN}))
+
+
+def _used(connection: Connection, name: ColumnElement[str], here: ColumnElement[bool]) -> Iterable[Row[Any]]:
+    query = select(name.label("subject"), jobs.c.finished_at, *SUMS)
+    query = query.join_from(attempts, jobs, jobs.c.id == attempts.c.job).outerjoin(workers, _is_its)
+    query = query.where(here, attempts.c.ended_at.is_not(None))
+    return connection.execute(query.group_by(name, jobs.c.id))
+
+
+def _add_up(connection: Connection, kind: str, used: Iterable[Mapping[str, Any]]) -> None:
     sums: dict[tuple[str, int], dict[str, Any]] = {}
-    for row in connection.execute(query):
-        key = {"kind": kind, "name": row[0], "day": int(row.finished_at // DAY_S)}
+    for row in used:
+        key = {"kind": kind, "name": row["subject"], "day": int(row["finished_at"] // DAY_S)}
         line = sums.setdefault((key["name"], key["day"]), key | dict.fromkeys(NAMES, 0))
-        line["jobs"] += 1
-        for column in SUMS:
-            line[column.name] += getattr(row, column.name)
+        for name in NAMES:
+            line[name] += row[name]
     if sums:
         connection.execute(_adding(connection.dialect.name), list(sums.values()))
 

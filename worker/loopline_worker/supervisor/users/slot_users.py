@@ -34,10 +34,14 @@ class SlotUsers:
     """The users, and which supervisor has which."""
 
     def __init__(self, users: list[TaskUser]) -> None:
+        self._by_group = {user.gid: user for user in users}
         self._free = list(reversed(users))
         self._lent: dict[int, TaskUser] = {}  # by supervisor
-        self._used = set(users)  # who may have left something: at first all, for an earlier zygote may have lent them
-        self._is_swept = False
+
+    def kill_leftovers(self) -> None:
+        """Kill what runs as a user without a slot: an earlier zygote may have started it."""
+        for user in self._free:
+            kill_all_of(user)
 
     def next(self) -> TaskUser | None:
         """Return the user of the next supervisor; None if there is none left."""
@@ -45,8 +49,7 @@ class SlotUsers:
 
     def lend(self, supervisor: int) -> None:
         """Give the next user to a supervisor."""
-        self._lent[supervisor] = user = self._free.pop()
-        self._used.add(user)
+        self._lent[supervisor] = self._free.pop()
 
     def reclaim(self, supervisor: int) -> None:
         """Free the user of a supervisor that has ended; whatever still runs as that user is killed."""
@@ -55,25 +58,24 @@ class SlotUsers:
             self._free.append(user)
 
     def hand_over(self, folder: str) -> None:
-        """Let the agent read and remove what the users left in a folder. Those without a slot lose all processes.
-
-        The first folder is that of all scratch folders, of which nothing is in use yet.
-        """
-        for user in self._used:
-            if user in self._free:
-                kill_all_of(user)
-            folders.hand_over(folder, user)
-        if not self._is_swept:
-            self._is_swept, self._used = True, set(self._lent.values())
+        """Let the agent read and remove what the users left in the lent folders that are here, or below."""
+        for place, names, _ in os.walk(folder):
+            if user := self._user_of(place):
+                names.clear()
+                folders.hand_over(place, user)
 
     def start_measuring(self, folder: str, answer: int) -> int:
         """Start to measure a task's folder as its user, who answers to an open file; return the process id, or 0."""
         with suppress(OSError):
-            group = os.stat(folder).st_gid  # noqa: PTH116
-            for user in self._lent.values():
-                if user.gid == group:
-                    return folders.start_measuring(folder, user, answer)
+            if user := self._user_of(folder):
+                return folders.start_measuring(folder, user, answer)
         return 0
+
+    def _user_of(self, folder: str) -> TaskUser | None:
+        """Return the user that a folder is lent to, by its group; None if it is nobody's, or gone."""
+        with suppress(OSError):
+            return self._by_group.get(os.stat(folder, follow_symlinks=False).st_gid)  # noqa: PTH116
+        return None
 
 
 def kill_all_of(user: TaskUser) -> None:

@@ -116,16 +116,17 @@ def exchange(around: int, old: str, room: str, temporary: str) -> None:
     """Mount a room, and its folder for temporary files, in place of another's, of whose task nothing is left.
 
     The room may be the same folder by another name: to move a mount is a matter of microseconds, for the kernel lets
-    nobody wait. Raises OSError.
+    nobody wait. Or it is another folder by the same name. Raises OSError.
     """
     _let_write(os.path.dirname(room), may=True)  # noqa: PTH120
-    if _is_mounted(around, room, room, old):
-        os.mkdir(room)  # noqa: PTH102
-        _mount(old, room, "", _MOVE)
-    else:
+    if not _is_mounted(around, room, room, old):
         _unmount(old)
         _mount_room(around, room)
-    os.rmdir(old)  # noqa: PTH106
+    elif room != old:
+        os.mkdir(room)  # noqa: PTH102
+        _mount(old, room, "", _MOVE)
+    if room != old:
+        os.rmdir(old)  # noqa: PTH106
     _let_write(os.path.dirname(room), may=False)  # noqa: PTH120
     if temporary and not _is_mounted(around, room, temporary, _SHARED):
         _unmount(_SHARED)
