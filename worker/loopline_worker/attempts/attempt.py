@@ -115,8 +115,8 @@ class Attempt:
     @property
     def held(self) -> Held:
         """Return the attempt as a Report has it."""
-        clock = self._clock
-        return Held(self.id, clock.wall_s, self.usage.cpu_s, self.is_frozen, self.slot, clock.in_slot_s)
+        wall_s, in_slot_s = self._clock.wall_s, self._clock.in_slot_s
+        return Held(self.id, wall_s, self.usage.cpu_s, self.is_frozen, slot=self.slot, in_slot_s=in_slot_s)
 
     def end(self, outcome: Outcome, reason: str = "") -> None:
         """Kill the attempt unless it has ended. The first call decides the outcome and the reason."""

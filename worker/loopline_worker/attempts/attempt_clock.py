@@ -68,16 +68,16 @@ class AttemptClock:
             self._ran.limit(limit_s, on_end)
 
     def freeze(self) -> None:
-        """Count no run time until ``thaw()``."""
+        """Stop the run time until ``thaw()``."""
         self._has_stood = True
         self._ran.stop()
 
     def thaw(self) -> None:
-        """Count on."""
+        """Let the run time go on."""
         self._ran.start()
 
     def stop(self) -> None:
-        """Count no more: nothing runs."""
+        """End the run time: its last process is gone."""
         self._ran.stop()
 
     def ends(self, elapsed_s: float | None) -> None:
