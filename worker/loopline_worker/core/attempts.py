@@ -165,7 +165,7 @@ class Attempts:
         """Have it take up its slots, as the youngest."""
         self._begun += 1
         attempt.began, attempt.slots = self._begun, width_of(attempt)
-        attempt.slot_numbers = self._slot_numbers.take(attempt.slots)
+        attempt.slot_numbers = self._slot_numbers.pop(attempt.slots)
         self.taken += attempt.slots
         self.with_slots += 1
 
@@ -221,13 +221,13 @@ class Attempts:
 
 
 class SlotNumbers:
-    """Numbers of a worker's slots, from 1. Whoever takes some has the lowest that are free."""
+    """Numbers of a worker's slots, from 1. Whoever needs some has the lowest that are free."""
 
     def __init__(self) -> None:
         self._free: list[int] = []  # a heap
         self._known = 0
 
-    def take(self, count: int) -> tuple[int, ...]:
+    def pop(self, count: int) -> tuple[int, ...]:
         """Return so many numbers, which are free no more."""
         while len(self._free) < count:
             self._known += 1
