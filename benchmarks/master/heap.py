@@ -33,7 +33,8 @@ async def used_mb(session: CDPSession) -> float:
     """Return what is on the heap after a full collection."""
     await session.send("HeapProfiler.collectGarbage")
     metrics = (await session.send("Performance.getMetrics"))["metrics"]
-    return round(next(one["value"] for one in metrics if one["name"] == "JSHeapUsedSize") / 1e6, 2)
+    (used,) = (float(one["value"]) for one in metrics if one["name"] == "JSHeapUsedSize")
+    return round(used / 1e6, 2)
 
 
 async def watch(url: str, views: list[str], minutes: float) -> dict[str, list[float]]:
@@ -51,13 +52,13 @@ async def watch(url: str, views: list[str], minutes: float) -> dict[str, list[fl
             await session.send("Performance.enable")
             await session.send("HeapProfiler.enable")
             await page.goto(url + view)
-        found: dict[str, list[float]] = {view: [] for view in views}
+        heap: dict[str, list[float]] = {view: [] for view in views}
         for _ in range(round(minutes * 60 / EVERY_S)):
             await asyncio.sleep(EVERY_S)
             for view, session in sessions.items():
-                found[view].append(await used_mb(session))
+                heap[view].append(await used_mb(session))
         await browser.close()
-    return found
+    return heap
 
 
 async def run(options: argparse.Namespace) -> list[dict[str, Any]]:
