@@ -65,11 +65,15 @@ async def run(options: argparse.Namespace) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder, master(Path(folder)) as (_, url):
         await fill(url, options.jobs)
         tally = Tally(options.jobs * TASKS)
-        bringing = asyncio.create_task(swarm(url, {}, options.workers, SLOTS, tally, rest_s=REST_S))
-        await asyncio.sleep(2 * REST_S)
+        bringing = asyncio.create_task(swarm(url, {}, options.workers, SLOTS, tally, rest_s=options.rest))
+        await asyncio.sleep(2 * options.rest)
         began = tally.acknowledged
-        found = await watch(url, options.views, options.minutes)
-        assert not bringing.done(), "the swarm ended meanwhile: what was measured means nothing"
+        watching = asyncio.create_task(watch(url, options.views, options.minutes))
+        await asyncio.wait([watching, bringing], return_when=asyncio.FIRST_COMPLETED)
+        if bringing.done():
+            watching.cancel()
+            await bringing  # which says why
+        found = await watching
         results = tally.acknowledged - began
         bringing.cancel()
         with suppress(asyncio.CancelledError, AssertionError):  # which it says of links that end before their work
@@ -87,6 +91,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--jobs", type=int, default=2000)
     parser.add_argument("--workers", type=int, default=200)
+    parser.add_argument("--rest", type=float, default=REST_S, help="seconds between a worker's reports")
     parser.add_argument("--views", nargs="+", default=list(VIEWS))
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
