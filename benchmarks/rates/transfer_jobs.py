@@ -65,7 +65,7 @@ def simulated(lab: Lab, size_bytes: int, wants: Sequence[Sequence[int]], strateg
     places = {MASTER: "A"} | {name: lab.switch(number) for number, name in enumerate(lab.names)}
     nodes += [NetworkNode(name, switch, *2 * (lab.edge * _MBIT,)) for name, switch in places.items()]
     files = [str(number) for number in range(len(wants))]
-    holders = {file: (MASTER, name) for file, name in zip(files, lab.names, strict=True)}
+    holders: dict[str, tuple[str, ...]] = {file: (MASTER, name) for file, name in zip(files, lab.names, strict=True)}
     tasks = tuple(tuple(map(str, each)) for each in wants)
     assessment = Assessment(AssignmentRequest(Network(nodes), holders, tasks, tuple(lab.names), 1e9), solve)
     order = local_first(assessment) if strategy == "planned" else range(len(tasks))

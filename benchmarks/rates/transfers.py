@@ -56,7 +56,7 @@ def measure(case: Case, lab: Lab, mib: int, keep: Path | None, count: int = 1) -
         files = [folder / f"large-{number}.bin" for number in range(count)]
         made, size_bytes = {make(file, mib) for file in files}, mib * 2**20
         grid = LabGrid(lab, folder, case)
-        expected = lab.workers - case.fault.startswith("worker")
+        expected = lab.workers - (case.fault in ("worker killed", "worker stopped", "worker lies"))
         begin = fault_at = 0.0
         with lab.built(), grid.running():
             if case.knows == "measured":
