@@ -125,7 +125,8 @@ def main() -> None:
     for strategy in WAYS:
         tables.progress(WAYS[strategy].name)
         lab = Lab(options.workers, options.edge, options.between, mixed=True)
-        found.append(measure(strategy, lab, options.mib, wants, options.logs))
+        found.append(one := measure(strategy, lab, options.mib, wants, options.logs))
+        tables.progress(f"{one.live_last_s:.1f} s; simulated {one.simulated_last_s:.1f} s")
     head = ["way", "live: last s", "mean s", "simulated: last s", "mean s", "copies from the master"]
     rows = [[one.way, *(f"{value:.1f}" for value in list(asdict(one).values())[1:])] for one in found]
     title = (
