@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from loopline_worker.presence.bus import Bus, BusError
+from loopline_worker.presence.gamepads import Gamepads
 from loopline_worker.presence.idle_detector import IdleDetector
 from loopline_worker.presence.mutter import Mutter
 from loopline_worker.presence.probe import Probe
@@ -135,7 +136,7 @@ async def _main(socket: Path) -> None:
 
 def _probes() -> list[Probe]:
     """Return the probes of this session's own desktop: other displays have reporters of their own."""
-    return [Mutter(), Wayland(), X11(sockets=_NOWHERE, listening=_NOWHERE)]
+    return [Mutter(), Wayland(), X11(sockets=_NOWHERE, listening=_NOWHERE), Gamepads()]
 
 
 if __name__ == "__main__":  # as desktop entries of earlier installations have it
