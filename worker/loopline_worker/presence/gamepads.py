@@ -26,7 +26,7 @@ _SURVEY_EVERY_S = 5.0
 
 
 class Gamepads(Probe):
-    """Reads all gamepads that this user may read; without an event it cannot tell, and it never sees the desktop."""
+    """Reads all gamepads that this user may read. Before the first event nothing is known."""
 
     name = "gamepads"
 
