@@ -113,6 +113,19 @@ async def test_it_is_well_until_the_database_breaks(master: Bench, monkeypatch: 
     assert (await master.ask("GET", "//healthz", None)).status == 200
 
 
+async def test_a_master_whose_place_may_be_taken_says_nothing_but_that(
+    master: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def superseded(*_: object) -> None:
+        raise StoreBroken("superseded", "another master has taken over", status=503)
+
+    monkeypatch.setattr(master.parts[Store], "confirm", superseded)
+    for path in ("/jobs", "/whoami", "//"):
+        answer = await master.ask("GET", path)
+        assert (answer.status, answer.body["code"]) == (503, "superseded")
+    assert (await master.ask("GET", "//healthz", None)).status == 200
+
+
 async def test_requests_at_a_broken_engine_are_told_so(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     async def breaks(*_: object) -> None:
         raise StoreBroken("store_broken", "writing failed: the disk is full", status=503)

@@ -1,5 +1,6 @@
 """What users are shown of jobs, tasks, attempts, workers and tokens."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -164,6 +165,34 @@ async def test_workers_and_what_they_have_in_hand(store):
     assert (bee.connected, bee.draining, bee.slots_used, bee.running) == (False, True, 0, [])
     assert await store.workers.detail("ant") == ant
     assert await store.workers.detail("dog") is None
+
+
+async def test_many_who_read_results_leave_the_loop_to_others(store):
+    """Pages are made two at a time: who comes meanwhile waits for two, and whoever is cancelled goes at once."""
+    await keep(store, a_job(), a_task(state=SUCCEEDED, finished_at=300.0), an_attempt(**ended()))
+    making, most, released = [0], [0], asyncio.Event()
+
+    async def lines(_spec, _numbers):
+        making[0] += 1
+        most[0] = max(most[0], making[0])
+        await released.wait()
+        making[0] -= 1
+        return {}
+
+    readers = [asyncio.create_task(store.results.of_job(1, _nothing, lines=lines).next()) for _ in range(20)]
+    while not making[0]:
+        await asyncio.sleep(0)
+    await store.jobs.view(1)
+    for reader in readers[10:]:
+        reader.cancel()
+    assert len(await asyncio.gather(*readers[10:], return_exceptions=True)) == 10
+    released.set()
+    assert [len(page) for page in await asyncio.gather(*readers[:10])] == [1] * 10
+    assert most[0] <= 2
+
+
+async def _nothing(_output):
+    return b""
 
 
 async def test_results_in_the_order_of_finishing_from_any_of_them_on(store, monkeypatch):

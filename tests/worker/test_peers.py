@@ -238,13 +238,27 @@ async def test_a_liar_is_not_asked_again_and_without_others_nothing_comes(tmp_pa
 async def test_a_source_that_lives_and_has_nothing_is_left_in_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(piece_fetch, "_STARVED_AFTER_S", 0.1)
-    async with nodes(tmp_path, "ant", "bee") as (ant, bee):
+    monkeypatch.setattr(piece_fetch, "_PATIENCE_S", 0.1)
+    monkeypatch.setattr(piece_fetch, "_PIECES_PATIENCE", 0)
+    async with nodes(tmp_path, "ant", "bee", "cat") as (ant, bee, cat):
         growing(ant, 2)
         fetch = bee.fetch_of(CONTENT, ant.source_for("bee", NAME))
-        await start(fetch, CONTENT, MasterStub(CONTENT))
-        assert fetch.file.path.read_bytes() == CONTENT
-        assert bee.faults == [("ant", FaultKind.SLOW)]
+        last = cat.fetch_of(CONTENT, bee.source_for("cat", NAME), ant.source_for("cat", NAME))
+        await asyncio.gather(start(fetch, CONTENT, MasterStub(CONTENT)), start(last, CONTENT))
+        assert fetch.file.path.read_bytes() == last.file.path.read_bytes() == CONTENT
+        assert bee.faults == [("ant", FaultKind.SILENT)]
+        assert cat.faults == [], "whoever is behind in the line waits until the one before has turned elsewhere"
+
+
+async def test_a_source_that_its_owners_limit_holds_back_is_not_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(piece_fetch, "_PATIENCE_S", 0.1)
+    monkeypatch.setattr(piece_fetch, "_PIECES_PATIENCE", 0)
+    content = content_of(6)
+    async with nodes(tmp_path, "ant", "bee", rate_bytes_s=2.0 * PIECE) as (ant, bee):
+        await start(bee.fetch_of(content, ant.source_for("bee", ant.holds(content))), content)
+        assert bee.faults == []
 
 
 async def test_a_slow_source_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

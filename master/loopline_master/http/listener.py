@@ -170,7 +170,7 @@ async def standing_in(settings: MasterSettings) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
         stack.push_async_callback(runner.cleanup)
         with suppress(OSError):
-            await stack.enter_async_context(accepting(settings, Encryption(settings), runner.server))
+            await stack.enter_async_context(accepting(settings, Encryption(settings, is_waiting=True), runner.server))
         yield
 
 

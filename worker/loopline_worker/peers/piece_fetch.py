@@ -35,8 +35,11 @@ _FORGIVEN_AFTER_S = {
     FaultKind.WRONG_CONTENT: math.inf,
 }
 """A source that failed is asked again after so long, if the master still names it."""
-_STARVED_AFTER_S = 8.0
-"""A source that lives and has nothing for so long is left: those before it in the line need time to recover."""
+_PATIENCE_S, _LINE_PATIENCE_S, _MOST_PATIENCE_S = 1.25, 0.5, 8.0
+"""A source that lives and has nothing is left after so long; later by as much for each worker before it in the line,
+who leaves first; in the end, if its owner's limit holds it back."""
+_PIECES_PATIENCE = 3
+"""... and later by the time that so many pieces take."""
 _SLOW_AFTER_S = 3.0
 _LEAST_SHARE = 1 / 8
 """A source is left if it is for so long below the least rate of a stream, or below this share both of the planned
@@ -157,7 +160,7 @@ class PieceFetch:
             best = self._best()
             is_leaving = _way(best) != _way(source)
             self._limits[1].change(self._rate, time.monotonic())
-            taking.expect(self._rate)
+            taking.expect(self._rate, behind=self._behind(source))
             if not taking.ask(is_leaving=is_leaving or self._is_to_wait):
                 return
             self._check_wanted()
@@ -175,6 +178,11 @@ class PieceFetch:
             if not is_blamed and (not source.dials_in or source.worker in (*self._dialled, self.source)):
                 return source
         return None
+
+    def _behind(self, source: FileSource | None) -> int:
+        """Return how many workers a source is behind in its line: they are named after it."""
+        ways = [_way(one) for one in self.sources]
+        return len(ways) - 1 - ways.index(_way(source)) if _way(source) in ways else 0
 
     def _connect(self, source: FileSource, first: int) -> PeerUpstream:
         if not source.dials_in:
@@ -244,15 +252,15 @@ class _Taking:
         self._limits = limits
         self._meter = meter
         self._is_peer = is_peer
-        self._planned = 0.0
+        self._planned, self._behind = 0.0, 0
         self._starved_s = self._waited_s = 0.0
         self._got_bytes = 0
         self.has_come = True
         """False if the source has just said that it has nothing: then nothing is in the cables either."""
 
-    def expect(self, planned: float | None) -> None:
-        """Take in which rate is planned."""
-        self._planned = planned or 0.0
+    def expect(self, planned: float | None, behind: int) -> None:
+        """Take in which rate is planned, and how many workers the source is behind in its line."""
+        self._planned, self._behind = planned or 0.0, behind
 
     def ask(self, *, is_leaving: bool) -> bool:
         """Ask for more pieces, unless this source is being left. False if nothing more will come.
@@ -293,8 +301,8 @@ class _Taking:
         """Raises SourceError if the source has had nothing for too long, or is too slow with what it has."""
         if not got_bytes:
             self._starved_s += waited_s
-            if self._starved_s > _STARVED_AFTER_S:
-                raise SourceError(FaultKind.SLOW, f"it has had nothing for {self._starved_s:.0f} s")
+            if self._starved_s > self._patience_s():
+                raise SourceError(FaultKind.SILENT, f"it has had nothing for {self._starved_s:.1f} s")
             return
         self._starved_s = 0.0
         self._waited_s += waited_s
@@ -305,6 +313,13 @@ class _Taking:
                 raise SourceError(FaultKind.SLOW, f"{rate:,.0f} bytes/s")
             self._meter.fastest = max(rate, self._meter.fastest)
             self._waited_s, self._got_bytes = 0.0, 0
+
+    def _patience_s(self) -> float:
+        """Return how long a source may have nothing."""
+        rates = [rate for rate in (self._planned, self._meter.fastest) if rate > 0]
+        piece_s = self._growing.layout.piece_bytes / max(LEAST_BYTES_S, min(rates, default=2.0**20))
+        patience_s = _PATIENCE_S + _LINE_PATIENCE_S * self._behind + _PIECES_PATIENCE * piece_s
+        return _MOST_PATIENCE_S if self._upstream.is_limited else min(patience_s, _MOST_PATIENCE_S)
 
 
 def _resume(file: IO[bytes], pieces: PieceList) -> int:

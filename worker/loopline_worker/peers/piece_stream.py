@@ -1,7 +1,8 @@
 """Pieces on a connection between two workers, after the handshake.
 
 The receiver says from which piece on it wants the file, and then, again and again, up to which piece: its *credit*.
-The server sends piece after piece below that number, each as soon as it has it, and a sign of life while it has none.
+The server sends piece after piece below that number, each as soon as it has it, and a sign of life while it has none,
+which says whether its owner's limit is the reason.
 A piece for which it had to wait is marked *late*: then the network between the two is not what decides the rate.
 So the receiver decides how much is on its way, and how fast: it gives credit at the planned rate, of which the server
 need not know, and a receiver that turns to another source takes what is on its way and leaves nothing behind in the
@@ -20,6 +21,8 @@ from typing import IO
 _NUMBER = struct.Struct("!I")
 _HEAD = struct.Struct("!BI")
 _PIECE, _ALIVE, _LATE_PIECE = 1, 2, 3
+_LIMITED = 1
+"""Number in a sign of life: the owner's limit holds the piece back. 0: it is not there."""
 SIGN_EVERY_S = 0.25
 """A server without the next piece says so often that it is alive."""
 SILENT_AFTER_S = 1.0
@@ -40,6 +43,8 @@ class IncomingPieces:
     def __init__(self, link: socket.socket, first: int) -> None:
         self.is_late = False
         """True if the server had to wait for the piece that came last."""
+        self.is_limited = False
+        """True if the last sign of life said that the owner's limit holds the piece back."""
         self._link = link
         self._next = self._credit = first
         link.settimeout(SILENT_AFTER_S)
@@ -65,6 +70,7 @@ class IncomingPieces:
         self._fill(memoryview(head))
         kind, number = _HEAD.unpack(head)
         if kind == _ALIVE:
+            self.is_limited = number == _LIMITED
             return False
         if kind not in (_PIECE, _LATE_PIECE) or number != self._next or number >= self._credit:
             raise StreamError("it sent what was not asked for")
@@ -113,9 +119,9 @@ class OutgoingPieces:
         if _send_file(self._link, file, start, length) != length:
             raise StreamError("the file is shorter than it was")
 
-    def say_alive(self) -> None:
-        """Say that there is no piece yet."""
-        self._link.sendall(_HEAD.pack(_ALIVE, 0))
+    def say_alive(self, *, is_limited: bool = False) -> None:
+        """Say that there is no piece yet, or that the owner's limit holds it back."""
+        self._link.sendall(_HEAD.pack(_ALIVE, _LIMITED if is_limited else 0))
 
     def _hear_if_said(self) -> None:
         self._link.settimeout(0.0)

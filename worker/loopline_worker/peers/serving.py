@@ -69,6 +69,6 @@ class Serving:
             time.sleep(min(wait_s, SIGN_EVERY_S))
             if not self._may_go_on():
                 return False
-            pieces.say_alive()
+            pieces.say_alive(is_limited=True)
         self._limit.spend(length, time.monotonic())
         return True

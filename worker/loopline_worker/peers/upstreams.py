@@ -45,6 +45,10 @@ class Upstream(Protocol):
     def is_late(self) -> bool:
         """True if the source had to wait for the piece that came last."""
 
+    @property
+    def is_limited(self) -> bool:
+        """True if the source has said that its owner's limit holds the next piece back."""
+
     def ask_up_to(self, number: int) -> None:
         """Ask for all pieces below this number. Raises SourceError or NetworkError."""
 
@@ -98,6 +102,11 @@ class PeerUpstream:
         """True if the source had to wait for the piece that came last."""
         return self._pieces.is_late
 
+    @property
+    def is_limited(self) -> bool:
+        """True if the source has said that its owner's limit holds the next piece back."""
+        return self._pieces.is_limited
+
     def ask_up_to(self, number: int) -> None:
         """Ask for all pieces below this number. Raises SourceError."""
         try:
@@ -129,7 +138,7 @@ class MasterUpstream:
     The first ranges are short: a receiver that is told of a worker meanwhile turns to it with little on its way.
     """
 
-    is_late = False
+    is_late = is_limited = False
 
     def __init__(
         self, connection: HTTPConnection, path: str, headers: dict[str, str], layout: PieceLayout, first: int
