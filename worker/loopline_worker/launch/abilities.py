@@ -92,7 +92,7 @@ def _of_orphans(found: Sandbox | None, places: Places) -> Ability:
         return Ability(name, True, "all in a process namespace ends with its first process")
     if places:
         return Ability(
-            name, False, "what it leaves if killed as a whole is killed by the next one, by its control group"
+            name, False, "what one leaves that is killed as a whole, the next one kills by its control group"
         )
     lost = "what one leaves that is killed as a whole, and that has cleared its environment, is not found again"
     return Ability(name, False, f"{lost}; {_SERVICE}")
