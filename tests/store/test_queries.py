@@ -7,10 +7,12 @@ import pytest
 
 from loopline_master.core.entities import SEATED, UNSEATED
 from loopline_master.core.events import JobRetried
+from loopline_master.store import open_store
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import AttemptId, AttemptState, JobState, Output, TaskId, TaskState
 from loopline_shared.rest.access import TokenView
 from loopline_shared.rest.bodies import LiveTotals
+from loopline_shared.spec import Requirements
 from tests.store.examples import LOAD, a_job, a_task, a_worker, an_attempt, ended, keep
 
 SUCCEEDED, FAILED = TaskState.SUCCEEDED, TaskState.FAILED
@@ -39,6 +41,18 @@ async def test_jobs_newest_first_by_state_and_owner(store):
     assert await ids(state=JobState.RUNNING) == [5, 3]
     assert await ids(state=JobState.QUEUED, owner="ann") == [7, 1]
     assert await ids(state=JobState.CANCELLED) == []
+
+
+async def test_jobs_by_a_label_that_they_need_in_either_database(url):
+    def needs(*labels):
+        return a_job().spec.model_copy(update={"requires": Requirements(labels=list(labels))})
+
+    async with open_store(url) as store:
+        jobs = [a_job(1, spec=needs("gpu", "ssd")), a_job(2, spec=needs("gpu-2")), a_job(3)]
+        await keep(store, *jobs, a_job(4, spec=needs("ssd"), departure=1, state=JobState.CANCELLED))
+        found = [(await store.jobs.page(label=label)).items for label in ("gpu", "ssd", "g_u", "labels")]
+        assert [[job.id for job in items] for items in found] == [[1], [4, 1], [], []]
+        assert [job.id for job in (await store.jobs.live_page(label="ssd")).items] == [1]
 
 
 async def test_live_jobs_in_the_order_of_their_arrival_with_totals(store):
