@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.harness.lab import Lab, obstacle
-from benchmarks.rates.transfers import FAULTS, Case, measure
+from benchmarks.harness.lab_grid import FAULTS, Case
+from benchmarks.rates.transfers import measure
 from loopline.transfer import files
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import JobState

@@ -1,5 +1,6 @@
 """A database that cannot be used is refused with a sentence that helps."""
 
+import socket
 import subprocess
 import sys
 
@@ -76,6 +77,36 @@ async def test_a_master_that_was_silent_asks_before_it_says_anything(postgres_ur
             with pytest.raises(StoreBroken):
                 await store.check()
             await other.check()
+
+
+async def test_a_master_that_stopped_within_a_statement_is_silent(postgres_url, monkeypatch):
+    async with open_store(postgres_url):
+        pass  # it makes the tables
+    place, _, name = postgres_url.removeprefix("postgresql://loopline@").partition("/")
+    host, _, port = place.partition(":")
+    start = f"\0\3\0\0user\0loopline\0database\0{name}\0\0".encode()
+    with socket.create_connection((host, int(port)), timeout=10) as stopped:
+        stopped.sendall((len(start) + 4).to_bytes(4) + start)
+        _until(stopped, b"Z\0\0\0\5I")
+        stopped.sendall(_message(b"Q", f"SELECT pg_advisory_lock({lock._ADVISORY_KEY})\0".encode()))
+        _until(stopped, b"Z\0\0\0\5I")
+        stopped.sendall(_message(b"P", b"one\0SELECT 1\0\0\0") + _message(b"H", b""))  # parsed; never executed
+        _until(stopped, b"1\0\0\0\4")
+        monkeypatch.setattr(lock, "SILENT_FOR_S", -1.0)
+        async with open_store(postgres_url, standby=True) as store:
+            await store.check()
+
+
+def _message(kind, body):
+    return kind + (len(body) + 4).to_bytes(4) + body
+
+
+def _until(connection, end):
+    said = b""
+    while not said.endswith(end):
+        more = connection.recv(1000)
+        assert more, said
+        said += more
 
 
 async def test_a_master_that_is_heard_keeps_its_database(postgres_url):

@@ -9,11 +9,11 @@ from itertools import permutations
 
 import pytest
 
-from loopline_master.core.transfers.annealing import anneal
-from loopline_master.core.transfers.assignment import Assessment, Assignment, AssignmentRequest, local_first
 from loopline_master.core.transfers.filling import fill
-from loopline_master.core.transfers.genetic_search import evolve
 from loopline_master.core.transfers.network import Network, NetworkNode
+from loopline_simulator.papers.data_transfer.annealing import anneal
+from loopline_simulator.papers.data_transfer.assignment import Assessment, Assignment, AssignmentRequest, local_first
+from loopline_simulator.papers.data_transfer.genetic_search import evolve
 from tests.transfers import oracles
 
 Search = Callable[[Assessment, int, int], Assignment]

@@ -153,3 +153,25 @@ def test_a_worker_without_a_file_leaves_the_tasks_of_those_that_have_one() -> No
     assert placed_on == {1: "bee", 2: "ant"}
     (job,) = room.scheduler.state.jobs.values()
     assert set(room.scheduler.state.fresh[job.id]) == {3}, "the task that gave way keeps its place"
+
+
+def test_a_task_is_left_to_one_free_worker_that_has_its_file_and_not_more_of_them_than_there_are() -> None:
+    room = CarryingRoom(order=Order.NONE)
+    for name, file in (("ant", None), ("bee", A), ("cat", A)):
+        room.tell(name, has=[file] if file else [])
+    effects = room.step(JobSubmitted("user", spec_of_own(A, A, A, A)))
+    placed_on = {attempt.task: attempt.worker for attempt in effects.attempts.values()}
+    assert placed_on == {1: "bee", 2: "cat", 3: "ant"}
+
+
+def test_a_worker_takes_first_what_is_at_its_own_switch() -> None:
+    room = CarryingRoom(order=Order.NONE, lease_s=100.0)
+    far = NetworkNode("far", "core", MIB, MIB, is_switch=True)
+    nodes = {node.name: node for node in LINKS}
+    at_far = (NetworkNode(name, "far", 4 * MIB, 4 * MIB) for name in ("ant", "bee"))
+    room.step(NetworkChanged((*(nodes | {node.name: node for node in (far, *at_far)}).values(),)))
+    for name, file in (("ant", None), ("bee", A), ("cat", C)):
+        room.tell(name, has=[file] if file else [])
+    effects = room.step(JobSubmitted("user", spec_of_own(A, C, C, A)))
+    placed_on = {attempt.task: attempt.worker for attempt in effects.attempts.values()}
+    assert placed_on == {1: "bee", 2: "cat", 4: "ant"}, "bee, from which it comes, is at the same switch"

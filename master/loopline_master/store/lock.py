@@ -43,9 +43,10 @@ SELECT extract(epoch FROM clock_timestamp() - state_change), pg_terminate_backen
 FROM pg_locks JOIN pg_stat_activity USING (pid)
 WHERE locktype = 'advisory' AND granted AND classid = :high AND objid = :low AND objsubid = 1
 AND pg_locks.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-AND state <> 'active' AND state_change < clock_timestamp() - make_interval(secs => :silent)
+AND (state <> 'active' OR wait_event_type = 'Client')
+AND state_change < clock_timestamp() - make_interval(secs => :silent)
 """
-"""One whose statement is under way is not silent: the server is at work for it."""
+"""One whose statement is under way is heard, unless the server waits for its rest: the driver sends it in parts."""
 _SERVER = """
 SELECT system_identifier || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8) FROM pg_control_system()
 """

@@ -7,8 +7,6 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from itertools import accumulate
 
-from loopline_master.core.transfers.annealing import anneal
-from loopline_master.core.transfers.assignment import Assessment, Assignment, AssignmentRequest
 from loopline_master.core.transfers.filling import fill
 from loopline_master.core.transfers.pipeline import PlanRequest, TransferPlan
 from loopline_master.core.transfers.programme import LinearProgramme, Solve, Term
@@ -17,8 +15,6 @@ from loopline_shared.errors import LooplineError
 
 _ROUNDING = 1e-6
 """Bytes per second: as far as that, HiGHS may be off its bounds, on either side."""
-_STEPS = 100
-"""Plans that a search for an assignment may make."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +27,6 @@ class Solver:
     def plan(self, request: PlanRequest) -> TransferPlan:
         """Return a plan for the request. It touches nothing else, and so may run in a thread beside the loop."""
         return plan(request, self.solve)
-
-    def assign(self, request: AssignmentRequest, seed: int) -> Assignment:
-        """Return which task should run where. By annealing: ``loopline simulate transfer --assign`` has it ahead."""
-        return anneal(Assessment(request, self.solve), seed, _STEPS)
 
 
 FILLING = Solver("filling up (max-min fair)", fill)

@@ -17,6 +17,7 @@ from loopline_simulator.experiments.answers import effort, wide_console, without
 from loopline_simulator.experiments.options import RUNS, Count, Positive, Several, SweepOptions, usage
 from loopline_simulator.papers.data_transfer.assignment_trial import (
     SEARCHES,
+    SEARCHING,
     AssignmentAnswer,
     AssignmentCase,
     assign,
@@ -82,6 +83,7 @@ def transfer(
     strategies: Annotated[tuple[str, ...], Several] = tuple(STRATEGIES),
     assign: bool = False,
     plans: Annotated[tuple[Count, ...], Several] = (30, 100),
+    more: Annotated[float, Parameter(validator=Number(gte=0, lte=10))] = 0.25,
     pictures: Path | None = None,
     network: TransferOptions = TransferOptions(),
     runs: SweepOptions = RUNS,
@@ -97,10 +99,12 @@ def transfer(
         planned-once (without re-planning), blind (the same kind of lines, from any source in any order), random-peers
         (each host fetches for itself, from any that has the file), master-only.
     assign
-        Compare instead how tasks are given to hosts: at random, where their files are, and improved from there by
-        annealing and by a genetic algorithm.
+        Compare instead how tasks are given to hosts: at random, where their files are, improved from there by
+        annealing and by a genetic algorithm, and as a live master does it.
     plans
         With --assign: plans that a search may make.
+    more
+        With --assign: tasks beyond one for each host, as a share of the hosts. They wait for the next round.
     pictures
         Draw the first seed's network with the first plan, and each link's use over time, into this folder (SVG).
     """
@@ -108,7 +112,7 @@ def transfer(
         if name not in STRATEGIES:
             raise usage(f"there is no strategy {name!r}", f"there are {', '.join(STRATEGIES)}")
     if assign:
-        return _compare_searches(network.scenario(), plans, runs)
+        return _compare_searches(network.scenario(), plans, more, runs)
     chosen = tuple(dict.fromkeys(strategies))
     cases = [TransferCase(seed, name, network.scenario()) for seed in runs.seed_numbers for name in chosen]
     if not cases[0].scenario.draw(runs.first_seed).arrivals:
@@ -147,12 +151,12 @@ def _document(answers: Sequence[TransferAnswer]) -> dict[str, Any]:
     return {"experiment": "transfer", "scenario": asdict(answers[0].case.scenario), "runs": each}
 
 
-def _compare_searches(scenario: TransferScenario, plans: Sequence[int], runs: SweepOptions) -> int:
+def _compare_searches(scenario: TransferScenario, plans: Sequence[int], more: float, runs: SweepOptions) -> int:
     cases = [
-        AssignmentCase(seed, search, scenario, most)
+        AssignmentCase(seed, search, scenario, most, more)
         for seed in runs.seed_numbers
-        for most in dict.fromkeys(plans)
         for search in SEARCHES
+        for most in (dict.fromkeys(plans) if search in SEARCHING else plans[:1])
     ]
     with progress_bar("searches", len(cases), lambda answer: answer.plans) as shown:
         answers = sweep(assign, cases, runs.executor(), shown)
@@ -168,7 +172,7 @@ def _compare_searches(scenario: TransferScenario, plans: Sequence[int], runs: Sw
 def _searches(answers: Sequence[AssignmentAnswer]) -> dict[str, Any]:
     each = [
         {"seed": one.case.seed, "search": one.case.search, "most_plans": one.case.plans}
-        | {"plans": one.plans, "value_mbs": one.value / 1e6}
+        | {"plans": one.plans, "value_mbs": one.value / 1e6, "last_s": one.last_s, "mean_s": one.mean_s}
         for one in answers
     ]
     return {"experiment": "transfer", "scenario": asdict(answers[0].case.scenario), "searches": each}

@@ -227,6 +227,11 @@ class TransferState:
             self._network = hosts, Network(sorted(nodes.values(), key=_place))
         return self._network[1]
 
+    def switch_of(self, name: str) -> str | None:
+        """Return the switch at which a worker, or the master, is; None if no event told of it."""
+        node = self.nodes.get(name)
+        return node.parent if node is not None else None
+
     def is_host(self, name: str) -> bool:
         """True unless the network has a switch of that name, or it is the master's."""
         return name != MASTER and (name not in self.nodes or not self.nodes[name].is_switch)

@@ -6,10 +6,11 @@ and makes no difference between them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
-from loopline_master.core.transfers.assumed_network import UNKNOWN_RATE
+from loopline_master.core.transfers.assumed_network import MASTER, UNKNOWN_RATE
 from loopline_shared.spec import staged
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from loopline_master.core.transfers.carrier import Carrier
 
 _MOST_NEAR = 8
+LOOK_AT = 16
+"""So many tasks are looked at for one worker."""
 
 
 def known_files(state: State, job: Job, task: int) -> list[str]:
@@ -57,28 +60,53 @@ def nearer_task(state: State, job: Job, task: int, worker: str) -> int:
     """Return the task that should go to this worker in place of ``task``, whose turn it is; most often itself.
 
     The job's tasks that nothing was started of are equals. The first of them whose large files are here goes; else
-    the first of a few whose files are at no other worker that is free: those will be asked for next.
+    that of ``nearest``.
     """
     fresh, carrier = state.fresh[job.id], state.carriers.get(worker)
     named = {number for file in (carrier.has if carrier else ()) for number in job.sweep.tasks_with(file)}
     here = [number for number in named if number in fresh and not data_delay(state, job, number, worker)]
     if here:
         return min(here)
-    number: int | None = task
-    for _ in range(_MOST_NEAR):
-        if number is None:
-            break
-        if not _is_at_a_free_worker(state, job, number):
+    copies, idle = state.transfers.copies(state.carriers), state.index.slots.idle.keys
+
+    def holders(number: int) -> list[list[str]]:
+        own = staged(job.spec.tasks[number - 1].inputs) if job.spec.tasks else {}
+        return [copies[file.sha256][1][:_MOST_NEAR] for file in own.values() if file.sha256 in copies]
+
+    def following() -> Iterator[int]:
+        number: int | None = task
+        while number is not None:
+            yield number
+            number = fresh.first_after(number)
+
+    found = nearest(islice(following(), LOOK_AT), worker, holders, idle, state.transfers.switch_of)
+    return task if found is None else found
+
+
+def nearest(
+    tasks: Iterable[int],
+    worker: str,
+    holders: Callable[[int], Sequence[Sequence[str]]],
+    free: Container[str],
+    switch_of: Callable[[str], str | None],
+) -> int | None:
+    """Return the first of these tasks whose files are all at the worker's switch, as the master's copies may be.
+
+    Failing that, the first; None if all are left to others: each goes to one free worker that has all of its files,
+    which will be asked for next. ``holders`` has the workers with each of a task's files.
+    """
+    spoken_for, here, first = {worker}, switch_of(worker), None
+    is_at_master = switch_of(MASTER) == here
+    for number in tasks:
+        places = holders(number)
+        better = (name for name in (places[0] if places else ()) if name in free and name not in spoken_for)
+        if name := next((one for one in better if all(one in names for names in places)), None):
+            spoken_for.add(name)
+        elif is_at_master or all(any(switch_of(one) == here for one in names) for names in places):
             return number
-        number = fresh.first_after(number)
-    return task
-
-
-def _is_at_a_free_worker(state: State, job: Job, task: int) -> bool:
-    """True if a free worker has one of the task's own large files, or fetches it."""
-    copies, own = state.transfers.copies(state.carriers), job.spec.tasks[task - 1].inputs if job.spec.tasks else {}
-    holders = (copies[file.sha256][1][:_MOST_NEAR] for file in staged(own).values() if file.sha256 in copies)
-    return any(name in state.index.slots.idle.keys for names in holders for name in names)
+        elif first is None:
+            first = number
+    return first
 
 
 class DataDelays:

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from loopline_simulator.experiments.tables import bare_table, number, plain
-from loopline_simulator.papers.data_transfer.assignment_trial import SEARCHES, AssignmentAnswer
+from loopline_simulator.papers.data_transfer.assignment_trial import SEARCHES, SEARCHING, AssignmentAnswer
 from loopline_simulator.papers.data_transfer.transfer_trial import TransferAnswer
 from loopline_simulator.statistics import Estimate, estimate, ratio
 
@@ -66,23 +66,30 @@ def _legend(base: str) -> Text:
 
 
 def searches(answers: Sequence[AssignmentAnswer]) -> RenderableType:
-    """Return the values that searches reach, over that of the order that they begin with."""
+    """Return what searches reach, over what the order that they begin with does."""
     plans = list(dict.fromkeys(answer.case.plans for answer in answers))
-    table = bare_table("[bold]One round of tasks: throughput at which data arrives[/]")
+    table = bare_table("[bold]One round of tasks[/]")
     table.add_column("", no_wrap=True)
-    for most in plans:
-        table.add_column(f"{most} plans: GB/s ±", justify="right")
-        table.add_column("over local-first ±", justify="right")
+    for title in ("plans", "GB/s ±", "x ±", "last x ±", "mean x ±"):
+        table.add_column(title, justify="right")
     for search in SEARCHES:
-        cells = [cell for most in plans for cell in _values(answers, search, most)]
-        table.add_row(Text(search, "bold cyan"), *cells)
-    return table
+        for most in plans if search in SEARCHING else plans[:1]:
+            said = str(most) if search in SEARCHING else ""
+            table.add_row(Text(search, "bold cyan"), said, *_values(answers, search, most))
+    lines = [
+        "plans: that it may make. GB/s: throughput at which data arrives at the beginning.",
+        "x: over that of local-first on the same seeds; ±: half the width of the 95 % interval.",
+        "last, mean: until the last host has the data of its task, and the mean host; over local-first's.",
+    ]
+    return Group(table, Text(), Text("\n".join(lines), "dim"))
 
 
-def _values(answers: Sequence[AssignmentAnswer], search: str, plans: int) -> tuple[str, str]:
-    values = {
-        name: [one.value / 1e9 for one in answers if one.case.search == name and one.case.plans == plans]
-        for name in (search, "local-first")
-    }
-    ours, gain = estimate(values[search]), ratio(values[search], values["local-first"])
-    return _with_width(ours), f"{gain.mean:.3f} ±{plain(gain.half_width, 3)}"
+def _values(answers: Sequence[AssignmentAnswer], search: str, plans: int) -> list[str]:
+    ours = [one for one in answers if one.case.search == search and one.case.plans == plans]
+    base = [one for one in answers if one.case.search == "local-first"]
+    gains = [
+        ratio([getattr(one, name) for one in ours], [getattr(one, name) for one in base])
+        for name in ("value", "last_s", "mean_s")
+    ]
+    value = estimate([one.value / 1e9 for one in ours])
+    return [_with_width(value), *(f"{gain.mean:.2f} ±{plain(gain.half_width)}" for gain in gains)]

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 
 from loopline_master.core.chance import draw
-from loopline_master.core.transfers.assignment import Assessment, Assignment, Order, local_first
+from loopline_simulator.papers.data_transfer.assignment import Assessment, Assignment, Order, local_first
 
 _HOT, _COLD = 0.03, 0.0003
 """Losses, as shares of the first value, that are taken with a chance of 1/e at the beginning and at the end."""

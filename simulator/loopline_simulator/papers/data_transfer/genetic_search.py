@@ -8,8 +8,8 @@ population dies. A parent is the better of two drawn at random.
 from __future__ import annotations
 
 from loopline_master.core.chance import draw
-from loopline_master.core.transfers.annealing import swapped
-from loopline_master.core.transfers.assignment import Assessment, Assignment, Order, local_first
+from loopline_simulator.papers.data_transfer.annealing import swapped
+from loopline_simulator.papers.data_transfer.assignment import Assessment, Assignment, Order, local_first
 
 _POPULATION = 12
 
