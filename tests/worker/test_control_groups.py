@@ -1,6 +1,7 @@
 """Control groups as files: what is written where, in both versions, and when a group is taken for ours."""
 
 import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -172,3 +173,24 @@ def test_what_runs_in_the_group_of_an_agent_that_was_killed_is_killed() -> None:
     places = delegation.claim(yields=True)
     remove_places(set(places.values()))
     assert not group.parent.exists()
+
+
+def test_a_group_that_another_agent_removes_just_now_stops_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, read = tmp_path / "sys/fs/cgroup/pids", processes.read
+    left = own / "loopline-0-1"
+    (left / "slot").mkdir(parents=True)
+    for group in (own, left, left / "slot"):
+        (group / "cgroup.procs").touch()
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text("1:pids:/\n")
+
+    def read_and_lose(path: str) -> bytes:
+        if path == str(left / "cgroup.procs"):
+            shutil.rmtree(left)
+        return read(path)
+
+    monkeypatch.setattr(processes, "read", read_and_lose)
+    delegation.kill_leftovers(tmp_path)
+    assert not left.exists()

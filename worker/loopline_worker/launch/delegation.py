@@ -132,13 +132,16 @@ def _make(own: Path, name: str) -> bool:
 
 
 def _kill_all(folder: Path) -> bool:
-    """Kill all processes in a folder's groups that may be killed. True if there was any."""
+    """Kill all processes in a folder's groups that may be killed. True if there may be more."""
     killed = False
-    for file in folder.rglob("cgroup.procs"):
-        for pid in filter(None, map(int, processes.read(str(file)).split())):  # 0: of another process namespace
-            with suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-                killed = True
+    try:
+        for file in folder.rglob("cgroup.procs"):
+            for pid in filter(None, map(int, processes.read(str(file)).split())):  # 0: of another process namespace
+                with suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+                    killed = True
+    except FileNotFoundError:  # another agent that starts has just removed a group
+        return True
     return killed
 
 
