@@ -146,8 +146,8 @@ function addBar(
   const isFaint = look === Look.Beaten || look === Look.Failed || look === Look.Lost;
   const isBehind = chosen !== null && bars.job[chosen] !== bars.job[bar];
   if (isFaint && !bars.isGuessed[bar]) layers.faint.add(colour, x, y, wide, height);
-  else if (!isFaint) {
-    const fetched = fetchedPx(bars, bar, scale, x, wide);
+  const fetched = isFaint ? 0 : fetchedPx(bars, bar, scale, x, wide);
+  if (!isFaint) {
     if (fetched) layers.faint.add(colour, x, y, fetched, height);
     if (fetched < wide) (isBehind ? layers.pale : layers.solid).add(colour, x + fetched, y, wide - fetched, height);
   }
@@ -155,9 +155,10 @@ function addBar(
   if (look === Look.Failed) layers.failed.push(x + Math.max(0, wide - 3), y, Math.min(3, wide), height);
   if (bars.frozen[bar] && width > 2) addFreezes(picture, scale, bar, x, x + wide, y, height, colour, layers);
   if (bars.isReplica[bar] && wide > 4) layers.replica.push(x, y, wide, height);
-  if (width >= LABEL_FROM_PX && look !== Look.Beaten && look !== Look.Lost) {
+  if (width - fetched >= LABEL_FROM_PX && look !== Look.Beaten && look !== Look.Lost) {
     const isPale = look === Look.Failed || isBehind;
-    addLabel(picture, bar, x, y + height / 2, width, isPale ? scheme.ink : textOn(scheme, colour), layers);
+    const ink = isPale ? scheme.ink : textOn(scheme, colour);
+    addLabel(picture, bar, x + fetched, y + height / 2, width - fetched, ink, layers);
   }
 }
 
