@@ -70,7 +70,7 @@ class Common:
         ``whole``: its lines are to be copied, and are not broken, however long.
         """
         if self.json:
-            print(json_format.dumps(_plain(document), indent=2))
+            print(json_format.dumps(_plain(document), indent=2), flush=True)  # some commands go on
         else:
             stdout().print(picture(), soft_wrap=whole)
 
