@@ -50,7 +50,7 @@ bench-peers:
 	$(PYTHON) benchmarks/harness/install_peers.py
 
 # Not `elastic`: its PSI/J wants an older psutil than the worker.
-EXTRAS := $(foreach extra,master worker planner discovery sim dask postgres,--extra $(extra))
+EXTRAS := $(foreach extra,master worker planner discovery sim dask postgres s3,--extra $(extra))
 constraints: .venv/installed
 	$(BIN)/uv pip compile pyproject.toml $(EXTRAS) --group dev --generate-hashes --universal \
 		--python-version 3.11 --no-header --quiet --output-file constraints.txt

@@ -34,6 +34,7 @@ SUBJECTS = ("rates", "master", "worker", "estimates")
 """Folders of benchmarks; the others hold what benchmarks share."""
 FIRST = ("processes", "functions", "latency", "start", "idle_agent", "swarm", "million_tasks", "scheduler_step")
 SHORT = {
+    "a_year": ["--days", "60"],
     "agent_cpu": ["--tasks", "3000"],
     "hostile": ["--seconds", "20"],
     "idle_agent": ["--seconds", "15"],

@@ -39,6 +39,8 @@ SUBMISSION = JobSubmitted("ann", JobSpec(command=["work"]))
 class Gate:
     """A store whose commits wait to be let through."""
 
+    is_sure = True
+
     def __init__(self) -> None:
         self.commits: asyncio.Queue = asyncio.Queue()
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from loopline_master.files import row_files as module
 from loopline_master.files.blobs import Blobs
+from loopline_master.files.file_store import FolderStore
 from loopline_master.files.row_files import LineIndex, RowFiles
 from loopline_master.submissions.submissions import with_rows_counted
 from loopline_shared.errors import LooplineError
@@ -49,7 +50,7 @@ async def put(blobs: Blobs, content: bytes) -> str:
 
 @pytest.fixture
 def blobs(tmp_path: Path) -> Blobs:
-    return Blobs(tmp_path / "files", 2**30, 0)
+    return Blobs(FolderStore(tmp_path / "files"), 2**30, 0)
 
 
 def job(sha256: str, count: int | None = None, **more: Any) -> JobSpec:
@@ -68,7 +69,7 @@ async def declined(files: RowFiles, spec: JobSpec) -> LooplineError:
 def test_tasks_of_a_row_file_are_those_of_the_same_rows_inline(
     rows: list[dict[str, Any]], block_bytes: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    asyncio.run(compare(rows, block_bytes, Blobs(tmp_path_factory.mktemp("files"), 2**30, 0)))
+    asyncio.run(compare(rows, block_bytes, Blobs(FolderStore(tmp_path_factory.mktemp("files")), 2**30, 0)))
 
 
 async def compare(rows: list[dict[str, Any]], block_bytes: int, blobs: Blobs) -> None:

@@ -135,8 +135,9 @@ async def swarm(
         over = asyncio.create_task(tally.until(tally.wanted))
         await asyncio.wait([over, *running], return_when=asyncio.FIRST_COMPLETED)
         seconds = time.perf_counter() - begin
+        broken = {one.get_name(): one.exception() for one in running if one.done()}
         for one in running:
             one.cancel()
-        ends = await asyncio.gather(*running, return_exceptions=True)
-        assert over.done(), f"a worker's link broke: {ends[0]!r}"
+        await asyncio.gather(*running, return_exceptions=True)
+        assert over.done(), f"links broke: {broken}"
     return Brought(tally.acknowledged, tally.reports, seconds)

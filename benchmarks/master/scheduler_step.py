@@ -13,8 +13,9 @@ the same rows made and changed, over a dict of what runs, a heap of free workers
 replicas, no leases, no policies, reconciles and learns nothing, and could not go on from its rows: it is what the
 messages and rows take by themselves in Python, which no scheduler written in it can do without.
 
-``--growth``: also other numbers of tasks, workers, slots and jobs, and very short tasks, of which hundreds wait ahead
-at their workers; a Report then brings five results at once and says all that the worker holds (rates are of results).
+``--growth``: also other numbers of tasks, workers, slots and jobs, jobs that all differ in what they require, and
+very short tasks, of which hundreds wait ahead at their workers; a Report then brings five results at once and says
+all that the worker holds (rates are of results).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from heapq import heappop, heappush
+from itertools import cycle
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -49,7 +51,7 @@ from loopline_master.core.state import Snapshot
 from loopline_shared.model import AttemptId, AttemptState, Facts, Held, Load, Order, Outcome, Result, TaskState
 from loopline_shared.protocol.attempt_ranges import ranges_of
 from loopline_shared.protocol.worker_link import Assign, Report, Run
-from loopline_shared.spec import JobSpec, Range, TaskSpec
+from loopline_shared.spec import JobSpec, Range, Requirements, TaskSpec
 
 gc.set_threshold(50_000, 20, 20)  # as the master has it
 
@@ -68,6 +70,7 @@ class Case:
     task_s: float = 60.0  # a task's size; of short ones more are sent to workers than they have slots
     results: int = 1  # of a Report
     listed: bool = False  # task by task, not as a sweep
+    requirements: int = 1  # different ones, in turn: so much memory, which all workers have
 
     @property
     def spec(self) -> JobSpec:
@@ -77,6 +80,13 @@ class Case:
             tasks = [TaskSpec(parameters={"i": n}, size=self.task_s * (1 + n % 3)) for n in range(count)]
             return JobSpec(command=["work", "{i}"], tasks=tasks)
         return JobSpec(command=["work", "{i}"], parameters={"i": Range(range=[1, count])}, size=count * self.task_s)
+
+    @property
+    def submissions(self) -> list[JobSubmitted]:
+        """The jobs."""
+        needs = [Requirements(memory_bytes=1_000_000 * number) for number in range(self.requirements)]
+        spec, which = self.spec, cycle(needs)
+        return [JobSubmitted("user", spec.model_copy(update={"requires": next(which)})) for _ in range(self.jobs)]
 
 
 @dataclass(frozen=True)
@@ -144,7 +154,7 @@ class Loopline(Swarm):
     def begin(self) -> None:
         self.scheduler = Scheduler()
         self.step([MasterStarted(SchedulerSettings(self.case.policy, lease_s=1e6, prefetch_s=1.0))])
-        self.step([JobSubmitted("user", self.case.spec) for _ in range(self.case.jobs)])
+        self.step(self.case.submissions)
         self.step([WorkerJoined(name, 1, "boot", self.facts[n % 2]) for n, name in enumerate(self.holding)])
         self.step([self.report(name) for name in self.holding])
         while self.step([]):  # until nobody takes more
@@ -257,6 +267,7 @@ def grown(policy: str) -> Iterator[tuple[str, Case]]:
         yield f"{workers:,} worker{'s' * (workers > 1)}", Case(policy, workers=workers)
     yield "8 slots", Case(policy, workers=125, slots=8)
     yield "1,000 jobs", Case(policy, jobs=1_000)
+    yield "1,000 jobs, all different", Case(policy, jobs=1_000, requirements=1_000)
     yield "tasks of 1 ms", Case(policy, workers=100, task_s=0.001, results=5)
 
 

@@ -1,7 +1,9 @@
 """Cost of a worker before its first task: at its start, and then idle, with its owner's protection.
 
-A master and a worker with its default settings run on this computer; the worker is measured as it connects, then left
-in peace, and measured again. Beside it, in the same run, what bare Python takes.
+A master and a worker with its default settings run on this computer, and a reporter, as each desktop starts one for a
+worker that is a service of the system, with an X server without a screen where Xvfb is installed. The worker is
+measured as it connects, then both are left in peace, and measured again. Beside them, in the same run, what bare
+Python takes.
 
     python benchmarks/worker/idle_agent.py [--seconds 30] [--json]
 """
@@ -11,48 +13,69 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from loopline_worker.supervisor import processes
+from tests.worker.presence.witnesses import x_server
 
 ROOT = Path(__file__).parents[2]
 SETTLE_S = 3.0
 YARDSTICKS = ("pass", "import asyncio", "import aiohttp.client", "import asyncio, pydantic, aiohttp.web")
 
 
+AGENT = """
+import sys
+from loopline_worker.__main__ import main
+from loopline_worker.owner import session_server
+session_server.people_but_tasks = lambda is_here: lambda uid: True
+sys.exit(main())
+"""
+"""A worker that answers its own user, too: here one user is the service and sits at the desktop."""
+
+
 @contextmanager
-def grid(folder: Path) -> Iterator[int]:
-    """The agent's process id, once it is connected. It has been started before: its computer's speed is known."""
+def grid(folder: Path) -> Iterator[tuple[int, int]]:
+    """Process ids of the agent, once it is connected, and of the reporter, once it has told of its session.
+
+    The agent has been started before: its computer's speed is known.
+    """
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("LOOPLINE", "XDG"))}
     environment |= {"HOME": str(folder)}
 
-    def start(module: str, *arguments: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", module, *arguments]
-        started.append(subprocess.Popen(command, cwd=folder, env=environment, text=True, stdout=-1, stderr=-2))
+    def start(*words: str, **more: str) -> subprocess.Popen[str]:
+        command, own = [sys.executable, *words], environment | more
+        started.append(subprocess.Popen(command, cwd=folder, env=own, text=True, stdout=-1, stderr=-2))
         return started[-1]
 
     started: list[subprocess.Popen[str]] = []
-    try:
-        url = _wait_for(start("loopline_master", "--port", "0"), "serves at").split("serves at ")[1].strip()
-        first = start("loopline_worker", "--master", url)
-        _wait_for(first, "connected to")
-        first.terminate()
-        first.communicate(timeout=30)
-        worker = start("loopline_worker", "--master", url)
-        _wait_for(worker, "connected to")
-        yield worker.pid
-    finally:
-        for process in reversed(started):
-            process.terminate()
-            process.communicate(timeout=30)
+    socket = folder / "sessions"
+    with ExitStack() as desktop:
+        try:
+            master = start("-m", "loopline_master", "--port", "0")
+            url = _wait_for(master, "serves at").split("serves at ")[1].strip()
+            worker = ("-c", AGENT, "--master", url, "--owner-socket", str(socket))
+            first = start(*worker)
+            _wait_for(first, "connected to")
+            first.terminate()
+            first.communicate(timeout=30)
+            agent = start(*worker)
+            _wait_for(agent, "connected to")
+            display = desktop.enter_context(x_server()) if shutil.which("Xvfb") else {}
+            reporter = start("-m", "loopline_worker.presence", str(socket), **display)
+            yield agent.pid, reporter.pid
+        finally:
+            for process in reversed(started):
+                process.terminate()
+                process.communicate(timeout=30)
 
 
 def _wait_for(process: subprocess.Popen[str], words: str) -> str:
@@ -63,24 +86,34 @@ def _wait_for(process: subprocess.Popen[str], words: str) -> str:
     raise SystemExit(f"a program ended before it said {words!r}")
 
 
-def measure(seconds: float) -> dict[str, float]:
-    with tempfile.TemporaryDirectory() as folder, grid(Path(folder)) as agent:
+def measure(seconds: float) -> dict[str, dict[str, float]]:
+    with tempfile.TemporaryDirectory() as folder, grid(Path(folder)) as (agent, reporter):
         start_cpu_s = _cpu_s(agent)
         time.sleep(SETTLE_S)
-        family = [agent, *processes.descendants(agent)]
-        before = sum(map(_cpu_s, family))
-        time.sleep(seconds)
-        used_s = sum(map(_cpu_s, family)) - before
-        memory = [_memory_bytes(pid) for pid in family]
-        return {
-            "start_cpu_s": round(start_cpu_s, 3),
-            "seconds": seconds,
-            "processes": len(family),
-            "cpu_percent_of_one_core": round(100 * used_s / seconds, 4),
-            "rss_mib": _mib(each["Rss"] for each in memory),
-            "pss_mib": _mib(each["Pss"] for each in memory),
-            "private_mib": _mib(each["Private_Dirty"] + each["Private_Clean"] for each in memory),
+        families = {
+            "agent": [agent, *processes.descendants(agent)],
+            "reporter": [reporter, *processes.descendants(reporter)],
         }
+        before = {name: sum(map(_cpu_s, family)) for name, family in families.items()}
+        time.sleep(seconds)
+        found = {
+            name: _figures(family, (sum(map(_cpu_s, family)) - before[name]) / seconds)
+            for name, family in families.items()
+        }
+    found["both"] = {name: round(sum(one[name] for one in found.values()), 4) for name in found["agent"]}
+    found["agent"] |= {"start_cpu_s": round(start_cpu_s, 3), "seconds": seconds}
+    return found
+
+
+def _figures(family: list[int], cpu: float) -> dict[str, float]:
+    memory = [_memory_bytes(pid) for pid in family]
+    return {
+        "processes": len(family),
+        "cpu_percent_of_one_core": round(100 * cpu, 4),
+        "rss_mib": _mib(each["Rss"] for each in memory),
+        "pss_mib": _mib(each["Pss"] for each in memory),
+        "private_mib": _mib(each["Private_Dirty"] + each["Private_Clean"] for each in memory),
+    }
 
 
 def yardstick(code: str) -> dict[str, float]:
@@ -122,7 +155,8 @@ def main() -> None:
     if options.json:
         print(json.dumps({**figures, "yardsticks": beside}, indent=2))
         return
-    print("\n".join(f"{name:26}{value:>10}" for name, value in figures.items()))
+    for who, found in figures.items():
+        print("\n".join(f"{who:10}{name:26}{value:>10}" for name, value in found.items()))
     for code, told in beside.items():
         print(f"python -c {code!r:42} RSS {told['rss_mib']:5.1f} MiB, {told['start_cpu_s']:.3f} s of CPU")
 

@@ -19,6 +19,7 @@ from loopline_shared import __version__
 from loopline_shared.errors import LooplineError
 from loopline_shared.rest.address import API_PREFIX
 from loopline_shared.rest.bodies import Problem
+from loopline_shared.rest.direct import DirectWay
 from loopline_shared.rest.trust import encrypted, fetch_ca, trusting
 
 FIRST_PAUSE_S = 0.1
@@ -96,6 +97,7 @@ class Http:
             self._headers["Authorization"] = f"Bearer {token}"
         self._patience_s = patience_s
         self._session: aiohttp.ClientSession | None = None
+        self.direct = DirectWay()
 
     async def close(self) -> None:
         """Close the connections."""

@@ -31,6 +31,7 @@ from loopline_master.peers.live_network import LiveNetwork
 from loopline_master.settings import MasterSettings
 from loopline_master.store import StoreBroken, open_store
 from loopline_master.store.database import is_sqlite, parse_url
+from loopline_master.store.lock import Epoch
 from loopline_master.store.past.clock import LEAD_S
 from loopline_master.timings import CLOCK_LOOK_EVERY_S
 from loopline_master.transfers.solver_thread import SolverThread
@@ -66,11 +67,11 @@ async def keep_serving(settings: MasterSettings, told_to_stop: asyncio.Event, on
 
     Raises LooplineError for what a person must mend. Until the database is back, the port answers 503.
     """
-    starts, pause_s, said = 0, _FIRST_PAUSE_S, ""
+    starts, pause_s, said, epoch = 0, _FIRST_PAUSE_S, "", Epoch()
     async with AsyncExitStack() as stand_in:
         while True:
             try:
-                async with serving(settings, stand_in.aclose) as master:
+                async with serving(settings, stand_in.aclose, epoch) as master:
                     on_start(master, is_again=starts > 0)
                     starts, pause_s, said = starts + 1, _FIRST_PAUSE_S, ""
                     await _first(told_to_stop, master.working)
@@ -106,11 +107,11 @@ def _passes(error: LooplineError, *, waits: bool) -> bool:
 
 @asynccontextmanager
 async def serving(
-    settings: MasterSettings, on_open: Callable[[], Awaitable[None]] = _nothing
+    settings: MasterSettings, on_open: Callable[[], Awaitable[None]] = _nothing, epoch: Epoch | None = None
 ) -> AsyncIterator[Master]:
     """Run a master on its port. Raises LooplineError if it cannot start. It stops in order, within a bounded time.
 
-    ``on_open`` is called before the port is opened.
+    ``on_open`` is called before the port is opened. ``epoch``: the one before of this master.
     """
     _refuse_standby_without_server(settings)
     data_folder.make(settings.data_dir)
@@ -118,7 +119,11 @@ async def serving(
     prepare_folder(settings.data_dir)
     keep_samples_s = settings.keep_samples_days * 86400.0
     async with open_store(
-        settings.database, keep_samples_s=keep_samples_s, standby=settings.standby, is_new=not has_worked
+        settings.database,
+        keep_samples_s=keep_samples_s,
+        standby=settings.standby,
+        is_new=not has_worked,
+        epoch=epoch,
     ) as store:
         await data_folder.refuse_losses(settings, store)
         parts = await assemble(settings, store)
@@ -128,7 +133,7 @@ async def serving(
         write_ca(parts[Encryption], settings)
         await on_open()
         working = asyncio.create_task(engine.run(parts[WorkerLinks]))
-        watching = asyncio.create_task(store.watch())
+        watching = asyncio.create_task(store.watch(parts[WorkerLinks].close_all))
         watching.add_done_callback(partial(_stop_if_broken, engine))
         try:
             with _in_background(parts):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from functools import partial
@@ -15,6 +16,9 @@ from loopline_master.core.events import MasterStarted
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.engine import Clock, Engine
 from loopline_master.files.blobs import Blobs
+from loopline_master.files.bucket import Bucket
+from loopline_master.files.bucket_store import BucketStore
+from loopline_master.files.file_store import FileStore, FolderStore
 from loopline_master.files.named_files import with_files
 from loopline_master.files.retained import RetainedFiles
 from loopline_master.files.retention import Retention
@@ -81,7 +85,7 @@ async def assemble(settings: MasterSettings, store: Store) -> Parts:
     parts = Parts(settings, settings.limits, store, Encryption(settings), JobSecrets(job_key(settings)))
     parts.add(scheduler, metrics, sampler, clock, engine, engine.changes, solver)
     parts.add(LogBound(engine, store, keep_log_s), Growth(store, settings.data_dir))
-    _add_files(parts)
+    _add_files(parts, await asyncio.to_thread(_file_store, settings))
     _add_submissions(parts)
     parts.add(BusyTime())
     _add_worker_links(parts)
@@ -93,11 +97,24 @@ async def assemble(settings: MasterSettings, store: Store) -> Parts:
     return parts
 
 
-def _add_files(parts: Parts) -> None:
+def _file_store(settings: MasterSettings) -> FileStore:
+    """Return where files are kept. Raises LooplineError if that is a bucket which cannot be used."""
+    folder = FolderStore(settings.files_folder)
+    if not settings.files:
+        return folder
+    return BucketStore(
+        Bucket(settings.files),
+        folder,
+        grace_s=settings.file_grace_s,
+        reserve_bytes=settings.limits.disk_reserve_bytes,
+    )
+
+
+def _add_files(parts: Parts, kept: FileStore) -> None:
     """Add the store of files, and its readers."""
     settings, limits, store = parts[MasterSettings], parts[Limits], parts[Store]
     blobs = Blobs(
-        settings.data_dir / "files",
+        kept,
         limits.max_file_bytes,
         limits.disk_reserve_bytes,
         limits.max_unfinished_uploads,

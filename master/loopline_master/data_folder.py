@@ -5,7 +5,7 @@ What is gone from it is never made anew without a word. What is lost with it dec
 | gone | lost with it | then |
 | --- | --- | --- |
 | the database, or all that was in it | every job | the master does not start |
-| ``files`` | inputs and results | it does not start, if jobs name files |
+| ``files``, or what is in their bucket | inputs and results | it does not start, if jobs name files |
 | ``tokens/job-key`` | secrets of jobs | it does not start, if tasks that are to run have some |
 | ``tokens/session-key``, ``webhook-secret`` | sign-ins; the receivers' trust | a warning |
 | ``certificates``, or a key in it | the trust of all computers | it does not start |
@@ -23,6 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from loopline_master.certificates.job_secrets import SEALED
+from loopline_master.files.bucket import Bucket
 from loopline_master.files.private_files import read_private
 from loopline_master.http.token_files import read_key
 from loopline_master.settings import MasterSettings
@@ -73,9 +74,11 @@ async def refuse_losses(settings: MasterSettings, store: Store) -> None:
     if not await store.jobs.any():
         return
     folder = settings.data_dir
-    if not _names(folder / "files") and not _is_given_up(folder / "files") and await store.files.name_some():
-        what = f"the files of jobs are gone: there is nothing in {folder / 'files'}"
-        raise _lost(what, "mount that folder, or bring it back from a backup", folder / "files")
+    is_well = _has_files(settings) or _is_given_up(folder / "files")
+    if not is_well and await store.files.name_some():
+        what = f"the files of jobs are gone: there is nothing in {settings.files or folder / 'files'}"
+        remedy = "copy them there" if settings.files else "mount that folder, or bring it back from a backup"
+        raise _lost(what, remedy, folder / "files")
     key = folder / "tokens" / "job-key"
     if not read_key(key) and not _is_given_up(key) and (sealed := await store.jobs.with_text(SEALED)):
         jobs = ", ".join(map(str, sealed[:_JOBS_NAMED])) + (", ..." if len(sealed) > _JOBS_NAMED else "")
@@ -88,6 +91,10 @@ async def refuse_losses(settings: MasterSettings, store: Store) -> None:
             "webhook-secret was gone and is made anew: receivers of webhooks refuse them until they are given"
             " the secret that `loopline token webhook-secret` prints now"
         )
+
+
+def _has_files(settings: MasterSettings) -> bool:
+    return Bucket(settings.files).holds_some() if settings.files else bool(_names(settings.data_dir / "files"))
 
 
 def _lost(what: str, remedy: str, place: Path, price: str = "have tasks that need it fail") -> LooplineError:

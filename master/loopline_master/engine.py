@@ -112,7 +112,7 @@ class Engine:
         """True if a Report brings nothing new: it is to be answered now. Otherwise it is to be posted, and stepped
         before the next Report of its link is shown here.
         """
-        if self._end is not None or not self.kept_back.keep(event, self._clock()):
+        if self._end is not None or not self._store.is_sure or not self.kept_back.keep(event, self._clock()):
             return False
         self.changes.note_worker(event.worker)
         return True

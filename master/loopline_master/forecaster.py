@@ -13,17 +13,19 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TypeVar
 
 from loopline_master.change_feed import ChangeFeed
+from loopline_master.core.entities import Job
 from loopline_master.core.estimates import eta
 from loopline_master.core.estimates.eta import Forecast, Outlook, Unknown
 from loopline_master.core.explain import submission_notes
 from loopline_master.core.planning.explain_plan import estimated_start
 from loopline_master.core.scheduler import Scheduler
+from loopline_master.core.state import State
 from loopline_master.store.records import EtaRecords, JudgedEta, ToldEta
 from loopline_master.timings import ETA_CALIBRATE_EVERY_S, ETA_FRESH_FOR_S, ETA_FRESH_SHARE
 from loopline_shared.model import SizeSource
@@ -34,8 +36,22 @@ MOMENTS = (0, 25, 50, 75)
 _BELIEF = 20
 """The model counts as so many completions that were as it said."""
 _Z90 = 1.2816
-_UNPROVEN = {0: 1.4, 25: 1.6, 50: 1.6, 75: 1.4}
-"""By moment: the p90 in spreads, before completions have shown it (eta_calibration.py of benchmarks)."""
+_UNPROVEN: dict[tuple[str, bool], dict[int, float]] = {
+    ("", True): {0: 0.8, 25: 1.6, 50: 1.5},
+    ("", False): {25: 1.6, 50: 1.5, 75: 1.4},
+    ("fair", True): {0: 0.5, 25: 0.6, 50: 0.8},
+    ("fair", False): {25: 0.6, 50: 0.8, 75: 0.2},
+    ("round-robin", True): {0: 2.4, 25: 2.2, 50: 1.6},
+    ("round-robin", False): {25: 1.4, 50: 0.8, 75: 0.8},
+    ("space-partition", True): {0: 1.8, 25: 2.0, 50: 1.6},
+    ("space-partition", False): {25: 1.4, 50: 1.0, 75: 1.0},
+}
+"""The p90 in spreads, before completions have shown it: by policy, sizes given or not, and moment.
+
+The empty name stands for all other policies. Where jobs share machines with those that come later, a forecast is
+early; under ``fair``, which gives the first jobs the fastest machines, it is late. Moments that are missing are kept
+from users: fewer than eight in ten ended by such a p90 there. (eta_calibration.py of benchmarks)
+"""
 _LEAST_SPREAD = 0.02
 _FARTHEST = 5.0
 
@@ -60,27 +76,43 @@ def moment_of(done: int, count: int) -> int | None:
     return max(moment for moment in MOMENTS if 100 * done >= moment * count)
 
 
-def is_told(moment: int, *, is_given: bool, judged: int) -> bool:
-    """Return True if a forecast at this moment is good enough to be shown: by its record, or by its kind.
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """The moment and kind of a job: what the trust in a forecast goes by before many completions were compared."""
 
-    Without a record, of a job without sizes the first finished tasks say too little, and of one with sizes the last
-    tasks take longer than any law of theirs says: fewer than eight in ten ended by their p90.
-    """
-    return judged >= _BELIEF or moment != (75 if is_given else 0)
+    moment: int
+    policy: str
+    is_given: bool  # the sizes of its tasks were
+
+    @property
+    def unproven(self) -> float | None:
+        """The p90 in spreads, before completions have shown it; None: then it is not told."""
+        by_moment = _UNPROVEN.get((self.policy, self.is_given)) or _UNPROVEN["", self.is_given]
+        return by_moment.get(self.moment)
+
+    def is_told(self, judged: int) -> bool:
+        """Return True if a forecast is good enough to be shown: after so many completions, or by its kind."""
+        return judged >= _BELIEF or self.unproven is not None
+
+
+def situation_of(state: State, job: Job, moment: int) -> Situation:
+    """Return what a forecast of the job at this moment goes by."""
+    return Situation(moment, state.settings.policy, job.size_source is SizeSource.GIVEN)
 
 
 class Calibration:
+    """Corrects forecasts by how far the completions at the same moment were from theirs."""
+
     def __init__(self, outcomes: Iterable[EtaOutcome] = ()) -> None:
         found: dict[int, list[float]] = defaultdict(list)
         for outcome in outcomes:
             found[outcome.moment].append(_deviation(outcome))
-        self._quantiles = {
-            moment: (_quantile_of(0.5, found[moment], 0.0), _quantile_of(0.9, found[moment], _UNPROVEN[moment]))
-            for moment in found
-        }
+        self._found = {moment: sorted(those) for moment, those in found.items()}
 
-    def applied(self, moment: int, forecast: Forecast) -> Forecast:
-        half, most = self._quantiles.get(moment, (0.0, _UNPROVEN[moment]))
+    def applied(self, situation: Situation, forecast: Forecast) -> Forecast:
+        """Return the forecast as users are told it."""
+        found, unproven = self._found.get(situation.moment, []), situation.unproven
+        half, most = _quantile_of(0.5, found, 0.0), _quantile_of(0.9, found, _Z90 if unproven is None else unproven)
         spread = _spread_of(forecast.p50_s, forecast.p90_s)
         p50_s = forecast.p50_s * math.exp(half * spread)
         return replace(forecast, p50_s=p50_s, p90_s=max(p50_s, forecast.p50_s * math.exp(most * spread)))
@@ -95,11 +127,11 @@ def _spread_of(p50_s: float, p90_s: float) -> float:
     return max(_LEAST_SPREAD, math.log(max(p90_s, 1e-3) / max(p50_s, 1e-3)) / _Z90)
 
 
-def _quantile_of(share: float, found: list[float], believed: float) -> float:
-    """Return the quantile of the deviations found, drawn towards the one that the model believes in."""
-    ordered = sorted(found)
-    quantile = ordered[min(len(ordered) - 1, math.ceil(share * (len(ordered) + 1)) - 1)]
-    return (len(ordered) * quantile + _BELIEF * believed) / (len(ordered) + _BELIEF)
+def _quantile_of(share: float, found: Sequence[float], believed: float) -> float:
+    """Return the quantile of the deviations found, in order, drawn towards the one that the model believes in."""
+    count = len(found)
+    quantile = found[min(count - 1, math.ceil(share * (count + 1)) - 1)] if count else 0.0
+    return (count * quantile + _BELIEF * believed) / (count + _BELIEF)
 
 
 class Forecaster:
@@ -141,11 +173,10 @@ class Forecaster:
         found = self._current_outlook().get(view.id, Unknown("nothing is known of it yet"))
         if isinstance(found, Unknown):
             return view.model_copy(update={"eta_note": found.reason})
-        moment = moment_of(job.succeeded + job.failed, job.task_count) or 0
-        is_given, judged = job.size_source is SizeSource.GIVEN, self._record.get(moment, _NOTHING).jobs
-        if not is_told(moment, is_given=is_given, judged=judged):
+        situation = situation_of(state, job, moment_of(job.succeeded + job.failed, job.task_count) or 0)
+        if not situation.is_told(self._record.get(situation.moment, _NOTHING).jobs):
             return view.model_copy(update={"eta_note": "too few jobs have ended to say when one at this point will"})
-        return view.model_copy(update={"eta": self._eta(moment, found)})
+        return view.model_copy(update={"eta": self._eta(situation, found)})
 
     def notes_on(self, job: int) -> list[str]:
         """Return what a user should know at once about a job that was just submitted."""
@@ -169,8 +200,8 @@ class Forecaster:
         """Return how accurate past ETAs were."""
         return ForecastReport(moments=[self._record.get(m, MomentReport(moment=m, jobs=0)) for m in MOMENTS])
 
-    def _eta(self, moment: int, found: Forecast) -> Eta:
-        told, record = self._calibration.applied(moment, found), self._record.get(moment, _NOTHING)
+    def _eta(self, situation: Situation, found: Forecast) -> Eta:
+        told, record = self._calibration.applied(situation, found), self._record.get(situation.moment, _NOTHING)
         return Eta(
             p50_at=self._outlook_at + told.p50_s,
             p90_at=self._outlook_at + told.p90_s,
@@ -206,9 +237,10 @@ class Forecaster:
     async def _store_due(self, due: list[tuple[int, int]]) -> None:
         etas = []
         for number, moment in due:
-            job, model = self._scheduler.state.jobs[number], self._current_outlook().get(number)
+            state, model = self._scheduler.state, self._current_outlook().get(number)
             if isinstance(model, Forecast):
-                told, at = self._calibration.applied(moment, model), self._outlook_at
+                job = state.jobs[number]
+                told, at = self._calibration.applied(situation_of(state, job, moment), model), self._outlook_at
                 etas.append(
                     ToldEta(
                         job=number,

@@ -19,6 +19,7 @@ from loopline_shared.rest.address import DEFAULT_PORT
 from loopline_shared.settings_source import Settings, meant
 
 _MIB = 2**20
+LARGEST_OBJECT_BYTES = 5 * 1024 * _MIB
 TlsName = Annotated[str, Field(pattern=r"^[A-Za-z0-9.:_*-]{1,253}$")]
 _TYPES = get_type_hints(SchedulerSettings, include_extras=True)
 _LIMITS = frozenset(name for name, type_ in _TYPES.items() if IN_LIMITS in type_.__metadata__)
@@ -137,6 +138,13 @@ class MasterSettings(_SettingsBase):
     database_url: Annotated[
         str | None, Field(description="URL of another database, such as PostgreSQL; by default SQLite in data_dir")
     ] = None
+    files: Annotated[
+        str | None,
+        Field(
+            pattern=r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._/-]*)?$",
+            description="bucket for the files of jobs, as s3://bucket/prefix; by default they are in data_dir",
+        ),
+    ] = None
     standby: Annotated[
         bool,
         Field(description="wait while another master has the database (PostgreSQL), and take over from it"),
@@ -249,6 +257,12 @@ class MasterSettings(_SettingsBase):
         return self
 
     @model_validator(mode="after")
+    def _a_bucket_takes_the_largest_file(self) -> Self:
+        if self.files and self.limits.max_file_bytes > LARGEST_OBJECT_BYTES:
+            raise ValueError("limits.max_file_bytes is above 5 GiB, which is the most that S3 takes in one piece")
+        return self
+
+    @model_validator(mode="after")
     def _reports_come_within_leases(self) -> Self:
         if self.scheduler.report_every_s >= self.scheduler.lease_s:
             raise ValueError("report_every_s must be shorter than lease_s: a lease is renewed by a report")
@@ -257,8 +271,13 @@ class MasterSettings(_SettingsBase):
     @property
     def scheduler(self) -> SchedulerSettings:
         """The settings that the scheduler decides by."""
-        given = dict(self) | dict(self.limits) | {"peers": self.peers != "off"}
+        given = dict(self) | dict(self.limits) | {"peers": self.peers != "off" and not self.files}
         return SchedulerSettings(**{name: given[name] for name in _TYPES})
+
+    @property
+    def files_folder(self) -> Path:
+        """Folder of the files; of those at hand, where they are in a bucket."""
+        return self.data_dir / ("at-hand" if self.files else "files")
 
     @property
     def is_private(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from binascii import a2b_base64, b2a_base64
 from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
+from operator import not_
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, PlainSerializer
@@ -211,6 +212,7 @@ SharedFolder = Annotated[str, Field(max_length=1000, pattern=r"^(/[^\x00-\x1f\x7
 ShortText = Annotated[str, Field(max_length=500, pattern=NO_NUL)]
 Seconds = Annotated[float, Field(ge=0, le=1e10, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0, le=MAX_ID)]
+Slot = Annotated[int, Field(ge=0, le=65_536, exclude_if=not_)]  # from 1; 0: not said
 Percent = Annotated[float, Field(ge=0, le=100)]
 
 
@@ -304,6 +306,17 @@ class Held:
     wall_s: Seconds = 0.0  # run time, frozen time excluded
     cpu_s: Seconds = 0.0
     frozen: bool = False  # frozen for the owner's sake: a replica elsewhere may be quicker
+    slot: Slot = 0  # the lowest of those that it has
+    in_slot_s: Annotated[Seconds, Field(exclude_if=not_)] = 0.0  # since it took its slot; 0: for as long as it ran
+
+
+@dataclass(frozen=True, slots=True)
+class Phases:
+    """When the phases of an attempt were over: seconds since it took its slot, by its worker's clock."""
+
+    inputs_s: Seconds  # its inputs and its software were there
+    began_s: Seconds  # its process began
+    ended_s: Seconds  # its last process was gone: from then on, its results were brought to the master
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,3 +395,6 @@ class Result:
     system_s: Seconds = 0.0  # system part of cpu_s; 0: unknown
     agent_died: bool = False  # while it ran, without its computer: that may have been the task's doing
     metrics: Left = None
+    slot: Slot = 0
+    phases: Annotated[Phases | None, Field(exclude_if=not_)] = None
+    """None: it had all that it needed as it took its slot, and ran without a freeze; or its worker does not say."""

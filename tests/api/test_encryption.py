@@ -140,6 +140,24 @@ def test_a_certificate_is_renewed_when_it_ends_or_names_another_computer(tmp_pat
     assert is_for(file.read_text(), [*names, "grid.lab.example"])
 
 
+def test_two_masters_of_one_folder_have_a_certificate_each_by_one_authority(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare_folder(tmp_path)
+    found = []
+    for here in ("first", "second_pc", "first"):
+        monkeypatch.setattr("socket.gethostname", lambda here=here: here)
+        settings = _settings(tmp_path, host="0.0.0.0", standby=True, tls_names=(here.replace("_", "-"),))
+        if not found:
+            assert not Encryption(settings, is_waiting=True).is_on, "the one that works makes the CA"
+        found.append(Encryption(settings))
+        assert Encryption(settings, is_waiting=True).is_on
+    assert len({each.ca for each in found}) == 1
+    served = {file.name: file.read_text() for file in (tmp_path / "certificates").glob("server*.pem")}
+    assert served.keys() == {"server-first.pem", "server-second-pc.pem"}
+    assert is_for(served["server-first.pem"], found[0].names), "it is not made anew for the names of the other"
+
+
 @pytest.mark.parametrize(
     ("is_new", "host", "is_on"), [(True, "0.0.0.0", True), (True, "127.0.0.1", False), (False, "0.0.0.0", False)]
 )

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from loopline_master.files.blobs import Blobs
+from loopline_master.files.file_store import FolderStore
 from loopline_master.metrics import Metrics
 from loopline_master.peers.exchange import Exchange
 from loopline_master.peers.piece_lists import PieceLists
@@ -258,7 +259,7 @@ async def test_a_worker_is_given_the_list_of_a_file(master: Bench) -> None:
 async def test_a_list_is_made_once_and_never_of_a_spoilt_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    blobs = Blobs(tmp_path, 2**30, 0)
+    blobs = Blobs(FolderStore(tmp_path), 2**30, 0)
     name = blobs.write(CONTENT)
     lists = PieceLists(blobs)
     first = await lists.get(name)

@@ -13,8 +13,9 @@ from types import SimpleNamespace
 import pytest
 from blake3 import blake3
 
-from loopline_master.files import blobs
+from loopline_master.files import blobs, file_store
 from loopline_master.files.blobs import Blobs
+from loopline_master.files.file_store import FolderStore
 from loopline_master.settings import MasterSettings
 from loopline_shared.checksums import HEADER
 from loopline_shared.errors import LooplineError
@@ -114,8 +115,8 @@ async def test_the_database_keeps_its_room_also_where_many_bring_files_at_once(
             yield byte * 100
             await asyncio.sleep(0)
 
-    monkeypatch.setattr(blobs.shutil, "disk_usage", usage)
-    files, contents = Blobs(tmp_path, 2**30, 1000), [bytes([number]) for number in range(6)]
+    monkeypatch.setattr(file_store.shutil, "disk_usage", usage)
+    files, contents = Blobs(FolderStore(tmp_path), 2**30, 1000), [bytes([number]) for number in range(6)]
     names = [hashlib.sha256(content * 2000).hexdigest() for content in contents]
     puts = [files.put(name, in_pieces(content)) for name, content in zip(names, contents, strict=True)]
     ends = await asyncio.gather(*puts, return_exceptions=True)
@@ -180,32 +181,32 @@ async def test_what_is_wrong_in_the_end_is_not_gone_on_with(master: Bench) -> No
 
 
 async def test_of_what_a_crash_left_only_uploads_are_kept(tmp_path: Path) -> None:
-    Blobs(tmp_path, 1, 0)
+    Blobs(FolderStore(tmp_path), 1, 0)
     for name in ("a" * 64, "b" * 64, f"{'c' * 64}.0123", "0123"):
         (tmp_path / "incoming" / name).write_bytes(b"half")
         os.utime(tmp_path / "incoming" / name, (ord(name[0]), ord(name[0])))
-    Blobs(tmp_path, 1, 0, max_unfinished=1)
+    Blobs(FolderStore(tmp_path), 1, 0, max_unfinished=1)
     assert [file.name[0] for file in (tmp_path / "incoming").iterdir()] == ["b"]  # the youngest
 
 
 async def test_what_is_kept_is_not_removed(tmp_path: Path) -> None:
-    files = Blobs(tmp_path, 1, 0)
+    files = Blobs(FolderStore(tmp_path), 1, 0)
     name = files.write(b"content")
     os.utime(files.find(name) or "", (1000, 1000))
     assert files.retain(name) == 7
-    assert not files.remove(name, before=2000)
+    assert not files.store.remove(name, before=2000)
     os.utime(files.find(name) or "", (1000, 1000))
-    assert files.remove(name, before=2000)
+    assert files.store.remove(name, before=2000)
     assert files.retain(name) is None
 
 
 async def test_what_is_kept_again_a_moment_later_stays_as_long_as_if_it_had_come_then(tmp_path: Path) -> None:
-    files = Blobs(tmp_path, 1, 0)
+    files = Blobs(FolderStore(tmp_path), 1, 0)
     name = files.write(b"content")
     assert files.retain(name) == 7
     path = files.find(name)
     assert path
-    assert not files.remove(name, before=path.stat().st_mtime + 0.05)
+    assert not files.store.remove(name, before=path.stat().st_mtime + 0.05)
 
 
 async def test_a_failing_disk_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,7 +218,7 @@ async def test_a_failing_disk_is_told_as_such(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(blobs, "_append", fails)
     with pytest.raises(LooplineError) as failure:
-        await Blobs(tmp_path, 2**30, 0).put("0" * 64, content())
+        await Blobs(FolderStore(tmp_path), 2**30, 0).put("0" * 64, content())
     assert failure.value.status == 507
 
 

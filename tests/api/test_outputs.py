@@ -15,6 +15,7 @@ import pytest
 
 from loopline_master.files import retention
 from loopline_master.files.blobs import Blobs
+from loopline_master.files.file_store import FolderStore
 from loopline_master.files.named_files import with_files
 from loopline_master.files.retention import Retention
 from loopline_master.http.routes import outputs as outputs_module
@@ -36,7 +37,7 @@ async def put(master: Bench, content: bytes) -> str:
 
 def age(master: Bench, *names: str, days: float = 100) -> None:
     """As if nobody had named them for so long; all files where none are named."""
-    folder = master.parts[Blobs].folder
+    folder = master.parts[Blobs].store.folder
     files = [folder / name[:2] / name[2:] for name in names] or [f for f in folder.rglob("*") if f.is_file()]
     for file in files:
         os.utime(file, (time.time() - days * DAY_S,) * 2)
@@ -177,14 +178,14 @@ async def test_only_files_that_nobody_names_are_collected(master: Bench) -> None
     job = await finished(master, {"x": "left", "y": "0" * 64}, inputs={"in": f"sha256:{used}"})
     age(master)
     age(master, fresh, days=0)
-    names = {file.parent.name + file.name for file in master.parts[Blobs].folder.rglob("*") if file.is_file()}
+    names = {file.parent.name + file.name for file in master.parts[Blobs].store.folder.rglob("*") if file.is_file()}
     seen = await prune(master)
     assert (seen["files"], seen["bytes"], seen["deleted"]) == (1, len(b"forgotten"), False)
     assert (await master.ask("HEAD", f"/files/{forgotten}")).status == 200  # which keeps it for a while
     assert (await prune(master, delete=True))["files"] == 0
     age(master, forgotten)
     assert (await prune(master, delete=True))["files"] == 1
-    left = {file.parent.name + file.name for file in master.parts[Blobs].folder.rglob("*") if file.is_file()}
+    left = {file.parent.name + file.name for file in master.parts[Blobs].store.folder.rglob("*") if file.is_file()}
     assert names - left == {forgotten}
     assert (await master.ask("GET", f"/jobs/{job}/tasks/1/outputs/x")).content == b"left"
 
@@ -317,14 +318,14 @@ async def test_a_result_whose_files_are_gone_is_no_success_and_is_made_again(mas
 
 
 async def test_a_result_names_what_is_kept_and_of_its_output_what_is_here(tmp_path: Path) -> None:
-    blobs, gone = Blobs(tmp_path, 2**20, 0), Output(9000, sha256="0" * 64)
+    blobs, gone = Blobs(FolderStore(tmp_path), 2**20, 0), Output(9000, sha256="0" * 64)
     here = blobs.write(b"here")
     os.utime(blobs.find(here) or "", (1000, 1000))
     result = Result(AttemptId(1, 1, 1), Outcome.SUCCEEDED, 0, stderr=gone, outputs=(OutputFile("x", here, 4),))
     report = Report(1, 0, (), (result,), Load(1))
     (checked,) = (await with_files(blobs, report)).results
     assert checked == replace(result, stderr=Output(9000, cut=True))
-    assert not blobs.remove(here, before=2000), "it is about to be named"
+    assert not blobs.store.remove(here, before=2000), "it is about to be named"
     (checked,) = (await with_files(blobs, replace(report, results=(replace(result, value=gone),)))).results
     assert (checked.outcome, checked.value, checked.outputs) == (Outcome.GIVEN_BACK, None, ())
     plain = replace(report, results=(Result(AttemptId(1, 1, 1), Outcome.SUCCEEDED, 0),))
@@ -334,7 +335,7 @@ async def test_a_result_names_what_is_kept_and_of_its_output_what_is_here(tmp_pa
 async def test_names_in_rows_are_found_wherever_they_stand_but_only_of_what_is_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    blobs = Blobs(tmp_path, 2**20, 0)
+    blobs = Blobs(FolderStore(tmp_path), 2**20, 0)
     names = [blobs.write(bytes([number])) for number in range(20)]
     rows = blobs.write(b"".join(b'{"call": "sha256:%s"}\n' % name.encode() for name in [*names, "f" * 64]))
     monkeypatch.setattr(retention, "_BLOCK_BYTES", 100)
@@ -345,7 +346,7 @@ async def test_names_in_rows_are_found_wherever_they_stand_but_only_of_what_is_h
 
 
 async def test_unfinished_uploads_are_removed_when_they_are_old(master: Bench) -> None:
-    part = master.parts[Blobs].folder / "incoming" / ("a" * 64)
+    part = master.parts[Blobs].store.folder / "incoming" / ("a" * 64)
     part.write_bytes(b"half")
     assert (await prune(master, delete=True))["uploads"] == 0
     os.utime(part, (1000, 1000))

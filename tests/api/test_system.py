@@ -12,8 +12,11 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from loopline.local.reserved_port import reserved
 from loopline_master.http import web_app
+from loopline_master.http.listener import standing_in
 from loopline_master.http.live import streams
+from loopline_master.settings import MasterSettings
 from loopline_master.store import Store, StoreBroken
 from tests.api.bench import Bench, running_master, until
 
@@ -111,6 +114,30 @@ async def test_it_is_well_until_the_database_breaks(master: Bench, monkeypatch: 
     answer = await master.ask("GET", "//readyz", None)
     assert (answer.status, answer.body["code"]) == (503, "store_broken")
     assert (await master.ask("GET", "//healthz", None)).status == 200
+
+
+async def test_a_master_whose_place_may_be_taken_says_nothing_but_that(
+    master: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def superseded(*_: object) -> None:
+        raise StoreBroken("superseded", "another master has taken over", status=503)
+
+    monkeypatch.setattr(master.parts[Store], "confirm", superseded)
+    for path in ("/jobs", "/whoami", "//"):
+        answer = await master.ask("GET", path)
+        assert (answer.status, answer.body["code"]) == (503, "superseded")
+    assert (await master.ask("GET", "//healthz", None)).status == 200
+
+
+async def test_a_master_that_begins_waits_for_nobody_who_still_sends(tmp_path: Path) -> None:
+    port = reserved()
+    settings = MasterSettings(data_dir=tmp_path, port=port.number)
+    async with asyncio.timeout(8), standing_in(settings):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port.number)
+        writer.write(b"POST /api/v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nand no more")
+        assert b"503" in await reader.readline()
+    writer.close()
+    port.release()
 
 
 async def test_requests_at_a_broken_engine_are_told_so(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

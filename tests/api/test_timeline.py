@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from loopline_shared.model import AttemptId, Held, Outcome, Result
+from loopline_shared.model import AttemptId, Held, Outcome, Phases, Result
 from loopline_shared.protocol.worker_link import Run
 from loopline_shared.rest.columns import Samples, SweepColumns, Timeline, Trace
 from tests.api.bench import Bench, done, until
@@ -122,6 +122,32 @@ async def test_what_stands_still_is_a_band_in_its_bar(master: Bench) -> None:
         (whole,) = [event for event in trace.traceEvents if event.cat == "attempt"]
         assert (band.pid, band.tid) == (whole.pid, whole.tid)
         assert whole.ts <= band.ts <= band.ts + band.dur <= whole.ts + whole.dur
+
+
+async def test_a_bar_is_in_the_slot_that_its_worker_says_until_that_was_free_whenever_its_files_came(
+    master: Bench,
+) -> None:
+    def does(run: Run) -> Result:
+        """Say that it took 30 s, of which 4 s for inputs; the last 20 s passed as its results were brought."""
+        phases = Phases(3.0, 4.0, 10.0)
+        return done(run, wall_s=6.0, slot=2, phases=phases) if run.attempt.task == 1 else done(run, slot=2)
+
+    job = await master.submit(parameters={"i": {"range": [1, 2]}})
+    async with master.worker("w1", slots=1, does=does):
+        await ended(master, job)
+    bars = Timeline.model_validate_json((await master.ask("GET", "/timeline")).content).bars
+    first, second = (bars.attempt.index(AttemptId(job, task, 1)) for task in (1, 2))
+    assert (bars.slot, bars.began[first], bars.began[second]) == ([2, 2], 4.0, None)
+    assert bars.start[first] == bars.dispatched[first], "no earlier than it was sent, whatever its clock says"
+    assert bars.end[first] is not None
+    assert bars.ended[first] is not None
+    assert bars.end[first] <= bars.ended[first]
+    assert bars.end[first] <= bars.start[second]
+    one, _ = (await master.get("/attempts"))["items"]
+    assert (one["slot"], one["phases"]) == (2, {"inputs_s": 3.0, "began_s": 4.0, "ended_s": 10.0})
+    trace = Trace.model_validate_json((await master.ask("GET", f"/jobs/{job}/trace")).content)
+    assert {event.tid for event in trace.traceEvents if event.ph == "X"} == {2}
+    assert [event.name for event in trace.traceEvents if event.cat == "phase"] == ["fetch", "run"]
 
 
 async def test_it_is_zipped_for_those_who_can_read_that(master: Bench) -> None:

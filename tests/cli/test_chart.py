@@ -1,5 +1,5 @@
 from loopline.cli.render.chart import draw
-from loopline_shared.model import AttemptId, AttemptState
+from loopline_shared.model import AttemptId, AttemptState, Phases
 from loopline_shared.rest.bodies import AttemptView, WaitingPlan
 
 
@@ -33,6 +33,19 @@ def test_letters() -> None:
         "        |0s       |10s      |20s      |30s",
         "",
         "AA job 1 mandelbrot   BB job 2 pi   +7AA replica of task 7   aaaa does not count: beaten, failed or lost",
+    ]
+
+
+def test_rows_are_the_slots_that_a_worker_says_and_what_never_began_has_none() -> None:
+    told = [
+        attempt("1.1.1", "pc", 100, 111).model_copy(update={"slot": 3}),
+        attempt("1.2.1", "pc", 110, 120).model_copy(update={"slot": 3}),
+        attempt("1.3.1", "pc", 100, 120).model_copy(update={"slot": 1, "phases": Phases(1, 2, 15)}),
+        attempt("1.4.1", "pc", 105, None).model_copy(update={"started_at": None}),
+    ]
+    assert draw(told, NAMES, 120, 25, colour=False).plain.splitlines()[:2] == [
+        "pc 1 3" + "A" * 14,
+        "pc 3 1AAAAAAAAA2AAAAAAAAA",
     ]
 
 

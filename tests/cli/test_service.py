@@ -183,7 +183,7 @@ def test_desktops_start_a_reporter_for_a_service_of_the_system(
     entry = install.plan(system=True, user=user).beside[Path("/etc/xdg/autostart/loopline-reporter.desktop")]
     reader = configparser.RawConfigParser()
     reader.read_string(entry.decode())
-    assert reader["Desktop Entry"]["exec"] == '"/opt/a lab/50%%/python3" -P -m loopline_worker.presence.reporter'
+    assert reader["Desktop Entry"]["exec"] == '"/opt/a lab/50%%/python3" -P -m loopline_worker.presence'
     assert not install.plan().beside, "a service of the user sees the desktop itself"
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import tempfile
 from pathlib import Path
 
+import aiohttp
 import psutil
 import pytest
 
@@ -55,6 +59,10 @@ tries("mounts / for writing", lambda: not subprocess.run(remount, capture_output
 tries("writes into the owner's home", lambda: write(home + "/.profile") and False)
 print(json.dumps(reached))
 """
+STEAL = """
+for file in $(tr '\\0' '\\n' < /proc/$AGENT/cmdline 2>/dev/null | grep token) $TOKENS; do cat $file && exit; done
+echo none
+"""
 STRAY = "(setsid env -i sleep 7531 >/dev/null 2>&1 &)"
 
 
@@ -79,6 +87,36 @@ async def _let_spy(grid: Grid, kind: str) -> None:
     assert not (grid.folder / ".profile").exists(), "what it wrote there went with its own view of it"
     await grid.client().cancel(neighbour)
     await grid.ended(neighbour)
+
+
+@pytest.mark.parametrize("kind", ["auto", *KINDS])
+@pytest.mark.parametrize("is_pinned", [False, True], ids=["everybody's token", "a token of one name"])
+async def test_a_task_cannot_steal_its_workers_token(tmp_path: Path, kind: str, is_pinned: bool) -> None:
+    """With it, others could take the worker's place. It is below /srv, where an administrator may put it."""
+    with tempfile.TemporaryDirectory(dir="/srv" if os.access("/srv", os.W_OK) else None) as folder:
+        token = Path(folder, "token-of-a-worker")
+        async with running(tmp_path, "--order", "none") as grid:
+            token.write_text(await _joined(grid) if is_pinned else (grid.data_dir / "tokens" / "worker").read_text())
+            token.chmod(0o600)
+            grid.sandbox = kind
+            settings = _all_of_the_network(kind)
+            await grid.start_worker("honest", "--token-file", str(token), settings=settings)
+            agent, mine = grid.workers["honest"].pid, grid.folder / "honest"
+            places = f"{token} {grid.data_dir}/tokens/worker {mine}/owner-page {mine}/identity/*"
+            job = await grid.submit(STEAL, environment={"AGENT": str(agent), "TOKENS": places})
+            assert (await grid.ended(job)).tasks.succeeded == 1
+            assert (await _said(grid, job)).splitlines()[-1] == "none"
+
+
+async def _joined(grid: Grid) -> str:
+    """Return the token of a computer that has joined by the name of honest."""
+    made = await grid.client().create_join_token(uses=1, expires_s=60)
+    own = f"ll_0badcafe_{'p' * 43}"
+    digest = hashlib.sha256(own.encode()).hexdigest()
+    body = {"secret": made.secret, "worker": "honest", "token": "0badcafe", "hash": digest}
+    async with aiohttp.ClientSession() as session, session.post(f"{grid.url}/api/v1/join", json=body) as answer:
+        assert answer.status == 201, await answer.text()
+    return own
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -9,6 +9,7 @@ import pytest
 
 from loopline_master.maintenance import backup, restore
 from loopline_master.settings import MasterSettings
+from loopline_master.store.past import lives
 from loopline_shared.model import JobState
 from tests.live.grid import Grid, wait_for
 
@@ -17,7 +18,7 @@ async def test_what_a_worker_holds_of_a_lost_job_is_not_taken_for_another_ones(
     grid: Grid, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As many jobs were lost as a restore leaves numbers out for: the next job has the number of a lost one."""
-    monkeypatch.setattr(restore, "JOB_GAP", 0)
+    monkeypatch.setattr(lives, "JOB_GAP", 0)
     brief, gate = grid.gate("brief"), grid.gate()
     await grid.start_worker("ant", slots=2)
     await grid.connected("ant")

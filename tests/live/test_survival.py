@@ -95,8 +95,7 @@ async def test_a_worker_is_killed_in_the_midst_of_very_short_tasks(grid: Grid) -
         await wait_for(f"{part} results", has_got_so_far)
         await grid.kill_worker("ant")
         await grid.no_processes()
-        before = begun.read_bytes()
-        assert before.count(b"\n") < 400, "otherwise this shows nothing"
+        assert len(set(begun.read_bytes().split())) < 400, "otherwise this shows nothing"
         await grid.start_worker("ant", slots=2)
     assert (await grid.ended(job)).state is JobState.SUCCEEDED
     assert accepted(await grid.attempts(job)) == [(job, task) for task in range(1, 401)]

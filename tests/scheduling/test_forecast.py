@@ -10,7 +10,7 @@ from loopline_master.core.estimates.eta import Forecast, Unknown, outlook, previ
 from loopline_master.core.estimates.lognormal import Lognormal, fitted
 from loopline_master.core.events import JobPaused
 from loopline_master.core.policies import REGISTRY
-from loopline_master.forecaster import Calibration, EtaOutcome, is_told, moment_of
+from loopline_master.forecaster import MOMENTS, Calibration, EtaOutcome, Situation, moment_of
 from loopline_shared.model import Order
 from tests.scheduling.driver import Grid, result, spec
 
@@ -174,20 +174,34 @@ def test_moments() -> None:
 
 
 def test_what_does_not_hold_is_told_only_once_a_record_sets_it_right() -> None:
-    assert [is_told(moment, is_given=True, judged=0) for moment in (0, 25, 50, 75)] == [True, True, True, False]
-    assert [is_told(moment, is_given=False, judged=0) for moment in (0, 25, 50, 75)] == [False, True, True, True]
-    assert is_told(0, is_given=False, judged=20)
+    for policy in REGISTRY:
+        sized, unsized = ([Situation(at, policy, given).is_told(0) for at in MOMENTS] for given in (True, False))
+        assert sized == [True, True, True, False]
+        assert unsized == [False, True, True, True]
+    assert Situation(0, "fair", False).is_told(judged=20)
+
+
+def test_before_there_is_a_record_the_policy_says_how_late_a_late_one_is() -> None:
+    said = Forecast(100.0, 200.0, "")
+    shared, usual, fair = (
+        Calibration().applied(Situation(0, policy, True), said).p90_s
+        for policy in ("round-robin", "first-come", "fair")
+    )
+    assert fair < usual < shared, "later jobs share the machines in turn; first ones have the fastest"
+    few = Calibration([EtaOutcome(0, 100.0, 200.0, 100.0)] * 3).applied(Situation(0, "round-robin", True), said)
+    assert usual < few.p90_s < shared, "completions that were as said count little by little"
 
 
 def test_the_record_sets_them_right() -> None:
     said = Forecast(100.0, 200.0, "")
     late = Calibration(EtaOutcome(25, 100.0, 200.0, 300.0) for _ in range(200))
-    assert late.applied(0, said) == Calibration().applied(0, said), "of another moment nothing is known"
-    told = late.applied(25, said)
+    first, quarter = Situation(0, "fair", True), Situation(25, "fair", True)
+    assert late.applied(first, said) == Calibration().applied(first, said), "of another moment nothing is known"
+    told = late.applied(quarter, said)
     assert 250 < told.p50_s <= told.p90_s
-    few = Calibration(EtaOutcome(25, 100.0, 200.0, 300.0) for _ in range(3)).applied(25, said)
+    few = Calibration(EtaOutcome(25, 100.0, 200.0, 300.0) for _ in range(3)).applied(quarter, said)
     assert 100 < few.p50_s < 150, "few say little"
-    spread = Calibration(EtaOutcome(25, 100.0, 200.0, 50.0 + number) for number in range(100)).applied(25, said)
+    spread = Calibration(EtaOutcome(25, 100.0, 200.0, 50.0 + number) for number in range(100)).applied(quarter, said)
     assert 90 < spread.p50_s < 110
     assert 130 < spread.p90_s < 200
 

@@ -208,6 +208,15 @@ def test_a_machine_that_is_cut_off_is_given_up_and_adopted_again() -> None:
     assert world.world.store.jobs[1].finished_at == 301.0
 
 
+def test_a_machine_that_reports_is_not_given_up_though_all_that_it_says_is_kept_back() -> None:
+    facts = Facts("linux", "x86_64", "3.11", "0", "model", cpus=1, memory_bytes=10**9, slots=1)
+    hosts = [Host(name, facts, Steady(1.0)) for name in ("ant", "bee")]
+    arrivals = [Arrival(at, JobSpec(command=["work"], size=50.0)) for at in (1.0, 305.0, 340.0, 600.0)]
+    world = TimedWorld(1, SchedulerSettings(lease_s=30.0), hosts, arrivals)
+    world.run()
+    assert world.world.sessions == len(hosts)
+
+
 def _live_through_many() -> None:
     for seed in range(40):
         policy = ("round-robin", "first-come")[seed % 2]

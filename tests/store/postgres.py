@@ -31,6 +31,7 @@ class Server:
 
     def __init__(self, folder: Path, command: list[str], whose: dict[str, Any], url: str) -> None:
         self.url = url
+        self.process: Any = None  # of subprocess, once it was started
         self._folder, self._command, self._whose = folder, command, whose
 
     def start(self) -> None:
@@ -39,6 +40,38 @@ class Server:
                 self._command, cwd="/", stdin=subprocess.DEVNULL, stdout=log, stderr=log, **self._whose
             )
         _wait_for(self.process, self._folder / "data" / "postmaster.pid", self._folder / "log")
+
+    def listen_at(self, address: str, network: str) -> None:
+        """Serve the computers of a network too, from the next start on."""
+        self._command += ["-c", f"listen_addresses=127.0.0.1,{address}"]
+        with (self._folder / "data" / "pg_hba.conf").open("a") as rules:
+            rules.write(f"host all all {network} trust\n")
+
+    @contextmanager
+    def follower(self) -> Iterator[Server]:
+        """A server that has followed this one until now: it is behind from here on, and not started yet."""
+        with tempfile.TemporaryDirectory(prefix="loopline-postgres-") as name:
+            folder, port = Path(name), _free_port()
+            shutil.chown(folder, self._whose.get("user"), self._whose.get("group"))
+            data = str(folder / "data")
+            copy = str(Path(self._command[0]).resolve().with_name("pg_basebackup"))
+            _run(
+                copy,
+                "-D",
+                data,
+                "-d",
+                f"{self.url}/postgres",
+                "--checkpoint=fast",
+                "--write-recovery-conf",
+                **self._whose,
+            )
+            command = [self._command[0], "-D", data, *OPTIONS.format(port=port, folder=folder).split()]
+            made = Server(folder, command, self._whose, f"postgresql://loopline@127.0.0.1:{port}")
+            try:
+                yield made
+            finally:
+                if made.process:
+                    made.end(signal.SIGQUIT)
 
     def end(self, signum: int = signal.SIGINT) -> None:
         self.process.send_signal(signum)
@@ -53,7 +86,8 @@ def restartable_postgres() -> Iterator[Server]:
         try:
             yield made
         finally:
-            made.end(signal.SIGQUIT)
+            if made.process:
+                made.end(signal.SIGQUIT)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from loopline_master.maintenance import backup, restore
 from loopline_master.store import open_store, tables
 from loopline_master.store.database import parse_url, writing
 from loopline_master.store.migrate import REVISION, downgrade
+from loopline_master.store.past.lives import JOB_GAP
 from loopline_master.store.replay import check
 from loopline_shared.spec import JobSpec
 from tests.store.workload import lived_through, relive
@@ -59,10 +60,10 @@ def test_the_drill(lost):
             events.append(JobSubmitted("ann", JobSpec(command=["echo"])))
             effects = (scheduler := Scheduler(snapshot)).step(events, batch_at)
             await store.commit(Batch(batch_at, events), effects)
-            assert scheduler.state.grid.next_job > restore.JOB_GAP
+            assert scheduler.state.grid.next_job > JOB_GAP
             return effects.replies[1].job
 
-    assert asyncio.run(go_on()) > restore.JOB_GAP
+    assert asyncio.run(go_on()) > JOB_GAP
     assert asyncio.run(check(url)) == []
 
 
@@ -97,7 +98,7 @@ async def test_a_database_that_other_tools_restored_is_told_so(url):
     assert await asyncio.to_thread(restore.main, ["--database-url", url]) == 0
     async with open_store(url) as store:
         assert store.life != before
-        assert (await store.snapshot()).grid.next_job == jobs + restore.JOB_GAP
+        assert (await store.snapshot()).grid.next_job == jobs + JOB_GAP
 
 
 async def test_a_database_is_copied_before_it_is_migrated(sqlite_url, tmp_path):

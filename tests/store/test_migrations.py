@@ -80,8 +80,8 @@ OF_USERS = ("within", "used", "overdrawn", "looked_at")
 """Columns of jobs and of the grid since 0015."""
 OF_TOKENS = ("expires_at", "used_at", "used_from")
 """Columns of the tokens since 0017."""
-OF_ATTEMPTS = ("metrics",)
-"""Columns of the attempts since 0019."""
+OF_ATTEMPTS = ("metrics", "slot", "phases")
+"""Columns of the attempts since 0019 and 0027."""
 OF_BYTES = ("spec_bytes",)
 """Columns of the jobs since 0020."""
 OF_EXEMPTIONS = ("exempt_since",)

@@ -1,5 +1,6 @@
 """A database that cannot be used is refused with a sentence that helps."""
 
+import socket
 import subprocess
 import sys
 
@@ -7,7 +8,7 @@ import asyncpg
 import pytest
 from sqlalchemy.exc import DBAPIError
 
-from loopline_master.store import StoreBroken, open_store
+from loopline_master.store import StoreBroken, lock, open_store
 from loopline_master.store.database import parse_url
 from loopline_master.store.postgres import dsn_of, is_passing
 from loopline_shared.errors import LooplineError
@@ -63,6 +64,91 @@ async def test_a_master_whose_epoch_is_over_commits_nothing(postgres_url):
         assert caught.value.is_passing
 
 
+async def test_a_master_that_was_silent_asks_before_it_says_anything(postgres_url, monkeypatch):
+    async with open_store(postgres_url) as store:
+        assert store.is_sure
+        monkeypatch.setattr(lock, "SILENT_FOR_S", -1.0)
+        assert not store.is_sure
+        await store.confirm()  # nobody has taken over
+        async with open_store(postgres_url, standby=True) as other:
+            with pytest.raises(StoreBroken, match="another master has taken over") as caught:
+                await store.confirm()
+            assert caught.value.is_passing
+            with pytest.raises(StoreBroken):
+                await store.check()
+            await other.check()
+
+
+async def test_a_master_that_stopped_within_a_statement_is_silent(postgres_url, monkeypatch):
+    async with open_store(postgres_url):
+        pass  # it makes the tables
+    place, _, name = postgres_url.removeprefix("postgresql://loopline@").partition("/")
+    host, _, port = place.partition(":")
+    start = f"\0\3\0\0user\0loopline\0database\0{name}\0\0".encode()
+    with socket.create_connection((host, int(port)), timeout=10) as stopped:
+        stopped.sendall((len(start) + 4).to_bytes(4) + start)
+        _until(stopped, b"Z\0\0\0\5I")
+        stopped.sendall(_message(b"Q", f"SELECT pg_advisory_lock({lock._ADVISORY_KEY})\0".encode()))
+        _until(stopped, b"Z\0\0\0\5I")
+        stopped.sendall(_message(b"P", b"one\0SELECT 1\0\0\0") + _message(b"H", b""))  # parsed; never executed
+        _until(stopped, b"1\0\0\0\4")
+        monkeypatch.setattr(lock, "SILENT_FOR_S", -1.0)
+        async with open_store(postgres_url, standby=True) as store:
+            await store.check()
+
+
+def _message(kind, body):
+    return kind + (len(body) + 4).to_bytes(4) + body
+
+
+def _until(connection, end):
+    said = b""
+    while not said.endswith(end):
+        more = connection.recv(1000)
+        assert more, said
+        said += more
+
+
+async def test_a_master_that_is_heard_keeps_its_database(postgres_url):
+    async with open_store(postgres_url) as store:
+        with pytest.raises(LooplineError, match="another master is using"):
+            async with open_store(postgres_url, standby=True):
+                pass
+        await store.check()
+
+
+@pytest.mark.parametrize(
+    ("change", "knows", "is_another"),
+    [
+        ("commits = commits", True, False),
+        ("commits = commits - 1", True, True),  # what this master has committed is gone
+        ("server = 'another'", True, False),  # a fail-over, after which all is there
+        ("server = 'another'", False, True),  # nobody knows whether all is there
+        ("server = 'another', epoch = epoch + 1", True, True),  # another master wrote before
+    ],
+)
+async def test_a_database_that_went_back_begins_another_life(postgres_url, change, knows, is_another):
+    epoch = lock.Epoch()
+    async with open_store(postgres_url, epoch=epoch) as store:
+        await store.check()
+        before = store.life
+    connection = await asyncpg.connect(postgres_url)
+    await connection.execute(f"UPDATE mastership SET {change}")
+    await connection.close()
+    async with open_store(postgres_url, epoch=epoch if knows else None) as store:
+        assert (store.life != before) == is_another
+
+
+async def test_a_server_says_who_it_is_to_any_user(postgres_url):
+    connection = await asyncpg.connect(postgres_url)
+    await connection.execute("CREATE ROLE plain LOGIN; GRANT ALL ON SCHEMA public TO plain")
+    async with open_store(postgres_url.replace("loopline@", "plain@")):
+        said = await connection.fetchval("SELECT server FROM mastership")
+    await connection.execute("DROP OWNED BY plain; DROP ROLE plain")
+    await connection.close()
+    assert said.endswith("/00000001")
+
+
 async def test_the_lock_ends_with_its_process(sqlite_url):
     program = f"""
 import asyncio, os
@@ -114,6 +200,7 @@ def test_urls_of_libpq(url, dsn):
         ("08006", True),
         ("53300", True),
         ("57014", True),  # a statement took too long
+        ("25P03", True),  # a transaction did, whose master stood still
         ("28P01", False),  # the password is wrong
         ("3D000", False),  # there is no such database
         ("53100", False),  # its disk is full

@@ -1,15 +1,18 @@
 """What users are shown of jobs, tasks, attempts, workers and tokens."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 
 from loopline_master.core.entities import SEATED, UNSEATED
 from loopline_master.core.events import JobRetried
+from loopline_master.store import open_store
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import AttemptId, AttemptState, JobState, Output, TaskId, TaskState
 from loopline_shared.rest.access import TokenView
 from loopline_shared.rest.bodies import LiveTotals
+from loopline_shared.spec import Requirements
 from tests.store.examples import LOAD, a_job, a_task, a_worker, an_attempt, ended, keep
 
 SUCCEEDED, FAILED = TaskState.SUCCEEDED, TaskState.FAILED
@@ -38,6 +41,18 @@ async def test_jobs_newest_first_by_state_and_owner(store):
     assert await ids(state=JobState.RUNNING) == [5, 3]
     assert await ids(state=JobState.QUEUED, owner="ann") == [7, 1]
     assert await ids(state=JobState.CANCELLED) == []
+
+
+async def test_jobs_by_a_label_that_they_need_in_either_database(url):
+    def needs(*labels):
+        return a_job().spec.model_copy(update={"requires": Requirements(labels=list(labels))})
+
+    async with open_store(url) as store:
+        jobs = [a_job(1, spec=needs("gpu", "ssd")), a_job(2, spec=needs("gpu-2")), a_job(3)]
+        await keep(store, *jobs, a_job(4, spec=needs("ssd"), departure=1, state=JobState.CANCELLED))
+        found = [(await store.jobs.page(label=label)).items for label in ("gpu", "ssd", "g_u", "labels")]
+        assert [[job.id for job in items] for items in found] == [[1], [4, 1], [], []]
+        assert [job.id for job in (await store.jobs.live_page(label="ssd")).items] == [1]
 
 
 async def test_live_jobs_in_the_order_of_their_arrival_with_totals(store):
@@ -164,6 +179,34 @@ async def test_workers_and_what_they_have_in_hand(store):
     assert (bee.connected, bee.draining, bee.slots_used, bee.running) == (False, True, 0, [])
     assert await store.workers.detail("ant") == ant
     assert await store.workers.detail("dog") is None
+
+
+async def test_many_who_read_results_leave_the_loop_to_others(store):
+    """Pages are made two at a time: who comes meanwhile waits for two, and whoever is cancelled goes at once."""
+    await keep(store, a_job(), a_task(state=SUCCEEDED, finished_at=300.0), an_attempt(**ended()))
+    making, most, released = [0], [0], asyncio.Event()
+
+    async def lines(_spec, _numbers):
+        making[0] += 1
+        most[0] = max(most[0], making[0])
+        await released.wait()
+        making[0] -= 1
+        return {}
+
+    readers = [asyncio.create_task(store.results.of_job(1, _nothing, lines=lines).next()) for _ in range(20)]
+    while not making[0]:
+        await asyncio.sleep(0)
+    await store.jobs.view(1)
+    for reader in readers[10:]:
+        reader.cancel()
+    assert len(await asyncio.gather(*readers[10:], return_exceptions=True)) == 10
+    released.set()
+    assert [len(page) for page in await asyncio.gather(*readers[:10])] == [1] * 10
+    assert most[0] <= 2
+
+
+async def _nothing(_output):
+    return b""
 
 
 async def test_results_in_the_order_of_finishing_from_any_of_them_on(store, monkeypatch):

@@ -383,6 +383,26 @@ async def test_it_goes_on_after_a_restart_of_the_master(visit: Visit, grid: Grid
     visit.complaints.clear()
 
 
+async def test_it_connects_anew_on_waking_up_and_when_the_network_is_back(browser: Browser, grid: Grid) -> None:
+    async with visiting(browser, grid.url) as visit:
+        page = visit.page
+        streams = re.compile(r"/api/v1/events\?")
+        await page.clock.install()
+        await visit.sign_in(admin(grid), "/jobs")
+        lamp = page.locator(".lamp")
+        await expect(lamp).to_have_text("live")
+        async with page.expect_request(streams):
+            await page.clock.fast_forward(8_000)  # as after a sleep that is shorter than the silence of a master
+        await expect(lamp).to_have_text("live")
+        await page.clock.pause_at(await page.evaluate("Date.now() + 1000"))  # from now on no timer tries again
+        await page.context.set_offline(True)
+        await page.evaluate("dispatchEvent(new Event('offline'))")
+        async with page.expect_request(streams):
+            await page.context.set_offline(False)
+        await expect(lamp).to_have_text("live")
+        visit.check(AWAY)
+
+
 async def test_a_reader_looks_and_touches_nothing(browser: Browser, grid: Grid) -> None:
     reader = await grid.client().create_token("guest", "reader")
     with held_back(grid, "reader") as wait:

@@ -1,13 +1,19 @@
 """Control groups as files: what is written where, in both versions, and when a group is taken for ours."""
 
 import os
+import shutil
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from loopline_worker.launch import abilities, delegation
+from loopline_worker.launch.sandbox import Sandbox
+from loopline_worker.launch.visible_paths import visible
+from loopline_worker.settings import NetworkAccess
 from loopline_worker.supervisor import processes
-from loopline_worker.supervisor.control_groups import ControlGroup, breach
+from loopline_worker.supervisor.control_groups import ControlGroup, breach, remove_places
 
 CONTROLLERS = "cpu memory pids\n"
 
@@ -138,3 +144,53 @@ def test_what_cannot_be_had_is_told_with_what_is_done_instead(monkeypatch: pytes
     missing = {ability.name: ability.detail for ability in abilities.abilities() if not ability.has}
     assert missing["memory limit enforced by the kernel"].startswith("checked twice a second")
     assert "frozen without signals" in missing
+
+
+def test_doctor_tells_what_becomes_of_tasks_where_all_that_watched_them_is_killed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sees, places = visible(), {"core": "/sys/fs/cgroup/loopline-1-1"}
+    enclosed = Sandbox(sees, NetworkAccess.ALL, None, encloses=True)
+    open_ = Sandbox(sees, NetworkAccess.ALL, None, encloses=False)
+    told = [abilities._of_orphans(*case) for case in ((enclosed, {}), (open_, places), (open_, {}), (None, {}))]
+    assert [one.has for one in told] == [True, False, False, False]
+    assert "the next one kills by its control group" in told[1].detail
+    assert {"is not found again" in one.detail for one in told[2:]} == {True}
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not delegation._hierarchies(Path("/")), reason="needs groups of root's")
+def test_what_runs_in_the_group_of_an_agent_that_was_killed_is_killed() -> None:
+    """Another session, an empty environment, another folder: nothing but its group says what it is."""
+    [own, *_] = delegation._hierarchies(Path("/")).values()
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    group = own / f"loopline-{ended.pid}-1" / "slot"
+    group.mkdir(parents=True)
+    stray = subprocess.Popen(["sleep", "600"], env={}, cwd="/", start_new_session=True)
+    processes.write(str(group / "cgroup.procs"), b"%d" % stray.pid)
+    delegation.kill_leftovers()
+    assert stray.wait(60) == -signal.SIGKILL
+    places = delegation.claim(yields=True)
+    remove_places(set(places.values()))
+    assert not group.parent.exists()
+
+
+def test_a_group_that_another_agent_removes_just_now_stops_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, read = tmp_path / "sys/fs/cgroup/pids", processes.read
+    left = own / "loopline-0-1"
+    (left / "slot").mkdir(parents=True)
+    for group in (own, left, left / "slot"):
+        (group / "cgroup.procs").touch()
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text("1:pids:/\n")
+
+    def read_and_lose(path: str) -> bytes:
+        if path == str(left / "cgroup.procs"):
+            shutil.rmtree(left)
+        return read(path)
+
+    monkeypatch.setattr(processes, "read", read_and_lose)
+    delegation.kill_leftovers(tmp_path)
+    assert not left.exists()

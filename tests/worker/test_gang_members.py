@@ -25,7 +25,7 @@ def assigned(seq: int, *words: Word, run: tuple[Run, ...] = ()) -> Assigned:
 
 def prepared(machine: Machine, now: float = 0.0) -> None:
     steps = machine.step([assigned(1, run=(RUN,))], now)
-    assert steps.todo == [do.PrepareMember(RUN)]
+    assert steps.todo == [do.PrepareMember(RUN, 1)]
     assert not steps.journal.began, "it is found again as one that has not begun"
     machine.step([MemberPrepared(MEMBER, 4000)], now)
 
@@ -82,7 +82,7 @@ def test_an_agent_started_again_prepares_it_once_more() -> None:
     machine = Machine(1)
     machine.step([Restored(waiting=[RUN]), Connected()], 0.0)
     assert [one.is_ready for one in members_reported(machine.attempts)] == [False]
-    assert machine.step([assigned(1)], 1.0).todo == [do.PrepareMember(RUN)]
+    assert machine.step([assigned(1)], 1.0).todo == [do.PrepareMember(RUN, 1)]
     record = machine.attempts.get(MEMBER)
     assert record
     assert record.state is State.PREPARING

@@ -21,7 +21,7 @@ from loopline_worker.core.events import (
     Welcomed,
     WriteFailed,
 )
-from loopline_worker.core.instructions import Deliver, Retract, Urgency
+from loopline_worker.core.instructions import Deliver, Retract, Start, Urgency
 from loopline_worker.core.transitions import TRANSITIONS, State
 from tests.worker.worker_machine import (
     A,
@@ -455,3 +455,27 @@ def test_what_the_signal_ended_that_stops_the_worker_is_given_back(code: int, ou
     machine.happens(assigned(A))
     machine.happens(Stopping("the worker was stopped"), AttemptEnded(Result(A, Outcome.FAILED, code)))
     assert machine.outcomes()[A][0] is outcome
+
+
+# Numbers of slots.
+
+
+def test_an_attempt_has_the_lowest_free_slot_and_one_that_follows_has_that_of_the_one_before() -> None:
+    a, b, c = (AttemptRecord(attempt, State.WAITING, run(attempt)) for attempt in (A, B, C))
+    wide = AttemptRecord(AttemptId(9, 9, 9), State.WAITING, run(AttemptId(9, 9, 9), slots=2))
+    attempts = Attempts()
+    for attempt in (a, b):
+        attempts.occupy(attempt)
+    assert (a.slot, b.slot) == (1, 2)
+    attempts.free(a)
+    attempts.succeed(b, c)
+    assert (a.slot, b.slot, c.slot) == (0, 0, 2)
+    attempts.occupy(wide)
+    assert (wide.slot_numbers, attempts.taken) == ((1, 3), 3)
+
+
+def test_whoever_starts_an_attempt_is_told_its_slot() -> None:
+    machine = Driver(3)
+    assert [step.slot for step in machine.happens(assigned(A, B)).todo if isinstance(step, Start)] == [1, 2]
+    machine.happens(AttemptEnded(result(A)))
+    assert [step.slot for step in machine.happens(assigned(C)).todo if isinstance(step, Start)] == [1]

@@ -7,6 +7,7 @@ export type Attempt = [
   end: number | null,
   state?: string,
   accepted?: boolean,
+  slot?: number,
 ];
 
 /** An answer of the master with these attempts. */
@@ -30,6 +31,9 @@ export function timeline(attempts: Attempt[]): Timeline {
       dispatched: attempts.map(([, , start]) => start ?? 0),
       start: attempts.map(([, , start]) => start),
       end: attempts.map(([, , , end]) => end),
+      ended: attempts.map(([, , , end]) => end),
+      slot: attempts.map(([, , , , , , slot]) => slot ?? null),
+      began: attempts.map(() => null),
       ran: attempts.map(() => null),
       frozen: attempts.map(() => null),
     },

@@ -97,15 +97,42 @@ describe("merging answers", () => {
   });
 });
 
+describe("slots that a worker says", () => {
+  const succeeded = ["succeeded", true] as const;
+
+  it("are the rows, whatever the clocks of frames say; an attempt ends where the next in its slot begins", () => {
+    const bars = barsOf([
+      ["1.1.1", "a", 0, 9.4, ...succeeded, 1],
+      ["1.2.1", "a", 0, 5, ...succeeded, 3],
+      ["1.3.1", "a", 9, 12, ...succeeded, 1],
+    ]);
+    expect(rowsOf(bars, 0, 2).map((row) => row.bars)).toEqual([[0, 2], [], [1]]);
+    expect(bars.end[0]).toBe(9);
+  });
+
+  it("leave the rest to those whose worker said none, before an upgrade", () => {
+    const bars = barsOf([
+      ["1.1.1", "a", 0, 10],
+      ["1.2.1", "a", 2, 8],
+      ["1.3.1", "a", 11, 20, ...succeeded, 2],
+      ["1.4.1", "a", 12, 18],
+    ]);
+    expect(rowsOf(bars, 0, 2).map((row) => row.bars)).toEqual([
+      [0, 3],
+      [1, 2],
+    ]);
+  });
+});
+
 describe("attempts that wait at their worker", () => {
-  it("get no rows beyond its slots", () => {
+  it("get no rows", () => {
     const waiting: Attempt[] = [
       ["1.2.1", "a", null, null, "dispatched"],
       ["1.3.1", "a", null, null, "dispatched"],
     ];
     const bars = barsOf([["1.1.1", "a", 0, null], ...waiting]);
     expect(rowsOf(bars, 0, 1).map((row) => row.bars.length)).toEqual([1]);
-    expect(rowsOf(bars, 0, 2).map((row) => row.bars.length)).toEqual([1, 1]);
+    expect(rowsOf(bars, 0, 2).map((row) => row.bars.length)).toEqual([1, 0]);
   });
 });
 

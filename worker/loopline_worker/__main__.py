@@ -68,6 +68,7 @@ def _run(options: dict[str, object]) -> None:
     from loopline_worker import agent
     from loopline_worker.discovery import with_master
     from loopline_worker.host import descriptors
+    from loopline_worker.launch import delegation
     from loopline_worker.settings import WorkerSettings
     from loopline_worker.state.data_directory import DataDirectory
 
@@ -75,6 +76,7 @@ def _run(options: dict[str, object]) -> None:
     settings = with_master(WorkerSettings.load(**options))
     data_directory = DataDirectory(settings.data_dir)
     try:
+        delegation.kill_leftovers()
         data_directory.sweep()
         asyncio.run(agent.run(settings, data_directory, _on_start))
     finally:

@@ -177,14 +177,14 @@ class Agent:
     def _obey(self, instruction: Instruction) -> None:  # noqa: C901 - a line for each kind of instruction
         parts = self.parts
         match instruction:
-            case do.Start(run):
-                parts.runner.start(run)
+            case do.Start(run, slot):
+                parts.runner.start(run, slot)
                 parts.attempt_log.began(run)
                 parts.monitor.attend()
             case do.Prefetch(run):
                 parts.runner.prefetch(run)
-            case do.PrepareMember(run):
-                parts.runner.start(run)
+            case do.PrepareMember(run, slot):
+                parts.runner.start(run, slot)
             case do.StartMember(run, delay_s, rendezvous):
                 parts.runner.release(run, delay_s, rendezvous)
                 parts.attempt_log.began(run)

@@ -24,6 +24,7 @@ from loopline.functions.plain_values import NotPlainError
 from loopline.functions.remote_traceback import RemoteTraceback, with_source
 from loopline.http import UnavailableError
 from loopline.rest_client import RestClient
+from loopline.transfer import direct
 from loopline.transfer.files import hash_of, upload
 from loopline.transfer.package_list import PackageList, with_software
 from loopline_shared.errors import LooplineError
@@ -243,7 +244,7 @@ async def _download(client: RestClient, sha256: str) -> bytes:
     patience = client.http.patience()
     while True:
         try:
-            async with client.http.open("GET", f"/files/{sha256}") as answer:
+            async with direct.opened(client, sha256) as answer:
                 content = await answer.read()
         except UnavailableError as fault:
             await patience.after(fault)

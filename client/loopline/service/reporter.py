@@ -14,7 +14,7 @@ _FILE = "loopline-reporter.desktop"
 
 def with_reporter(plan: Plan, python: str, autostart: Path = Path("/etc/xdg/autostart")) -> Plan:
     """Return the plan with an entry that every desktop of this computer reads when somebody logs in."""
-    command = _for_desktop([python, "-P", "-m", "loopline_worker.presence.reporter"])
+    command = _for_desktop([python, "-P", "-m", "loopline_worker.presence"])
     return replace(plan, beside={**plan.beside, autostart / _FILE: filled(_FILE, command=command)})
 
 

@@ -16,7 +16,9 @@ from typing import TypeVar
 
 from loopline.http import UnavailableError
 from loopline.rest_client import RestClient
+from loopline.transfer import direct
 from loopline_shared.errors import LooplineError
+from loopline_shared.rest.direct import HEADER, DirectUpload
 
 AT_ONCE = 4
 _PIECE_BYTES = 2**20
@@ -61,10 +63,13 @@ async def upload(
 
     while True:
         try:
-            offset = await _offset(client, sha256)
+            offset = await _offset(client, sha256, _size(source))
             if offset is None:
                 on_total(_size(source))
                 return sha256
+            if isinstance(offset, DirectUpload):
+                await _send(client, sha256, source, offset, on_total)
+                continue
             is_resumed, offset = bool(offset) and not is_anew, 0 if is_anew else offset
             on_total(offset)
             await _put(client, sha256, source, offset, on_total)
@@ -166,10 +171,26 @@ async def in_parallel(items: Collection[Item] | Iterable[Item], act: Callable[[I
         raise failures.exceptions[0] from None
 
 
-async def _offset(client: RestClient, sha256: str) -> int | None:
-    """Return how many bytes of an upload the master has; None if it has the whole file."""
-    async with client.http.open("HEAD", f"/files/{sha256}", allow=(404,)) as answer:
-        return None if answer.status == 200 else int(answer.headers.get("Upload-Offset", 0))
+async def _offset(client: RestClient, sha256: str, size_bytes: int) -> int | DirectUpload | None:
+    """Return how many bytes of an upload the master has, or where else it is to go; None if it has the whole file."""
+    asked = client.http.direct.asked(size_bytes)
+    async with client.http.open("HEAD", f"/files/{sha256}", allow=(404,), headers=asked) as answer:
+        if answer.status == 200:
+            return None
+        place = answer.headers.get(HEADER)
+        return DirectUpload.decode(place) if place else int(answer.headers.get("Upload-Offset", 0))
+
+
+async def _send(
+    client: RestClient, sha256: str, source: Path | bytes, place: DirectUpload, on_total: OnProgress
+) -> None:
+    """Send a file past the master. Raises UnavailableError, also if the master does not find it afterwards."""
+    content = _rest(source, 0, on_total)
+    async with aclosing(content):
+        await direct.send(client, place, _size(source), content)
+    if await _offset(client, sha256, 0) is not None:
+        error = LooplineError("bucket", "the master does not find what was sent to its bucket", status=503)
+        raise UnavailableError(error, may_have_acted=False)
 
 
 async def _put(client: RestClient, sha256: str, source: Path | bytes, offset: int, on_total: OnProgress) -> None:
@@ -196,7 +217,7 @@ async def _rest(source: Path | bytes, offset: int, on_total: OnProgress) -> Asyn
 
 async def _get(client: RestClient, sha256: str, part: Path, begun: int, on_progress: OnProgress) -> None:
     headers = {"Range": f"bytes={begun}-"} if begun else {}
-    async with client.http.open("GET", f"/files/{sha256}", allow=(416,), headers=headers) as answer:
+    async with direct.opened(client, sha256, allow=(416,), headers=headers) as answer:
         if answer.status == 416:  # the part is complete
             return
         with part.open("ab" if answer.status == 206 else "wb") as file:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
+import socket
 import ssl
 import time
 from collections.abc import Callable
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from loopline_master.certificates.authority import Authority
 
 log = logging.getLogger(__name__)
+_IN_NO_NAME = re.compile(r"[^A-Za-z0-9.-]")
 _WHATEVER_DATE = ssl.VerifyFlags(0x200000)  # X509_V_FLAG_NO_CHECK_TIME, which Python has no name for
 
 
@@ -39,9 +42,12 @@ def prepare_folder(data_dir: Path) -> None:
 class Encryption:
     """The TLS of the master's port. Certificates are read and renewed while it serves."""
 
-    def __init__(self, settings: MasterSettings) -> None:
-        """Raises LooplineError if the certificate cannot be read or made."""
-        self._settings = settings
+    def __init__(self, settings: MasterSettings, *, is_waiting: bool = False) -> None:
+        """Raises LooplineError if the certificate cannot be read or made.
+
+        ``is_waiting``: another master may be making the CA of the folder now, so that this one makes none.
+        """
+        self._settings, self._is_waiting = settings, is_waiting
         self.folder = settings.data_dir / "certificates"
         self._until_file = self.folder / "plain-until"
         self._authority: Authority | None = None
@@ -128,6 +134,8 @@ class Encryption:
 
     def _is_wanted(self) -> bool:
         settings = self._settings
+        if self._is_waiting and settings.standby and not (self.folder / "ca.pem").exists():
+            return False
         if settings.tls or settings.tls_cert:
             return settings.tls != "off"
         return self._until_file.exists() or (self.folder.is_dir() and not settings.is_private)
@@ -182,7 +190,9 @@ class Encryption:
         settings = self._settings
         if settings.tls_cert:
             return settings.tls_cert, settings.tls_key or settings.tls_cert
-        return self.folder / "server.pem", self.folder / "server.key"
+        # Two masters of one folder are on two computers: each has a certificate of its own, by the one CA.
+        mine = f"server-{_IN_NO_NAME.sub('-', socket.gethostname())}" if settings.standby else "server"
+        return self.folder / f"{mine}.pem", self.folder / f"{mine}.key"
 
 
 def _context_of(files: tuple[Path, Path], authority: Authority | None) -> ssl.SSLContext:

@@ -24,6 +24,7 @@ from loopline_shared.model import (
     OrderWithin,
     Output,
     OutputFile,
+    Phases,
     Prediction,
     SizeSource,
     TaskId,
@@ -286,6 +287,8 @@ class Attempt:
     value: Output | None = None  # of a function
     system_s: float = 0.0  # of cpu_s
     metrics: dict[str, int | float] | None = None  # of the task's own
+    slot: int | None = None  # the lowest of those that it has, as its worker says; None: it does not say
+    phases: Phases | None = None  # as its worker says; None: it ran as soon as it had its slot, and all the time
     work: float = 0.0  # that it did in reference CPU-seconds, where its result was accepted
     id: AttemptId = field(init=False, repr=False, compare=False)
     task_id: TaskId = field(init=False, repr=False, compare=False)

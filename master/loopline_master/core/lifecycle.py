@@ -345,11 +345,20 @@ def _set_task(job: Job, task: Task, new: TaskState) -> None:
     task.state = transitions.check(transitions.TASK, old, new)
 
 
+def _note_slot(attempt: Attempt, result: Result, now: float) -> None:
+    """Note the slot, and when it was taken: of two reckonings, the one that travelled faster is nearer."""
+    attempt.slot, attempt.phases = result.slot, result.phases
+    began_at = max(attempt.dispatched_at, now - (result.phases.ended_s if result.phases else result.wall_s))
+    attempt.started_at = began_at if attempt.started_at is None else min(attempt.started_at, began_at)
+
+
 def record(state: State, attempt: Attempt, result: Result, end: AttemptState) -> None:
     """Note on an attempt how it ended, and in which state."""
     has_begun = result.wall_s or attempt.state not in UNSEATED
     attempt.state = transitions.check(transitions.ATTEMPT, attempt.state, end)
-    if not attempt.started_at and has_begun:
+    if result.slot:
+        _note_slot(attempt, result, state.grid.now)
+    elif not attempt.started_at and has_begun:
         began_at = state.grid.now - result.wall_s
         attempt.started_at = began_at if began_at > attempt.dispatched_at else attempt.dispatched_at
     attempt.ended_at = state.grid.now

@@ -199,7 +199,7 @@ class Placer:
 def _could_start(state: State, worker: Worker) -> bool:
     """True if some job has a task to start that fits the worker now."""
     keys = state.index.requirements.served_in(state.index.slots.free_slots(worker), worker.name)
-    return any(key in state.index.ready for key in keys)
+    return not state.index.ready.keys().isdisjoint(keys)
 
 
 def _move(state: State, attempt: Attempt, worker: Worker) -> None:

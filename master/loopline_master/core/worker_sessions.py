@@ -183,6 +183,7 @@ def _is_held(state: State, attempt: Attempt, held: Held | None, seen: int) -> No
             if held.frozen:
                 attempt.freeze(state.now)
             attempt.started_at = attempt.started_at or _began_at(state, attempt, held)
+            attempt.slot = held.slot or attempt.slot
             if phases.gang_of(state, attempt):
                 phases.come_back(state, attempt, AttemptState.FROZEN if held.frozen else _RUNS)
             else:
@@ -193,6 +194,8 @@ def _is_held(state: State, attempt: Attempt, held: Held | None, seen: int) -> No
 
 def _has_begun(state: State, attempt: Attempt, held: Held) -> None:
     attempt.started_at = _began_at(state, attempt, held)
+    if held.slot:
+        attempt.slot = held.slot
     if attempt.state is AttemptState.PREFETCHED:
         attempt.waited_s = attempt.started_at - attempt.dispatched_at
     _become(attempt, AttemptState.FROZEN if held.frozen else AttemptState.RUNNING)
@@ -238,8 +241,8 @@ def _is_called_back(state: State, attempt: Attempt, held: Held | None, seen: int
 
 
 def _began_at(state: State, attempt: Attempt, held: Held) -> float:
-    """Return when the attempt began, as its run time tells: the Report that says so may be half a second late."""
-    return max(attempt.dispatched_at, state.now - held.wall_s)
+    """Return when the attempt took its slot, as its worker counts: the Report that says so may be late."""
+    return max(attempt.dispatched_at, state.now - (held.in_slot_s or held.wall_s))
 
 
 def _become(attempt: Attempt, new: AttemptState) -> None:

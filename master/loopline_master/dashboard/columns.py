@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic_core import to_json
@@ -17,14 +17,15 @@ from loopline_shared.scalar import Scalar
 from loopline_shared.spec import RowFile
 from loopline_shared.sweep import Sweep
 
-_COLUMNS = 12
+_COLUMNS = 14
 _NEVER = "[]"
 
 
 def timeline(window: Window) -> bytes:
     """Return the window as JSON, with times to the millisecond."""
     columns = list(zip(*window.bars, strict=True)) or [()] * _COLUMNS
-    job, task, number, worker, state, replica, accepted, dispatched, start, end, wall, freezes = columns
+    job, task, number, worker, state, replica, accepted, dispatched = columns[:8]
+    start, told, wall, freezes, slot, phases = columns[8:]
     workers = {name: place for place, name in enumerate(sorted(set(worker)))}
     jobs = {id_: place for place, id_ in enumerate(window.names)}
     bars = {
@@ -36,7 +37,10 @@ def timeline(window: Window) -> bytes:
         "accepted": [int(flag) for flag in accepted],
         "dispatched": _ms(dispatched),
         "start": _ms(start),
-        "end": _ms(end),
+        "end": _ms(until_free(window.bars)),
+        "ended": _ms(told),
+        "slot": [number or None for number in slot],
+        "began": [text and round(json.loads(text)["began_s"], 3) for text in phases],
         "ran": [round(wall_s, 3) if wall_s else None for wall_s in wall],
         "frozen": [None if text == _NEVER else spans(text) for text in freezes],
     }
@@ -50,6 +54,33 @@ def timeline(window: Window) -> bytes:
         "held": [{"job": id_, "since": since, "until": until} for id_, since, until in map(tuple, window.held)],
     }
     return to_json(whole)
+
+
+def until_free(bars: Sequence[Row[Any]]) -> list[float | None]:
+    """Return until when each attempt had its slot, as far as is known; None if it goes on.
+
+    The end of its last process, where its worker says when that was, else when its result came; and in no case longer
+    than until the next attempt began in the same slot.
+    """
+    ends: list[float | None] = [_own_end(row) for row in bars]
+    latest: dict[tuple[str, int], int] = {}  # place of the last one of each slot
+    for place in sorted((at for at, row in enumerate(bars) if row.started_at and row.slot), key=_start_of(bars)):
+        row = bars[place]
+        before = latest.get((row.worker, row.slot))
+        if before is not None and (end := ends[before]) is not None:
+            ends[before] = min(end, row.started_at)
+        latest[row.worker, row.slot] = place
+    return ends
+
+
+def _own_end(row: Row[Any]) -> float | None:
+    if not row.phases or row.started_at is None or row.ended_at is None:
+        return row.ended_at  # type: ignore[no-any-return]
+    return min(row.ended_at, row.started_at + json.loads(row.phases)["ended_s"])  # type: ignore[no-any-return]
+
+
+def _start_of(bars: Sequence[Row[Any]]) -> Callable[[int], float]:
+    return lambda place: bars[place].started_at
 
 
 def sweep(tasks: SweepTasks) -> bytes:

@@ -4,13 +4,14 @@ chrome://tracing.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from heapq import heappop, heappush
 from typing import Any
 
 from pydantic_core import to_json
 
-from loopline_master.dashboard.columns import spans
+from loopline_master.dashboard.columns import spans, until_free
 from loopline_master.store.queries.timeline_queries import Window
 from loopline_shared.model import AttemptState
 
@@ -39,15 +40,18 @@ def _started(window: Window) -> list[Any]:
 
 def _attempts(window: Window, pids: dict[str, int], zero: float, now: float) -> Iterator[Event]:
     lanes = {name: _Lanes() for name in pids}
-    for row in _started(window):
-        end = max(row.started_at, now) if row.ended_at is None else row.ended_at
-        pid, tid = pids[row.worker], lanes[row.worker].place(row.started_at, end)
+    started = _started(window)
+    for row, free_at in zip(started, until_free(started), strict=True):
+        end = max(row.started_at, now) if free_at is None else free_at
+        pid, tid = pids[row.worker], row.slot or lanes[row.worker].place(row.started_at, end)
         arguments = {
             "job": window.names[row.job],
             "state": AttemptState(row.state).without_phase,
             "replica": bool(row.replica),
             "accepted": bool(row.accepted),
         }
+        if row.phases and row.ended_at is not None:
+            arguments["upload_s"] = round(max(0.0, row.ended_at - end), 3)
         if row.state == AttemptState.LOST and row.ended_at is None:
             arguments["end"] = "not known: it may come back"
         category = "replica" if row.replica else "attempt"
@@ -55,6 +59,17 @@ def _attempts(window: Window, pids: dict[str, int], zero: float, now: float) -> 
         yield _span(name, category, row.started_at, end, zero, pid, tid) | {"args": arguments}
         for since, until in spans(row.freezes):
             yield _span("frozen", "frozen", since or 0.0, min(until or end, end), zero, pid, tid)
+        for phase, since, until in _phases(row, end):
+            yield _span(phase, "phase", since, until, zero, pid, tid)
+
+
+def _phases(row: Any, end: float) -> Iterator[tuple[str, float, float]]:
+    """Yield what an attempt did in its slot, where its worker says when it did what: name, begin, end."""
+    if row.phases:
+        phases = json.loads(row.phases)
+        inputs, began = (min(end, row.started_at + phases[name]) for name in ("inputs_s", "began_s"))
+        yield "fetch", row.started_at, inputs
+        yield "run", began, end
 
 
 def _holds(window: Window, pid: int, zero: float, now: float) -> Iterator[Event]:
@@ -67,8 +82,9 @@ def _holds(window: Window, pid: int, zero: float, now: float) -> Iterator[Event]
 
 
 class _Lanes:
-    """The lanes of one worker, from 1: each span goes into the first one that is free. Spans come in order of
-    start.
+    """Lanes of one worker that does not say its slots, from 1: each span goes into the first one that is free.
+
+    Spans come in order of start.
     """
 
     def __init__(self) -> None:

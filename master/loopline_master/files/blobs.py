@@ -1,36 +1,30 @@
-"""Files named by the SHA-256 of their content, on the master's disk. A file is there completely or not at all.
+"""Files named by the SHA-256 of their content, and their way to where they are kept (file_store.py).
 
 An upload is written to ``incoming``, under the name that the file will have: an interrupted upload can be resumed,
-even after a crash of the master. A file that is about to be named by a row is *retained*: its modification time is
-set to now, and retention (retention.py) deletes no young file. Its BLAKE3 checksum is an extended attribute,
-which is written before the file gets its name.
+even after a crash of the master. A file is kept completely or not at all. One that is about to be named by a row is
+*retained*, and retention (retention.py) deletes no young file. Its BLAKE3 checksum is an extended attribute, which
+is written before the file gets its name.
 """
 
 from __future__ import annotations
 
 import asyncio
-import errno
-import os
-import shutil
-import threading
 import time
 from collections.abc import AsyncIterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 from uuid import uuid4
 
-from loopline_master.files.private_files import sync_folder
-from loopline_master.timings import RETAINED_FOR_S
+from loopline_master.files.file_store import INCOMING, FileStore, check_room, explaining_full_disk
 from loopline_shared.checksums import ContentDigests
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import Output
+from loopline_shared.rest.direct import LEAST_BYTES, DirectUpload
 
-_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _BLOCK_BYTES = 2**20
 _NAME_CHARACTERS = 64
-_SEAL = "user.loopline.seal"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +41,17 @@ WHOLE = Span()
 
 
 class Blobs:
-    """The files: ``<folder>/ab/cdef...``, and uploads under way: ``<folder>/incoming/abcdef...``."""
+    """The files, in their store, and uploads under way: ``<folder>/incoming/abcdef...``."""
 
     def __init__(
-        self, folder: Path, max_file_bytes: int, disk_reserve_bytes: int, max_unfinished: int = 1000
+        self, store: FileStore, max_file_bytes: int, disk_reserve_bytes: int, max_unfinished: int = 1000
     ) -> None:
-        self.folder = folder
-        self._incoming = folder / "incoming"
+        self.store = store
+        self._incoming = store.folder / INCOMING
         self._max_file_bytes = max_file_bytes
         self._disk_reserve_bytes = disk_reserve_bytes
         self._max_unfinished = max_unfinished
         self._writing: set[str] = set()
-        self._lock = threading.Lock()
-        """Held while a file is retained or removed, so that a retained file is there and stays for a while."""
         self._incoming.mkdir(mode=0o700, parents=True, exist_ok=True)
         for part in self._incoming.iterdir():
             if len(part.name) != _NAME_CHARACTERS:  # only the connection that sent it could have resumed it
@@ -67,40 +59,27 @@ class Blobs:
         self.clear_unfinished()
 
     def find(self, sha256: str) -> Path | None:
-        """Return the path of a file; None if it is not here."""
-        path = self._path(sha256)
-        return path if path.is_file() else None
+        """Return the path of a file on this computer; None if it is not kept."""
+        return self.store.find(sha256)
+
+    async def path(self, sha256: str) -> Path | None:
+        """Find a file without holding up the event loop; in a folder a thread would cost more than the answer."""
+        return self.find(sha256) if self.store.is_near else await asyncio.to_thread(self.find, sha256)
 
     def retain(self, sha256: str) -> int | None:
-        """Retain a file that is about to be named, and return its size; None if it is not here."""
-        path = self._path(sha256)
-        with self._lock, suppress(FileNotFoundError):
-            found = path.stat()
-            if found.st_mtime < time.time() - RETAINED_FOR_S:
-                os.utime(path)
-            return found.st_size
-        return None
+        """Retain a file that is about to be named, and return its size; None if it is not kept."""
+        return self.store.retain(sha256)
 
-    def remove(self, sha256: str, before: float) -> bool:
-        """Remove a file unless it was retained since ``before``. Returns True if it is gone."""
-        path = self._path(sha256)
-        with self._lock, suppress(FileNotFoundError):
-            if path.stat().st_mtime < before - RETAINED_FOR_S:
-                path.unlink()
-                return True
-        return False
+    async def direct_url(self, sha256: str) -> str | None:
+        """Return an address to fetch a large file from past the master; None if it cannot be."""
+        if self.store.is_near or (await asyncio.to_thread(self.retain, sha256) or 0) < LEAST_BYTES:
+            return None
+        return self.store.direct_url(sha256)
 
-    def seal(self, path: Path) -> str:
-        """Return the seal of a file that is here; empty if it has none."""
-        try:
-            return os.getxattr(path, _SEAL).decode("ascii", "replace")
-        except (OSError, AttributeError):  # the disk or the system has no extended attributes
-            return ""
-
-    def unseal(self, path: Path) -> None:
-        """Remove the seal of a file, because it is not the file's."""
-        with suppress(OSError, AttributeError):
-            os.removexattr(path, _SEAL)
+    def direct_upload(self, sha256: str, size_bytes: int) -> DirectUpload | None:
+        """Return where to send a large file past the master; None if it cannot be."""
+        is_large = LEAST_BYTES <= size_bytes <= self._max_file_bytes
+        return self.store.direct_upload(sha256, size_bytes) if is_large else None
 
     def read(self, output: Output, most_bytes: int) -> bytes:
         """Return the beginning of an attempt's output; empty if its file is gone."""
@@ -116,9 +95,9 @@ class Blobs:
         digests.update(content)
         if self.retain(digests.sha256) is None:
             part = self._incoming / f"{digests.sha256}.{uuid4().hex}"
-            with _explaining_full_disk(), part.open("xb") as file:
+            with explaining_full_disk(), part.open("xb") as file:
                 file.write(content)
-                _finish(file, part, self._path(digests.sha256), digests.blake3)
+                self.store.keep(file, part, digests.sha256, digests.blake3)
         return digests.sha256
 
     def unfinished_bytes(self, sha256: str) -> int:
@@ -152,7 +131,7 @@ class Blobs:
             async for _ in content:  # a client whose upload is cut off would report a failure
                 pass
             return False
-        with self._part(sha256, span) as part, _explaining_full_disk():
+        with self._part(sha256, span) as part, explaining_full_disk():
             await self._take_in(sha256, content, part, span.start)
         return True
 
@@ -169,7 +148,7 @@ class Blobs:
                 part.unlink(missing_ok=True)
                 message = f"this content has the SHA-256 {digests.sha256}, not {sha256}"
                 raise LooplineError("wrong_hash", message, "upload it under its own SHA-256", status=422)
-            await asyncio.to_thread(_finish, file, part, self._path(sha256), digests.blake3)
+            await asyncio.to_thread(self.store.keep, file, part, sha256, digests.blake3)
 
     @contextmanager
     def _part(self, sha256: str, span: Span) -> Iterator[Path]:
@@ -204,17 +183,13 @@ class Blobs:
 
     def _append_if_room(self, file: IO[bytes], digests: ContentDigests, piece: bytes) -> None:
         """Write a piece if the disk has room for it, which is asked every time because others write as well."""
-        if shutil.disk_usage(self.folder).free < self._disk_reserve_bytes + len(piece):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        check_room(self._incoming, self._disk_reserve_bytes + len(piece))
         _append(file, digests, piece)
 
     def _check(self, size_bytes: int) -> None:
         if size_bytes > self._max_file_bytes:
             message = f"files may have at most {self._max_file_bytes:,} bytes here"
             raise LooplineError("too_large", message, "raise limits.max_file_bytes of the master", status=413)
-
-    def _path(self, sha256: str) -> Path:
-        return Path(f"{self.folder}/{sha256[:2]}/{sha256[2:]}")
 
 
 def _cannot_resume_there(sha256: str, offset: int) -> LooplineError:
@@ -227,17 +202,6 @@ def _changed_at(part: Path) -> float:
         return part.stat().st_mtime
     except FileNotFoundError:
         return 0.0
-
-
-@contextmanager
-def _explaining_full_disk() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in _DISK_FULL:
-            raise
-        message = "the master's disk has no room for this file"
-        raise LooplineError("disk_full", message, "free some space on it, then try again", status=507) from error
 
 
 def _resume(file: IO[bytes], start: int) -> ContentDigests:
@@ -255,17 +219,3 @@ def _append(file: IO[bytes], digests: ContentDigests, piece: bytes) -> None:
     digests.update(piece)
     file.write(piece)
     file.flush()  # can be resumed even if this process is killed
-
-
-def _finish(file: IO[bytes], part: Path, path: Path, seal: str) -> None:
-    """Give a finished file its seal and its name, so that a power cut leaves the whole file or none."""
-    file.flush()
-    if seal:
-        with suppress(OSError, AttributeError):  # not every disk or system has extended attributes
-            os.setxattr(file.fileno(), _SEAL, seal.encode())
-    os.fsync(file.fileno())
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    os.utime(file.fileno() if os.utime in os.supports_fd else part)
-    part.replace(path)
-    for folder in (path.parent, path.parent.parent):
-        sync_folder(folder)

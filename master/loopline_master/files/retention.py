@@ -11,9 +11,8 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from loopline_master.files.blobs import Blobs
 from loopline_master.files.user_files import UserFiles
@@ -129,27 +128,29 @@ class Retention:
             while block := file.read(_BLOCK_BYTES):
                 text = rest + block
                 for name in map(bytes.decode, _NAME_IN_ROWS.findall(text)):
-                    if name not in marks and self._blobs.find(name):
+                    if name not in marks and self._blobs.store.may_have(name):
                         marks.add(name)
                 rest = text[-_OVERLAP_BYTES:]
 
     async def _sweep(self, marks: _Marks, before: float, delete: bool) -> tuple[int, int]:
         """Return the number of files that are not marked, and their size."""
         count = size_bytes = 0
-        for folder in sorted(self._blobs.folder.iterdir()):
-            if len(folder.name) == 2:
-                gone = await asyncio.to_thread(self._sweep_folder, folder, marks, before, delete)
-                count, size_bytes = count + len(gone), size_bytes + sum(gone.values())
-                if delete:
-                    await self._users.forget(list(gone))
+        parts = self._blobs.store.older(before)
+        while (part := await asyncio.to_thread(next, parts, None)) is not None:
+            gone = await asyncio.to_thread(self._sweep_part, part, marks, before, delete)
+            count, size_bytes = count + len(gone), size_bytes + sum(gone.values())
+            if delete:
+                await self._users.forget(list(gone))
+        if delete:
+            await asyncio.to_thread(self._blobs.store.tidy)
         return count, size_bytes
 
-    def _sweep_folder(self, folder: Path, marks: _Marks, before: float, delete: bool) -> dict[str, int]:
-        """Return the files of a folder that are not marked, and their sizes."""
+    def _sweep_part(self, files: Mapping[str, int], marks: _Marks, before: float, delete: bool) -> dict[str, int]:
+        """Return those of the files that are not marked, and their sizes."""
         return {
             name: size
-            for name, size in _older(folder, before)
-            if name not in marks and (not delete or self._blobs.remove(name, before))
+            for name, size in files.items()
+            if name not in marks and (not delete or self._blobs.store.remove(name, before))
         }
 
     def _clear_uploads(self, now: float, delete: bool) -> tuple[int, int]:
@@ -160,13 +161,6 @@ class Retention:
                 part.unlink(missing_ok=True)
             self._blobs.clear_unfinished()
         return len(parts), size_bytes
-
-
-def _older(folder: Path, before: float) -> Iterator[tuple[str, int]]:
-    for file in folder.iterdir():
-        status = file.stat()
-        if status.st_mtime < before:
-            yield folder.name + file.name, status.st_size
 
 
 def _reason(older_than_s: float, by_hand: bool) -> str:

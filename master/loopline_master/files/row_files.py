@@ -50,7 +50,7 @@ class RowFiles:
 
         Raises LooplineError if its row file is not here, or a line of it is no row.
         """
-        path, stop = self._find(rows), threading.Event()
+        path, stop = await self._find(rows), threading.Event()
         try:
             async with self._checking:
                 count, names = await asyncio.to_thread(_survey, path, spec, self._max_rows, stop)
@@ -77,8 +77,8 @@ class RowFiles:
         lines = {file: await asyncio.to_thread(self._read, file, tasks) for file, tasks in wanted.items()}
         return replace(assign, run=tuple(_completed(run, lines.get(run.row_file or "", {})) for run in assign.run))
 
-    def _find(self, rows: RowFile) -> Path:
-        path = self._blobs.find(rows.sha256)
+    async def _find(self, rows: RowFile) -> Path:
+        path = await self._blobs.path(rows.sha256)
         if path is None:
             hint = f"PUT it to /files/{rows.sha256} first"
             raise LooplineError("missing_file", f"there is no file {rows.file} on this master", hint, status=422)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
+from loopline_master.files.bucket import URL_HOLDS_S
 from loopline_master.store import Store
 from loopline_shared.errors import ExceededLimit, LooplineError
 from loopline_shared.rest.bodies import LimitUse
@@ -18,10 +20,11 @@ class UserFiles:
         self._uploads, self._most_bytes = store.uploads, most_bytes
         self._used: Counter[str] | None = None  # by user; None: not read yet
         self._coming = Counter[str]()  # bytes of uploads under way, as far as they are here
+        self._expected: dict[str, tuple[str, int, float]] = {}  # by file: who sends it past us, its size, until when
 
     async def check(self, user: str, more_bytes: int) -> None:
         """Raises LooplineError if the user would have too much with so many bytes more."""
-        has = (await self._counts())[user] + self._coming[user]
+        has = (await self._counts())[user] + self._coming[user] + self._bytes_expected(user)
         if has + more_bytes > self._most_bytes:
             message = (
                 f"{user} has {has:,} of the {self._most_bytes:,} bytes of files that one user may keep here; "
@@ -46,6 +49,24 @@ class UserFiles:
         finally:
             self._coming[user] -= came
             self._coming += Counter()  # without those who have none
+
+    def expect(self, user: str, sha256: str, size_bytes: int) -> None:
+        """Note that the user sends a file past the master; it counts from now on."""
+        self._expected.pop(sha256, None)
+        self._expected[sha256] = user, size_bytes, time.monotonic() + URL_HOLDS_S
+
+    async def arrived(self, user: str, sha256: str, size_bytes: int) -> None:
+        """Count a file that was found where it was to go, if it is this user who has sent it."""
+        if self._expected.get(sha256, ("",))[0] == user:
+            del self._expected[sha256]
+            await self.add(user, sha256, size_bytes)
+
+    def _bytes_expected(self, user: str) -> int:
+        while self._expected and (oldest := next(iter(self._expected))):
+            if self._expected[oldest][2] > time.monotonic():
+                break
+            del self._expected[oldest]
+        return sum(size_bytes for name, size_bytes, _ in self._expected.values() if name == user)
 
     async def add(self, user: str, sha256: str, size_bytes: int) -> None:
         """Count a file that the user has brought."""

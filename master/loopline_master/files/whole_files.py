@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from loopline_master.files.blobs import Blobs
+from loopline_master.files.file_store import seal_of, unseal
 from loopline_shared.checksums import ContentCheck
 from loopline_shared.errors import LooplineError
 
@@ -41,7 +42,7 @@ class WholeFiles:
 
         Of a very large one the check has only begun (``while_sent``).
         """
-        path = self._blobs.find(sha256)
+        path = await self._blobs.path(sha256)
         if path is None or time.monotonic() - self._checked.get(sha256, -CHECKED_FOR_S) < CHECKED_FOR_S:
             return path
         checking = self._check(sha256, path)
@@ -73,13 +74,13 @@ class WholeFiles:
 
     async def _look(self, sha256: str, path: Path) -> bool:
         """True if the file is whole. One whose seal alone is spoilt has its name as witness."""
-        seal = self._blobs.seal(path)
+        seal = seal_of(path)
         try:
             if not await asyncio.to_thread(_fits, path, ContentCheck(sha256, seal)):
                 if not seal or not await asyncio.to_thread(_fits, path, ContentCheck(sha256)):
                     set_aside(path, sha256)
                     return False
-                self._blobs.unseal(path)
+                unseal(path)
             self.note(sha256)
         except FileNotFoundError:  # nothing needed it any more, and retention has just removed it
             return True

@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 _HANDSHAKE = b"\x16"  # what a TLS client begins with, and no HTTP client
 _BACKLOG = 1024
 _TOO_MANY_FILES_PAUSE_S = 0.5
+_LINGER_S = 1.0
+"""A client that still sends its body reads the answer meanwhile; a master that takes over waits for it."""
 _MOST_UNDECIDED = 500
 """Connections that have not sent a byte yet; further ones wait in the system's queue."""
 _LOOK_ANEW = 10_000
@@ -140,7 +142,7 @@ async def _first_byte(connection: socket.socket) -> bytes:
 @asynccontextmanager
 async def accepting(settings: MasterSettings, encryption: Encryption, app: Protocols) -> AsyncIterator[int]:
     """Accept connections for the block; yields the port. OSError if the port cannot be opened."""
-    refusing = web.ServerRunner(web.Server(_refuse))
+    refusing = _brief(_refuse)
     await refusing.setup()
     assert refusing.server is not None
     listener = Listener(settings, encryption, app=app, refusal=refusing.server)
@@ -164,14 +166,20 @@ async def standing_in(settings: MasterSettings) -> AsyncIterator[None]:
 
     A port that cannot be opened is left to the master itself, which says so.
     """
-    runner = web.ServerRunner(web.Server(_come_again, access_log=None))
+    runner = _brief(_come_again)
     await runner.setup()
     assert runner.server is not None
     async with AsyncExitStack() as stack:
         stack.push_async_callback(runner.cleanup)
         with suppress(OSError):
-            await stack.enter_async_context(accepting(settings, Encryption(settings), runner.server))
+            await stack.enter_async_context(accepting(settings, Encryption(settings, is_waiting=True), runner.server))
         yield
+
+
+def _brief(handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]) -> web.ServerRunner:
+    """Return a server that answers before it has read a body, and does not wait for the rest when it stops."""
+    server = web.Server(handler, access_log=None, lingering_time=_LINGER_S)
+    return web.ServerRunner(server, shutdown_timeout=_LINGER_S)
 
 
 async def _come_again(request: web.BaseRequest) -> web.StreamResponse:

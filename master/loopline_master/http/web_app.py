@@ -16,10 +16,11 @@ from loopline_master.http.api_docs import ApiDocument
 from loopline_master.http.listener import accepting, no_longer_plain
 from loopline_master.http.live.open_streams import OpenStreams
 from loopline_master.http.openapi import document
-from loopline_master.http.operations import PARTS, Parts, harden, problems
+from loopline_master.http.operations import PARTS, Parts, Serve, harden, problems
 from loopline_master.http.routes import all_operations
 from loopline_master.links import WorkerLinks
 from loopline_master.settings import MasterSettings
+from loopline_master.store import Store
 from loopline_master.timings import HEADERS_WITHIN_S, STOP_WITHIN_S
 from loopline_shared.errors import LooplineError
 
@@ -34,7 +35,8 @@ def api_document() -> ApiDocument:
 def web_app(parts: Parts) -> web.Application:
     """Return the application, which serves its handlers the parts that their signatures name."""
     app = web.Application(
-        middlewares=[problems, no_longer_plain], client_max_size=parts[MasterSettings].limits.max_body_bytes
+        middlewares=[problems, no_longer_plain, _confirmed],
+        client_max_size=parts[MasterSettings].limits.max_body_bytes,
     )
     app[PARTS] = parts
     app.on_response_prepare.append(harden)
@@ -48,6 +50,14 @@ def web_app(parts: Parts) -> web.Application:
     add_page(app)
     add_manual(app)
     return app
+
+
+@web.middleware
+async def _confirmed(request: web.Request, handler: Serve) -> web.StreamResponse:
+    """Answer only while no other master can have taken over: what is known here may be of the past otherwise."""
+    if request.path != "/healthz":
+        await request.config_dict[PARTS][Store].confirm()
+    return await handler(request)
 
 
 @asynccontextmanager

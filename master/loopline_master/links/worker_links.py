@@ -24,7 +24,7 @@ from loopline_master.links.connection import Complete, WorkerLink
 from loopline_master.peers.exchange import Exchange
 from loopline_master.settings import MasterSettings
 from loopline_master.timings import CLOSE_WITHIN_S, TWIN_SHOWN_S
-from loopline_shared.errors import ProtocolError
+from loopline_shared.errors import LooplineError, ProtocolError
 from loopline_shared.model import AttemptId, Stream
 from loopline_shared.protocol.frame_numbers import ANSWER
 from loopline_shared.protocol.transfers import FileSource, FlowMeasured
@@ -147,6 +147,9 @@ class WorkerLinks:
         except ProtocolError as error:
             log.warning("link from %s: %s", request.remote, error)
             link.close(str(error), WSCloseCode.PROTOCOL_ERROR)
+        except LooplineError as error:  # a bucket does not answer: the Report is not acknowledged, and comes again
+            log.warning("link from %s: %s", request.remote, error)
+            link.close(error.message, WSCloseCode.TRY_AGAIN_LATER)
         finally:
             await link.end()
         return socket

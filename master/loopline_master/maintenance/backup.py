@@ -29,7 +29,8 @@ from loopline_shared.terminal.parser import Parser
 CONTENTS = "backup.json"
 DATABASE = "loopline.db"
 _FILES = "files"
-_UNFINISHED = Path(_FILES, "incoming")
+_NOT_COPIED = (Path(_FILES, "incoming"), Path("at-hand"))
+"""Uploads under way, and what a bucket has as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ def _copied(source: Path, database: Path) -> Iterator[Path]:
     its_own = (f"{database.name}-", f"{database.name}.")  # what SQLite and the master keep beside it
     for folder, folders, names in os.walk(source):
         here = Path(folder).relative_to(source)
-        folders[:] = [name for name in folders if here / name != _UNFINISHED]
+        folders[:] = [name for name in folders if here / name not in _NOT_COPIED]
         for name in names:
             is_beside = Path(folder) == database.parent and (name == database.name or name.startswith(its_own))
             if not is_beside and not name.endswith(".part"):

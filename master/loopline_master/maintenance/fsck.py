@@ -13,22 +13,28 @@ import json
 import re
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 
 from loopline_master.files import whole_files
+from loopline_master.files.bucket import Bucket
 from loopline_master.files.whole_files import DAMAGED
 from loopline_master.maintenance.backup import sum_of
 from loopline_master.settings import MasterSettings
 from loopline_master.store.database import Transact, parse_url, reading
-from loopline_master.store.queries.file_references import FileReferences, Named
+from loopline_master.store.queries.file_references import FileReferences
 from loopline_shared.errors import LooplineError
 from loopline_shared.terminal.parser import Parser
 
 _FILE = re.compile(r"[0-9a-f]{62}")
 _TOLD_EVERY_S = 1.0
+_MISSING = "missing"
+
+StateOf = Callable[[str], str]
+"""Says what is wrong with a file that is named; empty: nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +66,20 @@ class FilesChecked:
 
 
 async def check(settings: MasterSettings) -> FilesChecked:
-    """Read all files, then all rows that name some. Raises LooplineError if the database cannot be read."""
-    folder, report = settings.data_dir.absolute() / "files", FilesChecked()
-    damaged = set(_damaged(folder, report))
+    """Read all files, then all rows that name some. Raises LooplineError if the database cannot be read.
+
+    Files in a bucket are listed, and not read: their service checks them.
+    """
+    report, damaged = FilesChecked(), set[str]()
+    if settings.files:
+        state_of = _in_bucket(Bucket(settings.files), report)
+    else:
+        folder = settings.files_folder.absolute()
+        damaged.update(_damaged(folder, report))
+        state_of = partial(_in_folder, folder, damaged)
     named = set[str]()
     async with reading(parse_url(settings.database)) as read:
-        async for loss in _named_losses(read, folder, damaged):
+        async for loss in _named_losses(read, state_of):
             named.add(loss.file)
             report.losses.append(loss)
     report.losses += [Loss(name, DAMAGED) for name in sorted(damaged - named)]
@@ -110,19 +124,28 @@ def _files(folder: Path) -> Iterator[Path]:
         yield from (file for file in sorted(place.iterdir()) if _FILE.fullmatch(file.name))
 
 
-async def _named_losses(read: Transact, folder: Path, damaged: set[str]) -> AsyncIterator[Loss]:
+async def _named_losses(read: Transact, state_of: StateOf) -> AsyncIterator[Loss]:
     async for named in FileReferences(read, write=read).named():  # no row is changed here
-        for loss in _losses_of(named, folder, damaged):
-            yield loss
+        for name in dict.fromkeys(named.names()):
+            if what := state_of(name):
+                yield Loss(name, what, named.job, named.task)
 
 
-def _losses_of(named: Named, folder: Path, damaged: set[str]) -> Iterator[Loss]:
-    for name in dict.fromkeys(named.names()):
-        if name in damaged:
-            yield Loss(name, DAMAGED, named.job, named.task)
-        elif not _path(folder, name).is_file():
-            is_aside = (folder.with_name(DAMAGED) / name).exists()
-            yield Loss(name, DAMAGED if is_aside else "missing", named.job, named.task)
+def _in_folder(folder: Path, damaged: set[str], name: str) -> str:
+    if name in damaged:
+        return DAMAGED
+    if _path(folder, name).is_file():
+        return ""
+    return DAMAGED if (folder.with_name(DAMAGED) / name).exists() else _MISSING
+
+
+def _in_bucket(bucket: Bucket, report: FilesChecked) -> StateOf:
+    kept = set[str]()
+    for page in bucket.list():
+        kept.update(found.key.replace("/", "") for found in page)
+        report.size_bytes += sum(found.size_bytes for found in page)
+    report.files = len(kept)
+    return lambda name: "" if name in kept else _MISSING
 
 
 def _path(folder: Path, name: str) -> Path:

@@ -18,20 +18,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from sqlalchemy import Connection, update
-
 from loopline_master.maintenance.backup import CONTENTS, DATABASE, sum_of
 from loopline_master.settings import MasterSettings
-from loopline_master.store.checkpoint import note_upgrade
 from loopline_master.store.database import open_database, parse_url
 from loopline_master.store.migrate import prepare
-from loopline_master.store.past.lives import begin_life
-from loopline_master.store.tables import grid
+from loopline_master.store.past import lives
 from loopline_shared.errors import LooplineError
 from loopline_shared.terminal.parser import Parser
-
-JOB_GAP = 100_000
-"""Numbers left out: so many jobs may have been submitted between the backup and the loss."""
 
 
 def restore(backup: Path, data_dir: Path) -> None:
@@ -74,15 +67,10 @@ def begin_again(database_url: str) -> None:
     """Begin another life of a database that has been restored. Raises LooplineError, as for one that is in use."""
     url = parse_url(database_url)
 
-    def work(connection: Connection) -> None:
-        begin_life(connection)
-        connection.execute(update(grid).values(next_job=grid.c.next_job + JOB_GAP))
-        note_upgrade(connection)  # no log leads to this number: replay goes on from here
-
     async def begin() -> None:
         async with open_database(url) as opened:
             await prepare(opened, url)
-            await opened.write(work)
+            await opened.write(lives.begin_again)
 
     asyncio.run(begin())
 
@@ -110,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except LooplineError as error:
         print(f"error: {error.message}\n{error.hint}", file=sys.stderr)
         return 2
-    print(f"{done}: start the master on it; its next job's number is {JOB_GAP:,} higher")
+    print(f"{done}: start the master on it; its next job's number is {lives.JOB_GAP:,} higher")
     return 0
 
 

@@ -72,7 +72,7 @@ class Exchange:
     ) -> None:
         self.on_change: Callable[[], None] = lambda: None
         """Called when a worker comes or goes, or tells of a file on its way."""
-        self._peers_setting = settings.peers
+        self._peers_setting = "off" if settings.files else settings.peers  # a bucket serves as many as come
         self._is_encrypted = is_encrypted
         self._least_bytes = settings.peer_file_bytes
         self._key = key

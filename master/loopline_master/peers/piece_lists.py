@@ -8,6 +8,7 @@ from collections import OrderedDict
 from pathlib import Path
 
 from loopline_master.files.blobs import Blobs
+from loopline_master.files.file_store import seal_of
 from loopline_shared.checksums import ContentCheck
 from loopline_shared.errors import LooplineError
 from loopline_shared.pieces import PieceList
@@ -27,7 +28,7 @@ class PieceLists:
 
     async def get(self, sha256: str) -> bytes | None:
         """Return the encoded list of a file; None if it is not here. Raises LooplineError if it is spoilt."""
-        path = self._blobs.find(sha256)
+        path = await self._blobs.path(sha256)
         if path is None:
             return None
         making = self._lists.get(sha256)
@@ -44,7 +45,7 @@ class PieceLists:
                 self._lists.popitem(last=False)
 
     def _make(self, sha256: str, path: Path) -> bytes:
-        check = ContentCheck(sha256, self._blobs.seal(path))
+        check = ContentCheck(sha256, seal_of(path))
         with path.open("rb") as file:
             pieces = PieceList.of(file, path.stat().st_size, check)
         if not check.is_passed:

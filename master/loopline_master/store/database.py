@@ -49,6 +49,7 @@ _AWAY = ("its server is away", "the master goes on by itself once it is back")
 _UNKNOWN = ("it does not do what it was asked to", "see what it says")
 
 READERS = 4
+_CONFIRM_WITHIN_S = 5.0
 _MOST_FREED = 10_000  # pages at once: some 20 us each
 
 QUICK_S = 0.001
@@ -107,8 +108,11 @@ def explained(doing: Doing, database: URL) -> Iterator[None]:
 
 
 def _superseded() -> StoreBroken:
-    hint = "this one goes on as a standby"
-    broken = StoreBroken("superseded", "another master has taken over", hint, status=503)
+    return _passing("superseded", "another master has taken over", "this one goes on as a standby")
+
+
+def _passing(code: str, message: str, hint: str) -> StoreBroken:
+    broken = StoreBroken(code, message, hint, status=503)
     broken.is_passing = True
     return broken
 
@@ -132,14 +136,26 @@ class Database:
     look: Transact
     epoch: Epoch
 
+    async def confirm(self) -> None:
+        """Raises StoreBroken if another master has taken over, or may have: this one says nothing then."""
+        if self.epoch.is_sure:
+            return
+        try:
+            async with asyncio.timeout(_CONFIRM_WITHIN_S):
+                is_current = await self.read(self.epoch.is_current)
+        except TimeoutError:
+            raise _passing("database_silent", "the database says nothing", "the master asks it again") from None
+        if not is_current:
+            raise _superseded()
+
 
 @asynccontextmanager
-async def open_database(url: URL, *, standby: bool = False) -> AsyncIterator[Database]:
+async def open_database(url: URL, *, standby: bool = False, epoch: Epoch | None = None) -> AsyncIterator[Database]:
     """Open a database. Raises StoreBroken if that fails, LooplineError if another master has it open.
 
-    ``standby``: one that has been silent for long loses it.
+    ``standby``: one that has been silent for long loses it. ``epoch``: the one before of this master.
     """
-    epoch = Epoch()
+    epoch = epoch or Epoch()
     async with AsyncExitStack() as stack:  # closed in reverse order: the writer goes last, and checkpoints the WAL
         if is_sqlite(url):
             with explained("writing to", url):
@@ -235,7 +251,9 @@ async def writing(
                     done = await connection.run_sync(work)
                     if epoch and not await connection.run_sync(epoch.holds):
                         raise _superseded()
-                    return done
+                if epoch:
+                    epoch.note_commit()
+                return done
 
         yield write
 

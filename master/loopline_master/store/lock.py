@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+import time
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, func, insert, select, text, update
+from sqlalchemy import Connection, Row, func, insert, select, text, update
+from sqlalchemy.exc import DBAPIError
 
 from loopline_master.store.tables import mastership
 from loopline_shared.errors import LooplineError
@@ -33,15 +35,22 @@ else:
 
 
 SILENT_FOR_S = 8.0
-"""A master says that it is alive with every commit, and every few seconds anyhow (Store.watch)."""
+"""A master is heard with every statement of the connection that writes: one every few seconds (Store.watch)."""
 _TRIES, _LET_GO_S = 3, 0.2
 _NOW = func.extract("epoch", func.clock_timestamp())
-_END_HOLDER = """
-SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_stat_activity USING (pid)
+_END_SILENT = """
+SELECT extract(epoch FROM clock_timestamp() - state_change), pg_terminate_backend(pid)
+FROM pg_locks JOIN pg_stat_activity USING (pid)
 WHERE locktype = 'advisory' AND granted AND classid = :high AND objid = :low AND objsubid = 1
-AND pg_locks.database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND state <> 'active'
+AND pg_locks.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+AND (state <> 'active' OR wait_event_type = 'Client')
+AND state_change < clock_timestamp() - make_interval(secs => :silent)
 """
-"""One whose statement is under way is not silent: the server is at work for it."""
+"""One whose statement is under way is heard, unless the server waits for its rest: the driver sends it in parts."""
+_SERVER = """
+SELECT system_identifier || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8) FROM pg_control_system()
+"""
+"""The second part is the number of its timeline: each promotion begins another one."""
 
 log = logging.getLogger(__name__)
 _ADVISORY_KEY = int.from_bytes(b"loopline")
@@ -97,41 +106,82 @@ async def lock_connection(writer: AsyncConnection, name: str, *, ends_silent: bo
 
 def _end_silent(connection: Connection) -> bool:
     """Cut the connection of a master that has the lock and is silent; True if one was."""
-    if connection.scalar(text("SELECT to_regclass('mastership')")) is None:
-        return False
-    silent_s = connection.scalar(select(_NOW - mastership.c.beat_at))
-    if silent_s is None or silent_s < SILENT_FOR_S:
-        return False
-    key = {"high": _ADVISORY_KEY >> 32, "low": _ADVISORY_KEY & 0xFFFFFFFF}
-    ended = connection.execute(text(_END_HOLDER), key).fetchall()
-    if ended:
+    values = {"high": _ADVISORY_KEY >> 32, "low": _ADVISORY_KEY & 0xFFFFFFFF, "silent": SILENT_FOR_S}
+    ended = connection.execute(text(_END_SILENT), values).fetchall()
+    for silent_s, _ in ended:
         log.warning("the master that wrote was not heard of for %.0f s: taking over", silent_s)
     return bool(ended)
 
 
+def _server_of(connection: Connection) -> str | None:
+    """Return which server this is, and how often one was promoted in its history; None if it does not say."""
+    try:
+        with connection.begin_nested():
+            return str(connection.execute(text(_SERVER)).scalar_one())
+    except DBAPIError as error:
+        if error.connection_invalidated:
+            raise
+        return None
+
+
+def _clock() -> float:
+    """Return a time that goes on while the computer is suspended, where the system has one."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic()
+
+
 class Epoch:
-    """The epoch of this master on PostgreSQL, which stands in every commit: it ends when another begins."""
+    """The epoch of this master on PostgreSQL, which stands in every commit: it ends when another begins.
+
+    It outlives connections, so that it knows what this master has committed when the database is back.
+    """
 
     def __init__(self) -> None:
         self.number: int | None = None  # None: it has none yet, or needs none
+        self._kept: tuple[int, int] | None = None  # the epoch, and the number of the last commit that is on disk
+        self._committing = 0
+        self._said_at = self._heard_at = 0.0
 
-    def begin(self, connection: Connection) -> None:
-        """Begin a new epoch: that of the master before is over."""
-        if connection.dialect.name != "postgresql":
-            return
-        before = connection.scalar(select(mastership.c.epoch).with_for_update())
-        if before is None:
-            connection.execute(insert(mastership).values(id=1, epoch=1, beat_at=_NOW))
-        else:
-            connection.execute(update(mastership).values(epoch=before + 1, beat_at=_NOW))
-        self.number = (before or 0) + 1
+    @property
+    def is_sure(self) -> bool:
+        """True if this master was heard so lately that no other one can have taken over."""
+        return self.number is None or _clock() < self._heard_at + SILENT_FOR_S
+
+    def begin(self, connection: Connection) -> bool:
+        """Begin a new epoch: that of the master before is over. Return True if commits may have been lost since."""
+        here = _server_of(connection)
+        row = connection.execute(select(mastership).with_for_update()).one_or_none()
+        if row is None:
+            connection.execute(insert(mastership).values(id=1, epoch=0, beat_at=_NOW))
+        went_back = row is not None and self._went_back(row, here)
+        self.number = (row.epoch if row else 0) + 1
+        connection.execute(update(mastership).values(epoch=self.number, server=here))
+        return went_back
+
+    def _went_back(self, row: Row[Any], here: str | None) -> bool:
+        """True if commits are missing here, or may be: another server has the rows, which may have been behind."""
+        if self._kept and row.epoch <= self._kept[0]:  # nobody else has written since
+            return (row.epoch, row.commits) < self._kept
+        return None not in (row.server, here) and row.server != here
 
     def holds(self, connection: Connection) -> bool:
         """True if no other epoch has begun. The commit says that this master is alive."""
         if self.number is None:
             return True
-        mine = update(mastership).where(mastership.c.epoch == self.number).values(beat_at=_NOW)
-        return connection.execute(mine).rowcount == 1
+        self._said_at = _clock()
+        mine = update(mastership).where(mastership.c.epoch == self.number)
+        counted = mine.values(beat_at=_NOW, commits=mastership.c.commits + 1).returning(mastership.c.commits)
+        found = connection.execute(counted).scalar()
+        self._committing = found or 0
+        return found is not None
+
+    def note_commit(self) -> None:
+        """Note that the database has heard what it was told last."""
+        self._heard_at = self._said_at
+        self._kept = None if self.number is None else (self.number, self._committing)
+
+    def is_current(self, connection: Connection) -> bool:
+        """True if no other epoch has begun, by a connection that reads."""
+        return self.number is None or connection.scalar(select(mastership.c.epoch)) == self.number
 
 
 def _in_use(name: str) -> LooplineError:

@@ -7,6 +7,7 @@ person need mend anything. The server notices within half a minute that a master
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,8 @@ CONNECT_WITHIN_S = 10.0
 STATEMENT_WITHIN_S = 60.0
 _SAID_WITHIN_S = 65.0
 """The server ends a statement itself; one that says nothing for so long is given up."""
+_ACKNOWLEDGED_WITHIN_S = 8.0
+"""A connection whose other end does not acknowledge for so long, as behind a cut cable, is given up."""
 _CLOSE_WITHIN_S = 5.0
 _SESSION = """
 SET statement_timeout = {limit_ms}; SET idle_in_transaction_session_timeout = {limit_ms};
@@ -36,6 +39,7 @@ _PASSING = (
     "57P",  # the server stops, crashed, or is starting
     "53300",  # too many connections
     "57014",  # a statement took too long
+    "25P03",  # so did a transaction: the master stood still
     "25006",  # read only: not yet the primary after a fail-over
 )
 """Beginnings of SQLSTATEs that pass by themselves."""
@@ -91,6 +95,7 @@ async def connections(
                 server_settings=dict(server_settings),
                 **({} if "target_session_attrs" in url.query else {"target_session_attrs": _session_of(url)}),
             )
+            _limit_silence(one)
             await one.execute(_SESSION.format(limit_ms=round(STATEMENT_WITHIN_S * 1000) if is_limited else 0))
             return one
 
@@ -140,6 +145,14 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 def _session_of(url: URL) -> str:
     """Return which of several servers is wanted: the one that takes writing."""
     return "primary" if "," in (url.host or "") else "any"
+
+
+def _limit_silence(connection: Any) -> None:
+    """Have the system end a connection in time, where it can: in a long cut it tries again ever more rarely."""
+    option = getattr(socket, "TCP_USER_TIMEOUT", None)
+    used = connection._transport.get_extra_info("socket")
+    if option is not None and used is not None and used.family != socket.AF_UNIX:
+        used.setsockopt(socket.IPPROTO_TCP, option, round(_ACKNOWLEDGED_WITHIN_S * 1000))
 
 
 @contextmanager

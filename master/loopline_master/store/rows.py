@@ -200,6 +200,7 @@ _RECORDED = (
     "outputs",
     "value",
     "metrics",
+    "phases",
 )
 
 
@@ -328,6 +329,7 @@ def late_rows(effects: Effects) -> list[Values]:
             "state": END[result.outcome],
             "late": True,
             "ended_at": effects.grid.now,
+            "slot": result.slot or None,
             **{name: getattr(result, name) for name in _RECORDED},
         }
         for worker, result in effects.late

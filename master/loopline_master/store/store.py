@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import cache
+from functools import cache, partial
 
 from sqlalchemy import Connection, Delete, Insert, Table, bindparam, delete, insert, select, update
 
@@ -26,9 +27,10 @@ from loopline_master.store.database import (
     shrink,
 )
 from loopline_master.store.history import forgotten_jobs
+from loopline_master.store.lock import SILENT_FOR_S, Epoch
 from loopline_master.store.migrate import prepare
 from loopline_master.store.past.clock import set_clock_right
-from loopline_master.store.past.lives import current_life
+from loopline_master.store.past.lives import JOB_GAP, begin_again, current_life
 from loopline_master.store.queries.attempt_queries import AttemptQueries
 from loopline_master.store.queries.audit_log import AuditLog
 from loopline_master.store.queries.failure_queries import FailureQueries
@@ -68,6 +70,7 @@ from loopline_master.store.token_store import TokenStore
 from loopline_shared.model import AttemptState, Load
 from loopline_shared.rest.bodies import PassingReport
 
+log = logging.getLogger(__name__)
 _SHORT_ROWS = 100
 _FORGOTTEN_AT_ONCE = 5_000
 _WATCH_EVERY_S = 2.0
@@ -75,19 +78,36 @@ _WATCH_EVERY_S = 2.0
 
 @asynccontextmanager
 async def open_store(
-    url: str, *, keep_samples_s: float = 14 * 86400.0, standby: bool = False, is_new: bool = True
+    url: str,
+    *,
+    keep_samples_s: float = 14 * 86400.0,
+    standby: bool = False,
+    is_new: bool = True,
+    epoch: Epoch | None = None,
 ) -> AsyncIterator[Store]:
     """Open the store at a database URL: migrate its tables to this release, and lock out other masters.
 
     ``standby``: the lock of one that has been silent for long is taken. ``is_new``: an empty database is begun.
+    ``epoch``: the one before of this master.
     """
     parsed = parse_url(url)
-    async with open_database(parsed, standby=standby) as database:
+    async with open_database(parsed, standby=standby, epoch=epoch) as database:
         await prepare(database, parsed, is_new=is_new)
         if not is_sqlite(parsed):
-            await database.write(database.epoch.begin)
+            await database.write(partial(_begin_epoch, database.epoch))
         life = await database.read(current_life)
         yield Store(database, keep_samples_s, is_remote=not is_sqlite(parsed), life=life)
+
+
+def _begin_epoch(epoch: Epoch, connection: Connection) -> None:
+    """Begin an epoch, and another life if the database went back to an earlier state."""
+    if epoch.begin(connection):
+        begin_again(connection)
+        log.warning(
+            "the database may be back in an earlier state, as after a fail-over to a server that was behind: it "
+            "begins another life, in which workers do again what they hold; the next job's number is %s higher",
+            f"{JOB_GAP:,}",
+        )
 
 
 class Store:
@@ -96,7 +116,7 @@ class Store:
     def __init__(self, database: Database, keep_samples_s: float, *, is_remote: bool = False, life: str = "") -> None:
         """``life``: the one that the database is in (lives.py)."""
         self.life = life
-        self._read, self._is_remote = database.read, is_remote
+        self._database, self._read, self._is_remote = database, database.read, is_remote
         self._writer = Writer(database.write, Sampler(keep_samples_s))
         self.jobs = JobQueries(self._read, database.look)
         self.tasks = TaskQueries(self._read)
@@ -129,11 +149,32 @@ class Store:
         """Raises StoreBroken if the database cannot be written."""
         await self._writer.write(lambda connection: connection.execute(select(1)).scalar())
 
-    async def watch(self) -> None:
-        """Return at once for a file. Raises StoreBroken soon after a server is gone, though nobody writes."""
+    @property
+    def is_sure(self) -> bool:
+        """True if this master was heard so lately that no other one can have taken over."""
+        return self._database.epoch.is_sure
+
+    async def confirm(self) -> None:
+        """Raises StoreBroken if another master has taken over, or may have: this one says nothing then."""
+        await self._database.confirm()
+
+    async def watch(self, on_doubt: Callable[[], None]) -> None:
+        """Return at once for a file. Raises StoreBroken soon after a server is gone, though nobody writes.
+
+        ``on_doubt``: another master may have taken over, while the database does not say.
+        """
         while self._is_remote:
             await asyncio.sleep(_WATCH_EVERY_S)
-            await self.check()
+            checking = asyncio.create_task(self.check())
+            try:
+                while not (await asyncio.wait([checking], timeout=SILENT_FOR_S))[0]:
+                    try:
+                        await self.confirm()
+                    except StoreBroken:
+                        on_doubt()
+                await checking
+            finally:
+                checking.cancel()
 
     async def set_clock_right(self, now: float) -> float:
         """Move times that are ahead of ``now``, before the scheduler starts; return by how much, 0 as a rule."""

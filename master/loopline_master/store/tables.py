@@ -384,4 +384,6 @@ mastership = Table(
     Column("id", WHOLE, primary_key=True, autoincrement=False),  # 1
     Column("epoch", WHOLE, nullable=False),  # of the master that writes; each has one of its own
     Column("beat_at", Double, nullable=False),  # by the database's own clock
+    Column("commits", WHOLE, nullable=False, server_default="0"),  # so many in all epochs
+    Column("server", Text),  # which server, and how often it has followed another one; empty: it does not say
 )

@@ -30,7 +30,7 @@ class DryRuns:
         A row file need not have been uploaded if its count is given: its tasks are then not shown.
         """
         rows = spec.parameters
-        is_blind = isinstance(rows, RowFile) and rows.count is not None and not self._blobs.find(rows.sha256)
+        is_blind = isinstance(rows, RowFile) and rows.count is not None and not await self._blobs.path(rows.sha256)
         spec, remarks = (spec, list[str]()) if is_blind else await with_rows_counted(self._rows, spec)
         state = self._scheduler.state
         if declined := too_much(state, spec):

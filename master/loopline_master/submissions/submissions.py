@@ -123,7 +123,8 @@ async def list_inputs(blobs: Blobs, spec: JobSpec) -> str | None:
     names = named_files(spec)
     if not names:
         return None
-    if len(names) <= _FEW and not spec.inputs and not spec.tasks:  # a thread would cost more than the work
+    is_little = len(names) <= _FEW and not spec.inputs and not spec.tasks
+    if is_little and blobs.store.is_near:  # a thread would cost more than the work
         return _list(blobs, spec, names)
     return await asyncio.to_thread(_list, blobs, spec, names)
 

@@ -39,7 +39,10 @@ class Bars(Body):
     accepted: list[int]  # 1: its result is the task's, or one of those that its quorum asked for
     dispatched: list[float]
     start: list[float | None]
-    end: list[float | None]  # null: it goes on, or is lost and may come back
+    end: list[float | None]  # of its time in its slot; null: it goes on, or is lost and may come back
+    ended: list[float | None]  # when its result was here, results that are files included; null: not yet
+    slot: list[int | None]  # the lowest of its worker's slots that it has, from 1; null: its worker does not say
+    began: list[float | None]  # its process, so many seconds after start: its inputs came before; null: at once
     ran: list[
         float | None
     ]  # seconds that its program took; the rest until its end went into its files; null: unknown

@@ -17,6 +17,8 @@ const LONGEST_PAUSE_MS = 10_000;
 /** Three times as long as the master is ever silent. */
 const SILENT_MS = 15_000;
 const LOOK_EVERY_MS = 1000;
+/** Whoever looks every second and has not for so long was asleep. */
+const ASLEEP_MS = 5000;
 /** A hidden page closes its connection: browsers have only six to a master, for all tabs together. */
 const UNSEEN_MS = 10_000;
 
@@ -51,12 +53,20 @@ export function stopListening(): void {
   disconnect();
 }
 
-/** After a laptop's sleep or a cut cable nobody says that the connection is gone. */
+/** After a laptop's sleep or a cut cable nobody says that the connection is gone: a new one shows it at once. */
 export function watchSilence(): void {
+  let lookedAt = Date.now();
   setInterval(() => {
-    if (source && Date.now() - heardAt > SILENT_MS) lose();
+    const hasSlept = Date.now() - lookedAt > ASLEEP_MS;
+    lookedAt = Date.now();
+    if (hasSlept) reconnect();
+    else if (source && Date.now() - heardAt > SILENT_MS) lose();
   }, LOOK_EVERY_MS);
-  addEventListener("online", () => isWanted && !document.hidden && connect());
+  addEventListener("online", reconnect);
+}
+
+function reconnect(): void {
+  if (isWanted && !document.hidden) connect();
 }
 
 /** What is out of sight needs no news; when it is looked at again the first event says what has changed. */

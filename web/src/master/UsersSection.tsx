@@ -4,7 +4,7 @@ import { Cards, type Column } from "../lists/Cards";
 import { sorted } from "../lists/sorted";
 import { useSorting } from "../lists/sorting";
 import { isAdmin } from "../session/session";
-import { count, delay, percent } from "../text/human";
+import { amount, count, delay, percent } from "../text/human";
 import { Button } from "../ui/Button";
 import { told } from "../ui/Confirm";
 import { Section } from "../ui/Section";
@@ -77,6 +77,10 @@ const columnsOf = (all_s: number): Column<User>[] => [
   { name: "Limits", show: ({ share }) => <Limits limits={share?.limits ?? []} /> },
 ];
 
+const WORDS: Record<string, string> = { spec_bytes: "specs", file_bytes: "files", listeners: "streams" };
+const measured = ({ what }: LimitUse, value: number): string =>
+  what.endsWith("_bytes") ? amount(value) : count(value);
+
 /** What of each limit is used; what is near its bound stands out. */
 function Limits({ limits }: { limits: LimitUse[] }) {
   if (!limits.length) return <span class="faint">–</span>;
@@ -84,7 +88,7 @@ function Limits({ limits }: { limits: LimitUse[] }) {
     <span class="state-cell">
       {limits.map((limit) => (
         <span key={limit.what} class={isNear(limit) ? "chip bad" : "faint"}>
-          {limit.what} {count(limit.used)}/{count(limit.allowed)}
+          {WORDS[limit.what] ?? limit.what} {measured(limit, limit.used)}/{measured(limit, limit.allowed)}
         </span>
       ))}
     </span>

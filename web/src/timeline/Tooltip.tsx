@@ -62,18 +62,21 @@ function BarFacts({ bars, bar, now }: { bars: Bars; bar: number; now: number }) 
   );
 }
 
-/** What came before the program began and, where it is known, went into files beside it; moments are left out. */
+/** What its worker did for it beside its program, as far as is known; moments are left out. */
 function phasesOf(bars: Bars, bar: number): string {
-  const [start, end, ran] = [bars.start[bar]!, bars.end[bar]!, bars.ran[bar]!];
-  const frozen_s = (bars.frozen[bar] ?? []).reduce((sum, [since, until]) => sum + (until ?? end) - since, 0);
-  const files_s = ran === null || end === Infinity ? 0 : end - start - ran - frozen_s;
+  const [start, end, ended, ran] = [bars.start[bar]!, bars.end[bar]!, bars.ended[bar]!, bars.ran[bar]!];
+  const began = bars.began[bar] ?? null;
   const waited_s = bars.isUnstarted[bar] ? 0 : start - bars.dispatched[bar]!;
-  return [
-    files_s > SHORT_S && `: ${duration(ran)} for its program, ${duration(files_s)} for its files`,
-    waited_s > SHORT_S && `; ${duration(waited_s)} on its way there before`,
-  ]
-    .filter(Boolean)
-    .join("");
+  const frozen_s = (bars.frozen[bar] ?? []).reduce((sum, [since, until]) => sum + (until ?? end) - since, 0);
+  const files_s = began !== null || ran === null || ended === Infinity ? 0 : ended - start - ran - frozen_s;
+  const parts = [
+    began !== null && began > SHORT_S && `${duration(began)} until its inputs were there`,
+    (began !== null || files_s > SHORT_S) && ran !== null && `${duration(ran)} for its program`,
+    files_s > SHORT_S && `${duration(files_s)} for its files`,
+    began !== null && ended - end > SHORT_S && ended < Infinity && `${duration(ended - end)} for its results`,
+  ].filter(Boolean);
+  const way = waited_s > SHORT_S ? `; ${duration(waited_s)} on its way there before` : "";
+  return (parts.length > 1 ? `: ${parts.join(", ")}` : "") + way;
 }
 
 function JobFacts({ job, now }: { job: JobRow; now: number }) {

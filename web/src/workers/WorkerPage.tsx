@@ -62,8 +62,10 @@ function WorkerFacts({ worker }: { worker: WorkerView }) {
       of={[
         [
           "Slots in use",
-          `${worker.slots_used} of ${worker.slots} offered` +
-            (worker.slots < facts.slots ? `, ${facts.slots} there` : ""),
+          load
+            ? `${worker.slots_used} of ${worker.slots} offered` +
+              (worker.slots < facts.slots ? `, ${facts.slots} there` : "")
+            : `${plural(worker.slots_used, "slot")} of ${facts.slots} may go on`,
         ],
         ["Spare CPU", load && `${decimal(load.spare_cpu ?? 0)} of ${facts.cpus} cores`],
         ["Memory available", load && `${amount(load.memory_available_bytes ?? 0)} of ${amount(facts.memory_bytes)}`],
@@ -81,7 +83,8 @@ function WorkerFacts({ worker }: { worker: WorkerView }) {
         [
           "Last hour",
           worker.last_hour &&
-            `delivered ${keptWord(worker.last_hour)} of the work promised, ${plural(worker.last_hour.tasks, "task")}`,
+            (worker.last_hour.promised ? `delivered ${keptWord(worker.last_hour)} of the work promised, ` : "") +
+              plural(worker.last_hour.tasks, "task"),
         ],
         ["Network", load && networkOf(load)],
         ["Quarantined", worker.quarantine && `until ${moment(worker.quarantine.until)}: ${worker.quarantine.reason}`],

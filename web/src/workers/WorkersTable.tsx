@@ -104,6 +104,8 @@ function SpareCpu({ worker }: { worker: WorkerView }) {
 }
 
 function Slots({ worker }: { worker: WorkerView }) {
+  if (!loadOf(worker))
+    return <span class="faint">{worker.slots_used ? `${plural(worker.slots_used, "slot")} may go on` : "–"}</span>;
   return (
     <>
       <Meter value={worker.slots_used} most={worker.slots} whole={worker.facts.slots} unit="slots" />

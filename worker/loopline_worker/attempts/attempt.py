@@ -6,7 +6,6 @@ import asyncio
 import logging
 import math
 import shutil
-import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +13,10 @@ from pathlib import Path
 from loopline_shared.model import Held, Outcome, OutputFile, Result, Stream
 from loopline_shared.protocol.worker_link import Run
 from loopline_worker.attempts import result_file, scratch
+from loopline_worker.attempts.attempt_clock import AttemptClock
 from loopline_worker.attempts.capture import Capture
 from loopline_worker.attempts.judge import Verdict, is_read, judge
-from loopline_worker.attempts.limits import Stopwatch, Watch, fills, is_over, time_to_fill
+from loopline_worker.attempts.limits import Watch, fills, is_over, time_to_fill
 from loopline_worker.attempts.start_gate import StartGate
 from loopline_worker.environments.environments import Provision
 from loopline_worker.files.outputs import OutputsError
@@ -70,6 +70,7 @@ class Attempt:
         self.id = run.attempt
         self.job_name = run.job_name
         self.slots = run.slots
+        self.slot = 0  # the lowest number of them; 0: not known
         self.is_frozen = False
         self.is_prefetched = False  # a supervisor begins it later
         self.folder_is_left = True
@@ -90,10 +91,7 @@ class Attempt:
         self._is_followed = False
         self._verdict: Verdict | None = None  # what it was told to end as
         self._peak_memory_bytes = 0
-        self._ran = Stopwatch()
-        self._has_stood = False
-        self._wall_s: float | None = None  # as measured by who ran it
-        self._began = math.inf  # by ``time.monotonic``
+        self._clock = AttemptClock()
 
     @property
     def room(self) -> Path | None:
@@ -117,7 +115,8 @@ class Attempt:
     @property
     def held(self) -> Held:
         """Return the attempt as a Report has it."""
-        return Held(self.id, self._ran.elapsed_s, self.usage.cpu_s, self.is_frozen)
+        wall_s, in_slot_s = self._clock.wall_s, self._clock.in_slot_s
+        return Held(self.id, wall_s, self.usage.cpu_s, self.is_frozen, slot=self.slot, in_slot_s=in_slot_s)
 
     def end(self, outcome: Outcome, reason: str = "") -> None:
         """Kill the attempt unless it has ended. The first call decides the outcome and the reason."""
@@ -133,8 +132,8 @@ class Attempt:
 
     def freeze(self) -> None:
         """Freeze the whole tree. Frozen time does not count against the time limit."""
-        self.is_frozen = self._has_stood = True
-        self._ran.stop()
+        self.is_frozen = True
+        self._clock.freeze()
         if self._tree:
             self._tree.freeze()
         elif self._provision:
@@ -144,7 +143,7 @@ class Attempt:
         """Let a frozen tree go on."""
         self.is_frozen = False
         if self._tree:
-            self._ran.start()
+            self._clock.thaw()
             self._tree.thaw()
         elif self._provision:
             self._provision.freeze(False)
@@ -175,7 +174,7 @@ class Attempt:
 
     def look(self, now: float) -> float:
         """Check the limits if a check is due; kill the task if it exceeds one. Return when the next is due."""
-        first = self._began + min(FIRST_CHECK_S, time_to_fill(self._job.limits.memory_bytes))
+        first = self._clock.began_at + min(FIRST_CHECK_S, time_to_fill(self._job.limits.memory_bytes))
         if self._tree is None or now < first:
             return first if self._tree else math.inf
         if self._watch is None:
@@ -201,10 +200,7 @@ class Attempt:
     def begins(self) -> None:
         """Start the clock: the task starts now."""
         self.is_prefetched = False
-        self._ran = Stopwatch()
-        self._began = time.monotonic()
-        if self._timeout_s is not None:
-            self._ran.limit(self._timeout_s, self._time_out)
+        self._clock.begins(self._timeout_s, self._time_out)
 
     async def run(self, launcher: Launcher) -> Ended:
         """Run the task from where it stands to its end. Raises OSError if this computer cannot."""
@@ -231,6 +227,7 @@ class Attempt:
         """Make the scratch folder and stage the inputs; end the attempt if one cannot be had."""
         await asyncio.to_thread(scratch.make, self.folder)
         if (self._task_files or self._provision) and not self._verdict:
+            self._clock.sets_up()
             self._setting_up = asyncio.create_task(self._bring())
             try:
                 await asyncio.wait([self._setting_up])
@@ -246,6 +243,7 @@ class Attempt:
             await self._provision.provide(self._job)
         if self._task_files:
             await self._task_files.stage()
+        self._clock.has_inputs()
 
     def _bring_up_to_date(self, tree: Tree) -> None:
         """Apply to a new tree whatever the attempt was told before."""
@@ -268,7 +266,7 @@ class Attempt:
         self.end(Outcome.FAILED, self._job.limits.words(breach))
 
     def _stop_watching(self) -> None:
-        self._ran.stop()
+        self._clock.stop()
         if self._watch:
             self._watch.stop()
 
@@ -286,7 +284,7 @@ class Attempt:
         """Take in the end, and return the result; None if that takes a while, and ``conclude`` is to be called."""
         self._stop_watching()
         self._tree = None
-        self._wall_s = None if self._has_stood else ended.elapsed_s
+        self._clock.ends(ended.elapsed_s)
         self.folder_is_left = ended.folder_is_left
         self._peak_memory_bytes = max(self._peak_memory_bytes, ended.peak_memory_bytes)
         self.usage = Usage(max(self.usage.cpu_s, ended.cpu_s))
@@ -384,7 +382,7 @@ class Attempt:
             outcome,
             ended.exit_code,
             reason[:500],
-            self._ran.elapsed_s if self._wall_s is None else self._wall_s,
+            self._clock.wall_s,
             self.usage.cpu_s,
             self._peak_memory_bytes,
             stdout,
@@ -392,9 +390,11 @@ class Attempt:
             outputs,
             ended.value if is_whole else None,
             ended.system_s,
+            slot=self.slot,
+            phases=self._clock.phases,
         )
 
     def _fail(self, error: OSError) -> Result:
         """Return the result of a task whose output this computer cannot keep."""
         self.trouble = self.trouble or f"cannot run a task here: {error}"
-        return Result(self.id, Outcome.GIVEN_BACK, reason=self.trouble[:500])
+        return Result(self.id, Outcome.GIVEN_BACK, reason=self.trouble[:500], slot=self.slot)

@@ -67,9 +67,10 @@ class Runner:
         self._closed = ""  # why nothing is started any more
         self._past_cpu_s = 0.0
 
-    def start(self, run: Run) -> None:
-        """Start an attempt now; a gang's member is prepared, and starts when it is released."""
+    def start(self, run: Run, slot: int = 0) -> None:
+        """Start an attempt now, in this slot; a gang's member is prepared, and starts when it is released."""
         attempt = self._attempts[run.attempt] = self._attempt(run)
+        attempt.slot = slot
         if self._closed:
             attempt.end(Outcome.GIVEN_BACK, self._closed)
         elif run.row_file:
@@ -208,6 +209,7 @@ class Runner:
     def _begins(self, name: AttemptId, before: AttemptId) -> None:
         attempt = self._attempts[name] = self._attempts.pop(name)  # the youngest from now on
         attempt.begins()
+        attempt.slot = self._attempts[before].slot
         self._post(Followed(before, name))
         if self._attempts[before].is_frozen:  # its slot is frozen, whatever runs there
             attempt.freeze()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from itertools import accumulate, islice, takewhile
 
 from loopline_shared.model import AttemptId, Outcome, Result
@@ -25,6 +26,7 @@ class AttemptRecord:
     state: State
     run: Run | None = None  # None: an earlier agent ran it
     slots: int = 0  # that it takes up now
+    slot_numbers: tuple[int, ...] = ()  # of these, from the lowest on
     began: int = 0  # its place in the order in which attempts began
     frozen_at: float = 0.0
     verdict: tuple[Outcome, str] | None = None  # what it is to end as, where it was told to
@@ -33,6 +35,11 @@ class AttemptRecord:
     port: int = 0  # of a gang's member: free as it was prepared
     ready_at: float = 0.0  # ... when that was
     is_halted: bool = False  # ... frozen by the master's word, whatever the owner allows
+
+    @property
+    def slot(self) -> int:
+        """Return the lowest number of its slots; 0 if it takes up none."""
+        return self.slot_numbers[0] if self.slot_numbers else 0
 
 
 class WaitingQueue(OrderedDict[AttemptId, AttemptRecord]):
@@ -81,6 +88,7 @@ class Attempts:
         self.disowned: set[AttemptId] = set()  # of another life of the master's database: they end, and are forgotten
         self._all: dict[AttemptId, AttemptRecord] = {}
         self._begun = 0
+        self._slot_numbers = SlotNumbers()
         self._by_state: dict[State, dict[AttemptId, AttemptRecord]] = {
             State.WAITING: self.waiting,
             State.PREFETCHED: self.prefetched,
@@ -157,15 +165,27 @@ class Attempts:
         """Have it take up its slots, as the youngest."""
         self._begun += 1
         attempt.began, attempt.slots = self._begun, width_of(attempt)
+        attempt.slot_numbers = self._slot_numbers.pop(attempt.slots)
         self.taken += attempt.slots
         self.with_slots += 1
+
+    def succeed(self, before: AttemptRecord, after: AttemptRecord) -> None:
+        """Have one attempt take up the slot of another, which has ended in it."""
+        if before.slots != width_of(after):
+            self.free(before)
+            self.occupy(after)
+            return
+        self._begun += 1
+        after.began, after.slots, after.slot_numbers = self._begun, before.slots, before.slot_numbers
+        before.slots, before.slot_numbers = 0, ()
 
     def free(self, attempt: AttemptRecord) -> None:
         """Have it take up no slots any more, if it did."""
         if attempt.slots:
             self.taken -= attempt.slots
             self.with_slots -= 1
-            attempt.slots = 0
+            self._slot_numbers.give_back(attempt.slot_numbers)
+            attempt.slots, attempt.slot_numbers = 0, ()
 
     def oldest_first(self) -> list[AttemptRecord]:
         """Return what runs or stands frozen, in the order in which it began."""
@@ -198,6 +218,26 @@ class Attempts:
         if run.gang or run.function or run.software:
             return False
         return not (run.inputs or run.own_inputs or run.outputs or run.row_file)
+
+
+class SlotNumbers:
+    """Numbers of a worker's slots, from 1. Whoever needs some has the lowest that are free."""
+
+    def __init__(self) -> None:
+        self._free: list[int] = []  # a heap
+        self._known = 0
+
+    def pop(self, count: int) -> tuple[int, ...]:
+        """Return so many numbers, which are free no more."""
+        while len(self._free) < count:
+            self._known += 1
+            self._free.append(self._known)  # the largest: the heap is one still
+        return tuple(heappop(self._free) for _ in range(count))
+
+    def give_back(self, numbers: Iterable[int]) -> None:
+        """Let them be free."""
+        for number in numbers:
+            heappush(self._free, number)
 
 
 class _Some(dict[AttemptId, AttemptRecord]):
@@ -262,11 +302,11 @@ class Admission:
             attempts.occupy(attempt)
             if attempt.run.gang is not None:
                 attempts.move(attempt, State.PREPARING)
-                steps.todo.append(PrepareMember(attempt.run))
+                steps.todo.append(PrepareMember(attempt.run, attempt.slot))
                 continue
             attempts.move(attempt, State.RUNNING)
             steps.journal.began.append(attempt.id)
-            steps.todo.append(Start(attempt.run))
+            steps.todo.append(Start(attempt.run, attempt.slot))
 
     def _prefetch(self, allowed: int, room: int, steps: Instructions) -> None:
         """Hand on the first of those that wait, where every slot is taken by an attempt of its own."""

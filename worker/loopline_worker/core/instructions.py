@@ -19,9 +19,10 @@ class Urgency(IntEnum):
 
 @dataclass(slots=True)  # not frozen, as below: made for every step or for every task
 class Start:
-    """Start an attempt, in slots of its own."""
+    """Start an attempt, in slots of its own, of which ``slot`` is the lowest."""
 
     run: Run
+    slot: int = 0
 
 
 @dataclass(slots=True)
@@ -36,6 +37,7 @@ class PrepareMember:
     """Prepare a gang's member, and start nothing of it; post MemberPrepared when it is ready."""
 
     run: Run
+    slot: int = 0
 
 
 @dataclass(frozen=True, slots=True)

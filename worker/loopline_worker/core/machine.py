@@ -262,10 +262,9 @@ class Machine:
         assert after, f"{event.after} is unknown, and has begun"
         assert after.run, f"{event.after} is an earlier agent's, and has begun"
         was_frozen, was_ending = before.state is State.FROZEN, before.state is State.ENDING
-        self.attempts.free(before)
+        self.attempts.succeed(before, after)
         if not was_ending:
             self.attempts.move(before, State.ENDING)
-        self.attempts.occupy(after)
         self._steps.todo.append(LogStart(after.run))
         if after.state is State.PREFETCHED:  # it may have been cancelled
             self.attempts.move(after, State.FROZEN if was_frozen else State.RUNNING)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -130,7 +131,14 @@ class Build:
 
 
 def size_of(folder: Path) -> int:
-    """Return the bytes that a folder takes up on its disk."""
+    """Return the bytes that a folder takes up on its disk; more than any limit if it is nested too deeply."""
+    try:
+        return _size_of(folder)
+    except RecursionError:
+        return sys.maxsize
+
+
+def _size_of(folder: Path) -> int:
     total = 0
     for place, _, names in os.walk(folder):
         for name in names:

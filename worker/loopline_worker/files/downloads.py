@@ -98,7 +98,8 @@ class Downloads:
         """Try in a thread. If nobody waits any more, its connection is cut off, and it writes nothing more."""
         from loopline_worker.files.receiving import FileRequest, fetch
 
-        request = FileRequest(self._http.address(f"files/{sha256}"), self._http.tls(), self._http.headers())
+        headers = self._http.headers() | self._http.direct.asked()
+        request = FileRequest(self._http.address(f"files/{sha256}"), self._http.tls(), headers)
         fetching = asyncio.get_running_loop().run_in_executor(self._threads, fetch, request, sha256, part)
         try:
             await asyncio.shield(fetching)
@@ -106,6 +107,9 @@ class Downloads:
             if request.cut_off():
                 await asyncio.wait([fetching])
             raise
+        finally:
+            if request.is_lost_elsewhere:
+                self._http.direct.avoid()
 
 
 def hash_of(file: Path) -> str:

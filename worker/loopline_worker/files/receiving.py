@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from http.client import HTTP_PORT, HTTPS_PORT, HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
-from ssl import SSLContext
+from ssl import SSLContext, create_default_context
 from typing import IO
 from urllib.parse import urlsplit
 
 from loopline_shared.checksums import HEADER, ContentCheck
+from loopline_shared.rest.direct import ELSEWHERE
 
 _PIECE_BYTES = 2**21
 """Most that is received before it is checked: with less, the two ends wait for each other more often."""
@@ -45,18 +46,35 @@ class FileRequest:
         self._connection = connection_to(url, tls)
         self._path, self._headers = urlsplit(url).path, headers
         self._is_cut_off = False
+        self.is_lost_elsewhere = False
+        """True if the master has named an address that cannot be reached from here."""
 
     def send(self, start: int) -> HTTPResponse:
-        """Request all from this byte on."""
+        """Request all from this byte on, from the master or from where it says that the file is."""
         with network():
-            self._connection.timeout = _CONNECT_WITHIN_S
-            self._connection.connect()
-            self._connection.sock.settimeout(_SILENCE_S)
-            if self._is_cut_off:
-                raise ConnectionAbortedError("nobody waits for the file any more")
-            range_ = {"Range": f"bytes={start}-"} if start else {}
-            self._connection.request("GET", self._path, headers=self._headers | range_ | {"Connection": "close"})
-            return self._connection.getresponse()
+            answer = self._ask(start)
+            if answer.status != ELSEWHERE:
+                return answer
+            self.close()
+            url = answer.getheader("Location", "")
+            self._connection = connection_to(url, create_default_context() if url.startswith("https:") else None)
+            parts = urlsplit(url)
+            self._path, self._headers, self.is_lost_elsewhere = f"{parts.path}?{parts.query}", {}, True
+            answer = self._ask(start)
+            self.is_lost_elsewhere = False
+            if answer.status in GONE:  # the master has just found it there
+                raise ConnectionError(f"the object storage answered HTTP {answer.status}")
+            return answer
+
+    def _ask(self, start: int) -> HTTPResponse:
+        self._connection.timeout = _CONNECT_WITHIN_S
+        self._connection.connect()
+        self._connection.sock.settimeout(_SILENCE_S)
+        if self._is_cut_off:
+            raise ConnectionAbortedError("nobody waits for the file any more")
+        range_ = {"Range": f"bytes={start}-"} if start else {}
+        self._connection.request("GET", self._path, headers=self._headers | range_ | {"Connection": "close"})
+        return self._connection.getresponse()
 
     def cut_off(self) -> bool:
         """Cut the connection off. True if there was one; otherwise there will never be one."""

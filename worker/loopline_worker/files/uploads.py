@@ -11,6 +11,7 @@ from pathlib import Path
 
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import INLINE_LIMIT_BYTES, Outcome, Output, Result, Sha256
+from loopline_shared.rest.direct import HEADER, TAKEN, DirectUpload
 from loopline_worker.files.allowance import NetworkAllowance
 from loopline_worker.link.http_client import HttpClient
 
@@ -112,9 +113,13 @@ class Uploads:
 
     async def _try(self, sha256: Sha256, file: Path) -> _Refusal | None:
         """Try once; after a refusal without a reason, another attempt may succeed."""
-        offset = await self._offset(sha256)
+        offset = await self._offset(sha256, file.stat().st_size)
         if offset is None:
             return None
+        if isinstance(offset, DirectUpload):
+            if await self._send(offset, file) and await self._offset(sha256) is None:
+                return None
+            return _Refusal("")
         status = await self._put(sha256, file, offset)
         if status == _WRONG_CONTENT and offset:  # the beginning that the master had may be wrong, and is gone now
             status = await self._put(sha256, file, 0)
@@ -123,15 +128,45 @@ class Uploads:
         is_final = status < 500 and status not in _TEMPORARY
         return _Refusal(f"the master refuses it with HTTP {status}{_MEANING.get(status, '')}" if is_final else "")
 
-    async def _offset(self, sha256: Sha256) -> int | None:
-        """Return the position from which the master lacks the file; None if it has all of it."""
+    async def _offset(self, sha256: Sha256, size_bytes: int = 0) -> int | DirectUpload | None:
+        """Return the position from which the master lacks the file, or where else to send it; None if it has it."""
         address = self._http.address(f"files/{sha256}")
-        async with self._http.http.head(
-            address, headers=self._http.headers(), timeout=self._http.timeout(_SILENCE_S)
-        ) as answer:
+        headers = self._http.headers() | self._http.direct.asked(size_bytes)
+        async with self._http.http.head(address, headers=headers, timeout=self._http.timeout(_SILENCE_S)) as answer:
             if answer.status == 200:
                 return None
-            return int(answer.headers.get("Upload-Offset", 0))
+            place = answer.headers.get(HEADER)
+            return DirectUpload.decode(place) if place else int(answer.headers.get("Upload-Offset", 0))
+
+    async def _send(self, place: DirectUpload, file: Path) -> bool:
+        """Send a file past the master. Returns True if it is there now."""
+        import aiohttp
+        from yarl import URL
+
+        size_bytes, since = file.stat().st_size, time.monotonic()
+        headers = {**place.headers, "Content-Length": str(size_bytes)}
+        try:
+            async with self._http.http.put(
+                URL(place.url, encoded=True),
+                data=_rest(file, 0),
+                headers=headers,
+                timeout=self._http.timeout(_SILENCE_S),
+                ssl=True,  # the system's certificates, for it is not the master
+            ) as answer:
+                if answer.status not in TAKEN:
+                    if answer.status < 500 and answer.status not in _TEMPORARY:  # the master will say why
+                        self._http.direct.avoid()
+                    return False
+        except aiohttp.ClientConnectorError:
+            self._http.direct.avoid()
+            raise
+        self._moved(size_bytes, since)
+        return True
+
+    def _moved(self, size_bytes: int, since: float) -> None:
+        self._on_moved(size_bytes, time.monotonic() - since)
+        if self._allowance:
+            self._allowance.spend(size_bytes)
 
     async def _put(self, sha256: Sha256, file: Path, offset: int) -> int:
         size_bytes, since = file.stat().st_size, time.monotonic()
@@ -147,9 +182,7 @@ class Uploads:
             timeout=self._http.timeout(_SILENCE_S),
         ) as answer:
             if answer.status < 300:
-                self._on_moved(size_bytes - offset, time.monotonic() - since)
-                if self._allowance:
-                    self._allowance.spend(size_bytes - offset)
+                self._moved(size_bytes - offset, since)
             return answer.status
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loopline_worker.launch import delegation, sandbox
+from loopline_worker.launch.sandbox import Sandbox
 from loopline_worker.supervisor import priority, subreaper
 from loopline_worker.supervisor.control_groups import Places, remove_places
 from loopline_worker.supervisor.walls import connect_filter
@@ -33,7 +34,9 @@ def abilities() -> list[Ability]:
 def _on_linux() -> list[Ability]:
     places = delegation.claim(yields=True)
     try:
-        return [*_of_processes(), *_of_groups(places), _of_sandbox(), _of_loopback()]
+        found, reason = sandbox.found_here()
+        of_sandbox = [_of_sandbox(found, reason), _of_orphans(found, places)]
+        return [*_of_processes(), *_of_groups(places), *of_sandbox, _of_loopback()]
     finally:
         remove_places(set(places.values()))
 
@@ -76,10 +79,23 @@ def _group(name: str, has: bool, instead: str) -> Ability:
     return Ability(name, has, "a control group for each slot" if has else f"{instead}; {_SERVICE}")
 
 
-def _of_sandbox() -> Ability:
-    kind, reason = sandbox.kind_here()
+def _of_sandbox(found: Sandbox | None, reason: str) -> Ability:
+    kind = found.kind if found else sandbox.NO_SANDBOX
     because = f", because {reason}" if reason else ""
-    return Ability("sandbox", kind != sandbox.NO_SANDBOX, f"{sandbox.WORDS[kind]}{because}")
+    return Ability("sandbox", found is not None, f"{sandbox.WORDS[kind]}{because}")
+
+
+def _of_orphans(found: Sandbox | None, places: Places) -> Ability:
+    """Return what becomes of tasks where agent, zygote and supervisors are all killed at once."""
+    name = "tasks end with the worker, however that ends"
+    if found and found.is_cell:
+        return Ability(name, True, "all in a process namespace ends with its first process")
+    if places:
+        return Ability(
+            name, False, "what one leaves that is killed as a whole, the next one kills by its control group"
+        )
+    lost = "what one leaves that is killed as a whole, and that has cleared its environment, is not found again"
+    return Ability(name, False, f"{lost}; {_SERVICE}")
 
 
 def _of_loopback() -> Ability:

@@ -8,15 +8,19 @@ uses of the groups are in ``supervisor/control_groups.py``.
 from __future__ import annotations
 
 import os
+import signal
+import time
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
 from loopline_worker.supervisor import processes, requests
 from loopline_worker.supervisor.control_groups import Places, remove_places
+from loopline_worker.supervisor.intervals import RETRY_S
 
 _ROOT = Path("/")
 _numbers = count(1)
+_PATIENCE_S = 5.0
 _ONE_CORE = b"100000 100000"
 """Microseconds of processor time in each period of so many."""
 
@@ -34,6 +38,18 @@ def claim(yields: bool, root: Path = _ROOT) -> Places:
     if "cpu" in places:
         _lower(Path(places["cpu"]))
     return places
+
+
+def kill_leftovers(root: Path = _ROOT) -> None:
+    """Kill what runs in the groups of agents that were killed.
+
+    It may have cleared its environment, and have left its session: a group is not left.
+    """
+    for own in _hierarchies(root).values():
+        for left in _left(own):
+            give_up = time.monotonic() + _PATIENCE_S
+            while _kill_all(left) and time.monotonic() < give_up:
+                time.sleep(RETRY_S)
 
 
 def _hierarchies(root: Path) -> dict[str, Path]:
@@ -108,13 +124,30 @@ def _lower(folder: Path) -> None:
 def _make(own: Path, name: str) -> bool:
     """Make a folder, and remove those of agents that were killed. False if that is not allowed."""
     try:
-        for left in own.glob("loopline-*-*"):
-            if not Path(f"/proc/{left.name.split('-')[1]}").exists():
-                remove_places([str(left)])
+        remove_places(map(str, _left(own)))
         (own / name).mkdir()
     except OSError:
         return False
     return os.access(own / name / "cgroup.procs", os.W_OK)
+
+
+def _kill_all(folder: Path) -> bool:
+    """Kill all processes in a folder's groups that may be killed. True if there may be more."""
+    killed = False
+    try:
+        for file in folder.rglob("cgroup.procs"):
+            for pid in filter(None, map(int, processes.read(str(file)).split())):  # 0: of another process namespace
+                with suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+                    killed = True
+    except FileNotFoundError:  # another agent that starts has just removed a group
+        return True
+    return killed
+
+
+def _left(own: Path) -> list[Path]:
+    """Return the folders of agents that are no more."""
+    return [left for left in own.glob("loopline-*-*") if not Path(f"/proc/{left.name.split('-')[1]}").exists()]
 
 
 def _words(file: Path) -> set[str]:

@@ -79,6 +79,11 @@ class Sandbox:
         """True if members of a gang that asks for the network reach one another."""
         return self._network is not NetworkAccess.NONE
 
+    @property
+    def is_cell(self) -> bool:
+        """True if the kernel ends all that a task has started as soon as Loopline's processes are gone."""
+        return bool(self._wrapper) or self._encloses
+
     def walls(self, job: Job, *, has_user: bool = False) -> Walls:
         """Return what is done to the order of this task.
 
@@ -137,8 +142,13 @@ def open_sandbox(
 
 def kind_here() -> tuple[str, str]:
     """Return the kind that AUTO has on this computer, as a fact of its worker, and why there is no better one."""
-    found, reasons = _find(visible(), SandboxChoice.AUTO, None)
+    found, reasons = found_here()
     return found.kind if found else NO_SANDBOX, reasons
+
+
+def found_here() -> tuple[Sandbox | None, str]:
+    """Return the sandbox that AUTO has on this computer, and why there is no better one."""
+    return _find(visible(), SandboxChoice.AUTO, None)
 
 
 def obstacle() -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 from loopline_shared.errors import LooplineError
 from loopline_shared.rest.address import API_PREFIX
+from loopline_shared.rest.direct import DirectWay
 from loopline_worker.link.master_trust import MasterTrust
 from loopline_worker.settings import WorkerSettings
 
@@ -26,6 +27,7 @@ class HttpClient:
     def __init__(self, settings: WorkerSettings) -> None:
         self._settings = settings
         self.trust = MasterTrust(settings)
+        self.direct = DirectWay()
         self._http: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:

@@ -74,7 +74,7 @@ def in_text(state: WorkerState, address: str) -> str:
 
 def _become_reporter(place: Path) -> int:
     """Become the reporter, whose process is small."""
-    command = [sys.executable, "-P", "-m", "loopline_worker.presence.reporter", str(place)]
+    command = [sys.executable, "-P", "-m", "loopline_worker.presence", str(place)]
     os.execv(command[0], command)  # noqa: S606
 
 

@@ -115,9 +115,10 @@ def probes() -> list[Probe]:
         from loopline_worker.presence.macos import MacOS
 
         return [MacOS(), Terminals()]
+    from loopline_worker.presence.gamepads import Gamepads
     from loopline_worker.presence.logind import Logind
     from loopline_worker.presence.mutter import Mutter
     from loopline_worker.presence.wayland import Wayland
     from loopline_worker.presence.x11 import X11
 
-    return [Mutter(), Wayland(), X11(), Logind(), Terminals()]
+    return [Mutter(), Wayland(), X11(), Logind(), Terminals(), Gamepads()]

@@ -1,6 +1,6 @@
 """The reporter: started by each desktop, it tells the worker of this computer when its session was last used.
 
-``python -m loopline_worker.presence.reporter`` (``loopline owner report``) runs until the session ends. It is for a
+``python -m loopline_worker.presence`` (``loopline owner report``) runs until the session ends. It is for a
 worker that is a service of the system; a worker of the desktop's own user sees all of this itself.
 """
 
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from loopline_worker.presence.bus import Bus, BusError
+from loopline_worker.presence.gamepads import Gamepads
 from loopline_worker.presence.idle_detector import IdleDetector
 from loopline_worker.presence.mutter import Mutter
 from loopline_worker.presence.probe import Probe
@@ -27,7 +28,7 @@ from loopline_worker.task_group import TaskGroup
 SOCKET = Path("/run/loopline/sessions")
 _AGAIN_S = 10.0
 _EVERY_S, _WHILE_TASKS_RUN_S = 5.0, 0.1
-_ASK_SOCKETTOP_EVERY_S = 5.0
+_ASK_DESKTOP_EVERY_S = 5.0
 _ANSWER_WITHIN_S = 5.0
 _MOST_BYTES = 4096
 _NOWHERE = Path(os.devnull)
@@ -49,7 +50,7 @@ class Desktop:
                 async with Bus.open(of_system=False) as bus:
                     while True:
                         await self._ask(bus)
-                        await asyncio.sleep(_ASK_SOCKETTOP_EVERY_S)
+                        await asyncio.sleep(_ASK_DESKTOP_EVERY_S)
             self.is_locked = self.is_inhibited = False
             await asyncio.sleep(_AGAIN_S)
 
@@ -135,8 +136,8 @@ async def _main(socket: Path) -> None:
 
 def _probes() -> list[Probe]:
     """Return the probes of this session's own desktop: other displays have reporters of their own."""
-    return [Mutter(), Wayland(), X11(sockets=_NOWHERE, listening=_NOWHERE)]
+    return [Mutter(), Wayland(), X11(sockets=_NOWHERE, listening=_NOWHERE), Gamepads()]
 
 
-if __name__ == "__main__":
+if __name__ == "__main__":  # as desktop entries of earlier installations have it
     sys.exit(main())

@@ -1,8 +1,9 @@
 """A Gantt chart in text: a row for each slot of each worker, a bar for each attempt, a colour for each job.
 
-Without colour, a job is a letter: a capital for an attempt whose result counts, a small letter for any other. A bar
-begins with its task's number, after a ``+`` if the attempt was a replica. A planned gang is hatched, after a ``<`` if
-its start has moved forward.
+Without colour, a job is a letter: a capital for an attempt whose result counts, a small letter for any other. A row
+is the slot that its worker says; attempts of workers that do not say it are packed. What never began has no row. A
+bar begins with its task's number, after a ``+`` if the attempt was a replica. A planned gang is hatched, after a
+``<`` if its start has moved forward.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class _Bar:
     end: float
     label: str
     free_by: float  # when its slot had to be free again, by its run time: its result may have come later
+    slot: int | None = None  # as its worker says
     counts: bool = True
     is_planned: bool = False
 
@@ -60,7 +62,7 @@ def draw(
     plans: Sequence[WaitingPlan] = (),
 ) -> Text:
     """Return the chart with its axis and legend, ``columns`` wide; ``names`` are the names of the jobs."""
-    bars = [_attempt(one, now) for one in attempts if one.started_at is not None or not (one.waiting or one.ended_at)]
+    bars = [_attempt(one, now) for one in attempts if one.started_at is not None]
     bars += [bar for one in plans for bar in _planned(one, now)]
     rows = _rows(bars)
     if not rows:
@@ -75,12 +77,15 @@ def draw(
 
 
 def _attempt(one: AttemptView, now: float) -> _Bar:
-    begin = one.dispatched_at if one.started_at is None else one.started_at
+    begin = one.started_at or one.dispatched_at
     end = now if one.ended_at is None else one.ended_at
+    if one.phases:
+        end = min(end, begin + one.phases.ended_s)
     label = f"{'+' if one.replica else ''}{one.id.task}"
     counts = one.accepted or one.ended_at is None
     free_by = min(end, begin + one.wall_s) if one.wall_s else end
-    return _Bar(worker=one.worker, job=one.id.job, start=begin, end=end, label=label, free_by=free_by, counts=counts)
+    worker, job, slot = one.worker, one.id.job, one.slot
+    return _Bar(worker=worker, job=job, start=begin, end=end, label=label, free_by=free_by, slot=slot, counts=counts)
 
 
 def _planned(one: WaitingPlan, now: float) -> list[_Bar]:
@@ -100,29 +105,26 @@ SlotRow = tuple[str, list[_Bar]]
 
 
 def _rows(bars: Iterable[_Bar]) -> list[SlotRow]:
-    """Return the bars by worker and slot; two that overlap in time are on two slots."""
+    """Return the bars by worker and slot; where a worker does not say slots, two that overlap are on two."""
     rows: list[SlotRow] = []
     by_worker = sorted(bars, key=lambda bar: (bar.worker, bar.start))
     for worker, group in groupby(by_worker, key=lambda bar: bar.worker):
-        slots: list[list[_Bar]] = []
+        slots: dict[int, list[_Bar]] = {}
         for bar in group:
-            slot = _free(slots, bar)
-            if slot is None:
-                slots.append(slot := [])
-            slot.append(bar)
-        rows += [(f"{worker} {number}", slot) for number, slot in enumerate(slots, 1)]
+            slots.setdefault(bar.slot or _free(slots, bar), []).append(bar)
+        rows += [(f"{worker} {number}", slots[number]) for number in sorted(slots)]
     return rows
 
 
-def _free(slots: list[list[_Bar]], bar: _Bar) -> list[_Bar] | None:
-    """Return the slot that the attempt began on; None if all were taken.
+def _free(slots: Mapping[int, list[_Bar]], bar: _Bar) -> int:
+    """Return the slot that the attempt began on, as far as times tell; a new one if all were taken.
 
     One that ended before it is best; else one that had to be free by then, by its run time: its result came late.
     """
     begin = bar.start + _TOLD_LATE_S
-    by_end = (slot for slot in slots if slot[-1].end <= begin)
-    by_run_time = (slot for slot in slots if slot[-1].free_by <= begin)
-    return next(chain(by_end, by_run_time), None)
+    by_end = (number for number in sorted(slots) if slots[number][-1].end <= begin)
+    by_run_time = (number for number in sorted(slots) if slots[number][-1].free_by <= begin)
+    return next(chain(by_end, by_run_time), max(slots, default=0) + 1)
 
 
 def _row(row: list[_Bar], scale: _Scale, style: _Style) -> Text:

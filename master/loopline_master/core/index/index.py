@@ -159,6 +159,25 @@ class Index:
         """True if the job's last never-started task is held, or its delivery."""
         return job.id in self.blockers
 
+    def first_of_many(
+        self, family: Mapping[RequirementClass, IntervalSet], takes: Callable[[RequirementClass], bool], after: int
+    ) -> int | None:
+        """Return the first arrival after one in a family of many classes, of a class that is taken.
+
+        Jobs are looked at in their order, for where many different ones wait, the next is mostly among the first. It
+        never takes longer than twice what asking each class does, which is what remains.
+        """
+        keys, left = self.requirements.keys, len(family)
+        for arrival in self.live.irange(after, inclusive=(False, False)):
+            key = keys[self.live[arrival].id]
+            if key in family and arrival in family[key] and takes(key):
+                return arrival
+            left -= 1
+            if not left:
+                firsts = (members.first_after(arrival) for key, members in family.items() if takes(key))
+                return min((first for first in firsts if first is not None), default=None)
+        return None
+
     def on_worker(self, task: TaskId, worker: str) -> bool:
         """True if an attempt of the task is on this worker, or has voted there.
 

@@ -8,7 +8,7 @@ jobs that no other worker could run.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from loopline_master.core.entities import Job, Worker
@@ -47,6 +47,11 @@ def slots_of(key: RequirementClass) -> int:
 def nodes_of(key: RequirementClass) -> int:
     """Return the number of workers that one task of the class needs at once."""
     return key[8]
+
+
+def owner_of(key: RequirementClass) -> str:
+    """Return the user whose jobs are of the class."""
+    return key[9]
 
 
 def meets(facts: Facts, key: RequirementClass, most_bytes: int | None = None) -> bool:
@@ -96,8 +101,15 @@ class RequirementIndex:
 
     def served_in(self, slots: int, worker: str, owner: str | None = None) -> list[RequirementClass]:
         """Return the classes of at most ``slots`` slots that this worker serves, of one user if it is given."""
-        served = self.served_by(worker, owner)
+        served = self._served.get(worker) if owner is None else None  # as most often
+        if served is None:
+            served = self.served_by(worker, owner)
         return served if self.widest <= slots else [key for key in served if slots_of(key) <= slots]
+
+    def taken_by(self, worker: str, slots: int, owner: str | None) -> Callable[[RequirementClass], bool]:
+        """Return whether a class is of those in ``served_in``, as a function, which asks about no other class."""
+        workers = self.workers
+        return lambda key: worker in workers[key] and slots_of(key) <= slots and owner in (None, owner_of(key))
 
     def wanted(self, family: Mapping[RequirementClass, object], owner: str | None) -> Collection[RequirementClass]:
         """Return the classes in a family: all, or those of one user."""

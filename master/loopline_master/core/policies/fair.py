@@ -7,7 +7,7 @@ The source is docs/design/fair-hold.md; what was tried beside it, and what came 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from math import inf
 
 from loopline_master.core.entities import Job, Worker
@@ -40,15 +40,16 @@ class Fair(WorkerFirst):
         self._in_vain = set()
         for worker in self.index.fastest_idle():
             yield worker
-            if self.index.keys() <= self._in_vain:
+            if self.index.are_all_in(self._in_vain):
                 return
 
     def next_task(self, view: View, worker: Worker) -> Proposal | None:
         keys = self.index.keys_met(worker)
         if not view.is_free(worker):
-            return _Turn(view, self.index, worker, keys).to_wait()
-        keys = [key for key in keys if key not in self._in_vain]
-        turn = _Turn(view, self.index, worker, keys)
+            return _Turn(view, self.index, worker, keys, ()).to_wait()
+        if self._in_vain:
+            keys = [key for key in keys if key not in self._in_vain]
+        turn = _Turn(view, self.index, worker, keys, self._in_vain)
         found = turn.to_start() if keys else None
         if found is not None:
             return found
@@ -64,8 +65,15 @@ class _Turn:
     ``due_at``: there will be something to do for it then, whatever happens until then.
     """
 
-    def __init__(self, view: View, index: FairIndex, worker: Worker, keys: Sequence[RequirementClass]) -> None:
-        self._view, self._index, self._worker, self._keys = view, index, worker, keys
+    def __init__(
+        self,
+        view: View,
+        index: FairIndex,
+        worker: Worker,
+        keys: Sequence[RequirementClass],
+        in_vain: Container[RequirementClass],
+    ) -> None:
+        self._view, self._index, self._worker, self._keys, self._in_vain = view, index, worker, keys, in_vain
         self._speed = measure.speed_now(worker)
         self._is_fast = index.capacity.is_fast(self._speed)
         self.is_barred, self.due_at = False, inf
@@ -77,7 +85,7 @@ class _Turn:
     def to_wait(self) -> Placement | None:
         """Return the task to start of the first job in turn whose expected end that would not delay."""
         before = 0.0
-        for job in self._index.in_turn(self._keys, self._index.ready, most=_LOOK_AHEAD):
+        for job in self._index.in_turn(self._keys, self._takes, self._index.ready, most=_LOOK_AHEAD):
             if self._is_fast and self._view.prefetch.is_too_long(job, self._worker):
                 return None  # a fast worker takes the first job's task in any case
             before += self._index.unassigned(job)
@@ -88,7 +96,7 @@ class _Turn:
 
     def _express(self) -> Placement | None:
         """Return a task of a job that has never run: its largest, or on a slow worker its smallest."""
-        for job in self._index.in_turn(self._keys, self._index.new, most=_LOOK_AHEAD):
+        for job in self._index.in_turn(self._keys, self._takes, self._index.new, most=_LOOK_AHEAD):
             task = self._index.largest(job, inf) if self._is_fast else self._index.smallest(job)
             if task is not None:
                 return self._place(job, task)
@@ -97,13 +105,22 @@ class _Turn:
     def _serve(self) -> Placement | None:
         """Return a task of the first job in turn whose expected end an attempt here would not delay."""
         before = 0.0
-        for job in self._index.in_turn(self._keys, self._index.ready, self._index.tails, most=_LOOK_AHEAD):
+        for job in self._index.in_turn(
+            self._keys, self._takes, self._index.ready, self._index.tails, most=_LOOK_AHEAD
+        ):
             before += self._index.unassigned(job)
             ends_in = self._ends_in(job, before)
             task = self._replicate_stalled(job) or self._start(job, ends_in) or self._rescue(job, ends_in)
             if task is not None:
                 return self._place(job, task)
         return None
+
+    def _takes(self, key: RequirementClass) -> bool:
+        """True if the class is among those that it serves now."""
+        view, worker = self._view, self._worker
+        slots = view.index.slots.free_slots(worker) or 1
+        takes = view.index.requirements.taken_by(worker.name, slots, view.index.turn)
+        return key not in self._in_vain and takes(key)
 
     def _ends_in(self, job: Job, before: float) -> float:
         capacity = self._index.capacity

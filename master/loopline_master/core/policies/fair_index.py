@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import merge
 from itertools import islice
@@ -20,12 +20,13 @@ from loopline_master.core.estimates import measure
 from loopline_master.core.index.index import toggle_under
 from loopline_master.core.index.requirements import RequirementClass
 from loopline_master.core.index.sorted_collections import IntervalSet, LongRanking, Ranking
-from loopline_master.core.policies.policy import View
+from loopline_master.core.policies.policy import FEW, View
 from loopline_shared.model import JobState, TaskId
 
 Turn = tuple[float, int]
 """A job's place in the order of fair sharing: (tag, arrival)."""
 Families = dict[RequirementClass, SortedSet[Turn]]
+Takes = Callable[[RequirementClass], bool]
 
 _STEPS = 16
 """Speeds are told apart to one part in so many of a factor of two."""
@@ -167,6 +168,7 @@ class FairIndex:
     idle: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)  # (-speed, worker)
     new: Families = field(default_factory=dict)  # jobs never run, with a task to start
     ready: Families = field(default_factory=dict)  # jobs with a task to start
+    turns: SortedSet[Turn] = field(default_factory=SortedSet)  # of all live jobs
     tails: Families = field(default_factory=dict)  # jobs with none, of which tasks run that could be copied
     alone: dict[int, LongRanking[int, tuple[float, int]]] = field(default_factory=dict)
     """By job: tasks of one attempt with room for another, as (expected end, task)."""
@@ -209,8 +211,10 @@ class FairIndex:
         if not job.is_live:
             self.sizes.pop(job.id, None)
             self.alone.pop(job.id, None)
+            self.turns.discard(turn)
         elif job.id not in self.sizes:
             self.sizes[job.id] = self._by_size(job)
+            self.turns.add(turn)
         is_ready = job.arrival in self.view.index.ready.get(key, ())
         has_alone = job.id in self.alone and not job.paused and self.view.index.may_replicate(job)
         toggle_under(self.new, key, turn, is_ready and job.state is JobState.QUEUED, SortedSet)
@@ -232,16 +236,48 @@ class FairIndex:
         index = self.view.index
         return index.requirements.served_in(index.slots.free_slots(worker) or 1, worker.name, index.turn)
 
-    def keys(self) -> set[RequirementClass]:
-        """Return the requirement classes of all jobs for which anything could be done."""
-        wanted, turn = self.view.index.requirements.wanted, self.view.index.turn
-        return {*wanted(self.ready, turn), *wanted(self.tails, turn)}
+    def are_all_in(self, known: set[RequirementClass]) -> bool:
+        """True if these are the requirement classes of all jobs for which anything could be done, or more."""
+        turn = self.view.index.turn
+        if turn is None:
+            return known.issuperset(self.ready) and known.issuperset(self.tails)
+        wanted = self.view.index.requirements.wanted
+        return known.issuperset(wanted(self.ready, turn)) and known.issuperset(wanted(self.tails, turn))
 
-    def in_turn(self, keys: Sequence[RequirementClass], *families: Families, most: int) -> Iterator[Job]:
-        """Return jobs of these classes in the order of fair sharing: at most so many of each family."""
-        found = [members for family in families if (members := _members(family, keys))]
-        for _, arrival in _merged([islice(_merged(members), most) for members in found]):
+    def in_turn(
+        self, keys: Sequence[RequirementClass], takes: Takes, *families: Families, most: int
+    ) -> Iterator[Job]:
+        """Return jobs of these classes in the order of fair sharing: at most so many of each family.
+
+        ``takes`` tells whether a class is among them.
+        """
+        if len(keys) > FEW:
+            yield from self._in_turn_of_many(keys, takes, families, most)
+            return
+        if len(families) == 1:
+            turns: Iterable[Turn] = islice(_merged(_members(families[0], keys)), most)
+        else:
+            found = [members for family in families if (members := _members(family, keys))]
+            turns = _merged([islice(_merged(members), most) for members in found])
+        for _, arrival in turns:
             yield self.view.index.live[arrival]
+
+    def _in_turn_of_many(
+        self, keys: Sequence[RequirementClass], takes: Takes, families: Sequence[Families], most: int
+    ) -> Iterator[Job]:
+        """Look at as many jobs in turn as there are classes, before asking each: the next is mostly among those."""
+        live, class_of, left = self.view.index.live, self.view.index.requirements.keys, [most] * len(families)
+        last: Turn = (-math.inf, 0)
+        for last in islice(self.turns, len(keys)):
+            job = live[last[1]]
+            key = class_of[job.id]
+            for at, family in enumerate(families):
+                if left[at] and key in family and last in family[key] and takes(key):
+                    left[at] -= 1
+                    yield job
+        rest = [_merged(_later(family, keys, last)) for family in families]
+        for _, arrival in merge(*(islice(turns, count) for turns, count in zip(rest, left, strict=True))):
+            yield live[arrival]
 
     def unassigned(self, job: Job) -> float:
         """Return the work of the job's tasks still to be started, the held one included, in reference CPU-seconds."""
@@ -303,6 +339,10 @@ class FairIndex:
 
 def _members(family: Families, keys: Sequence[RequirementClass]) -> list[Iterable[Turn]]:
     return [family[key] for key in keys if key in family]
+
+
+def _later(family: Families, keys: Sequence[RequirementClass], turn: Turn) -> list[Iterable[Turn]]:
+    return [family[key].irange(turn, inclusive=(False, True)) for key in keys if key in family]
 
 
 def _merged(turns: Sequence[Iterable[Turn]]) -> Iterable[Turn]:

@@ -23,6 +23,8 @@ from loopline_master.core.transfers.data_delay import DataDelays
 from loopline_shared.model import MAX_ID, TaskId
 
 Thing = TypeVar("Thing")
+FEW = 8
+"""Of so many requirement classes, each is asked for its first job."""
 _LOOK_AT = 64
 """So many tasks that have failed on a worker are passed over for one that has not."""
 
@@ -65,6 +67,11 @@ class PolicyIndexes(Protocol):
     @property
     def requirements(self) -> RequirementIndex:
         """Which workers can run which jobs."""
+
+    def first_of_many(
+        self, family: Mapping[RequirementClass, IntervalSet], takes: Callable[[RequirementClass], bool], after: int
+    ) -> int | None:
+        """Return the first arrival after one in a family of many classes, of a class that is taken."""
 
     def is_held(self, job: Job) -> bool:
         """True if the job's last never-started task is held, or its delivery."""
@@ -113,11 +120,11 @@ class View:
 
     def jobs_to_start(self, worker: Worker, after: int = 0) -> Iterator[Job]:
         """Return jobs with a task to start that fits this worker, by arrival from just after ``after`` once round."""
-        return self._round(after, self._members(self.index.ready, worker))
+        return self._round(after, self.index.ready, worker)
 
     def jobs_in_turn(self, worker: Worker, after: int) -> Iterator[Job]:
         """Return jobs with a task to start or to replicate that fits this worker, as ``jobs_to_start`` does."""
-        return self._round(after, self._members(self.index.open, worker))
+        return self._round(after, self.index.open, worker)
 
     # --- tasks ----------------------------------------------------------------------------------------------
 
@@ -216,9 +223,14 @@ class View:
                 members.append(found)
         return members
 
-    def _round(self, after: int, members: list[IntervalSet]) -> Iterator[Job]:
-        """Return jobs whose arrival is in any of the sets, looked up one by one, since a placement changes them."""
-        first_after = first_of(members)
+    def _round(self, after: int, family: Mapping[RequirementClass, IntervalSet], worker: Worker) -> Iterator[Job]:
+        """Return jobs of the family for this worker, looked up one by one, since a placement changes them."""
+        if len(family) <= FEW:
+            first_after = first_of(self._members(family, worker))
+        else:
+            slots = self._slots.free_slots(worker) or 1
+            takes = self.index.requirements.taken_by(worker.name, slots, self.index.turn)
+            first_after = partial(self.index.first_of_many, family, takes)
         for low, high in ((after, MAX_ID), (-1, after)):
             at = first_after(low)
             while at is not None and at <= high:

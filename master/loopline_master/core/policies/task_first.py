@@ -18,8 +18,8 @@ from itertools import islice
 from loopline_master.core.chance import draw
 from loopline_master.core.entities import Job, Worker
 from loopline_master.core.estimates import measure
-from loopline_master.core.index.requirements import RequirementClass, meets, slots_of
-from loopline_master.core.policies.policy import Later, Placement, Policy, Proposal, View, first_of
+from loopline_master.core.index.requirements import RequirementClass, meets, owner_of, slots_of
+from loopline_master.core.policies.policy import FEW, Later, Placement, Policy, Proposal, View, first_of
 from loopline_shared.model import Facts
 
 _MOST_IN_VAIN = 16
@@ -97,8 +97,16 @@ class TaskFirst(Policy):
 
 def _next_job(view: View, after: int, in_vain: dict[RequirementClass, int]) -> Job | None:
     """Return the first job after that arrival with a task to start, of a class that is still worth asking."""
-    ready, wanted = view.index.ready, view.index.requirements.wanted(view.index.ready, view.index.turn)
-    arrival = first_of([ready[key] for key in wanted if in_vain.get(key, 0) < _MOST_IN_VAIN])(after)
+    ready, turn = view.index.ready, view.index.turn
+    if len(ready) <= FEW:
+        wanted = ready if turn is None else view.index.requirements.wanted(ready, turn)
+        arrival = first_of([ready[key] for key in wanted if in_vain.get(key, 0) < _MOST_IN_VAIN])(after)
+    else:
+
+        def takes(key: RequirementClass) -> bool:
+            return in_vain.get(key, 0) < _MOST_IN_VAIN and turn in (None, owner_of(key))
+
+        arrival = view.index.first_of_many(ready, takes, after)
     return None if arrival is None else view.index.live[arrival]
 
 

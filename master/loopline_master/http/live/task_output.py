@@ -139,7 +139,7 @@ class _Follower:
             return
         number, output = kept
         yield self._turn_to(number, "")
-        path = self._output.blobs.find(output.sha256) if output.sha256 else None
+        path = await self._output.blobs.path(output.sha256) if output.sha256 else None
         if path is None:
             yield output.data[self._offset :]
             return

@@ -11,9 +11,10 @@ from aiohttp import web
 
 from loopline_master import timings
 from loopline_master.files.blobs import WHOLE, Blobs, Span
+from loopline_master.files.file_store import seal_of
 from loopline_master.files.user_files import UserFiles
 from loopline_master.files.whole_files import WholeFiles
-from loopline_master.http.answers import StoredFile
+from loopline_master.http.answers import StoredFile, begin_stream
 from loopline_master.http.auth import ALL, STORERS, WORKERS, Caller
 from loopline_master.http.lookups import found
 from loopline_master.http.operations import PROBLEM_JSON, Routes, too_slow
@@ -21,6 +22,8 @@ from loopline_master.http.parameters import ContentRange, FileHash
 from loopline_master.peers.piece_lists import PieceLists
 from loopline_shared.checksums import HEADER
 from loopline_shared.errors import LooplineError
+from loopline_shared.rest.direct import ELSEWHERE, DirectUpload
+from loopline_shared.rest.direct import HEADER as DIRECT
 
 routes = Routes("files")
 
@@ -47,13 +50,14 @@ async def put_file(
     span = _span(content_range) if content_range else WHOLE
     content = _in_time(request.content.iter_chunked(_CHUNK_BYTES))
     announced_bytes = request.content_length or 0
-    if caller.role == "worker" or blobs.find(sha256) is not None:
+    if caller.role == "worker" or await asyncio.to_thread(blobs.retain, sha256) is not None:
         await blobs.put(sha256, content, announced_bytes, span)
         return web.Response(status=204)
     await users.check(caller.name, announced_bytes)
     async with aclosing(users.counted(caller.name, content)) as counted:
         if await blobs.put(sha256, counted, announced_bytes, span):
-            await users.add(caller.name, sha256, blobs.retain(sha256) or 0)
+            size_bytes = await asyncio.to_thread(blobs.retain, sha256)
+            await users.add(caller.name, sha256, size_bytes or 0)
     return web.Response(status=204)
 
 
@@ -71,22 +75,48 @@ async def _in_time(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 @routes("HEAD /files/{sha256}", ALL, **_SEALED)
-async def head_file(blobs: Blobs, whole: WholeFiles, sha256: FileHash) -> web.StreamResponse:
+async def head_file(
+    blobs: Blobs, whole: WholeFiles, users: UserFiles, caller: Caller, request: web.Request, sha256: FileHash
+) -> web.StreamResponse:
     """Return the size of a file; a file that is here is retained for a while, so that a job can name it.
 
     If it is not here, Upload-Offset tells how much of an interrupted upload has arrived.
     """
-    if await asyncio.to_thread(blobs.retain, sha256) is not None:
+    size_bytes = await asyncio.to_thread(blobs.retain, sha256)
+    if size_bytes is not None:
+        await users.arrived(caller.name, sha256, size_bytes)
+        if not blobs.store.is_near:
+            return await begin_stream(request, {**_HEADERS, "Content-Length": str(size_bytes)})
         with suppress(LooplineError):  # damaged: it has to be sent again
             return await _file(blobs, whole, sha256)
-    offset = blobs.unfinished_bytes(sha256)
-    headers = {"Upload-Offset": str(offset)} if offset else {}
+    headers = {}
+    if offset := blobs.unfinished_bytes(sha256):
+        headers["Upload-Offset"] = str(offset)
+    elif caller.role in STORERS and (place := await _place(blobs, users, caller, request, sha256)):
+        headers[DIRECT] = place.encode()
     return web.Response(status=404, headers=headers, content_type=PROBLEM_JSON)
 
 
+async def _place(
+    blobs: Blobs, users: UserFiles, caller: Caller, request: web.Request, sha256: str
+) -> DirectUpload | None:
+    """Return where the caller may send a file itself; a user who may not have so much hears of that from PUT."""
+    said = request.headers.get(DIRECT, "")
+    place = blobs.direct_upload(sha256, int(said)) if said.isascii() and said.isdecimal() else None
+    if place is not None and caller.role != "worker":
+        try:
+            await users.check(caller.name, int(said))
+        except LooplineError:
+            return None
+        users.expect(caller.name, sha256, int(said))
+    return place
+
+
 @routes("GET /files/{sha256}", ALL, **_SEALED)
-async def get_file(blobs: Blobs, whole: WholeFiles, sha256: FileHash) -> web.FileResponse:
+async def get_file(blobs: Blobs, whole: WholeFiles, request: web.Request, sha256: FileHash) -> web.StreamResponse:
     """Return a file, or a range of its bytes."""
+    if DIRECT in request.headers and (url := await blobs.direct_url(sha256)):
+        return web.Response(status=ELSEWHERE, headers={"Location": url, "Cache-Control": "no-store"})
     return await _file(blobs, whole, sha256)
 
 
@@ -106,7 +136,7 @@ def _span(content_range: str) -> Span:
 
 async def _file(blobs: Blobs, whole: WholeFiles, sha256: str) -> web.FileResponse:
     path = found(await whole.find(sha256), f"file {sha256}")
-    seal = blobs.seal(path)
+    seal = seal_of(path)
     answer = StoredFile(path, _HEADERS | {HEADER: seal} if seal else _HEADERS)
     whole.while_sent(sha256, answer.cut_off)
     return answer

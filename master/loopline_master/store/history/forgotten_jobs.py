@@ -76,7 +76,7 @@ def first_tasks(connection: Connection, job: int) -> dict[str, int]:
     """
     query = select(_known, func.min(attempts.c.task)).join_from(attempts, workers, _is_its, isouter=True)
     rows = connection.execute(query.where(attempts.c.job == job, attempts.c.ended_at.is_not(None)).group_by(_known))
-    return dict(rows.tuples().all())
+    return dict(rows.all())
 
 
 def shorten(connection: Connection, job: int, most: int, now: float, first: Mapping[str, int]) -> bool:

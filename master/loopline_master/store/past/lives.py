@@ -1,8 +1,9 @@
-"""Lives of a database: one begins when it is made, and with every restore.
+"""Lives of a database: one begins when it is made, with every restore, and when it went back by itself.
 
 A restored database does not know what happened after the backup, and gives again what it gave then: numbers of
 attempts, and of jobs beyond the gap that a restore leaves. So all that workers hold is of a life, and counts in that
-life alone (loopline_worker/core/kept_results.py).
+life alone (loopline_worker/core/kept_results.py). The same holds for one that goes on from a server that was behind
+(Epoch.begin).
 """
 
 from __future__ import annotations
@@ -10,14 +11,25 @@ from __future__ import annotations
 import time
 from secrets import token_hex
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, insert, select, update
 
-from loopline_master.store.tables import lives
+from loopline_master.store.checkpoint import note_upgrade
+from loopline_master.store.tables import grid, lives
+
+JOB_GAP = 100_000
+"""Numbers left out: so many jobs may have been submitted between the state that came back and its loss."""
 
 
 def begin_life(connection: Connection) -> None:
     """Begin another life."""
     connection.execute(insert(lives).values(id=token_hex(8), begun_at=time.time()))
+
+
+def begin_again(connection: Connection) -> None:
+    """Begin another life of a database that is back in an earlier state, and leave numbers of jobs out."""
+    begin_life(connection)
+    connection.execute(update(grid).values(next_job=grid.c.next_job + JOB_GAP))
+    note_upgrade(connection)  # no log leads to this number: replay goes on from here
 
 
 def current_life(connection: Connection) -> str:

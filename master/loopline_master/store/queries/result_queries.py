@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,10 @@ from loopline_shared.spec import JobSpec
 from loopline_shared.sweep import task_at
 
 CHUNK = 500
+_AT_ONCE = 2
+"""Pages of results that are made at a time, of all who read: each takes the event loop for some 30 ms. Whoever else
+waits for the loop, be it a worker or the end of the master, waits for so many of them, and not for all readers.
+"""
 _FINISHED = (TaskState.SUCCEEDED, TaskState.FAILED)
 
 
@@ -53,11 +58,11 @@ class ResultQueries:
     """Reads results."""
 
     def __init__(self, read: Transact) -> None:
-        self._read = read
+        self._read, self._turns = read, asyncio.Semaphore(_AT_ONCE)
 
     def of_job(self, job: int, read: Read, *, cursor: str | None = None, lines: Rows = no_rows) -> JobResults:
         """Return a reader of the results after the cursor."""
-        return JobResults(self._read, job, after(cursor, _finish, (0.0, 0)), read, lines)
+        return JobResults(self._read, self._turns, job, last=after(cursor, _finish, (0.0, 0)), read=read, lines=lines)
 
     async def ends(
         self, job: int, after: tuple[float, int], limit: int = 500
@@ -75,7 +80,8 @@ class ResultQueries:
             ends = [(_end(row), (row.finished_at, row.number)) for row in rows]
             return (found.state, found.departure is not None, ends) if found else (None, True, [])
 
-        return await self._read(work)
+        async with self._turns:
+            return await self._read(work)
 
 
 class JobResults:
@@ -84,14 +90,24 @@ class JobResults:
     No transaction is open between two reads: a slow reader delays nobody.
     """
 
-    def __init__(self, transact: Transact, job: int, last: tuple[float, int], read: Read, lines: Rows) -> None:
+    def __init__(
+        self,
+        transact: Transact,
+        turns: asyncio.Semaphore,
+        job: int,
+        *,
+        last: tuple[float, int],
+        read: Read,
+        lines: Rows,
+    ) -> None:
+        """``turns``: those of all readers."""
         self.is_over = False
         """True if the last call of ``next`` returned the last results of the job."""
         self.is_unknown = False
         """True if there is no such job."""
         self.last = last
         """The cursor of the last result that was returned: ``next`` continues after it."""
-        self._transact, self._job = transact, job
+        self._transact, self._turns, self._job = transact, turns, job
         self._read, self._lines = read, lines
         self._spec: JobSpec | None = None
 
@@ -102,6 +118,10 @@ class JobResults:
 
     async def next(self) -> list[tuple[str, TaskResult]]:
         """Return some of the results stored by now; an empty list if all of them were returned before."""
+        async with self._turns:
+            return await self._page()
+
+    async def _page(self) -> list[tuple[str, TaskResult]]:
         of_job, asked = {"of_job": self._job}, _which(self._job, self.last, CHUNK)
 
         def work(connection: Connection) -> tuple[bool, JobSpec | None, Sequence[Row[Any]]]:

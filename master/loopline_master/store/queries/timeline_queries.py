@@ -44,6 +44,8 @@ _BAR: Sequence[ColumnElement[Any]] = (  # as the database has them: decoding enu
     _a.ended_at,
     _a.wall_s,
     type_coerce(_a.freezes, Text).label("freezes"),  # JSON
+    _a.slot,
+    type_coerce(_a.phases, Text).label("phases"),  # JSON
 )
 _held_until = func.coalesce(jobs.c.released_at, jobs.c.finished_at)
 

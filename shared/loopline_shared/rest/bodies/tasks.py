@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, WithJsonSchema
 
-from loopline_shared.model import AttemptId, AttemptState, Output, OutputFile, TaskId, TaskState
+from loopline_shared.model import AttemptId, AttemptState, Output, OutputFile, Phases, TaskId, TaskState
 from loopline_shared.protocol.task_metrics import Metrics
 from loopline_shared.rest.bodies.base import Body
 from loopline_shared.rest.times import Time
@@ -48,6 +48,10 @@ class AttemptView(Body):
     stdout_bytes: int = 0
     stderr_bytes: int = 0
     output_count: int = 0  # files that it left
+    slot: int | None = Field(None, description="the lowest of its worker's slots that it has; null: not said")
+    phases: Phases | None = Field(
+        None, description="when they were over; null: it had all that it needed, and ran all the time, or not said"
+    )
 
 
 class TaskView(Body):

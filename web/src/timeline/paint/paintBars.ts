@@ -1,5 +1,5 @@
 /** Paints attempts in their rows. Bars narrower than a pixel are merged: work per frame follows the pixels. */
-import { Look } from "../scene/bars";
+import { type Bars, Look } from "../scene/bars";
 import type { Brush, Rects } from "./brush";
 import { colourOf, textOn } from "./colours";
 import { AXIS_PX, type Scale } from "../scene/layout";
@@ -46,7 +46,6 @@ class Layers {
   readonly faint = new Batch();
   readonly hatched = new Batch();
   readonly replica: Rects = [];
-  readonly waiting = new Batch();
   readonly failed: Rects = [];
   readonly owner: Rects = [];
   readonly frozen = new Batch();
@@ -69,7 +68,6 @@ function paintLayers({ scheme }: Picture, layers: Layers, brush: Brush): void {
   layers.pale.rects(brush, PALE);
   layers.faint.rects(brush, FAINT);
   layers.hatched.paint((colour, rects) => brush.hatch(colour, rects));
-  layers.waiting.paint((colour, rects) => brush.outlines(colour, rects));
   brush.rects(scheme.bad, layers.failed);
   brush.rects(scheme.owner, layers.owner);
   layers.frozen.rects(brush);
@@ -92,12 +90,12 @@ function addRow(picture: Picture, scale: Scale, row: Row, y: number, layers: Lay
     if (right - left < 1 && right <= painted) continue;
     painted = right;
     addWay(picture, scale, bar, layout.gutter, left, y, before, layers);
-    before = right;
     addBar(picture, scale, bar, left, y, Math.max(1, right - left), layers);
+    before = addTail(picture, scale, bar, row.bars[at + 1], right, y, layers);
   }
 }
 
-/** From when it was sent until it began: a thin line, where no other bar is. */
+/** From when it was sent until it had its slot: a thin line, where no other bar is. */
 function addWay(
   { scene: { bars }, scheme, layout }: Picture,
   scale: Scale,
@@ -111,6 +109,23 @@ function addWay(
   const left = Math.max(edge, before_px, Math.round(scale.x(bars.dispatched[bar]!)));
   if (start_px - left < SHORTEST_WAY_PX || bars.isUnstarted[bar]) return;
   layers.solid.add(colourOf(scheme, bars.job[bar]!), left, y + Math.floor(layout.rowPx / 2) - 1, start_px - left, 1);
+}
+
+/** From when its slot was free until its result was with the master: a thin line, up to the next bar. Its end. */
+function addTail(
+  { scene: { bars }, scheme, layout }: Picture,
+  scale: Scale,
+  bar: number,
+  next: number | undefined,
+  end_px: number,
+  y: number,
+  layers: Layers,
+): number {
+  const until = Math.min(bars.ended[bar]!, next === undefined ? Infinity : bars.start[next]!);
+  const right = Math.min(layout.width, Math.round(scale.x(until)));
+  if (bars.ended[bar] === Infinity || right - end_px < SHORTEST_WAY_PX) return end_px;
+  layers.solid.add(colourOf(scheme, bars.job[bar]!), end_px, y + Math.floor(layout.rowPx / 2) - 1, right - end_px, 1);
+  return right;
 }
 
 function addBar(
@@ -130,17 +145,28 @@ function addBar(
   const colour = look === Look.Lost ? scheme.lost : colourOf(scheme, bars.job[bar]!);
   const isFaint = look === Look.Beaten || look === Look.Failed || look === Look.Lost;
   const isBehind = chosen !== null && bars.job[chosen] !== bars.job[bar];
-  if (look === Look.Waiting) layers.waiting.add(colour, x, y, Math.max(2, wide), height);
-  else if (isFaint && !bars.isGuessed[bar]) layers.faint.add(colour, x, y, wide, height);
-  else if (!isFaint) (isBehind ? layers.pale : layers.solid).add(colour, x, y, wide, height);
+  if (isFaint && !bars.isGuessed[bar]) layers.faint.add(colour, x, y, wide, height);
+  const fetched = isFaint ? 0 : fetchedPx(bars, bar, scale, x, wide);
+  if (!isFaint) {
+    if (fetched) layers.faint.add(colour, x, y, fetched, height);
+    if (fetched < wide) (isBehind ? layers.pale : layers.solid).add(colour, x + fetched, y, wide - fetched, height);
+  }
   if (look === Look.Beaten || look === Look.Lost) layers.hatched.add(colour, x, y, wide, height);
   if (look === Look.Failed) layers.failed.push(x + Math.max(0, wide - 3), y, Math.min(3, wide), height);
   if (bars.frozen[bar] && width > 2) addFreezes(picture, scale, bar, x, x + wide, y, height, colour, layers);
   if (bars.isReplica[bar] && wide > 4) layers.replica.push(x, y, wide, height);
-  if (width >= LABEL_FROM_PX && look !== Look.Beaten && look !== Look.Lost) {
-    const isPale = look === Look.Failed || look === Look.Waiting || isBehind;
-    addLabel(picture, bar, x, y + height / 2, width, isPale ? scheme.ink : textOn(scheme, colour), layers);
+  if (width - fetched >= LABEL_FROM_PX && look !== Look.Beaten && look !== Look.Lost) {
+    const isPale = look === Look.Failed || isBehind;
+    const ink = isPale ? scheme.ink : textOn(scheme, colour);
+    addLabel(picture, bar, x + fetched, y + height / 2, width - fetched, ink, layers);
   }
+}
+
+/** How much of a bar is the time before its process began, in which it had its inputs fetched. */
+function fetchedPx(bars: Bars, bar: number, scale: Scale, x: number, width: number): number {
+  const began = bars.began[bar];
+  if (!began) return 0;
+  return Math.max(0, Math.min(width, Math.round(scale.x(bars.start[bar]! + began)) - x));
 }
 
 /** While frozen for the owner, the bar is a thin line on the owner's colour. */

@@ -43,7 +43,6 @@ function addRow({ scene: { bars }, window, now, layout }: Picture, scale: Scale,
     const bar = row.bars[at]!;
     const start = bars.start[bar]!;
     if (start > window.until) break;
-    if (bars.look[bar] === Look.Waiting) continue;
     const end = Math.min(bars.end[bar]!, Math.max(now, start));
     const left = Math.max(layout.gutter, Math.round(scale.x(start)));
     const right = Math.min(layout.width, Math.max(left + 1, Math.round(scale.x(end))));

@@ -22,7 +22,10 @@ export class Bars {
   readonly dispatched: number[] = [];
   readonly start: number[] = [];
   readonly isUnstarted: boolean[] = [];
-  readonly end: number[] = []; // Infinity: it goes on
+  readonly end: number[] = []; // of its time in its slot; Infinity: it goes on
+  readonly ended: number[] = []; // when its result was with the master, files included; Infinity: not yet
+  readonly slot: (number | null)[] = []; // from 1; null: its worker does not say
+  readonly began: (number | null)[] = []; // its process, so many seconds after its start; null: at once
   /** Seconds that the program took; null: unknown. The rest until the end went into its files. */
   readonly ran: (number | null)[] = [];
   readonly isGuessed: boolean[] = []; // the end: nobody knows it
@@ -94,17 +97,22 @@ export class Bars {
     const at = known ?? this.attempt.length;
     const start = bars.start[from] ?? bars.dispatched[from]!;
     const end = bars.end[from] ?? Infinity;
-    const moved = known === undefined || this.start[at] !== start || this.end[at] !== end;
+    const isUnstarted = bars.start[from] === null;
+    const isSame = this.start[at] === start && this.end[at] === end && this.isUnstarted[at] === isUnstarted;
+    const moved = known === undefined || !isSame;
     this.attempt[at] = attempt;
     this.worker[at] = worker;
     this.job[at] = jobs[bars.job[from]!]!.id;
     this.state[at] = bars.state[from]!;
     this.isReplica[at] = bars.replica[from] === 1;
-    this.look[at] = lookOf(bars.state[from]!, bars.accepted[from] === 1, bars.start[from] === null);
+    this.look[at] = lookOf(bars.state[from]!, bars.accepted[from] === 1, isUnstarted);
     this.dispatched[at] = bars.dispatched[from]!;
     this.start[at] = start;
-    this.isUnstarted[at] = bars.start[from] === null;
+    this.isUnstarted[at] = isUnstarted;
     this.end[at] = end;
+    this.ended[at] = bars.ended[from] ?? Infinity;
+    this.slot[at] = bars.slot[from] ?? null;
+    this.began[at] = bars.began[from] ?? null;
     this.ran[at] = bars.ran[from] ?? null;
     this.isGuessed[at] = this.look[at] === Look.Lost && end === Infinity;
     this.frozen[at] = bars.frozen[from] ?? null;

@@ -1,5 +1,5 @@
-/** Rows of the chart: one for each slot of a worker. Attempts that overlap lie in lanes of their own. */
-import type { Bars } from "./bars";
+/** Rows of the chart: one for each slot of a worker. What its worker gives no slot is packed: no two overlap. */
+import { Bars } from "./bars";
 
 /** Clocks of frames: so much later than the next one's start may an end be put down. */
 const TOLERANCE_S = 0.05;
@@ -11,44 +11,40 @@ export interface Row {
   bars: number[];
 }
 
-/** Of what waits at its worker for a slot, or was called back before it had one: there is nowhere to draw it. */
-export const NO_LANE = -1;
-
-/**
- * The lane of each interval, which come by start: the first one that is free by then. `isMinor`: what gets none of its
- * own beyond the first `slots`.
- */
-export function pack(
-  starts: readonly number[],
-  ends: readonly number[],
-  isMinor: readonly boolean[] = [],
-  slots = 1,
-): number[] {
+/** The lane of each interval, which come by start: the first one that is free by then. */
+export function pack(starts: readonly number[], ends: readonly number[]): number[] {
   const freeAt: number[] = [];
   return starts.map((start, place) => {
-    let lane = freeAt.findIndex((end) => end <= start + TOLERANCE_S);
-    if (lane < 0 && isMinor[place] && freeAt.length >= slots) return NO_LANE;
-    if (lane < 0) lane = freeAt.push(-Infinity) - 1;
+    const lane = freeLane(freeAt, start);
     freeAt[lane] = ends[place]!;
     return lane;
   });
 }
 
-/** The rows of one worker: as many as it has slots, and more where more ran at once. */
+function freeLane(freeAt: number[], start: number): number {
+  for (let lane = 0; lane < freeAt.length; lane++)
+    if ((freeAt[lane] ?? -Infinity) <= start + TOLERANCE_S) return lane;
+  return freeAt.length;
+}
+
+/** The rows of one worker: as many as it has slots, and more where more ran at once. What never began has none. */
 export function rowsOf(bars: Bars, worker: number, slots: number): Row[] {
-  const places = bars.ofWorker[worker] ?? [];
-  const lanes = pack(
-    places.map((place) => bars.start[place]!),
-    places.map((place) => bars.end[place]!),
-    places.map((place) => bars.isUnstarted[place]!),
-    slots,
-  );
-  const rows: Row[] = Array.from({ length: Math.max(1, slots) }, (_, lane) => ({ worker, lane, bars: [] }));
-  lanes.forEach((lane, at) => {
-    if (lane === NO_LANE) return;
-    rows[lane] ??= { worker, lane, bars: [] };
-    rows[lane].bars.push(places[at]!);
-  });
+  const rows: Row[] = [];
+  const more = (count: number): void => {
+    while (rows.length < count) rows.push({ worker, lane: rows.length, bars: [] });
+  };
+  more(Math.max(1, slots));
+  const freeAt: number[] = [];
+  for (const bar of bars.ofWorker[worker] ?? []) {
+    if (bars.isUnstarted[bar]) continue;
+    const slot = bars.slot[bar] ?? null;
+    const lane = slot === null ? freeLane(freeAt, bars.start[bar]!) : slot - 1;
+    more(lane + 1);
+    const before = rows[lane]!.bars.at(-1);
+    if (slot !== null && before !== undefined) bars.end[before] = Math.min(bars.end[before]!, bars.start[bar]!);
+    rows[lane]!.bars.push(bar);
+    freeAt[lane] = bars.end[bar]!;
+  }
   return rows;
 }
 

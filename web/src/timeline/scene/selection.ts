@@ -37,7 +37,6 @@ export function sumsOf(scene: Scene, { since, until, first, last }: Selection, n
       for (let at = firstEndingAfter(bars, row, since); at < row.bars.length; at++) {
         const bar = row.bars[at]!;
         if (bars.start[bar]! >= until) break;
-        if (bars.look[bar] === Look.Waiting) continue;
         const end = Math.min(bars.end[bar]!, now);
         const within_s = overlap(bars.start[bar]!, end, since, until);
         sums.attempts++;

@@ -1,0 +1,46 @@
+"""Many jobs that all differ in what they require: the shorter way to look them up leads to the same moves."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from loopline_master.core.events import JobSubmitted
+from loopline_master.core.policies import fair_index, policy, task_first
+from loopline_shared.model import AttemptId
+from tests.scheduling.driver import Grid, facts, spec
+
+
+def moves(name: str, seed: int) -> list[list[tuple[str, AttemptId]]]:
+    """What each step gave to each worker, of a grid on which jobs come and tasks end."""
+    random, found = Random(seed), list[list[tuple[str, AttemptId]]]()
+    grid = Grid(policy=name, prefetch_s=random.choice([0.0, 5.0]))
+    for number in range(4):
+        grid.join(f"w{number}", facts(slots=1 + number % 2, memory_bytes=(number + 1) * 10**8))
+    for _ in range(50):
+        if random.random() < 0.6:
+            needs = {"memory_bytes": random.randrange(5 * 10**8), "slots": random.choice([1, 1, 2])}
+            size = random.choice([None, 1.0, 5.0])
+            job = spec(random.randint(1, 3), size, needs)
+            grid.step(JobSubmitted(random.choice(["ann", "ben"]), job))
+        else:
+            running = sorted(attempt for agent in grid.agents.values() for attempt in agent.running)
+            grid.now += random.choice([0.5, 3.0])
+            if running:
+                grid.end(random.choice(running), wall_s=1.0, cpu_s=1.0)
+        given = grid.last.assigns.items()
+        found.append([(worker, run.attempt) for worker, assign in given for run in assign.run])
+    return found
+
+
+@pytest.mark.parametrize("name", ["round-robin", "first-come", "most-throughput", "fair"])
+def test_the_moves_are_the_same_however_they_are_looked_up(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(3):
+        found = []
+        for few in (0, 5, 10**6):
+            for module in (policy, fair_index, task_first):
+                monkeypatch.setattr(module, "FEW", few)
+            found.append(moves(name, seed))
+        assert sum(map(len, found[0])) > 15
+        assert found[0] == found[1] == found[2]

@@ -1,0 +1,74 @@
+"""Gamepads: records as the kernel's joystick API has them, by way of pipes in place of devices."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from loopline_worker.presence import gamepads as module
+from loopline_worker.presence.gamepads import Gamepads
+
+BUTTON, AXIS, INITIAL = 1, 2, 0x80
+
+
+class Pad:
+    """Somebody's gamepad."""
+
+    def __init__(self, device: Path) -> None:
+        os.mkfifo(device)
+        self._file = os.open(device, os.O_RDWR)
+
+    def says(self, kind: int, value: int, number: int = 0) -> None:
+        os.write(self._file, struct.pack("=IhBB", 1, value, kind, number))
+
+
+@pytest.fixture
+def probe(tmp_path: Path) -> Iterator[Gamepads]:
+    probe = Gamepads(tmp_path)
+    yield probe
+    probe.close()
+
+
+def test_a_button_is_a_use_and_a_stick_once_it_is_moved_for_real(tmp_path: Path, probe: Gamepads) -> None:
+    pad = Pad(tmp_path / "js0")
+    (tmp_path / "mouse0").touch()
+    pad.says(BUTTON | INITIAL, 1)
+    pad.says(AXIS | INITIAL, 20_000)
+    pad.says(AXIS, 20_900)
+    assert (probe.look().idle_s, probe.look().detail) == (None, "js0")
+    pad.says(AXIS, 32_000)
+    first = probe.look().idle_s
+    assert first is not None
+    probe._last = None
+    pad.says(AXIS, 31_000)
+    assert probe.look().idle_s is None
+    pad.says(BUTTON, 0)
+    assert probe.look().idle_s is not None
+    assert not probe.look().sees_desktop
+
+
+def test_one_that_is_unplugged_or_another_users_is_left_alone(tmp_path: Path, probe: Gamepads) -> None:
+    assert probe.look().detail == "there is none"
+    pad = Pad(tmp_path / "js1")
+    probe._surveyed = float("-inf")
+    assert probe.look().detail == "js1"
+    os.close(pad._file)
+    assert (probe.look(), probe.look().detail)[1] == "there is none"
+    assert Gamepads(tmp_path / "missing").look().idle_s is None
+
+
+async def test_an_input_is_told_at_once(tmp_path: Path, probe: Gamepads, monkeypatch: pytest.MonkeyPatch) -> None:
+    pad, stirred = Pad(tmp_path / "js0"), asyncio.Event()
+    monkeypatch.setattr(module, "_SURVEY_EVERY_S", 0.0)
+    listening = asyncio.create_task(probe.listen(stirred.set))
+    await asyncio.sleep(0)
+    probe.look()
+    pad.says(BUTTON, 1, number=3)
+    await asyncio.wait_for(stirred.wait(), 30)
+    listening.cancel()
+    await asyncio.wait([listening])
