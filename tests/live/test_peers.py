@@ -185,5 +185,6 @@ def test_in_a_lab_of_two_switches_a_fault_keeps_nobody_else_from_the_file(fault:
     if reason := obstacle():
         pytest.skip(reason)
     found = measure(Case(fault, knows="written", fault=fault), Lab(6, 100.0, 25.0), 16, None)
-    assert found.right == found.expected
+    assert found.right >= found.expected, "one that is at fault may have the file itself"
+    assert found.is_quarantined == (fault == "worker lies")
     assert found.a_to_b < 2
