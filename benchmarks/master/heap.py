@@ -13,17 +13,12 @@ import argparse
 import asyncio
 import json
 import shutil
-import tempfile
-from contextlib import suppress
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 from playwright.async_api import CDPSession, async_playwright
 
-from benchmarks.light.workers import Tally, swarm
-from benchmarks.master.swarm import SLOTS, master
-from benchmarks.master.viewer import CHROMIUM, REST_S, TASKS, fill
+from benchmarks.master.viewer import CHROMIUM, busy_grid, parser
 
 VIEWS = ("/", "/jobs", "/timeline", "/workers")
 EVERY_S = 30.0
@@ -62,22 +57,14 @@ async def watch(url: str, views: list[str], minutes: float) -> dict[str, list[fl
 
 
 async def run(options: argparse.Namespace) -> list[dict[str, Any]]:
-    with tempfile.TemporaryDirectory() as folder, master(Path(folder)) as (_, url):
-        await fill(url, options.jobs)
-        tally = Tally(options.jobs * TASKS)
-        bringing = asyncio.create_task(swarm(url, {}, options.workers, SLOTS, tally, rest_s=options.rest))
-        await asyncio.sleep(2 * options.rest)
-        began = tally.acknowledged
-        watching = asyncio.create_task(watch(url, options.views, options.minutes))
-        await asyncio.wait([watching, bringing], return_when=asyncio.FIRST_COMPLETED)
-        if bringing.done():
+    async with busy_grid(options) as grid:
+        began = grid.tally.acknowledged
+        watching = asyncio.create_task(watch(grid.url, options.views, options.minutes))
+        await asyncio.wait([watching, grid.bringing], return_when=asyncio.FIRST_COMPLETED)
+        if grid.bringing.done():
             watching.cancel()
-            await bringing  # which says why
-        found = await watching
-        results = tally.acknowledged - began
-        bringing.cancel()
-        with suppress(asyncio.CancelledError, AssertionError):  # which it says of links that end before their work
-            await bringing
+            await grid.bringing  # which says why
+        found, results = await watching, grid.tally.acknowledged - began
     rows = []
     for view, heap in found.items():
         third = len(heap) // 3
@@ -87,14 +74,9 @@ async def run(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=10)
-    parser.add_argument("--jobs", type=int, default=2000)
-    parser.add_argument("--workers", type=int, default=200)
-    parser.add_argument("--rest", type=float, default=REST_S, help="seconds between a worker's reports")
-    parser.add_argument("--views", nargs="+", default=list(VIEWS))
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+    asking = parser(__doc__, VIEWS)
+    asking.add_argument("--minutes", type=float, default=10)
+    options = asking.parse_args()
     rows = asyncio.run(run(options))
     if options.json:
         print(json.dumps(rows))

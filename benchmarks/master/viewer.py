@@ -18,8 +18,9 @@ import json
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -162,34 +163,59 @@ async def _cpu_share(process: psutil.Process, seconds: float, begin: Callable[[]
     return round((cpu_s(process) - before) / seconds, 2)
 
 
-async def run(options: argparse.Namespace) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class BusyGrid:
+    """A master with queued jobs, and the task that brings results of a swarm, which are counted."""
+
+    process: psutil.Process
+    url: str
+    tally: Tally
+    bringing: asyncio.Task[Any]
+
+
+@asynccontextmanager
+async def busy_grid(options: argparse.Namespace) -> AsyncIterator[BusyGrid]:
+    """Yield a grid of so many jobs and workers, once its workers have reported."""
     with tempfile.TemporaryDirectory() as folder, master(Path(folder)) as (process, url):
         await fill(url, options.jobs)
         tally = Tally(options.jobs * TASKS)
         bringing = asyncio.create_task(swarm(url, {}, options.workers, SLOTS, tally, rest_s=options.rest))
-        await asyncio.sleep(2 * options.rest)
-        began = tally.acknowledged
+        try:
+            await asyncio.sleep(2 * options.rest)
+            yield BusyGrid(process, url, tally, bringing)
+        finally:
+            bringing.cancel()
+            with suppress(asyncio.CancelledError, AssertionError):  # a link that ends before its work says so
+                await bringing
+
+
+async def run(options: argparse.Namespace) -> list[dict[str, Any]]:
+    async with busy_grid(options) as grid:
+        began = grid.tally.acknowledged
         rows = []
         for view in options.views:
-            rows += await measure(url, [view], options.seconds, process, options.viewers)
-            assert not bringing.done(), f"the swarm ended while {view} was looked at: what was measured means nothing"
-        assert tally.acknowledged > began, "the grid stands still"
-        bringing.cancel()
-        with suppress(asyncio.CancelledError, AssertionError):  # which it says of links that end before their work
-            await bringing
+            rows += await measure(grid.url, [view], options.seconds, grid.process, options.viewers)
+            assert not grid.bringing.done(), f"the swarm ended during {view}: what was measured means nothing"
+        assert grid.tally.acknowledged > began, "the grid stands still"
     return rows
 
 
+def parser(doc: str | None, views: Sequence[str]) -> argparse.ArgumentParser:
+    """Return a parser of the options of a busy grid and of what is looked at."""
+    asking = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asking.add_argument("--jobs", type=int, default=2000)
+    asking.add_argument("--workers", type=int, default=200)
+    asking.add_argument("--rest", type=float, default=REST_S, help="seconds between a worker's reports")
+    asking.add_argument("--views", nargs="+", default=list(views))
+    asking.add_argument("--json", action="store_true")
+    return asking
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--jobs", type=int, default=2000)
-    parser.add_argument("--workers", type=int, default=200)
-    parser.add_argument("--seconds", type=float, default=20)
-    parser.add_argument("--rest", type=float, default=REST_S, help="seconds between a worker's reports")
-    parser.add_argument("--views", nargs="+", default=list(VIEWS))
-    parser.add_argument("--viewers", type=int, default=0, help="so many at once, without a browser")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+    asking = parser(__doc__, VIEWS)
+    asking.add_argument("--seconds", type=float, default=20)
+    asking.add_argument("--viewers", type=int, default=0, help="so many at once, without a browser")
+    options = asking.parse_args()
     rows = asyncio.run(run(options))
     if options.json:
         print(json.dumps(rows))

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.live.grid import Grid
+from tests.store.postgres import Server, or_skip, restartable_postgres
 
 
 @pytest.fixture
@@ -22,6 +23,13 @@ async def peers(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator
     flags = ["--tls", "on"] if request.param == "tls" else ["--peers", "on"]
     async with running(tmp_path, *flags, "--peer-file-bytes", str(2**20)) as grid:
         yield grid
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """A PostgreSQL server that is not started yet; skips where there is none."""
+    with or_skip(restartable_postgres()) as server:
+        yield server
 
 
 @asynccontextmanager

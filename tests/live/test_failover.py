@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import asyncpg
@@ -13,22 +13,16 @@ import pytest
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import JobState
 from tests.live.grid import Grid
-from tests.store.postgres import Missing, Server, restartable_postgres
+from tests.store.postgres import Server
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 GAP = 100_000
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
-    try:
-        made = restartable_postgres()
-        server = made.__enter__()
-    except Missing as reason:
-        pytest.skip(str(reason))
+def primary(server: Server) -> Server:
     server.start()
-    yield server
-    made.__exit__(None, None, None)
+    return server
 
 
 @pytest.fixture
@@ -78,14 +72,14 @@ class Failover:
         assert (await self.grid.client().passing()).passings == 0
 
 
-async def test_what_a_worker_holds_of_a_lost_job_is_not_taken_for_another_ones(grid: Grid, server: Server) -> None:
-    failover = Failover(grid, server)
+async def test_what_a_worker_holds_of_a_lost_job_is_not_taken_for_another_ones(grid: Grid, primary: Server) -> None:
+    failover = Failover(grid, primary)
     await failover.start()
-    with server.follower() as follower:
+    with primary.follower() as follower:
         await failover.name(follower)
         lost = await grid.submit(f"{failover.gate.wait}; echo lost", tasks=2)
         await runs(grid, lost)
-        server.end(signal.SIGKILL)
+        primary.end(signal.SIGKILL)
         await asyncio.to_thread(follower.start)
         await promote(follower)
         new = await grid.submit("echo new")
@@ -97,15 +91,15 @@ async def test_what_a_worker_holds_of_a_lost_job_is_not_taken_for_another_ones(g
         assert (await grid.ended(new)).state is JobState.SUCCEEDED
 
 
-async def test_what_runs_goes_on_where_nothing_was_lost(grid: Grid, server: Server) -> None:
-    failover = Failover(grid, server)
+async def test_what_runs_goes_on_where_nothing_was_lost(grid: Grid, primary: Server) -> None:
+    failover = Failover(grid, primary)
     await failover.start()
-    with server.follower() as follower:
+    with primary.follower() as follower:
         await asyncio.to_thread(follower.start)
         await failover.name(follower)
         kept = await grid.submit(f"{failover.gate.wait}; echo kept", tasks=2)
         await runs(grid, kept)
-        await asyncio.to_thread(server.end)  # it passes on all that it has
+        await asyncio.to_thread(primary.end)  # it passes on all that it has
         await promote(follower)
         await failover.over(lives=0)
         assert (await grid.ended(kept)).state is JobState.SUCCEEDED

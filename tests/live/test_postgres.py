@@ -7,7 +7,7 @@ import os
 import signal
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import asyncpg
@@ -16,21 +16,10 @@ import pytest
 from loopline_shared.model import JobState
 from loopline_shared.spec import JobSpec, Range
 from tests.live.grid import Grid, wait_for
-from tests.store.postgres import Missing, Server, restartable_postgres
+from tests.store.postgres import Server
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 TASKS = 1500
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    try:
-        made = restartable_postgres()
-        server = made.__enter__()
-    except Missing as reason:
-        pytest.skip(str(reason))
-    yield server
-    made.__exit__(None, None, None)
 
 
 @pytest.fixture

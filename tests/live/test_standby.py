@@ -21,7 +21,7 @@ from loopline.local.reserved_port import reserved
 from loopline_shared.errors import LooplineError
 from loopline_shared.spec import JobSpec, Range
 from tests.live.grid import Grid, Process, wait_for
-from tests.store.postgres import Missing, Server, restartable_postgres
+from tests.store.postgres import Server
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 TASKS = 1500
@@ -32,17 +32,6 @@ SPEC = JobSpec(
     size=TASKS * 0.3,
 )
 HERE, THERE, NETWORK = "10.213.77.1", "10.213.77.2", "10.213.77.0/24"
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    try:
-        made = restartable_postgres()
-        server = made.__enter__()
-    except Missing as reason:
-        pytest.skip(str(reason))
-    yield server
-    made.__exit__(None, None, None)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from loopline_master.store import Store, open_store
-from tests.store.postgres import Missing, running_postgres
+from tests.store.postgres import or_skip, running_postgres
 
 _numbers = count(1)
 
@@ -35,13 +35,8 @@ def runner() -> Iterator[asyncio.Runner]:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
     """A server; skips, and says why, where there is none."""
-    try:
-        server = running_postgres()
-        url = server.__enter__()
-    except Missing as reason:
-        pytest.skip(str(reason))
-    yield url
-    server.__exit__(None, None, None)
+    with or_skip(running_postgres()) as url:
+        yield url
 
 
 @pytest.fixture

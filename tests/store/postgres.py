@@ -12,10 +12,13 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import pytest
+
+Had = TypeVar("Had")
 OPTIONS = "-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off -c shared_buffers=16MB"
 
 
@@ -76,6 +79,17 @@ class Server:
     def end(self, signum: int = signal.SIGINT) -> None:
         self.process.send_signal(signum)
         self.process.wait(60)
+
+
+@contextmanager
+def or_skip(made: AbstractContextManager[Had]) -> Iterator[Had]:
+    """What this gives; where it cannot be had, the test skips and says why."""
+    with ExitStack() as stack:
+        try:
+            found = stack.enter_context(made)
+        except Missing as reason:
+            pytest.skip(str(reason))
+        yield found
 
 
 @contextmanager
