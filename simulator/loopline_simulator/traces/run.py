@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -84,7 +84,7 @@ def load_machines(file: Path) -> dict[str, TracedMachine]:
         return read_event_trace(lines) if ".tab" in file.suffixes else read_machines(lines)
 
 
-def _hosts(case: TraceCase) -> tuple[list[Host], dict[str, list[Interval]]]:
+def _hosts(case: TraceCase) -> tuple[list[Host], dict[str, Iterable[Interval]]]:
     """Return the hosts of the park or of the availability file, with the file's speeds where it says them."""
     hosts, stays = _machines(case)
     present = load_machines(case.presence) if case.presence is not None else {}
@@ -97,26 +97,30 @@ def _hosts(case: TraceCase) -> tuple[list[Host], dict[str, list[Interval]]]:
     return hosts, stays
 
 
-def _machines(case: TraceCase) -> tuple[list[Host], dict[str, list[Interval]]]:
+def _machines(case: TraceCase) -> tuple[list[Host], dict[str, Iterable[Interval]]]:
     known = load_machines(case.availability) if case.availability is not None else None
     park = case.park if known is None else replace(case.park, count=len(known))
     hosts = park.hosts(case.seed)
     for name, host in zip(known or (), hosts, strict=False):
         host.name, host.speed = name, (known or {})[name].speed or host.speed
-    stays = {name: machine.stays for name, machine in known.items()} if known else _drawn_stays(case, hosts)
-    for host in hosts:
-        if case.absence is Absence.SLEEPS and host.name in stays:
-            host.speed = Interrupted(host.speed, absences(stays[host.name]))
-    return hosts, {name: [_from_zero(stay) for stay in of_host] for name, of_host in stays.items()}
+    stays = _drawn_stays(case, hosts)
+    if known:
+        stays = {name: machine.stays for name, machine in known.items()}
+    if case.absence is Absence.SLEEPS:
+        asleep = {name: list(of_host) for name, of_host in stays.items()}
+        for host in hosts:
+            if host.name in asleep:
+                host.speed = Interrupted(host.speed, absences(asleep[host.name]))
+        stays = dict(asleep)
+    return hosts, {name: map(_from_zero, of_host) for name, of_host in stays.items()}
 
 
-def _drawn_stays(case: TraceCase, hosts: Sequence[Host]) -> dict[str, list[Interval]]:
+def _drawn_stays(case: TraceCase, hosts: Sequence[Host]) -> dict[str, Iterable[Interval]]:
+    """Return stays that are drawn as the run comes to them, for most runs are over long before the last."""
     if case.stay_s is None:
         return {}
-    return {
-        host.name: list(islice(alternating(stream(case.seed, "stays", host.name), case.stay_s, case.away_s), _STAYS))
-        for host in hosts
-    }
+    laws = case.stay_s, case.away_s
+    return {host.name: islice(alternating(stream(case.seed, "stays", host.name), *laws), _STAYS) for host in hosts}
 
 
 def _from_zero(stay: Interval) -> Interval:
