@@ -4,9 +4,10 @@
     python -m tests.mutants --sample 400 --seed 2     another one; --only policies: of files with that in their path
 
 A sample of all mutations that cosmic-ray knows (a comparison turned round, a number changed, ``break`` for
-``continue`` ...) is drawn. Each is made in a copy of the repository, where tests/scheduling (for core/transfers,
-tests/transfers) runs until something fails. The share that survives is printed, and each survivor as the line that it
-changed. It is part of no suite: a mutant costs up to as much as those tests.
+``continue`` ...) is drawn. Each is made in a copy of the repository, where tests/scheduling runs until something
+fails (for core/transfers, tests/transfers; for core/planning, the tests of the rack before it). The share that
+survives is printed, and each survivor as the line that it changed, with the reason if one is known (``EXPLAINED``).
+It is part of no suite: a mutant costs up to as much as those tests.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
 from pathlib import Path
@@ -28,10 +29,19 @@ LIBRARIES = ROOT / ".bench" / "mutants"
 """Where ``make test-mutants`` installs cosmic-ray, apart from the project's own libraries."""
 CORE = "master/loopline_master/core"
 ROOTS = ("shared", "master", "simulator", "worker", "client", "migrations")
-TESTS = "tests/scheduling"
-TESTS_OF_TRANSFERS = "tests/transfers"
-LEFT_OUT = ("BitOr", "BitXor", "BitAnd", "Shift", "Invert")
-"""Operators of bits: of numbers with fractions they raise at once, and in annotations they are never evaluated."""
+TESTS = ("tests/scheduling",)
+TESTS_OF = {
+    "/transfers/": ("tests/transfers",),
+    "/planning/": ("tests/simulator/test_rack.py", "tests/scheduling"),
+}
+"""Those of a part of the core, by what stands in the path of its files."""
+LEFT_OUT = ("BitOr", "BitXor", "BitAnd", "Shift", "Invert", "_Is_Eq", "_IsNot_NotEq")
+"""Operators of bits: of numbers with fractions they raise at once, and in annotations they are never evaluated. And
+equality for identity: of states and None, it is the same."""
+EXPLAINED = {
+    "if len(ready) is FEW:": "a quicker way to the same first job, where there are few classes",
+}
+"""Why a mutated line lives, by what it says."""
 LONGEST_S = 1200
 
 
@@ -98,19 +108,20 @@ def _survives(mutant: Mutant, copy: Path, number: int) -> bool:
     after = mutant.made_in(copy)
     file.write_text(after, "utf-8")
     try:
-        is_alive = _tests_pass(copy, TESTS_OF_TRANSFERS if "/transfers/" in mutant.file else TESTS)
+        is_alive = _tests_pass(copy, next((tests for part, tests in TESTS_OF.items() if part in mutant.file), TESTS))
     finally:
         file.write_text(before, "utf-8")
     print(f"{number}: {'SURVIVES' if is_alive else 'killed'} {mutant.file} {mutant.operator}", flush=True)
     if is_alive:
         changed = list(unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0))[2:]
-        print("\n".join(f"    {line}" for line in changed), flush=True)
+        reasons = [EXPLAINED[text] for line in changed if (text := line[1:].strip()) in EXPLAINED]
+        print("\n".join(f"    {line}" for line in (*changed, *reasons)), flush=True)
     return is_alive
 
 
-def _tests_pass(copy: Path, tests: str) -> bool:
+def _tests_pass(copy: Path, tests: Sequence[str]) -> bool:
     path = os.pathsep.join(str(copy / root) for root in ROOTS)
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", tests]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests]
     environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
     try:
         done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, timeout=LONGEST_S, check=False)

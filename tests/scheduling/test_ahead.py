@@ -168,6 +168,18 @@ def test_nothing_moves_to_where_it_would_be_done_later() -> None:
     assert not queueing.running("b")
 
 
+def test_what_waits_moves_to_a_slow_idle_worker_once_what_runs_before_it_is_so_late() -> None:
+    """The scheduler says itself when that will be; nothing else happens in the grid."""
+    queueing = grid(lease_s=1e6)
+    queueing.workers("a")
+    queueing.submit(2, 2.0)
+    queueing.join("b", dataclasses.replace(facts(), memory_bytes=10**9, speed=0.25))
+    assert queueing.scheduler.wake_at is not None
+    assert 1.0 < queueing.scheduler.wake_at - queueing.now < 60.0, "the first was to end after one second"
+    queueing.wait(queueing.scheduler.wake_at - queueing.now)
+    assert [str(attempt) for attempt in queueing.running("b")] == ["1.2.2"]
+
+
 def test_replicas_are_of_tasks_that_run_and_one_that_waits_is_moved_instead() -> None:
     queueing = grid("round-robin", max_replicas=2)
     queueing.workers("a")

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from copy import copy
+from dataclasses import replace
 
 import pytest
 
@@ -15,10 +16,11 @@ from loopline_master.core.explain.explain_job import explain_job
 from loopline_master.core.gangs.gang import GangPhase
 from loopline_master.core.gangs.phases import launches_of
 from loopline_master.core.planning.explain_plan import estimated_start
+from loopline_master.core.planning.grid_horizons import switch_of
 from loopline_master.core.planning.plan import Plan, PlanKind
 from loopline_shared.model import AttemptId, Order, TaskId
 from loopline_shared.rest.bodies import PlanView
-from tests.scheduling.driver import Grid
+from tests.scheduling.driver import Grid, facts
 
 NAMES = ("ant", "bee", "cat", "dog")
 
@@ -237,6 +239,31 @@ def test_a_held_gang_behind_tasks_that_have_not_begun_has_an_estimate() -> None:
     assert isinstance(told, PlanView)
     assert (told.kind, told.machines, told.start_at) == ("estimate", [], told.p90_at)
     assert (round(told.p50_at - state.now), round(told.p90_at - state.now)) == (likely, late)
+
+
+def test_why_a_held_gang_has_no_estimate() -> None:
+    made = grid("ant", "bee", slots=1)
+    made.submit(4, size=400)
+    gang = made.submit(nodes=2, size=2000, timeout_s=2000)
+    reports(made)
+    state = made.scheduler.state
+    assert estimated_start(state, state.jobs[gang], outlook(state)) == "no task of it has finished yet"
+
+
+@pytest.mark.parametrize(
+    ("labels", "address", "switch"),
+    [
+        (("lab", "switch.b2"), "10.1.2.3", "switch.b2"),
+        ((), "10.1.2.3", "10.1.2"),
+        ((), "fd00:1:2:3::9", "fd00:1:2:3"),
+        ((), "fd00::9", ""),
+        ((), "", ""),
+    ],
+)
+def test_the_switch_of_a_computer_is_what_a_label_says_or_its_subnet(
+    labels: tuple[str, ...], address: str, switch: str
+) -> None:
+    assert switch_of(replace(facts(labels=labels), address=address)) == switch
 
 
 def test_members_of_a_gang_work_at_the_same_time_also_in_forecasts() -> None:

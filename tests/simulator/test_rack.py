@@ -84,6 +84,22 @@ def test_what_is_remembered_changes_no_plan(case: tuple[Rack, list[RackJob]], na
     assert forgetful.planner.needed >= world.planner.needed
 
 
+def test_what_is_remembered_is_counted_from_the_moment_of_the_pass_and_doubted_where_cells_were_freed() -> None:
+    """A job of limit 3 that fits at none of the times 10 to 17; cells are freed from 15 to 16 after its scan."""
+    memory, job = ScanMemory(), RackJob(7, 0, width=1, height=1, limit=3, runs=3)
+    memory.begin_pass(10)
+    memory.remember(job, 10, 0b11111111)
+    memory.begin_pass(12)
+    assert memory.still_known(job) == 0b111111
+    memory.free(15, 16)
+    doubtful_from_13_to_15 = 0b001110
+    assert memory.still_known(job) == 0b111111 & ~doubtful_from_13_to_15
+    memory.begin_pass(13)
+    assert memory.still_known(job) == 0b11000
+    memory.drop(7)
+    assert memory.still_known(job) == 0
+
+
 @settings(max_examples=tried(25, 1000), deadline=None)
 @given(st.integers(1, 7), st.integers(1, 7), st.data())
 def test_bottom_left_is_the_least_y_and_in_it_the_least_x(width: int, height: int, data: st.DataObject) -> None:

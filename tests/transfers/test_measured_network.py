@@ -51,7 +51,7 @@ def groups(switches: Switches) -> set[frozenset[str]]:
     return {frozenset(host for host in switches if switches[host] == name) for name in switches.values()}
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(30))
 def test_no_choice_of_switches_explains_more_than_what_the_search_finds(seed: int) -> None:
     chance = random.Random(seed)
     names = [f"h{number}" for number in range(chance.randrange(4, 7))]
@@ -154,6 +154,13 @@ def test_probes_of_an_idle_grid_find_the_two_sides_of_a_narrow_cable(edge: float
     del switch_of[MASTER]
     assert groups(switch_of) == {frozenset(ordered[:6]), frozenset(ordered[6:])}
     assert measured.switches["lab"] == pytest.approx(between, rel=0.1)
+
+
+def test_hosts_that_are_slow_from_the_first_are_probed_from_one_another_next() -> None:
+    done = {(("a", other),): {("a", other): rate} for other, rate in zip("bcd", (100.0, 50.0, 50.0), strict=True)}
+    assert next_probes("abcd", done) == (("c", "d"),)
+    near = {pairs: dict.fromkeys(pairs, 90.0) for pairs in done}
+    assert next_probes("abcd", near) == ((MASTER, "a"),)
 
 
 def test_probes_that_fail_end_the_measuring_all_the_same() -> None:

@@ -116,6 +116,15 @@ def test_a_line_whose_source_has_gone_is_made_anew() -> None:
     assert {pipeline.hosts[0] for pipeline in found.pipelines} == {"a"}
 
 
+def test_a_line_is_split_into_three_at_most() -> None:
+    """Five receivers, each three times as fast as the next: two lines before the last, which takes the rest."""
+    rates = {"a": 1000.0, "b": 900.0, "c": 300.0, "d": 100.0, "e": 30.0, "f": 10.0}
+    hosts = [NetworkNode(name, "root", rate, rate) for name, rate in rates.items()]
+    network = Network([NetworkNode("root", None, is_switch=True), *hosts])
+    found = plan(PlanRequest(network, {"f": ("a",)}, tuple(Demand("f", host) for host in "bcdef")), fill)
+    assert len(found.pipelines) == 3
+
+
 def test_nobody_fetches_what_it_has_or_nobody_has() -> None:
     demands = (Demand("f", "a"), Demand("g", "b"))
     assert plan(PlanRequest(star("ab"), {"f": ("a",)}, demands), solve) == TransferPlan()
