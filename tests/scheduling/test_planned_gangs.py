@@ -241,6 +241,22 @@ def test_a_held_gang_behind_tasks_that_have_not_begun_has_an_estimate() -> None:
     assert (round(told.p50_at - state.now), round(told.p90_at - state.now)) == (likely, late)
 
 
+def test_of_many_plans_each_moves_forward_at_last() -> None:
+    """A few do in each step; nothing happens in the grid meanwhile."""
+    made = grid(order=Order.NONE)
+    first = made.submit(nodes=4, size=600, timeout_s=1000)
+    waiting = [made.submit(nodes=4, size=60, timeout_s=100) for _ in range(8)]
+    reports(made)
+    before = plan_of(made, waiting[-1]).start
+    end(made, first)
+    for _ in range(5):
+        made.step()
+    after = plan_of(made, waiting[-1]).start
+    assert before is not None
+    assert after is not None
+    assert before - after > 990, "the first was over a thousand seconds before its limit"
+
+
 def test_why_a_held_gang_has_no_estimate() -> None:
     made = grid("ant", "bee", slots=1)
     made.submit(4, size=400)

@@ -23,6 +23,20 @@ async def test_a_late_result_is_put_right_in_the_ledger(store):
     assert (after.lost_cpu_s, after.wasted_cpu_s) == (0.0, 6.5)
 
 
+async def test_the_votes_of_a_quorum_are_of_use_in_the_history_and_a_losing_replica_is_not(store):
+    await keep(store, a_job(1), a_task(1), a_task(2), a_worker("ant"))
+    await keep(
+        store,
+        an_attempt(1, number=1, **ended(cpu_s=1.0, accepted=False)),
+        an_attempt(1, number=2, replica=True, asked=True, **ended(cpu_s=2.0)),
+        an_attempt(2, number=1, **ended(cpu_s=4.0)),
+        an_attempt(2, number=2, replica=True, **ended(cpu_s=8.0, accepted=False)),
+    )
+    for subject in ("user", "worker", "job"):
+        [line] = await store.usage.by(subject, 0.0, 1e9, 9)
+        assert (line.useful_cpu_s, line.wasted_cpu_s, line.replicated_cpu_s) == (7.0, 8.0, 8.0), subject
+
+
 async def test_why_a_job_took_so_long(store):
     first = a_job(1, departure=5, **DONE | {"finished_at": 180.0})
     job = a_job(2, entered_at=115.0, arrival=4, departure=6, held_at=150.0, released_at=180.0, mismatches=1, **DONE)

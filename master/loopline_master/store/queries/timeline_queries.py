@@ -14,7 +14,6 @@ from sqlalchemy import (
     Select,
     Text,
     case,
-    exists,
     func,
     or_,
     select,
@@ -23,14 +22,11 @@ from sqlalchemy import (
 )
 
 from loopline_master.store.database import Transact
+from loopline_master.store.queries.usage_queries import IS_VOTE
 from loopline_master.store.tables import attempts, jobs, specs
-from loopline_shared.model import AttemptState
 
 _NAMES_AT_ONCE = 1000
 _a = attempts.c
-_other = attempts.alias()
-_has_votes = exists().where(_other.c.job == _a.job, _other.c.task == _a.task, _other.c.asked)
-"""True for an attempt of a task of which a quorum asked for another: what succeeds there is a vote."""
 _BAR: Sequence[ColumnElement[Any]] = (  # as the database has them: decoding enums and JSON takes time
     _a.job,
     _a.task,
@@ -38,7 +34,7 @@ _BAR: Sequence[ColumnElement[Any]] = (  # as the database has them: decoding enu
     _a.worker,
     type_coerce(_a.state, Text).label("state"),
     type_coerce(_a.replica, Integer).label("replica"),
-    case((_a.accepted, 1), ((_a.state == AttemptState.SUCCEEDED) & _has_votes, 1), else_=0).label("accepted"),
+    case((_a.accepted, 1), (IS_VOTE, 1), else_=0).label("accepted"),
     _a.dispatched_at,
     _a.started_at,
     _a.ended_at,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, Subquery, and_, case, func, literal, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, Subquery, and_, case, exists, func, literal, select
 
 from loopline_master.store.database import Transact
 from loopline_master.store.tables import attempts, jobs, specs, usage
@@ -15,8 +15,11 @@ from loopline_shared.rest.bodies import HistoryLine, HistorySubject
 FORGOTTEN_WORKERS = "(forgotten workers)"
 _DAY_S = 86400
 _STOPPED = (AttemptState.SUCCEEDED, AttemptState.CANCELLED, AttemptState.CANCELLING, AttemptState.RETRACTING)
-_is_vote = and_(attempts.c.asked, attempts.c.state == AttemptState.SUCCEEDED)  # a vote towards a quorum
-_is_loser = and_(~attempts.c.accepted, ~_is_vote, attempts.c.state.in_(_STOPPED))
+_other = attempts.alias()
+_has_quorum = exists().where(_other.c.job == attempts.c.job, _other.c.task == attempts.c.task, _other.c.asked)
+IS_VOTE = and_(~attempts.c.accepted, attempts.c.state == AttemptState.SUCCEEDED, _has_quorum)
+"""True for a vote towards a quorum, beside the accepted one; nobody asked for the first, but for another after it."""
+_is_loser = and_(~attempts.c.accepted, attempts.c.state.in_(_STOPPED), ~IS_VOTE)
 _is_lost = attempts.c.state.in_((AttemptState.FAILED, AttemptState.LOST))
 
 
@@ -28,7 +31,7 @@ SUMS: tuple[ColumnElement[Any], ...] = (
     func.count().label("attempts"),
     func.sum(case((attempts.c.accepted, 1), else_=0)).label("tasks"),
     func.sum(attempts.c.wall_s).label("wall_s"),
-    _cpu_s(attempts.c.accepted | _is_vote).label("useful_cpu_s"),
+    _cpu_s(attempts.c.accepted | IS_VOTE).label("useful_cpu_s"),
     _cpu_s(attempts.c.replica & ~attempts.c.asked).label("replicated_cpu_s"),
     _cpu_s(_is_loser).label("wasted_cpu_s"),
     _cpu_s(_is_lost).label("lost_cpu_s"),
