@@ -92,8 +92,10 @@ def test_what_a_container_is_known_by(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("container", "podman")
     assert is_contained(tmp_path)
     monkeypatch.delenv("container")
-    tree(tmp_path, {"run/.containerenv": ""})
+    tree(tmp_path, {"run/.containerenv": "", "proc/2/comm": "python\n"})
     assert is_contained(tmp_path)
+    tree(tmp_path, {"proc/2/comm": "kthreadd\n"})
+    assert not is_contained(tmp_path), "a virtual machine made from a container's image"
 
 
 def test_a_container_measures_itself_and_a_host_everything(tmp_path: Path) -> None:

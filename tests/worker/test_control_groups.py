@@ -164,15 +164,21 @@ def test_what_runs_in_the_group_of_an_agent_that_was_killed_is_killed() -> None:
     [own, *_] = delegation._hierarchies(Path("/")).values()
     ended = subprocess.Popen(["true"])
     ended.wait()
-    group = own / f"loopline-{ended.pid}-1" / "slot"
+    group, others = own / f"loopline-{ended.pid}-1" / "slot", own / f"loopline-of-{ended.pid}"
     group.mkdir(parents=True)
-    stray = subprocess.Popen(["sleep", "600"], env={}, cwd="/", start_new_session=True)
+    others.mkdir()
+    stray, other = (subprocess.Popen(["sleep", "600"], env={}, cwd="/", start_new_session=True) for _ in "ab")
     processes.write(str(group / "cgroup.procs"), b"%d" % stray.pid)
+    processes.write(str(others / "cgroup.procs"), b"%d" % other.pid)
     delegation.kill_leftovers()
     assert stray.wait(60) == -signal.SIGKILL
     places = delegation.claim(yields=True)
     remove_places(set(places.values()))
     assert not group.parent.exists()
+    assert other.poll() is None, "a group of another name is somebody else's"
+    other.kill()
+    other.wait()
+    remove_places({str(others)})
 
 
 def test_a_group_that_another_agent_removes_just_now_stops_nobody(

@@ -134,7 +134,12 @@ def machine_of(folder: Path, root: Path = _ROOT) -> str:
 
 
 def is_contained(root: Path = _ROOT) -> bool:
-    """True if this is a container, from which the computer outside cannot be measured."""
+    """True if this is a container, from which the computer outside cannot be measured.
+
+    A virtual machine made from a container's image bears its marks, but its kernel's own threads are in sight.
+    """
+    if _read(root / "proc/2/comm").strip() == "kthreadd":
+        return False
     marks = (root / ".dockerenv", root / "run/.containerenv")
     return any(mark.exists() for mark in marks) or any(os.environ.get(name) for name in _MARKING_VARIABLES)
 

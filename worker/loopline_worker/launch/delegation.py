@@ -8,6 +8,7 @@ uses of the groups are in ``supervisor/control_groups.py``.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from contextlib import suppress
@@ -20,6 +21,7 @@ from loopline_worker.supervisor.intervals import RETRY_S
 
 _ROOT = Path("/")
 _numbers = count(1)
+_OURS = re.compile(r"loopline-(?P<agent>\d+)-\d+")
 _PATIENCE_S = 5.0
 _ONE_CORE = b"100000 100000"
 """Microseconds of processor time in each period of so many."""
@@ -146,8 +148,9 @@ def _kill_all(folder: Path) -> bool:
 
 
 def _left(own: Path) -> list[Path]:
-    """Return the folders of agents that are no more."""
-    return [left for left in own.glob("loopline-*-*") if not Path(f"/proc/{left.name.split('-')[1]}").exists()]
+    """Return the folders of agents that are no more; a group of another name is somebody else's."""
+    found = [(left, _OURS.fullmatch(left.name)) for left in own.glob("loopline-*-*")]
+    return [left for left, ours in found if ours and not Path(f"/proc/{ours['agent']}").exists()]
 
 
 def _words(file: Path) -> set[str]:
