@@ -23,7 +23,7 @@ from loopline_master.core.entities import Job
 from loopline_master.core.estimates import eta
 from loopline_master.core.estimates.eta import Forecast, Outlook, Unknown
 from loopline_master.core.explain import submission_notes
-from loopline_master.core.planning.explain_plan import estimated_start
+from loopline_master.core.planning.explain_plan import estimated_start, latest_end
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.state import State
 from loopline_master.store.records import EtaRecords, JudgedEta, ToldEta
@@ -172,7 +172,8 @@ class Forecaster:
         view = view.model_copy(update={"tasks": view.tasks.model_copy(update={"prefetched": ahead})})
         found = self._current_outlook().get(view.id, Unknown("nothing is known of it yet"))
         if isinstance(found, Unknown):
-            return view.model_copy(update={"eta_note": found.reason})
+            reasons = filter(None, (found.reason, latest_end(state, job)))
+            return view.model_copy(update={"eta_note": "; ".join(reasons)})
         situation = situation_of(state, job, moment_of(job.succeeded + job.failed, job.task_count) or 0)
         if not situation.is_told(self._record.get(situation.moment, _NOTHING).jobs):
             return view.model_copy(update={"eta_note": "too few jobs have ended to say when one at this point will"})

@@ -113,6 +113,17 @@ def test_what_a_program_needs_is_known_from_its_runs() -> None:
     assert place_of(grid, grid.submit(1, name="long")) == ["fast"]
 
 
+@pytest.mark.parametrize(("share", "place"), [(1.0, "slow"), (0.2, "fast")])
+def test_an_owner_at_work_slows_down_only_what_wants_more_than_is_left(share: float, place: str) -> None:
+    """Half of the fast worker is left: too little for a program that works, and enough for one that mostly waits."""
+    grid = grid_of("turnaround", {"fast": 4.0, "slow": 3.0})
+    for _ in range(3):
+        grid.submit(1, 40.0, name="program")
+        grid.end(grid.running("fast")[0], wall_s=10.0, cpu_s=10.0 * share)
+    owner_leaves(grid, "fast", 0.5)
+    assert place_of(grid, grid.submit(1, 40.0, name="program")) == [place]
+
+
 @dataclass(frozen=True)
 class Term:
     """One worker's row of the table T = J / c + D + W + R."""

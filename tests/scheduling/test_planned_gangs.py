@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from copy import copy
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -18,8 +19,11 @@ from loopline_master.core.gangs.phases import launches_of
 from loopline_master.core.planning.explain_plan import estimated_start
 from loopline_master.core.planning.grid_horizons import switch_of
 from loopline_master.core.planning.plan import Plan, PlanKind
-from loopline_shared.model import AttemptId, Order, TaskId
+from loopline_master.forecaster import Forecaster
+from loopline_master.store.records import EtaRecords
+from loopline_shared.model import AttemptId, JobState, Order, TaskId
 from loopline_shared.rest.bodies import PlanView
+from tests.cli import views
 from tests.scheduling.driver import Grid, facts
 
 NAMES = ("ant", "bee", "cat", "dog")
@@ -239,6 +243,26 @@ def test_a_held_gang_behind_tasks_that_have_not_begun_has_an_estimate() -> None:
     assert isinstance(told, PlanView)
     assert (told.kind, told.machines, told.start_at) == ("estimate", [], told.p90_at)
     assert (round(told.p50_at - state.now), round(told.p90_at - state.now)) == (likely, late)
+
+
+async def never(work: object) -> Any:
+    raise AssertionError("no database is asked")
+
+
+def test_a_promised_start_and_a_limit_say_when_a_gang_of_which_nothing_is_known_is_over_at_the_latest() -> None:
+    made = grid(order=Order.NONE)
+    made.submit(nodes=3, size=600, timeout_s=1000)
+    promised = made.submit(nodes=2, timeout_s=100)
+    predicted = made.submit(nodes=2)
+    reports(made)
+    start = plan_of(made, promised).start
+    assert start is not None
+    nothing_stored = EtaRecords(never, never)
+    forecaster = Forecaster(made.scheduler, nothing_stored, lambda: made.now)
+    notes = [forecaster.with_eta(views.job(job, JobState.QUEUED)).eta_note for job in (promised, predicted)]
+    unknown = "no task of it has finished yet"
+    by_limit = f"by its promised start and its limit it would be over in {start + 100 - made.now:.0f} s at the latest"
+    assert notes == [f"{unknown}; {by_limit}", unknown]
 
 
 def test_of_many_plans_each_moves_forward_at_last() -> None:

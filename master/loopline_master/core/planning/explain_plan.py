@@ -64,6 +64,15 @@ def estimated_start(state: State, job: Job, outlook: eta.Outlook) -> PlanView | 
     )
 
 
+def latest_end(state: State, job: Job) -> str:
+    """Say when a job of one gang would be over by its promised start and its given limit; empty without these."""
+    plan = state.plans.get(job.id)
+    if plan is None or plan.start is None or not (plan.is_promise and plan.is_given) or job.task_count > 1:
+        return ""
+    end = _when(plan.start + plan.limit_s, state.now)
+    return f"by its promised start and its limit it would be over {end} at the latest"
+
+
 def _is_behind(state: State, job: Job) -> bool:
     """True if the job is a held gang that has no plan."""
     return (

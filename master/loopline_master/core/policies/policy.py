@@ -13,11 +13,12 @@ from typing import Protocol, TypeVar
 
 from loopline_master.core import eligibility
 from loopline_master.core.eligibility import Prefetch
-from loopline_master.core.entities import Grid, Job, Task, Worker
+from loopline_master.core.entities import Grid, Job, Program, Task, Worker
 from loopline_master.core.index.attempts import Attempts, ReadySet, Slots
 from loopline_master.core.index.policy_index import PolicyIndex
 from loopline_master.core.index.requirements import RequirementClass, RequirementIndex
 from loopline_master.core.index.sorted_collections import IntervalSet
+from loopline_master.core.runs import ProgramKey
 from loopline_master.core.state import State
 from loopline_master.core.transfers.data_delay import DataDelays
 from loopline_shared.model import MAX_ID, TaskId
@@ -103,6 +104,8 @@ class View:
         """All jobs in memory by number, some of them over; ``index.live`` has the live ones by arrival."""
         self.tasks: Mapping[TaskId, Task] = state.tasks
         """All tasks in memory: those that were started and are not over."""
+        self.programs: Mapping[ProgramKey, Program] = state.programs
+        """What runs of programs took."""
         self.index: PolicyIndexes = state.index
         """Indexes, for what the questions below leave open and for a policy's own index."""
         self.data = DataDelays(state)

@@ -4,10 +4,10 @@ The source is docs/design/dynamic-load.md.
 
     T_j = J_a / c_j + D_j + W_j + R_j
 
-J_a is the task's work, as given or predicted, c_j the worker's measured speed less what its owner takes, as last
-reported, D_j the network's delay and, where workers pass large files on, the time until the task's are there. W_j and
-R_j, the work that the worker has and what was sent to it since, are one here: the time until a slot of it falls free,
-and the work prefetched there already. Among the least, one is chosen at random.
+J_a is the task's work, as given or predicted, c_j the worker's measured speed less what its owner takes of what the
+task wants, as last reported, D_j the network's delay and, where workers pass large files on, the time until the
+task's are there. W_j and R_j, the work that the worker has and what was sent to it since, are one here: the time
+until a slot of it falls free, and the work prefetched there already. Among the least, one is chosen at random.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 from loopline_master.core.entities import Worker
+from loopline_master.core.estimates import measure
 from loopline_master.core.policies.policy import View, register
 from loopline_master.core.policies.task_first import Candidate, Ranked, ReadyTask, TaskFirst
 
@@ -30,9 +31,15 @@ class Turnaround(TaskFirst):
     prefetch_s = 3600.0
 
     def cost(self, view: View, task: ReadyTask, candidate: Candidate) -> float:
-        """Return seconds until the task would be done. A worker that is late will be late as long again."""
+        """Return seconds until the task would be done. A worker that is late will be late as long again.
+
+        An owner slows down only what wants more than is left.
+        """
         wait = abs(candidate.rank - _steps(view.grid.now)) if candidate.is_busy else candidate.rank
-        cost = task.work / candidate.speed + wait * _STEP_S
+        cost, worker = task.work / candidate.speed, view.workers[candidate.name]
+        if worker.load is not None and worker.load.spare_cpu < worker.offered:
+            cost *= max(measure.share_left(worker), measure.share_wanted(task.job, view.programs))
+        cost += wait * _STEP_S
         if view.data.carriers:
             cost += view.data.delay(task.job, task.number, candidate.name)
         return cost
