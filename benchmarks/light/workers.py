@@ -10,6 +10,7 @@ import asyncio
 import json
 import time
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +23,8 @@ from loopline_shared.protocol.worker_link import WorkerSession
 STDOUT = {"size_bytes": 5, "data": "ZG9uZQo="}
 EMPTY = {"size_bytes": 0}
 MAX_RESULTS = 400
+BEAT_S = 5.0
+"""From one Report to the next at most: a master gives up who is silent for a lease."""
 
 
 @dataclass
@@ -59,38 +62,53 @@ class LightWorker:
         )
         self._held: deque[str] = deque()
         self._seq = self._seen = 0
+        self._reported_at = 0.0
         self._unanswered: dict[int, int] = {}  # results in Reports that no Assign has answered
         self._load = {"slots": slots, "spare_cpu": slots, "memory_available_bytes": 2**32, "disk_free_bytes": 2**34}
 
     async def run(self, http: aiohttp.ClientSession, url: str, headers: dict[str, str]) -> None:
-        """Work until the connection ends."""
+        """Work until the connection ends; a worker without work says that it is there."""
         async with http.ws_connect(f"{url}/api/v1/link", headers=headers, max_msg_size=0) as socket:
             await socket.send_bytes(WorkerSession(self.name, "boot", self._facts).hello())
             await socket.receive()
             await self._report(socket, 0)
-            async for frame in socket:
-                message = json.loads(frame.data)
-                if message["kind"] == "assign":
-                    if self._rest_s:
-                        await asyncio.sleep(self._rest_s)
-                    await self._hear(socket, message)
+            while True:
+                with suppress(TimeoutError):
+                    frame = await socket.receive(timeout=max(0.0, self._next_at - time.monotonic()))
+                    if frame.type not in (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY):
+                        return
+                    self._hear(json.loads(frame.data))
+                if time.monotonic() >= self._next_at:
+                    await self._report(socket, self._take() if self._may_deliver else 0)
 
-    async def _hear(self, socket: aiohttp.ClientWebSocketResponse, assign: dict[str, Any]) -> None:
-        self._seen = assign["seq"]
-        for seq in [seq for seq in self._unanswered if seq <= assign["seen"]]:
+    @property
+    def _may_deliver(self) -> bool:
+        return bool(self._held) and not self._unanswered and self._tally.taken < self._tally.wanted
+
+    @property
+    def _next_at(self) -> float:
+        """When to report, if nothing comes before."""
+        return self._reported_at + (self._rest_s if self._may_deliver else BEAT_S)
+
+    def _hear(self, message: dict[str, Any]) -> None:
+        if message["kind"] != "assign":
+            return
+        self._seen = message["seq"]
+        for seq in [seq for seq in self._unanswered if seq <= message["seen"]]:
             self._tally.acknowledge(self._unanswered.pop(seq))
-        self._held.extend(run["attempt"] for run in assign["run"])
-        for attempt in assign.get("cancel", ()):
+        self._held.extend(run["attempt"] for run in message["run"])
+        for attempt in message.get("cancel", ()):
             if attempt in self._held:
                 self._held.remove(attempt)
-        if not self._unanswered and self._held:
-            done = self._tally.take(min(MAX_RESULTS, max(self._slots, (len(self._held) + 1) // 2), len(self._held)))
-            if done:
-                await self._report(socket, done)
+
+    def _take(self) -> int:
+        return self._tally.take(min(MAX_RESULTS, max(self._slots, (len(self._held) + 1) // 2), len(self._held)))
 
     async def _report(self, socket: aiohttp.ClientWebSocketResponse, done: int) -> None:
         self._seq += 1
-        self._unanswered[self._seq] = done
+        self._reported_at = time.monotonic()
+        if done:
+            self._unanswered[self._seq] = done
         self._tally.reports += 1
         results = [_result(self._held.popleft()) for _ in range(done)]
         held = list(self._held)

@@ -29,7 +29,7 @@ export function Tooltip({ chart, at }: { chart: Chart; at: Pointed }) {
 }
 
 function bodyOf(chart: Chart, hit: Hit): ComponentChildren {
-  if (hit?.kind === "bar") return <BarFacts bars={chart.scene.bars} bar={hit.bar} now={chart.now()} />;
+  if (hit?.kind === "bar") return <BarFacts bars={hit.bars} bar={hit.bar} now={chart.now()} />;
   if (hit?.kind === "plan") return <PlanFacts plan={hit.plan} now={chart.now()} />;
   if (hit?.kind === "job") return <JobFacts job={hit.job} now={chart.now()} />;
   return null;

@@ -14,9 +14,9 @@ import { live, panned, spanOf, type Window, zoomed } from "./scene/window";
 
 const SLACK_PX = 3;
 
-/** Returns the attempt or job at a point of the chart. */
+/** Returns the attempt or job at a point of the chart; a bar's place is among these bars, which may be followed by others. */
 export type Hit =
-  | { kind: "bar"; bar: number }
+  | { kind: "bar"; bar: number; bars: Bars }
   | { kind: "plan"; plan: WaitingPlan }
   | { kind: "job"; job: JobRow }
   | { kind: "worker"; name: string }
@@ -66,8 +66,8 @@ export class Chart {
   setBars(bars: Bars, changed: ReadonlySet<number>): void {
     this.isNews = true;
     if (bars !== this.builder.bars) {
+      this.chosen = this.chosen === null ? null : bars.placeOf(this.scene.bars.attempt[this.chosen]!);
       this.builder = new SceneBuilder(bars);
-      this.chosen = null;
     }
     this.rebuild(changed);
   }
@@ -155,7 +155,7 @@ export class Chart {
       const scale = new Scale(this.window, layout);
       for (const one of layout.isDense ? rowsBeside(scene, at) : [row]) {
         const bar = barAt(scene.bars, one, scale.time(x), SLACK_PX / scale.perSecond);
-        if (bar !== null) return { kind: "bar", bar };
+        if (bar !== null) return { kind: "bar", bar, bars: scene.bars };
       }
       const piece = pieceAt(scene.plans, scene.rows, row, scale.time(x));
       return piece ? { kind: "plan", plan: piece.plan } : null;

@@ -4,7 +4,7 @@ import { asProblem, get, type Problem } from "../api/client";
 import { budgetWaitMs } from "../live/budget";
 import { onChange } from "../live/changes";
 import { Bars } from "./scene/bars";
-import { covers, spanOf, type Window } from "./scene/window";
+import { covers, live, spanOf, type Window } from "./scene/window";
 
 /** Attempts of one job, of one user's jobs, on one worker; undefined: of all. */
 export interface Filter {
@@ -20,6 +20,8 @@ export interface Feeding {
 }
 
 export const MOST_BARS = 100_000;
+/** As many as are kept however old they are: whoever zooms in and out waits for nothing. */
+const FEW_BARS = 5_000;
 const REST_MS = 400;
 const SETTLE_MS = 180;
 const MARGIN = 0.4;
@@ -87,6 +89,7 @@ export class Feed {
   private async turn(): Promise<void> {
     this.timer = undefined;
     if (!this.wanted) return;
+    if (this.isLive) this.wanted = live(spanOf(this.wanted), this.now());
     this.isBusy = true;
     this.isStale = false;
     try {
@@ -120,7 +123,19 @@ export class Feed {
   private async readNews(): Promise<void> {
     const answer = await this.read(this.loaded!.until - OVERLAP_S, undefined);
     this.loaded!.until = answer.until;
-    this.feeding.onBars(this.bars, this.bars.merge(answer), false);
+    const changed = this.bars.merge(answer);
+    const isAll = this.forgetOld();
+    this.feeding.onBars(this.bars, isAll ? allWorkers(this.bars) : changed, isAll);
+  }
+
+  /** Drop what ended long before a live window, a good part at a time; whether anything was. */
+  private forgetOld(): boolean {
+    const { since } = this.wanted!;
+    const span = spanOf(this.wanted!);
+    if (!this.isLive || this.bars.count < FEW_BARS || this.loaded!.since > since - 2 * MARGIN * span) return false;
+    this.loaded!.since = since - MARGIN * span;
+    this.bars = this.bars.endingAfter(this.loaded!.since);
+    return true;
   }
 
   private async read(from: number, until: number | undefined): Promise<Timeline> {
@@ -131,3 +146,5 @@ export class Feed {
     return answer;
   }
 }
+
+const allWorkers = (bars: Bars): ReadonlySet<number> => new Set(bars.workers.keys());

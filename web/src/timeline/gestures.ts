@@ -115,7 +115,7 @@ function press(chart: Chart, gestures: Gestures, event: KeyboardEvent): void {
     Home: () => chart.follow(86400),
     n: () => pick(chart, gestures, 1),
     p: () => pick(chart, gestures, -1),
-    Enter: () => chart.chosen !== null && gestures.onOpen({ kind: "bar", bar: chart.chosen }),
+    Enter: () => chart.chosen !== null && gestures.onOpen({ kind: "bar", bar: chart.chosen, bars: chart.scene.bars }),
     s: () => chart.selectAll(),
     Escape: () => {
       chart.select(null);
@@ -132,5 +132,5 @@ function pick(chart: Chart, gestures: Gestures, direction: 1 | -1): void {
   const bar = chart.step(direction);
   if (bar === null) return;
   const { x, y } = chart.placeOf(bar);
-  gestures.onHover({ kind: "bar", bar }, x, y);
+  gestures.onHover({ kind: "bar", bar, bars: chart.scene.bars }, x, y);
 }

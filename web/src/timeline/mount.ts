@@ -70,11 +70,7 @@ export function mount(place: HTMLElement, canvas: HTMLCanvasElement, wishes: Wis
     shownBy(wishes.filter),
   );
   const ends = [
-    listen(chart, {
-      onHover: pointing(chart, listener),
-      onOpen: (hit) => open(chart, hit),
-      hasWheel: wishes.hasWheel,
-    }),
+    listen(chart, { onHover: pointing(chart, listener), onOpen: open, hasWheel: wishes.hasWheel }),
     fit(place, chart, wishes.maxHeight),
     effect(() => chart.setScheme(schemeOf(theme.value))),
     tick(chart),
@@ -94,9 +90,9 @@ function pointing(chart: Chart, listener: Listener) {
   };
 }
 
-function open(chart: Chart, hit: Hit): void {
+function open(hit: Hit): void {
   if (hit?.kind === "bar") {
-    const [job, task] = chart.scene.bars.attempt[hit.bar]!.split(".");
+    const [job, task] = hit.bars.attempt[hit.bar]!.split(".");
     go(`/jobs/${job}/tasks/${task}`);
   } else if (hit?.kind === "plan") go(`/jobs/${hit.plan.job}`);
   else if (hit?.kind === "job") go(`/jobs/${hit.job.job}`);

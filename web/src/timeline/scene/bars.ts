@@ -12,6 +12,22 @@ export const enum Look {
   Lost,
 }
 
+const COLUMNS = [
+  ...([
+    "attempt",
+    "worker",
+    "job",
+    "look",
+    "isReplica",
+    "state",
+    "dispatched",
+    "start",
+    "isUnstarted",
+    "end",
+  ] as const),
+  ...(["ended", "slot", "began", "ran", "isGuessed", "frozen"] as const),
+];
+
 export class Bars {
   readonly attempt: string[] = [];
   readonly worker: number[] = [];
@@ -55,6 +71,32 @@ export class Bars {
     }
     for (const worker of changed) this.ofWorker[worker]!.sort((a, b) => this.start[a]! - this.start[b]! || a - b);
     return changed;
+  }
+
+  /** Those that have not ended before `time`, and what is known of their jobs; the places are others. */
+  endingAfter(time: number): Bars {
+    const kept = new Bars();
+    kept.held = this.held.filter((hold) => hold.until === null || hold.until >= time);
+    for (const { job } of kept.held) kept.jobNames.set(job, this.jobNames.get(job) ?? "");
+    for (let bar = 0; bar < this.count; bar++)
+      if (Math.max(this.end[bar]!, this.ended[bar]!) >= time) kept.copy(this, bar);
+    for (const own of kept.ofWorker) own.sort((a, b) => kept.start[a]! - kept.start[b]! || a - b);
+    return kept;
+  }
+
+  private copy(from: Bars, bar: number): void {
+    const worker = this.placeOfWorker(from.workers[from.worker[bar]!]!);
+    const at = this.attempt.length;
+    for (const name of COLUMNS) (this[name] as unknown[])[at] = from[name][bar];
+    this.worker[at] = worker;
+    this.places.set(this.attempt[at]!, at);
+    this.ofWorker[worker]!.push(at);
+    this.jobNames.set(this.job[at]!, from.jobNames.get(this.job[at]!) ?? "");
+  }
+
+  /** The place of an attempt. */
+  placeOf(attempt: string): number | null {
+    return this.places.get(attempt) ?? null;
   }
 
   /**
