@@ -18,6 +18,7 @@ SEED ?= $(shell date +%Y%m%d)
 test-long: .venv/installed
 	LOOPLINE_LONG_TESTS=1 $(PYTEST) -n auto --dist worksteal -m "long or not long" --timeout 1800 --hypothesis-seed=$(SEED)
 	$(MAKE) test-snakemake
+	$(MAKE) test-mutants SAMPLE=10 MUTANTS_SEED=$(SEED)
 
 # A sample of mutations of the scheduler's core: what do its tests let live? Some minutes; SAMPLE=400 takes hours.
 SAMPLE ?= 40

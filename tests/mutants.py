@@ -42,7 +42,7 @@ EXPLAINED = {
     "if len(ready) is FEW:": "a quicker way to the same first job, where there are few classes",
 }
 """Why a mutated line lives, by what it says."""
-LONGEST_S = 1200
+LONGEST_S = 600
 
 
 @dataclass(frozen=True, slots=True)

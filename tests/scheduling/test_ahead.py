@@ -4,10 +4,11 @@ import dataclasses
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
 from loopline_master.core.effects import Effects
 from loopline_master.core.entities import Attempt
-from loopline_master.core.events import JobPaused, JobResumed, JobSubmitted, WorkerDrained
+from loopline_master.core.events import JobPaused, JobResumed, JobSubmitted, SchedulerSettings, WorkerDrained
 from loopline_master.core.policies import REGISTRY, WorkerFirst
 from loopline_shared.model import AttemptId, AttemptState, Outcome
 from loopline_shared.spec import MAX_RUN_CHARACTERS
@@ -109,8 +110,10 @@ def test_a_frame_is_bounded_by_what_its_runs_hold() -> None:
         assert sum(len(run.command[1]) for run in frame.run) <= 50 * MAX_RUN_CHARACTERS
 
 
-def test_off_means_that_nothing_waits() -> None:
-    queueing = grid(prefetch_s=0.0)
+@pytest.mark.parametrize("off", [{"prefetch_s": 0.0}, {"max_prefetch": 0}])
+def test_off_means_that_nothing_waits(off: dict[str, float]) -> None:
+    TypeAdapter(SchedulerSettings).validate_python({"policy": "first-come", **off})
+    queueing = grid(**off)
     queueing.workers("a")
     queueing.submit(10, 0.1)
     assert len(queueing.running("a")) == 1

@@ -57,6 +57,21 @@ def test_a_job_is_starved_when_the_last_who_could_vote_has_gone(policy: str) -> 
     assert grid.job(job).starved_since is not None
 
 
+@pytest.mark.parametrize("printing", [("wrong", "right", "right"), ("right", "wrong", "right")])
+def test_a_vote_that_is_outvoted_costs_health_whenever_it_came(printing: tuple[str, ...]) -> None:
+    grid = Grid(policy="first-come", max_attempts=5, lease_s=1e6)
+    grid.workers("a", "b", "c")
+    job, said = grid.submit(1, 9.0, quorum=2), list(printing)
+    voted = {}
+    while said:
+        name = next(name for name in grid.agents if grid.running(name))
+        voted[name] = said[0]
+        grid.end(grid.running(name)[0], **printed(said.pop(0)))
+    assert grid.job(job).state is JobState.SUCCEEDED
+    health = {name: grid.scheduler.state.workers[name].health for name in voted}
+    assert health == {name: -0.5 if word == "wrong" else 0.5 for name, word in voted.items()}
+
+
 def test_fair_gives_a_worker_other_work_than_what_failed_on_it() -> None:
     grid = Grid(policy="fair", max_attempts=5, lease_s=1e6)
     grid.workers("a", "b")

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopline_master.core.effects import Declined, Effects
+from loopline_master.core.effects import Declined, Effects, Submitted
 from loopline_master.core.entities import Attempt, Job
-from loopline_master.core.events import JobSubmitted, SchedulerSettings, ShareChanged
+from loopline_master.core.events import JobCancelled, JobSubmitted, SchedulerSettings, ShareChanged
 from loopline_master.core.explain.explain_job import explain_job
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.shares.user import User
@@ -135,8 +135,10 @@ def test_what_was_promised_over_all_jobs_goes_on_for_those_that_were_submitted_t
 # --- accounts -----------------------------------------------------------------------------------------------------
 
 
-def submitted(grid: Grid, user: str, tasks: int) -> None:
-    grid.ask(JobSubmitted(user, spec(tasks)))
+def submitted(grid: Grid, user: str, tasks: int, spec_bytes: int = 0) -> int:
+    reply = grid.ask(JobSubmitted(user, spec(tasks), spec_bytes=spec_bytes))
+    assert isinstance(reply, Submitted)
+    return reply.job
 
 
 def test_use_fades_by_half_in_a_half_life() -> None:
@@ -258,8 +260,18 @@ def test_a_user_has_so_many_jobs_and_tasks_and_is_told() -> None:
     submitted(grid, "bob", 7)
 
 
-def refusal(grid: Grid, user: str, tasks: int) -> tuple[int, str, str]:
-    (reply,) = grid.step(JobSubmitted(user, spec(tasks))).replies
+def test_a_user_has_so_many_bytes_of_specs_and_is_told() -> None:
+    grid = Grid(user_spec_bytes=100, shares=True)
+    first = submitted(grid, "ann", 1, spec_bytes=60)
+    assert refusal(grid, "ann", 1, spec_bytes=41)[:2] == (429, "user_spec_bytes")
+    submitted(grid, "ann", 1, spec_bytes=40)
+    assert refusal(grid, "ann", 1, spec_bytes=1)[2] == "100 of the 100 bytes of unfinished jobs' specs"
+    grid.step(JobCancelled(first))
+    submitted(grid, "ann", 1, spec_bytes=60)
+
+
+def refusal(grid: Grid, user: str, tasks: int, spec_bytes: int = 0) -> tuple[int, str, str]:
+    (reply,) = grid.step(JobSubmitted(user, spec(tasks), spec_bytes=spec_bytes)).replies
     assert isinstance(reply, Declined)
     return reply.status, reply.code, reply.message.removeprefix(f"{user} has ").partition(" that")[0]
 
