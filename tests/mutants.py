@@ -40,9 +40,10 @@ LEFT_OUT = ("BitOr", "BitXor", "BitAnd", "Shift", "Invert", "_Is_Eq", "_IsNot_No
 equality for identity: of states and None, it is the same."""
 EXPLAINED = {
     "if len(ready) is FEW:": "a quicker way to the same first job, where there are few classes",
+    "return self.failed.get(source, 1.0) > now": "of a source that never failed, any time that is over will do",
 }
 """Why a mutated line lives, by what it says."""
-LONGEST_S = 1200
+LONGEST_S = 600
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopline_shared.errors import LooplineError
+from loopline_shared.model import Order
 from loopline_simulator.__main__ import main
-from loopline_simulator.fast.availability import Interval, merged
+from loopline_simulator.fast.availability import Absence, Interval, alternating, merged
+from loopline_simulator.fast.machines import Park
+from loopline_simulator.traces import run as run_of_trace
 from loopline_simulator.traces.intervals import read_machines, to_lines
 from loopline_simulator.traces.swf import Selection, SizeFrom, SwfJob, TasksFrom, arrivals, read_jobs, to_line
 
@@ -234,6 +237,32 @@ def test_pcs_that_come_and_go_at_random(files, capsys, absence):
     assert (run["unfinished"], run["passed"], steady["lost_time"]) == (0, 0, 0)
     assert run["total"]["mean"] > steady["total"]["mean"]
     assert run["lost_time"] > 0
+
+
+@pytest.mark.parametrize("absence", [Absence.LOSES, Absence.WORKS])
+def test_stays_are_drawn_as_the_run_comes_to_them(files, monkeypatch, absence):
+    drawn = []
+
+    def noted(*laws):
+        for stay in alternating(*laws):
+            drawn.append(stay)
+            yield stay
+
+    monkeypatch.setattr(run_of_trace, "alternating", noted)
+    park = Park(3, patterns=())
+    case = run_of_trace.TraceCase(
+        1,
+        "first-come",
+        Order.NONE,
+        swf=files / "a.swf",
+        selection=Selection(),
+        park=park,
+        absence=absence,
+        stay_s=200.0,
+    )
+    answer = run_of_trace.run(case)
+    assert answer.measures.unfinished == 0
+    assert 3 <= len(drawn) < 3 * answer.measures.makespan / 100, "and not all that the longest run could need"
 
 
 def test_owners_who_sit_down_at_their_machines(files, capsys):

@@ -3,8 +3,8 @@ import { ticks } from "../src/timeline/paint/axis";
 import { Bars } from "../src/timeline/scene/bars";
 import type { Brush, Rects } from "../src/timeline/paint/brush";
 import { schemeOf } from "../src/timeline/paint/colours";
-import { jobAt, layOut, rowAt, Scale } from "../src/timeline/scene/layout";
-import { paint } from "../src/timeline/paint/paint";
+import { AXIS_PX, jobAt, layOut, rowAt, Scale } from "../src/timeline/scene/layout";
+import { paint, shortened } from "../src/timeline/paint/paint";
 import { SceneBuilder } from "../src/timeline/scene/scene";
 import { SvgBrush } from "../src/timeline/paint/svgBrush";
 import { live, panned, zoomed } from "../src/timeline/scene/window";
@@ -50,6 +50,22 @@ describe("the window", () => {
     const window = live(100, 1000);
     expect(window.until).toBeGreaterThan(1000);
     expect(window.until - window.since).toBeCloseTo(100);
+  });
+});
+
+describe("names of workers", () => {
+  it("are cut in the middle: they differ at either end", () => {
+    expect(shortened("light-108", 8)).toBe("ligh…108");
+    expect(shortened("light-8", 8)).toBe("light-8");
+  });
+
+  it("are never half above the chart", () => {
+    const names = Array.from({ length: 300 }, (_, place): Attempt => [`1.${place + 1}.1`, `pc-${place}`, 0, 9]);
+    const places: number[] = [];
+    const brush = new Counter() as Brush;
+    brush.text = (_, text, __, y) => void (text.startsWith("pc-") && places.push(y));
+    paint(picture(sceneOf(names), 0, 10), brush);
+    expect(Math.min(...places)).toBeGreaterThanOrEqual(AXIS_PX + 6);
   });
 });
 

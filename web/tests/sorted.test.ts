@@ -14,3 +14,13 @@ test("rows are sorted either way, and what is not known comes last", () => {
 test("without a column that can be sorted by, rows stay as they come", () => {
   expect(speeds(null, false)).toEqual(speeds("Other", true));
 });
+
+test("names are in the order in which people count", () => {
+  const rows = ["pc-10", "pc-9", "pc-1"].map((name) => ({ name }));
+  const columns = [{ name: "Worker", order: (row: { name: string }) => row.name }];
+  expect(sorted(rows, columns, { column: "Worker", isDown: false }).map(({ name }) => name)).toEqual([
+    "pc-1",
+    "pc-9",
+    "pc-10",
+  ]);
+});

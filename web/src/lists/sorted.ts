@@ -1,3 +1,4 @@
+import { naturally } from "../text/human";
 import type { Sorting } from "./sorting";
 
 interface Ordered<Row> {
@@ -18,6 +19,7 @@ export function sorted<Row>(
   return [...rows].sort((a, b) => {
     const [left, right] = [order(a) ?? null, order(b) ?? null];
     if (left === null || right === null) return Number(left === null) - Number(right === null);
+    if (typeof left === "string" && typeof right === "string") return sign * naturally(left, right);
     return left === right ? 0 : left < right ? -sign : sign;
   });
 }

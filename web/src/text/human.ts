@@ -122,3 +122,8 @@ export function cpuTime(seconds: number): string {
 }
 
 const two = (number: number): string => String(number).padStart(2, "0");
+
+const collator = new Intl.Collator("en", { numeric: true });
+
+/** Orders names as people count: pc-9 before pc-10. */
+export const naturally = (a: string, b: string): number => collator.compare(a, b);

@@ -15,6 +15,7 @@ import { Sparkline } from "./Sparkline";
 import { keptWord, loadOf, stateOf, type Trend, useLastHours, useTrends } from "./workers";
 
 const nameOf = ({ name }: WorkerView): string => name;
+const BY_NAME = { column: "Worker", isDown: false };
 
 export function WorkersTable({ workers, onDone }: { workers: WorkerView[]; onDone: () => void }) {
   const hours = useLastHours();
@@ -32,7 +33,7 @@ export function WorkersTable({ workers, onDone }: { workers: WorkerView[]; onDon
     <>
       <BulkBar rows={workers} keyOf={nameOf} picks={picks} noun="worker" deeds={DEEDS} onDone={onDone} />
       <Cards
-        rows={sorted(workers, columns, sorting)}
+        rows={sorted(workers, columns, sorting.column ? sorting : BY_NAME)}
         keyOf={nameOf}
         columns={columns}
         sorting={sorting}

@@ -38,7 +38,7 @@ function paintGround(picture: Picture, brush: Brush): void {
     if (place % 2) brush.rects(scheme.stripe, [0, top, layout.width, height]);
   let named = -Infinity;
   for (const { group, top, height } of seen) {
-    const middle = top + height / 2;
+    const middle = Math.max(top + height / 2, AXIS_PX + NAME_PX / 2);
     if (middle - named < NAME_PX) continue;
     named = middle;
     paintName(picture, group, middle, brush);
@@ -61,9 +61,16 @@ function groupsInView({ layout, scene, scrolled }: Picture): Seen[] {
     .filter(({ top, height }) => top <= AXIS_PX + layout.viewPx && top + height >= AXIS_PX);
 }
 
+/** At most so many letters: names of machines differ at either end. */
+export function shortened(name: string, most: number): string {
+  if (name.length <= most) return name;
+  const before = Math.ceil((most - 1) / 2);
+  return `${name.slice(0, before)}…${name.slice(name.length - (most - 1 - before))}`;
+}
+
 function paintName({ layout, scheme }: Picture, group: Group, y: number, brush: Brush): void {
   const most = Math.floor((layout.gutter - 22) / 6.2);
-  const name = group.name.length > most ? `${group.name.slice(0, most - 1)}…` : group.name;
+  const name = shortened(group.name, most);
   const isAway = group.note?.isAway ?? false;
   if (group.note?.isInUse) brush.rects(scheme.owner, [0, y - 6, 4, 12]);
   if (isAway) brush.rects(scheme.lost, [0, y - 6, 4, 12]);

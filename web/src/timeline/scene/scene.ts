@@ -3,6 +3,7 @@
  * Built anew when bars change, not when one pans.
  */
 import type { Hold, WaitingPlan } from "../../api/types";
+import { naturally } from "../../text/human";
 import { Bars } from "./bars";
 import { type PlannedPiece, piecesOf } from "./plans";
 import { type Row, rowsOf } from "./rows";
@@ -117,6 +118,3 @@ function jobRows(bars: Bars): JobRow[] {
 function emptyRow(bars: Bars, job: number, since: number, until: number): JobRow {
   return { job, name: bars.jobNames.get(job) ?? "", since, until, holds: [] };
 }
-
-const collator = new Intl.Collator("en", { numeric: true });
-const naturally = (a: string, b: string): number => collator.compare(a, b);
