@@ -117,8 +117,9 @@ class State:
             self.fresh,
             self.gangs.values(),
         )
+        index.programs = self.programs
         for program in self.programs.values():
-            index.programs.place(program.key, (program.used_at, program.key))
+            index.program_use.place(program.key, (program.used_at, program.key))
         return index
 
     def set_policy_index(self, index: PolicyIndex | None) -> None:
@@ -269,12 +270,12 @@ class State:
     def _note_program(self, program: Program) -> None:
         key = program.key
         self.programs[key] = self.effects.programs[key] = program
-        if self.index.programs.keys.get(key) != (program.used_at, key):
+        if self.index.program_use.keys.get(key) != (program.used_at, key):
             self._changed_programs[key] = program
 
     def _index_programs(self) -> None:
         """Index the changed programs, and forget the longest unused ones if there are too many."""
-        ranking = self.index.programs
+        ranking = self.index.program_use
         for key, program in self._changed_programs.items():
             ranking.place(key, (program.used_at, key))
         self._changed_programs.clear()

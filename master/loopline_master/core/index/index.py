@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from sortedcontainers import SortedDict, SortedSet
 
-from loopline_master.core.entities import Attempt, Job, Task, Worker
+from loopline_master.core.entities import Attempt, Job, Program, Task, Worker
 from loopline_master.core.estimates import measure
 from loopline_master.core.gangs.gang import Gang
 from loopline_master.core.index.attempts import Attempts, ReadySet, Slots, SpeedOctaves
@@ -60,7 +60,10 @@ class Index:
     leases: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)  # (until, worker)
     starving: Ranking[int, tuple[float, int]] = field(default_factory=Ranking)  # (since, job), not yet stalled
     quarantines: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)  # (until, worker)
-    programs: Ranking[ProgramKey, tuple[float, ProgramKey]] = field(default_factory=Ranking)  # longest unused first
+    programs: Mapping[ProgramKey, Program] = field(default_factory=dict)  # the state's: what their runs took
+    program_use: Ranking[ProgramKey, tuple[float, ProgramKey]] = field(
+        default_factory=Ranking
+    )  # longest unused first
     requirements: RequirementIndex = field(default_factory=RequirementIndex)
     parallel: SortedSet[int] = field(default_factory=SortedSet)  # arrivals of jobs with a gang to begin, held or not
     gangs: GangIndex = field(default_factory=GangIndex)

@@ -54,6 +54,10 @@ class PolicyIndexes(Protocol):
         """By job: its started tasks that may get another attempt."""
 
     @property
+    def programs(self) -> Mapping[ProgramKey, Program]:
+        """What runs of programs took."""
+
+    @property
     def attempts(self) -> Attempts:
         """Attempts by task and by worker."""
 
@@ -104,8 +108,6 @@ class View:
         """All jobs in memory by number, some of them over; ``index.live`` has the live ones by arrival."""
         self.tasks: Mapping[TaskId, Task] = state.tasks
         """All tasks in memory: those that were started and are not over."""
-        self.programs: Mapping[ProgramKey, Program] = state.programs
-        """What runs of programs took."""
         self.index: PolicyIndexes = state.index
         """Indexes, for what the questions below leave open and for a policy's own index."""
         self.data = DataDelays(state)

@@ -38,7 +38,7 @@ class Turnaround(TaskFirst):
         wait = abs(candidate.rank - _steps(view.grid.now)) if candidate.is_busy else candidate.rank
         cost, worker = task.work / candidate.speed, view.workers[candidate.name]
         if worker.load is not None and worker.load.spare_cpu < worker.offered:
-            cost *= max(measure.share_left(worker), measure.share_wanted(task.job, view.programs))
+            cost *= max(measure.share_left(worker), measure.share_wanted(task.job, view.index.programs))
         cost += wait * _STEP_S
         if view.data.carriers:
             cost += view.data.delay(task.job, task.number, candidate.name)
