@@ -55,7 +55,7 @@ class PolicyIndexes(Protocol):
 
     @property
     def programs(self) -> Mapping[ProgramKey, Program]:
-        """What runs of programs took."""
+        """Sums over the runs of each program, by its key."""
 
     @property
     def attempts(self) -> Attempts:
