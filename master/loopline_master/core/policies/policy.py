@@ -220,13 +220,9 @@ class View:
 
     def _members(self, family: Mapping[RequirementClass, IntervalSet], worker: Worker) -> list[IntervalSet]:
         """Return the family's jobs by requirement class, of the classes that the worker could serve now."""
-        members = []
         slots = self._slots.free_slots(worker) or 1
-        for key in self.index.requirements.served_in(slots, worker.name, self.index.turn):
-            found = family.get(key)
-            if found is not None:
-                members.append(found)
-        return members
+        served = self.index.requirements.served_in(slots, worker.name, self.index.turn)
+        return [found for key in served if (found := family.get(key)) is not None]
 
     def _round(self, after: int, family: Mapping[RequirementClass, IntervalSet], worker: Worker) -> Iterator[Job]:
         """Return jobs of the family for this worker, looked up one by one, since a placement changes them."""
