@@ -41,6 +41,9 @@ equality for identity: of states and None, it is the same."""
 EXPLAINED = {
     "if len(ready) is FEW:": "a quicker way to the same first job, where there are few classes",
     "return self.failed.get(source, 1.0) > now": "of a source that never failed, any time that is over will do",
+    r'words = [(int(word), "") if word.isdecimal() else (-2, word) for word in re.split(r"(\d+)", node.name)]': (
+        "of a word, any number below those in names will do"
+    ),
 }
 """Why a mutated line lives, by what it says."""
 LONGEST_S = 600
