@@ -12,6 +12,7 @@ import pytest
 from loopline_shared.model import Outcome, Result
 from loopline_shared.protocol.worker_link import Run
 from loopline_worker.attempts import limits as limits_module
+from loopline_worker.attempts.attempt import Attempt
 from loopline_worker.attempts.limits import Quota, fills
 from loopline_worker.launch import delegation, sandbox
 from loopline_worker.launch.interface import Limits, Usage
@@ -125,6 +126,19 @@ async def test_a_flood_that_is_over_before_anybody_looks(tight: Bench) -> None:
     """It has ended by itself, well: what it wrote is over the limit all the same."""
     result = await tight.result(run_of("head", "-c", str(5 * MIB), "/dev/zero"))
     assert result.outcome is Outcome.FAILED
+    assert result.reason == "stopped: more than 4 MiB of output (output_flood_bytes of this worker)"
+
+
+async def test_a_flood_that_is_seen_as_its_task_ends(tight: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The watch has it killed, but it has ended by itself, well, just before."""
+    stop = Attempt._stop_watching
+
+    def see_at_last(attempt: Attempt) -> None:
+        attempt._break_off(Breach.OUTPUT)
+        stop(attempt)
+
+    monkeypatch.setattr(Attempt, "_stop_watching", see_at_last)
+    result = await tight.result(run_of("head", "-c", str(5 * MIB), "/dev/zero"))
     assert result.reason == "stopped: more than 4 MiB of output (output_flood_bytes of this worker)"
 
 

@@ -291,8 +291,8 @@ class Attempt:
         self.spent_cpu_s = self.usage.cpu_s + ended.overhead_s
         if not self._verdict:
             self.trouble = self.trouble or ended.trouble or self._lack_of_disk(ended)
-            if is_over(self._output_bytes(), self._job.limits.output_bytes):  # it was quicker than the watch
-                ended = replace(ended, breach=Breach.OUTPUT)
+        if is_over(self._output_bytes(), self._job.limits.output_bytes):  # it was quicker than the watch, or its kill
+            ended = replace(ended, breach=Breach.OUTPUT)
         if self._task_files or (ended.folder_is_left and (ended.exit_code or result_file.is_there(self.folder))):
             return None
         verdict = judge(ended, self._job, self._verdict, self.trouble)
