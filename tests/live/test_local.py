@@ -24,6 +24,7 @@ from loopline.local.reserved_port import reserved
 from loopline_shared.errors import LooplineError
 from loopline_shared.spec import JobSpec
 from tests.live.grid import wait_for
+from tests.worker.bench import is_alive, name_of
 
 _SCRIPT = """
 import loopline
@@ -58,7 +59,7 @@ def environment(home: Path) -> dict[str, str]:
 
 async def nothing_is_left(processes: list[psutil.Process], home: Path) -> None:
     async def are_gone() -> bool:
-        alive = [process for process in processes if process.is_running() and process.status() != "zombie"]
+        alive = [process for process in processes if is_alive(process)]
         return not alive and not list((home / ".local/share/loopline/local").glob("*"))
 
     await wait_for("the end of every process and folder", are_gone)
@@ -78,7 +79,7 @@ async def test_a_grid_of_one_command_ends_with_it(end: str, tmp_path: Path, monk
 
         async def with_its_task() -> list[psutil.Process] | None:
             all_ = command.children(recursive=True)
-            return all_ if any(process.name() == "sleep" for process in all_) else None
+            return all_ if any(name_of(process) == "sleep" for process in all_) else None
 
         everything = await wait_for("the task to run", with_its_task)
         to_end = everything[0] if end == "caretaker killed" else command

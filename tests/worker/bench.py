@@ -37,6 +37,22 @@ def python(code: str, *arguments: str, **options: Any) -> Run:
     return run_of(sys.executable, "-I", "-S", "-c", code, *arguments, **options)
 
 
+def is_alive(process: psutil.Process) -> bool:
+    """False of a process that ends while one looks at it, too."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def name_of(process: psutil.Process) -> str:
+    """Its name; empty if it has just ended."""
+    try:
+        return process.name()
+    except psutil.NoSuchProcess:
+        return ""
+
+
 def processes_of(folder: Path) -> list[psutil.Process]:
     """What is alive with a scratch folder below ``folder``."""
     found = []

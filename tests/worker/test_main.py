@@ -14,7 +14,7 @@ import pytest
 
 from loopline_shared.model import Outcome
 from loopline_worker import __main__ as main_module
-from tests.worker.bench import processes_of, run_of, until
+from tests.worker.bench import name_of, processes_of, run_of, until
 from tests.worker.small_master import SmallMaster
 
 Program = asyncio.subprocess.Process
@@ -69,7 +69,7 @@ async def test_what_outlived_a_killed_agent_is_killed_by_the_next(
     agent = await start()
     run = run_of("sh", "-c", "(setsid sleep 100 &); exec sleep 100")
     await master.say(run)
-    await until(lambda: [process.name() for process in processes_of(tmp_path)] == ["sleep", "sleep"])
+    await until(lambda: [name_of(process) for process in processes_of(tmp_path)] == ["sleep", "sleep"])
     for process in [*psutil.Process(agent.pid).children(recursive=True)[:2], psutil.Process(agent.pid)]:
         process.kill()  # the launcher and the guard too: nobody is left to clear up
     assert processes_of(tmp_path)

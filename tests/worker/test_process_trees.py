@@ -20,7 +20,7 @@ from loopline_worker.launch.process_tree import PosixTree, TreeCpuTime
 from loopline_worker.launch.windows_launcher import WindowsTree
 from loopline_worker.supervisor import processes
 from loopline_worker.supervisor.family import signal_all, tree_of
-from tests.worker.bench import Bench, processes_of, python, run_of, until
+from tests.worker.bench import Bench, is_alive, name_of, processes_of, python, run_of, until
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="needs Linux")
 
@@ -103,7 +103,7 @@ async def test_tasks_are_killed_where_it_is_never_their_supervisors_turn(tmp_pat
     mine = [supervisor, *supervisor.children(recursive=True)]
     supervisor.suspend()
     launcher.close()
-    await until(lambda: not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in mine))
+    await until(lambda: not any(is_alive(one) for one in mine))
     assert await asyncio.to_thread(zygote.wait, 60) == 0
 
 
@@ -208,7 +208,7 @@ async def test_without_proc_a_tree_is_stopped_by_groups_and_one_by_one(pause: st
     try:
         await until(lambda: len(supervisor.children(recursive=True)) == 3)
         below = supervisor.children(recursive=True)
-        await until(lambda: [child.name() for child in below].count("sleep") == 2)
+        await until(lambda: [name_of(child) for child in below].count("sleep") == 2)
         tree = WindowsTree(supervisor, None)  # type: ignore[arg-type]
         freeze, thaw = tree.freeze, tree.thaw
         if pause == "stop":

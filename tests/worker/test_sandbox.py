@@ -25,7 +25,7 @@ from loopline_worker.launch.sandbox import Sandbox, open_sandbox
 from loopline_worker.launch.visible_paths import Visible
 from loopline_worker.settings import NetworkAccess, SandboxChoice, WorkerSettings
 from loopline_worker.supervisor.walls import landlock
-from tests.worker.bench import Bench, processes_of, python, run_of, until
+from tests.worker.bench import Bench, is_alive, name_of, processes_of, python, run_of, until
 
 needs_one = pytest.mark.skipif(bool(sandbox.obstacle()), reason=f"no sandbox here: {sandbox.obstacle()}")
 ROOT = Path(__file__).parents[2]
@@ -388,10 +388,10 @@ async def test_nothing_outlives_all_who_watched_it(tmp_path: Path, kind: Sandbox
         await bench.begins(run_of("sh", "-c", "(setsid env -i sleep 100 &); echo > begun; exec sleep 100"))
         [zygote] = [one for one in psutil.Process().children() if is_zygote(one)]
         below = partial(zygote.children, recursive=True)
-        await until(lambda: [one.name() for one in below()].count("sleep") == 2)
+        await until(lambda: [name_of(one) for one in below()].count("sleep") == 2)
         tasks = [one for one in below() if one.name() in ("sleep", "sh")]
         watchers = [zygote, *(one for one in below() if one not in tasks)]
         for act in (psutil.Process.suspend, psutil.Process.kill):
             for one in watchers:
                 act(one)
-        await until(lambda: not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in tasks))
+        await until(lambda: not any(is_alive(one) for one in tasks))
