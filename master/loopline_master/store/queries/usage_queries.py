@@ -172,7 +172,7 @@ class _Large:
         return query.group_by(table.c.job)
 
     def _cut(self) -> dict[int, set[int]]:
-        """Return, by job, the pieces of which no attempt is read: they are whole, or have none in this window."""
+        """Return, by job, the pieces whose attempts are left unread: all of them end in this window, or none."""
         is_in_part = and_(
             ~self._is_whole, job_sums.c.first_ended_at < self._until, job_sums.c.last_ended_at >= self._since
         )
