@@ -77,7 +77,9 @@ async def get_trace_of_job(
     store: Store, streams: OpenStreams, caller: Caller, request: web.Request, job: JobNumber
 ) -> web.StreamResponse:
     """Return a job's attempts as Chrome trace-event JSON, for Perfetto or speedscope; of more than 100,000 the
-    latest. It comes a piece at a time.
+    latest.
+
+    It comes a piece at a time.
     """
     await job_view(store, job)
     with streams.seat(caller):
