@@ -148,7 +148,7 @@ async def filled(store):
         an_attempt(2, number=2, worker="bee", replica=True, **ended(ended_at=20.0, wall_s=9.0)),
         an_attempt(3, number=1, **ended(state=AttemptState.FAILED, accepted=False, ended_at=30.0)),
         an_attempt(3, number=2, **ended(ended_at=40.0, started_at=2.0, wall_s=9.0)),
-        an_attempt(5, number=1, worker="bee", **ended(ended_at=80.0)),
+        an_attempt(5, number=1, worker="bee", dispatched_at=5.0, **ended(ended_at=80.0, started_at=6.0)),
     )
 
 

@@ -148,7 +148,7 @@ class TimelineQueries:
 
         def work(connection: Connection) -> Begun:
             tasks = tasks_in(connection, job, 0.0, until, limit)
-            latest = _of_tasks(0.0, until, Chosen(job), limit - 1, tasks).subquery()
+            latest = _keys(0.0, until, Chosen(job), limit - 1, tasks).subquery()
             keys = select(latest.c.task, latest.c.number, latest.c.worker, latest.c.started_at)
             by_begin = (latest.c.started_at, latest.c.task, latest.c.number)
             held = list(connection.execute(_held(0.0, until, Chosen(job), 1)))
@@ -179,21 +179,27 @@ def _bars(since: float, until: float, of: Chosen, limit: int, tasks: Sequence[Ta
         _latest(_a.dispatched_at + 0, of, limit, _a.ended_at >= since, before),
         _latest(_a.dispatched_at + 0, of, limit, _a.ended_at.is_(None), before),
     ]
-    return _newest(parts, limit)
-
-
-def _of_tasks(since: float, until: float, of: Chosen, limit: int, tasks: Sequence[Tasks]) -> Select[Any]:
-    """Return the query for bars of stretches of a job's tasks: by their key, which a sum keeps other indexes from."""
-    dispatched_at, ended_at = _a.dispatched_at + 0, _a.ended_at + 0
-    is_there = and_(dispatched_at < until, or_(dispatched_at >= since, ended_at >= since, ended_at.is_(None)))
-    here = [and_(_a.task >= first, _a.task <= last) for first, last in tasks] or [false()]
-    return _newest([_latest(dispatched_at, of, limit, stretch, is_there) for stretch in here], limit)
-
-
-def _newest(parts: Sequence[Select[Any]], limit: int) -> Select[Any]:
     all_ = union_all(*parts).subquery()
     by_age = (all_.c.dispatched_at, all_.c.job, all_.c.task, all_.c.number)
     return select(all_).order_by(*(column.desc() for column in by_age)).limit(limit + 1)
+
+
+def _of_tasks(since: float, until: float, of: Chosen, limit: int, tasks: Sequence[Tasks]) -> Select[Any]:
+    """Return the query for bars of stretches of a job's tasks: keys are sorted, and only what is shown is read."""
+    keys = _keys(since, until, of, limit, tasks).subquery()
+    is_its = and_(_a.job == keys.c.job, _a.task == keys.c.task, _a.number == keys.c.number)
+    query = select(*_BAR).join_from(keys, attempts, is_its)
+    return query.order_by(*(column.desc() for column in (keys.c.dispatched_at, _a.job, _a.task, _a.number)))
+
+
+def _keys(since: float, until: float, of: Chosen, limit: int, tasks: Sequence[Tasks]) -> Select[Any]:
+    """Return the query for keys of bars in a window: a sum keeps indexes on times out."""
+    dispatched_at, ended_at = _a.dispatched_at + 0, _a.ended_at + 0
+    is_there = and_(dispatched_at < until, or_(dispatched_at >= since, ended_at >= since, ended_at.is_(None)))
+    here = or_(false(), *(and_(_a.task >= first, _a.task <= last) for first, last in tasks))
+    query = select(_a.job, _a.task, _a.number, _a.dispatched_at, _a.started_at, _a.worker)
+    query = query.where(*of.of_attempts(), here, is_there)
+    return query.order_by(dispatched_at.desc(), *(column.desc() for column in (_a.task, _a.number))).limit(limit + 1)
 
 
 def _latest(rank: ColumnElement[float], of: Chosen, limit: int, *where: ColumnElement[bool]) -> Select[Any]:
