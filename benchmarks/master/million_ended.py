@@ -45,6 +45,7 @@ class Row:
     asked: str
     first_byte_s: float
     whole_s: float
+    cpu_s: float  # of the master
     bytes: int
     memory_mb: float  # of the master after it
 
@@ -149,13 +150,15 @@ def master(folder: Path, database: str) -> Iterator[tuple[psutil.Process, str]]:
 
 
 async def ask(http: aiohttp.ClientSession, process: psutil.Process, path: str) -> Row:
-    begin, size, first_s = time.perf_counter(), 0, 0.0
+    begin, size, first_s, used_s = time.perf_counter(), 0, 0.0, sum(process.cpu_times()[:2])
     async with http.get(f"/api/v1{path}") as response:
         async for piece in response.content.iter_any():
             first_s = first_s or time.perf_counter() - begin
             size += len(piece)
     whole_s = time.perf_counter() - begin
-    return Row(path, round(first_s, 4), round(whole_s, 4), size, round(process.memory_info().rss / 1e6, 1))
+    cpu_s = sum(process.cpu_times()[:2]) - used_s
+    memory_mb = process.memory_info().rss / 1e6
+    return Row(path, round(first_s, 4), round(whole_s, 4), round(cpu_s, 2), size, round(memory_mb, 1))
 
 
 async def measure(folder: Path, database: str, now: float) -> dict[str, list[Row]]:
@@ -204,7 +207,7 @@ def main() -> None:
     asking.add_argument("--keep", help="a folder for the database, which is used again")
     chosen = asking.parse_args()
     found = asyncio.run(run(chosen.tasks, chosen.workers, chosen.database, chosen.keep))
-    head = ("asked", "first byte s", "whole s", "bytes", "master MB")
+    head = ("asked", "first byte s", "whole s", "CPU s", "bytes", "master MB")
     rows = [(f"{when}: {row.asked}", *list(asdict(row).values())[1:]) for when, rows in found.items() for row in rows]
     answer({when: [asdict(row) for row in rows] for when, rows in found.items()}, table(head, rows), chosen.json)
 
