@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from loopline_master.dashboard.trace import Tracing
 from loopline_shared.model import AttemptId, Held, Outcome, Phases, Result
 from loopline_shared.protocol.worker_link import Run
 from loopline_shared.rest.columns import Samples, SweepColumns, Timeline, Trace
@@ -208,6 +210,20 @@ async def test_the_trace_of_a_job_comes_in_pieces_and_is_that_of_its_time(
     monkeypatch.setattr("loopline_master.http.routes.timeline.MAX_BARS", 3)
     latest = Trace.model_validate(await master.get(f"/jobs/{job}/trace")).traceEvents
     assert 0 < len([event for event in latest if event.cat in ("attempt", "replica")]) <= 3
+
+
+def test_a_traced_attempt_ends_where_the_next_one_in_its_slot_begins() -> None:
+    always = {"job": 1, "number": 1, "worker": "ant", "slot": 1, "phases": None, "freezes": "[]", "replica": 0}
+    rows = [
+        SimpleNamespace(**always, task=task, state="succeeded", accepted=1, started_at=begin, ended_at=begin + 9.0)
+        for task, begin in ((1, 10.0), (2, 15.0))
+    ]
+    tracing = Tracing({"ant"}, {1: "work"}, 10.0, 99.0)
+    events = [*tracing.add(rows[:1]), *tracing.add(rows[1:]), *tracing.end([])]
+    assert [(event["name"], event["ts"], event["dur"]) for event in events] == [
+        ("1.1.1", 0, 5_000_000),
+        ("1.2.1", 5_000_000, 9_000_000),
+    ]
 
 
 async def test_samples_of_one_worker_and_of_all(master: Bench) -> None:
