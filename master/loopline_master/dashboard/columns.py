@@ -111,7 +111,7 @@ def sweep(tasks: SweepTasks) -> bytes:
 
 def spans(freezes: str) -> list[list[float | None]]:
     """Return the periods during which an attempt was frozen."""
-    return [_ms(span) for span in json.loads(freezes)]
+    return [] if freezes == _NEVER else [_ms(span) for span in json.loads(freezes)]
 
 
 def _ms(times: Iterable[Any]) -> list[float | None]:
