@@ -180,6 +180,36 @@ async def test_a_trace_that_perfetto_reads(master: Bench) -> None:
     assert (await master.ask("GET", "/jobs/99/trace")).status == 404
 
 
+async def test_the_trace_of_a_job_comes_in_pieces_and_is_that_of_its_time(
+    master: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("loopline_master.http.routes.timeline._TRACED_AT_ONCE", 2)
+
+    def does(run: Run) -> Result:
+        """Say a slot and phases for some; nothing for others."""
+        number = run.attempt.task
+        return done(run, slot=1 + number % 2, phases=Phases(0.0, 0.1, 5.0)) if number < 6 else done(run)
+
+    job = await master.submit(parameters={"i": {"range": [1, 9]}})
+    async with master.worker("w2", slots=2, does=does), master.worker("w1", slots=1, does=fails_second):
+        await ended(master, job)
+    zipped, plain = [
+        await master.ask("GET", f"/jobs/{job}/trace", headers={"Accept-Encoding": coding})
+        for coding in ("gzip", "identity")
+    ]
+    assert zipped.headers["Content-Encoding"] == "gzip"
+    assert zipped.content == plain.content
+    of_its_time = Trace.model_validate_json((await master.ask("GET", f"/timeline/trace?job={job}")).content)
+    trace = Trace.model_validate_json(plain.content)
+    assert len(trace.traceEvents) > 9
+    assert sorted(trace.traceEvents, key=repr) == sorted(of_its_time.traceEvents, key=repr)
+    waiting = await master.submit(requires={"labels": ["nowhere"]})
+    assert (await master.get(f"/jobs/{waiting}/trace"))["traceEvents"] == []
+    monkeypatch.setattr("loopline_master.http.routes.timeline.MAX_BARS", 3)
+    latest = Trace.model_validate(await master.get(f"/jobs/{job}/trace")).traceEvents
+    assert 0 < len([event for event in latest if event.cat in ("attempt", "replica")]) <= 3
+
+
 async def test_samples_of_one_worker_and_of_all(master: Bench) -> None:
     async with master.worker("w1", slots=3), master.worker("w2", slots=4):
         await until(lambda: _has_samples(master, "w1"))

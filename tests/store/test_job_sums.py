@@ -18,6 +18,7 @@ from loopline_master.store import open_store
 from loopline_master.store.database import parse_url
 from loopline_master.store.history import job_sums
 from loopline_master.store.migrate import downgrade
+from loopline_master.store.queries.timeline_queries import Chosen
 from loopline_master.store.tables import attempts, jobs
 from loopline_master.store.tables import job_sums as kept
 from loopline_shared.model import AttemptId, AttemptState, JobState, Outcome, Result, TaskState
@@ -69,6 +70,22 @@ async def check_told(store, windows):
         assert story == pytest.approx(of_attempts_alone)
 
 
+async def check_windows(store, windows):
+    """With sums, the same bars are shown, the latest of them included, and the same attempts have begun."""
+    for job in await store._read(lambda connection: list(connection.scalars(select(jobs.c.id)))):
+        for limit in (1, 2, 4, 1000):
+            found = [await store.timelines.window(*window, of=Chosen(job), limit=limit) for window in windows]
+            begun = await store.timelines.begun(job, 1e12, limit)
+            with pytest.MonkeyPatch.context() as off:
+                off.setattr(job_sums, "LARGE", 10**9)
+                assert found == [await store.timelines.window(*one, of=Chosen(job), limit=limit) for one in windows]
+                without = await store.timelines.begun(job, 1e12, limit)
+            keys = [key for part in begun.parts(2) for key in part]
+            assert keys == [key for part in without.parts(1000) for key in part]
+            assert len(keys) <= limit
+            assert begun.workers == without.workers
+
+
 async def check_kept(store):
     """The sums that are kept are those of the attempts as they are now."""
 
@@ -111,6 +128,7 @@ def test_they_say_what_the_attempts_say_whatever_happens(runner, seed):
             await sum_up(store)
             await check_kept(store)
             await check_told(store, windows)
+            await check_windows(store, windows)
 
     with TemporaryDirectory() as folder:
         runner.run(live(f"sqlite:///{folder}/loopline.db"))
@@ -149,6 +167,7 @@ async def test_what_is_told_is_the_same_on_either_database(url):
         with pytest.MonkeyPatch.context() as monkeypatch:
             monkeypatch.setattr(job_sums, "LARGE", 3)
             await check_told(store, WINDOWS)  # a large job beside a small one
+        await check_windows(store, [*WINDOWS, (0.0, 201.0), (200.0, 201.0), (200.5, 300.0)])
 
 
 async def test_a_late_result_makes_one_piece_wrong_for_the_next_master_too(url):
