@@ -21,6 +21,7 @@ from loopline_worker.files.receiving import NetworkError
 from loopline_worker.link import new_key
 from loopline_worker.link.identity import WorkerIdentity
 from loopline_worker.peers import handshake, piece_fetch, piece_stream, serving
+from loopline_worker.peers.flow_meter import FlowMeter
 from loopline_worker.peers.growing_file import GrowingFile
 from loopline_worker.peers.handshake import HandshakeError
 from loopline_worker.peers.peer_tls import PeerTls
@@ -248,6 +249,20 @@ async def test_a_source_that_lives_and_has_nothing_is_left_in_the_end(
         assert fetch.file.path.read_bytes() == last.file.path.read_bytes() == CONTENT
         assert bee.told == [PeerFault(NAME, "ant", FaultKind.SILENT, lives=True)]
         assert cat.faults == [], "whoever is behind in the line waits until the one before has turned elsewhere"
+
+
+async def test_a_flow_whose_source_had_nothing_shows_nothing_of_the_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held_back: list[FlowMeter] = []
+    monkeypatch.setattr(FlowMeter, "hold_back", lambda meter: held_back.append(meter))
+    async with nodes(tmp_path, "ant", "bee") as (ant, bee):
+        first, fetch = growing(ant, 2), bee.fetch_of(CONTENT, ant.source_for("bee", NAME))
+        running = start(fetch, CONTENT)
+        await until(lambda: fetch.meter in held_back)
+        grow(first, 12)
+        await running
+        assert bee.faults == []
 
 
 async def test_a_source_from_which_nothing_comes_is_dead_and_so_is_one_that_takes_a_call_without_a_word(
