@@ -255,7 +255,11 @@ async def test_a_flow_whose_source_had_nothing_shows_nothing_of_the_network(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held_back: list[FlowMeter] = []
-    monkeypatch.setattr(FlowMeter, "hold_back", lambda meter: held_back.append(meter))
+
+    def note(meter: FlowMeter) -> None:
+        held_back.append(meter)
+
+    monkeypatch.setattr(FlowMeter, "hold_back", note)
     async with nodes(tmp_path, "ant", "bee") as (ant, bee):
         first, fetch = growing(ant, 2), bee.fetch_of(CONTENT, ant.source_for("bee", NAME))
         running = start(fetch, CONTENT)
