@@ -112,7 +112,7 @@ class NumberedRequest:
         return PlanRequest(self.network, found, tuple(demands), tuple(running), LEAST_RATE)
 
     def _past_the_mute(self, file: str, transfer: Transfer) -> Transfer:
-        """Return a transfer as its receiver goes on by itself: past the mute, from the first before them in its line."""
+        """Return a transfer as its receiver goes on by itself: past the mute, from the first before them in line."""
         source = transfer.source
         for _ in self.mute if source in self.mute else ():
             before = next((fetching.get(file) for name, _, fetching in self.carriers if name == source), None)
