@@ -18,6 +18,7 @@ from loopline_master.engine import Clock, Engine
 from loopline_master.files.retention import Retention
 from loopline_master.forecaster import Forecaster
 from loopline_master.history.forgetting import Forgetting
+from loopline_master.history.summing import Summing
 from loopline_master.http.auth import Auth
 from loopline_master.http.listener import standing_in
 from loopline_master.http.operations import Parts
@@ -176,6 +177,7 @@ def _in_background(parts: Parts) -> Iterator[None]:
         "ETAs are no longer compared with what came true": parts[Forecaster].watch(parts[Engine].changes),
         "files that no job needs are no longer removed": parts[Retention].run(),
         "workers that are away for long are no longer forgotten": parts[Forgetting].run(),
+        "large jobs are no longer summed up": parts[Summing].run(),
         "notifications are no longer sent": parts[Notifier].run(),
         "uses of tokens are no longer noted, and links no longer end when a token expires": parts[Auth].times.run(),
         "certificates are no longer renewed": parts[Encryption].keep_fresh(),

@@ -28,6 +28,7 @@ from loopline_master.files.whole_files import WholeFiles
 from loopline_master.forecaster import Forecaster
 from loopline_master.gang_secrets import GangSecrets
 from loopline_master.history.forgetting import Forgetting
+from loopline_master.history.summing import Summing
 from loopline_master.http.auth import Auth
 from loopline_master.http.deeds import Deeds
 from loopline_master.http.live.client_link import ClientLinks
@@ -93,6 +94,7 @@ async def assemble(settings: MasterSettings, store: Store) -> Parts:
     _add_notifier(parts)
     parts.add(Forecaster(scheduler, store.eta_records, clock), Deeds(store, settings))
     parts.add(Forgetting(engine, scheduler, store, settings, parts[Retention], encryption=parts[Encryption]))
+    parts.add(Summing(store))
     parts.add(api_document())
     return parts
 

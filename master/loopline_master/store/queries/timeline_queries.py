@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 
 from loopline_master.store.database import Transact
-from loopline_master.store.queries.usage_queries import IS_VOTE
+from loopline_master.store.history.attempt_sums import IS_VOTE
 from loopline_master.store.tables import attempts, jobs, specs
 
 _NAMES_AT_ONCE = 1000
