@@ -115,3 +115,14 @@ def test_a_plan_in_which_a_mute_one_passes_on_is_dropped() -> None:
     assert not effects.carriers
     room.settle()
     assert "bee" not in room.sources().values()
+
+
+def test_whoever_took_from_one_that_has_gone_stays_in_its_line() -> None:
+    room = a_line()
+    room.leave("bee")
+    room.tell("cat", wants={A: MIB}, faults=[silent("bee", lives=None)])
+    while room.asked:
+        request = room.asked.request()
+        assert len(request.holders) == 1, "all are of one wave"
+        room.answer()
+    assert "bee" not in room.sources().values()

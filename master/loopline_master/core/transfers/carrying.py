@@ -206,6 +206,7 @@ def ask(state: State) -> None:
     if not any(carrier.fetching for carrier in carriers):
         transfers.overdue_at = None
         return
+    known = {one.name for one in carriers}  # of others nobody takes anything anyhow
     transfers.number += 1
     transfers.is_pending, transfers.is_outdated = True, False
     state.effects.asked = NumberedRequest(
@@ -213,7 +214,7 @@ def ask(state: State) -> None:
         state.now,
         transfers.network(state.carriers),
         tuple((one.name, one.has, one.fetching) for one in carriers if transfers.is_host(one.name)),
-        avoided={one.name: avoided for one in carriers if (avoided := _avoided(one, state.now))},
+        avoided={one.name: avoided for one in carriers if (avoided := _avoided(one, state.now) & known)},
         mute=_mute(state, carriers),
         unheard=frozenset(one.name for one in carriers if one.unheard_since is not None),
     )
