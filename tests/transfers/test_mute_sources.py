@@ -68,10 +68,10 @@ def test_one_from_which_nothing_comes_is_named_to_nobody_until_it_is_heard() -> 
 
 def test_one_that_passes_nothing_on_of_what_it_has_serves_nobody_for_a_while() -> None:
     room = a_line()
-    room.tell("bee", wants={A: 2 * MIB})
+    room.tell("bee", wants={A: 6 * MIB})
     room.tell("cat", wants={A: MIB}, faults=[silent("bee", lives=True)])
     room.settle()
-    room.tell("bee", wants={A: 3 * MIB})
+    room.tell("bee", wants={A: 7 * MIB})
     room.settle()
     found = room.sources()
     assert "bee" not in found.values()
@@ -80,9 +80,10 @@ def test_one_that_passes_nothing_on_of_what_it_has_serves_nobody_for_a_while() -
     assert not room.scheduler.state.carriers["bee"].is_mute(room.now + 31)
 
 
-@pytest.mark.parametrize("lives", [True, None], ids=["has no more", "hung up"])
+@pytest.mark.parametrize("lives", [True, None], ids=["has hardly more", "hung up"])
 def test_one_that_is_perhaps_not_at_fault_is_only_kept_from_its_accuser(lives: bool | None) -> None:
     room = a_line()
+    room.tell("bee", wants={A: 2 * MIB})
     room.tell("cat", wants={A: MIB}, faults=[silent("bee", lives)])
     room.settle()
     bee = room.scheduler.state.carriers["bee"]

@@ -55,6 +55,9 @@ _AVOIDED_S = {
 """So long a source that failed a receiver is not named to it again."""
 _AWAITED_S = 5.0
 """So long a new receiver waits for its first plan."""
+_SURELY_MORE_BYTES = 4 * 2**20
+"""By so much is a source ahead of a receiver that waits in vain, if it could have passed something on: by more than
+may just have come, and be on its way."""
 _SAME_RATE = 0.02
 """A rate that changes by less of it is left as it is: no frame is sent for that."""
 
@@ -170,10 +173,10 @@ def _believe(state: State, told: PeerReport, fault: PeerFault) -> None:
 
 
 def _has_more(source: Carrier, told: PeerReport, file: str) -> bool:
-    """True if a worker has more of a file than the one that reports."""
+    """True if a worker has clearly more of a file than the one that reports."""
     transfer = source.fetching.get(file)
     have_bytes = max((one.have_bytes for one in told.fetching if one.sha256 == file), default=0)
-    return file in source.has or (transfer is not None and transfer.have_bytes > have_bytes)
+    return file in source.has or (transfer is not None and transfer.have_bytes >= have_bytes + _SURELY_MORE_BYTES)
 
 
 def forget(state: State, name: str) -> None:
