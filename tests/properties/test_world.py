@@ -348,5 +348,5 @@ class WorldMachine(RuleBasedStateMachine):
 
 TestWorld = WorldMachine.TestCase
 TestWorld.settings = settings(
-    max_examples=tried(25, 3000), stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=tried(13, 3000), stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
 )
