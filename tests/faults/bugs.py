@@ -149,3 +149,11 @@ def a_gang_succeeds_by_its_first_member() -> None:
     from loopline_master.core.gangs import phases
 
     phases._clear = lambda state, gang, worker: phases._succeed(state, gang)
+
+
+@bug
+def an_old_master_speaks() -> None:
+    """It does not ask whether another has taken over, before it answers."""
+    from loopline_master.store.lock import Epoch
+
+    Epoch.is_sure = property(lambda self: True)  # type: ignore[assignment,method-assign]

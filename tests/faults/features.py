@@ -8,6 +8,9 @@ from tests.faults.encryption import TLS
 from tests.faults.gangs import GANGS
 from tests.faults.peers import PEERS
 from tests.faults.plain import PLAIN
+from tests.faults.standby import STANDBY
 from tests.faults.walls import SANDBOX
 
-FEATURES: dict[str, Feature] = {feature.name: feature for feature in (PLAIN, SANDBOX, TLS, POSTGRES, PEERS, GANGS)}
+FEATURES: dict[str, Feature] = {
+    feature.name: feature for feature in (PLAIN, SANDBOX, TLS, POSTGRES, PEERS, GANGS, STANDBY)
+}

@@ -14,6 +14,7 @@ from tests.faults.database import POSTGRES
 from tests.faults.driver import Campaign, Feature
 from tests.faults.features import FEATURES
 from tests.faults.plain import PLAIN
+from tests.faults.standby import STANDBY
 from tests.faults.walls import SANDBOX
 from tests.store.postgres import or_skip, restartable_postgres
 
@@ -34,7 +35,7 @@ def with_plain(name: str) -> list[Feature]:
     """Return a feature beside the faults that any grid must bear; the campaign skips where it cannot be had."""
     if name == SANDBOX.name and (reason := sandbox.obstacle()):
         pytest.skip(reason)
-    if name == POSTGRES.name:
+    if name in (POSTGRES.name, STANDBY.name):
         with or_skip(restartable_postgres()):
             pass
     return [PLAIN] if name == PLAIN.name else [PLAIN, FEATURES[name]]

@@ -46,7 +46,7 @@ class Proxy:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open.add(writer)
-        with suppress(OSError):
+        with suppress(OSError):  # refused there: here nobody answers, as where a computer is gone
             there, back = await asyncio.open_connection("127.0.0.1", self._to)
             self._open.add(back)
             for source, sink, begins in ((reader, back, True), (there, writer, False)):
