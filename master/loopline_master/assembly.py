@@ -66,6 +66,7 @@ async def assemble(settings: MasterSettings, store: Store) -> Parts:
     """Make the parts. The engine then has taken its first step, which starts the scheduler from the stored rows."""
     if ahead_s := await store.set_clock_right(time.time()):
         log.warning("this master's clock was %.1f h ahead; times that had not come are moved", ahead_s / 3600)
+    kept = await asyncio.to_thread(_file_store, settings)  # what may be away comes before the first step
     keep_log_s = settings.keep_log_days * 86400.0
     await store.begin_log(keep_log_s, time.time())
     snapshot = await store.snapshot()
@@ -86,7 +87,7 @@ async def assemble(settings: MasterSettings, store: Store) -> Parts:
     parts = Parts(settings, settings.limits, store, Encryption(settings), JobSecrets(job_key(settings)))
     parts.add(scheduler, metrics, sampler, clock, engine, engine.changes, solver)
     parts.add(LogBound(engine, store, keep_log_s), Growth(store, settings.data_dir))
-    _add_files(parts, await asyncio.to_thread(_file_store, settings))
+    _add_files(parts, kept)
     _add_submissions(parts)
     parts.add(BusyTime())
     _add_worker_links(parts)

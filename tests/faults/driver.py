@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +22,7 @@ from tests.faults import jobs
 from tests.faults.audit import audit
 from tests.faults.bugs import VARIABLE
 from tests.faults.jobs import Drawn
-from tests.live.grid import THIS_RELEASE, Grid, Process, Release, wait_for
+from tests.live.grid import Grid, Process, wait_for
 from tests.live.proxy import Proxy
 
 WORKERS = ("ant", "bee", "cat")
@@ -31,19 +31,21 @@ LIMIT_S = 120.0
 PATIENCE_S = 90.0
 MASTER = ("--lease-s", "2", "--report-every-s", "0.5", "--stall-after-s", "3600", "--overdrawn-after", "0")
 """A lease that ends within the run. No job is excused from the order: what is found needs no explaining."""
-_PLANTED = Release(THIS_RELEASE.python, "tests.faults.planted_master", "tests.faults.planted_worker")
 
 
 class StrangeGrid(Grid):
-    """A grid whose daemons have a bug planted in them; with none, they are as released."""
+    """A grid some of whose daemons have bugs planted in them; the others are as released."""
 
-    def __init__(self, folder: Path, bug: str) -> None:
-        super().__init__(folder, _PLANTED if bug else THIS_RELEASE)
-        self._bug = bug
+    def __init__(self, folder: Path, bug: str, strange: dict[str, str]) -> None:
+        """``bug``: of all; ``strange``: of some, by their names."""
+        super().__init__(folder)
+        self._bug, self._strange = bug, strange
 
     async def _spawn(self, log: str, module: str, *arguments: str, more: dict[str, str] | None = None) -> Process:
-        planted = {VARIABLE: self._bug} if self._bug else {}
-        return await super()._spawn(log, module, *arguments, more=(more or {}) | planted)
+        bugs = ",".join(filter(None, (self._bug, self._strange.get(log))))
+        if bugs:
+            module = module.replace("loopline", "tests.faults.planted")
+        return await super()._spawn(log, module, *arguments, more=(more or {}) | {VARIABLE: bugs})
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,9 @@ class Feature:
     bugs: dict[str, str]  # a name in tests/faults/bugs.py, and a part of the finding that tells it
     master: tuple[str, ...] = ()  # options
     worker: dict[str, str] = field(default_factory=dict)  # variables of the environment
-    jobs: tuple[Callable[[Random, str], Drawn], ...] = ()  # kinds that it adds
+    looks: Callable[[Campaign], Iterable[str]] | None = None  # finds what the auditor does not look for
+    jobs: tuple[Callable[[Campaign, str], Awaitable[Drawn]], ...] = ()  # kinds that it adds
+    strange: dict[str, str] = field(default_factory=dict)  # workers with a bug that the others must bear
     around: Callable[[Campaign], AbstractAsyncContextManager[None]] | None = None  # prepares what it needs
 
 
@@ -89,10 +93,13 @@ class Campaign:
 
     def __init__(self, folder: Path, features: Sequence[Feature], seed: int, *, faults: int, bug: str = "") -> None:
         self.folder, self.features, self.seed, self._turns = folder, features, seed, faults
-        self.grid = StrangeGrid(folder, bug)
+        strange = {name: what for feature in features for name, what in feature.strange.items()}
+        self.grid, self._is_broken = StrangeGrid(folder, bug, strange), bool(bug)
         self.chance = Random(f"{seed} faults")
-        self._drawing = Random(f"{seed} jobs")
-        self.cables: dict[str, Proxy] = {}
+        self.drawing = Random(f"{seed} jobs")
+        self.cables: dict[str, list[Proxy]] = {}
+        self.ports = [self.grid.port]  # of the masters
+        self.begin: Callable[[], Awaitable[AsyncClient]] = self._begin_one
         self.jobs: list[Drawn] = []
         self.seen: dict[TaskId, tuple[int, ...]] = {}
         self.targets = {"master": ["master"], "worker": list(WORKERS)}
@@ -124,9 +131,10 @@ class Campaign:
         await self.grid.start_worker(name, slots=2, url=url, settings=settings | {"LOOPLINE_RETRY_MAX_S": "1"})
 
     async def cable(self, name: str) -> str:
+        """Return the addresses by which a worker knows its masters: of its own cables to them."""
         if name not in self.cables:
-            self.cables[name] = Proxy(self.grid.port)
-            self._urls[name] = await self.cables[name].start()
+            self.cables[name] = [Proxy(port) for port in self.ports]
+            self._urls[name] = ",".join([await cable.start() for cable in self.cables[name]])
         return self._urls[name]
 
     async def may_kill_agent(self, worker: str) -> bool:
@@ -152,7 +160,8 @@ class Campaign:
         try:
             async with self._grid():
                 await self._disturb()
-                for finding in await audit(self):
+                more = [one for feature in self.features if feature.looks for one in feature.looks(self)]
+                for finding in [*await audit(self), *more]:
                     self.found(finding)
         except (AssertionError, LooplineError, TimeoutError) as error:
             self.found(f"the campaign could not go on: {str(error)[-3000:] or type(error).__name__}")
@@ -168,19 +177,25 @@ class Campaign:
                 self.master_options += feature.master
                 if feature.around:
                     await stack.enter_async_context(feature.around(self))
-            await self.start_master()
-            self.client: AsyncClient = self.grid.client(PATIENCE_S)
+            self.client: AsyncClient = await self.begin()
             for name in WORKERS:
                 await self.start_worker(name)
-            await self.grid.connected(*WORKERS)
+            await wait_for("all workers to connect", self._are_connected)
             yield
+
+    async def _begin_one(self) -> AsyncClient:
+        await self.start_master()
+        return self.grid.client(PATIENCE_S)
+
+    async def _are_connected(self) -> bool:
+        return {one.name async for one in self.client.workers() if one.connected} >= set(WORKERS)
 
     async def _stop(self) -> None:
         for process in [*self.grid.workers.values(), self.grid.master]:
-            if process is not None and process.returncode is None and self.grid.release is _PLANTED:
+            if process is not None and process.returncode is None and self._is_broken:
                 process.kill()  # one with a bug may not end otherwise
         await self.grid.stop()
-        for cable in self.cables.values():
+        for cable in [cable for cables in self.cables.values() for cable in cables]:
             await cable.stop()
 
     async def _disturb(self) -> None:
@@ -190,7 +205,7 @@ class Campaign:
         try:
             for turn in range(self._turns):
                 if self._unfinished < 4:
-                    await self._submit(turn)
+                    await self._submit_some(turn)
                 under_way.add(asyncio.create_task(self._one_fault()))
                 if len(under_way) > 1:
                     done, under_way = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
@@ -200,37 +215,35 @@ class Campaign:
                 self._nobody_ended_by_itself()
             await asyncio.gather(*under_way)
             under_way.clear()
-            await self._submit(self._turns, jobs.race)
-            await wait_for("all jobs to end", self._all_ended, LIMIT_S)
+            await self.submit(jobs.race(self.drawing, "job-race"))
+            await self._end_all()
             self._nobody_ended_by_itself()
         finally:
             for each in (looking, *under_way):
                 each.cancel()
             await asyncio.gather(looking, *under_way, return_exceptions=True)
 
-    async def _submit(self, turn: int, *kinds: Callable[[Random, str], Drawn]) -> None:
-        chance = self._drawing
-        added = tuple(kind for feature in self.features for kind in feature.jobs)
-        for number in range(1 if kinds else chance.randint(1, 3)):
-            kind = chance.choice(kinds or (*((jobs.draw,) * max(1, len(added))), *added))
-            drawn = kind(chance, f"job-{turn}-{number}")
-            drawn.sent_at = time.time()
-            self.jobs.append(drawn)
-            drawn.id = (await self.client.submit(drawn.spec)).id
-            drawn.acknowledged_at = time.time()
-            self.say(f"job {drawn.id} of {drawn.tasks} tasks, size {drawn.size:g}")
+    async def _submit_some(self, turn: int) -> None:
+        kinds = [_plain, *(kind for feature in self.features for kind in feature.jobs)]
+        for number in range(self.drawing.randint(1, 3)):
+            await self.submit(await self.drawing.choice(kinds)(self, f"job-{turn}-{number}"))
+
+    async def submit(self, drawn: Drawn) -> None:
+        drawn.sent_at = time.time()
+        self.jobs.append(drawn)
+        drawn.id = (await self.client.submit(drawn.spec)).id
+        drawn.acknowledged_at = time.time()
+        self.say(f"job {drawn.id}, {drawn.spec.name}, of {drawn.tasks} tasks, size {drawn.size:g}")
 
     async def _one_fault(self) -> None:
-        free = [
-            (fault, target)
-            for feature in self.features
-            for fault in feature.faults
-            for target in self.targets[fault.to]
-            if target not in self._busy
-        ]
-        by_name = sorted({fault.name for fault, _ in free})
-        name = self.chance.choice(by_name)
-        fault, target = self.chance.choice([(fault, target) for fault, target in free if fault.name == name])
+        free = {
+            fault: [target for target in self.targets[fault.to] if target not in self._busy]
+            for fault in self.chance.choice([one for one in self.features if one.faults]).faults
+        }
+        fault = self.chance.choice([fault for fault, targets in free.items() if targets] or [None])
+        if fault is None:
+            return
+        target = self.chance.choice(free[fault])
         self._busy.add(target)
         try:
             self.say(f"{fault.name} {target}")
@@ -250,6 +263,17 @@ class Campaign:
             await wait_for("some progress", is_made, 5)
         except AssertionError:
             return
+
+    async def _end_all(self) -> None:
+        try:
+            await wait_for("all jobs to end", self._all_ended, LIMIT_S)
+        except AssertionError:
+            for job in self.jobs:
+                if job.id not in self._ended:
+                    async with asyncio.timeout(PATIENCE_S):
+                        said = await self.client.explain(job.id)
+                    self.found(f"job {job.id} does not end: {said.sentence}")
+            raise
 
     # --- what is seen meanwhile -------------------------------------------------------------------------------
 
@@ -291,3 +315,7 @@ class Campaign:
         for name, process in daemons.items():
             if name not in self._busy and process is not None:
                 assert process.returncode is None, f"{name} ended by itself:\n{self.grid.log(name)[-2000:]}"
+
+
+async def _plain(campaign: Campaign, name: str) -> Drawn:
+    return jobs.draw(campaign.drawing, name)

@@ -60,14 +60,17 @@ async def kill_task(campaign: Campaign, worker: str) -> bool:
 
 
 async def hang_up(campaign: Campaign, worker: str) -> None:
-    campaign.cables[worker].hang_up()
+    for cable in campaign.cables[worker]:
+        cable.hang_up()
 
 
 async def cut_cable(campaign: Campaign, worker: str) -> None:
     """Both ends believe for a while that all is well."""
-    campaign.cables[worker].fall_silent()
+    for cable in campaign.cables[worker]:
+        cable.fall_silent()
     await asyncio.sleep(campaign.chance.choice((0.5, 4.5)))
-    campaign.cables[worker].mend()
+    for cable in campaign.cables[worker]:
+        cable.mend()
 
 
 def kill_one(campaign: Campaign, processes: list[psutil.Process]) -> bool:

@@ -126,7 +126,7 @@ class Grid:
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("LOOPLINE", "XDG"))}
         environment |= {"HOME": str(self.folder), "LOOPLINE_SANDBOX": self.sandbox} | (more or {})
         file = self.folder / f"{log}.log"
-        if self.release.python == sys.executable:
+        if self.release is THIS_RELEASE:
             return Daemon(module, arguments, environment, self.folder, file)
         with file.open("ab") as said:
             return await asyncio.create_subprocess_exec(

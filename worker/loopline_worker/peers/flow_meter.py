@@ -34,7 +34,7 @@ class FlowMeter:
             self._late_bytes += count_bytes * is_late
 
     def hold_back(self) -> None:
-        """Note that a limit of the owner or of the plan was used up."""
+        """Note that a limit of the owner or of the plan was used up, or that the source had nothing."""
         self._is_held_back = True
 
     def read(self) -> tuple[float, bool]:
