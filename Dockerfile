@@ -19,7 +19,7 @@ ENV PATH=/opt/pip/bin:$PATH
 # because a source tree has no hash, and one hash among the constraints makes pip ask for all.
 WORKDIR /src
 COPY pyproject.toml constraints.txt ./
-ARG EXTRAS="master worker postgres"
+ARG EXTRAS="master worker postgres s3"
 RUN python3 -c "import tomllib; project = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
     extras = [project['optional-dependencies'][name] for name in '$EXTRAS'.split()]; \
     print(*sum(extras, project['dependencies']), sep='\n')" > /tmp/requirements.txt \

@@ -7,6 +7,7 @@ import gc
 import importlib
 import os
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -31,18 +32,21 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     Collecting alone has one order, in which all processes would compile each file at the same moment. What cannot be
     imported is reported when it is collected.
     """
-    process, processes = (
-        os.environ.get("PYTEST_XDIST_WORKER", ""),
-        int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")),
-    )
+    process = os.environ.get("PYTEST_XDIST_WORKER", "")
     tests = Path(__file__).parent
     if not process or [Path(argument).resolve() for argument in session.config.args] != [tests]:
         return
     modules = sorted(file for file in tests.rglob("test_*.py") if file.parent.name not in {"compose", "snakemake"})
-    start = len(modules) * int(process.removeprefix("gw")) // processes
-    for file in modules[start:] + modules[:start]:
+    turn = int(process.removeprefix("gw")) / int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    for file in turned(modules, turn):
         with contextlib.suppress(Exception, pytest.skip.Exception):
             importlib.import_module(".".join(file.relative_to(tests.parent).with_suffix("").parts))
+
+
+def turned(modules: Sequence[Path], turn: float) -> list[Path]:
+    """Return all of these, beginning after this part of them."""
+    start = int(len(modules) * turn)
+    return [*modules[start:], *modules[:start]]
 
 
 def pytest_collection_finish() -> None:

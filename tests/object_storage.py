@@ -39,15 +39,16 @@ class ObjectStorage:
         }
 
     @contextmanager
-    def serving(self) -> Iterator[ObjectStorage]:
+    def serving(self, port: int = 0) -> Iterator[ObjectStorage]:
         from werkzeug.serving import WSGIRequestHandler, make_server
 
         class Silent(WSGIRequestHandler):
             def log(self, *_: object) -> None:
                 pass
 
-        server = make_server("127.0.0.1", 0, self, threaded=True, request_handler=Silent)
-        self.url = f"http://127.0.0.1:{server.server_port}"
+        server = make_server("127.0.0.1", port, self, threaded=True, request_handler=Silent)
+        self.port = server.server_port
+        self.url = f"http://127.0.0.1:{self.port}"
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         try:
@@ -56,6 +57,7 @@ class ObjectStorage:
         finally:
             server.shutdown()
             thread.join()
+            server.server_close()
 
     def _make_bucket(self) -> None:
         import urllib.request

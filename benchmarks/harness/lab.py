@@ -72,6 +72,10 @@ class Lab:
         for device in ("ab", "ba"):
             _shape(f"{self.prefix}s", device, mbit)
 
+    def cut_off(self, name: str) -> None:
+        """Pull the cable of a host at its switch."""
+        _run("ip", "link", "set", self._port(name), "down", inside=f"{self.prefix}s")
+
     @contextmanager
     def built(self) -> Iterator[None]:
         """Have the network while the context lasts."""
@@ -102,7 +106,7 @@ class Lab:
             _shape(switches, device, self.between)
 
     def _build_host(self, switches: str, name: str, switch: str) -> None:
-        port = "p" + name.removeprefix(self.prefix)
+        port = self._port(name)
         _run("ip", "netns", "add", name)
         end = ["type", "veth", "peer", "name", "eth0", "netns", name]
         _run("ip", "link", "add", port, *end, inside=switches)
@@ -112,6 +116,9 @@ class Lab:
             _run("ip", "link", "set", device, "up", inside=name)
         _shape(name, "eth0", self.edge)
         _shape(switches, port, self.edge)
+
+    def _port(self, name: str) -> str:
+        return "p" + name.removeprefix(self.prefix)
 
 
 def inside(name: str) -> list[str]:

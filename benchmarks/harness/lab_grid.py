@@ -24,7 +24,7 @@ PORT = 7461
 WITHIN_S = 400.0
 FAULTY = {"worker lies": "liar", "worker mute": "mute"}
 """Faults of a worker from its start on, and what benchmarks/light/faulty_worker.py calls them."""
-FAULTS = ("worker killed", "worker stopped", *FAULTY, "cable halved", "master killed")
+FAULTS = ("worker killed", "worker stopped", "worker cut off", *FAULTY, "cable halved", "master killed")
 
 KNOWS: tuple[Literal["assumed", "measured", "written"], ...] = ("assumed", "measured", "written")
 
@@ -111,6 +111,8 @@ class LabGrid:
                 self.agents[self.victim].kill()
             case "worker stopped":
                 self.agents[self.victim].send_signal(signal.SIGSTOP)
+            case "worker cut off":
+                self.lab.cut_off(self.victim)
             case "master killed":
                 self.master.kill()
             case "cable halved":

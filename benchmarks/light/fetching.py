@@ -1,6 +1,6 @@
 """The part of a worker that fetches files, and a bare one: each a process that begins when it is told.
 
-    python -m benchmarks.light.fetching worker URL SHA256 FOLDER
+    python -m benchmarks.light.fetching worker URL SHA256 FOLDER [CA]
     python -m benchmarks.light.fetching plain PORT FOLDER
     python -m benchmarks.light.fetching sendfile FILE     (what `plain` fetches from; says its port)
 
@@ -20,13 +20,13 @@ from pathlib import Path
 _PIECE_BYTES = 2**18
 
 
-async def as_worker(url: str, sha256: str, folder: Path) -> None:
+async def as_worker(url: str, sha256: str, folder: Path, ca: Path | None) -> None:
     from loopline_worker.files.cache import Cache
     from loopline_worker.files.downloads import Downloads
     from loopline_worker.link.http_client import HttpClient
     from loopline_worker.settings import WorkerSettings
 
-    async with HttpClient(WorkerSettings(master=url, data_dir=folder)) as gate:
+    async with HttpClient(WorkerSettings(master=url, data_dir=folder, ca_file=ca)) as gate:
         (folder / "cache").mkdir(parents=True)
         cache = Cache(folder / "cache", 2**40, Downloads(gate))
         began_s = _wait()
@@ -68,8 +68,8 @@ def _wait() -> float:
 
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case "worker", url, sha256, folder:
-            asyncio.run(as_worker(url, sha256, Path(folder)))
+        case "worker", url, sha256, folder, *ca:
+            asyncio.run(as_worker(url, sha256, Path(folder), Path(ca[0]) if ca else None))
         case "plain", port, folder:
             plainly(int(port), Path(folder))
         case "sendfile", file:

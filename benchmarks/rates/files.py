@@ -1,5 +1,5 @@
 """Speed of a file's transfer from the master to four workers: ``python -m benchmarks.rates.files [--size MB]
-[--json]``.
+[--tls] [--json]``.
 
 A real master serves the file, and four processes fetch it at once, each with the worker's own cache: written to disk,
 checked, under its name. The yardstick, in turn in the same run: a loop of sendfile to four processes that write what
@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import shutil
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -77,18 +78,18 @@ def make(file: Path, mb: int) -> str:
     return digest.hexdigest()
 
 
-def put(url: str, sha256: str, file: Path) -> None:
+def put(url: str, sha256: str, file: Path, trust: ssl.SSLContext | None) -> None:
     with file.open("rb") as stream:
         request = urllib.request.Request(f"{url}/api/v1/files/{sha256}", stream, method="PUT")
         request.add_header("Content-Length", str(file.stat().st_size))
-        urllib.request.urlopen(request).read()
+        urllib.request.urlopen(request, context=trust).read()
 
 
 class Neighbour:
     """Asks the master something small, again and again."""
 
-    def __init__(self, url: str) -> None:
-        self._url = f"{url}/healthz"
+    def __init__(self, url: str, trust: ssl.SSLContext | None) -> None:
+        self._url, self._trust = f"{url}/healthz", trust
         self.slowest_s = self._asked_at = 0.0
 
     def __call__(self) -> None:
@@ -96,21 +97,24 @@ class Neighbour:
         if begin - self._asked_at < EVERY_S:
             return
         self._asked_at = begin
-        urllib.request.urlopen(self._url).read()
+        urllib.request.urlopen(self._url, context=self._trust).read()
         self.slowest_s = max(self.slowest_s, time.perf_counter() - begin)
 
 
-def measure(mb: int, workers: int, rounds: int) -> Figures:
-    with tempfile.TemporaryDirectory() as name, master(Path(name)) as (process, url):
+def measure(mb: int, workers: int, rounds: int, *, tls: bool = False) -> Figures:
+    flags = ["--tls", "on"] if tls else []
+    with tempfile.TemporaryDirectory() as name, master(Path(name), *flags) as (process, url):
         folder, file = Path(name), Path(name) / "file"
+        ca = [str(next((folder / "master").rglob("ca.pem")))] if tls else []
+        trust = ssl.create_default_context(cafile=ca[0]) if tls else None
         sha256, target = make(file, mb), Path(name) / "to"
-        put(url, sha256, file)
+        put(url, sha256, file, trust)
         plain = subprocess.Popen([*FETCHING, "sendfile", str(file)], cwd=ROOT, text=True, stdout=-1)
         assert plain.stdout
-        port, neighbour = plain.stdout.readline().strip(), Neighbour(url)
+        port, neighbour = plain.stdout.readline().strip(), Neighbour(url, trust)
 
         def ours(count: int) -> Took:
-            commands = [[*FETCHING, "worker", url, sha256, str(target / str(number))] for number in range(count)]
+            commands = [[*FETCHING, "worker", url, sha256, str(target / str(number)), *ca] for number in range(count)]
             return _cleared(target, lambda: fetch(commands, neighbour))
 
         def theirs() -> Took:
@@ -155,9 +159,10 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=256, metavar="MB")
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--tls", action="store_true", help="the master encrypts; sendfile does not")
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()
-    figures = measure(chosen.size, chosen.workers, chosen.rounds)
+    figures = measure(chosen.size, chosen.workers, chosen.rounds, tls=chosen.tls)
     if chosen.json:
         print(json.dumps(asdict(figures), indent=2))
         return

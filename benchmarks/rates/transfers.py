@@ -2,12 +2,13 @@
 benchmarks.rates.transfers``.
 
 How long until the last worker's task has the file, held against size / narrowest link; and how often the file has
-left the master and crossed the cable. From the master alone; between workers as the network is assumed, as
-`loopline network measure` finds it, and as written down. With ``--faults``, also while a worker in the middle is
-killed or stopped halfway, or sends wrong bytes or none from its start on; while the cable is halved halfway; or the
-master is killed once some worker has all: then it is told how long the next plan took. With ``--others``, libtorrent,
-udpcast and rsync, without Loopline. With ``--mixed``, neighbours in name are at different switches. With ``--files
-4``, as many jobs at once, each with a file of its own for its share of the workers: then the time is the makespan.
+left the master and crossed the cable. From the master alone; between workers as the network is assumed, as `loopline
+network measure` finds it, and as written down. With ``--faults``, also while a worker in the middle is killed,
+stopped or cut off halfway, or sends wrong bytes or none from its start on; while the cable is halved halfway; or the
+master is killed once some worker has all: then it is told how long the next plan took. With ``--others``,
+libtorrent, udpcast and rsync, without Loopline. With ``--mixed``, neighbours in name are at different switches. With
+``--files 4``, as many jobs at once, each with a file of its own for its share of the workers: then the time is the
+makespan.
 The network is made of namespaces (benchmarks/harness/lab.py), which needs root.
 """
 
@@ -56,7 +57,7 @@ def measure(case: Case, lab: Lab, mib: int, keep: Path | None, count: int = 1) -
         files = [folder / f"large-{number}.bin" for number in range(count)]
         made, size_bytes = {make(file, mib) for file in files}, mib * 2**20
         grid = LabGrid(lab, folder, case)
-        expected = lab.workers - (case.fault in ("worker killed", "worker stopped", "worker lies"))
+        expected = lab.workers - (case.fault in ("worker killed", "worker stopped", "worker cut off", "worker lies"))
         begin = fault_at = 0.0
         with lab.built(), grid.running():
             if case.knows == "measured":
@@ -74,7 +75,7 @@ def measure(case: Case, lab: Lab, mib: int, keep: Path | None, count: int = 1) -
         replanned_s = grid.replanned_s(fault_at) if fault_at and case.fault != "master killed" else None
     finally:
         if keep:
-            for log in folder.glob("*.log"):
+            for log in (*folder.glob("*.log"), folder / "master" / "loopline.db"):
                 shutil.copy(log, keep / f"{case.name.replace(' ', '-')}-{log.name.removeprefix(lab.prefix)}")
         shutil.rmtree(folder, ignore_errors=True)
     right = sum(sha256 in made for _, sha256 in arrived)
@@ -125,7 +126,9 @@ def _options() -> argparse.Namespace:
     asking.add_argument("--others", action="store_true", help="also libtorrent, udpcast and rsync")
     asking.add_argument("--knows", action="append", help="assumed, measured or written; default: all three")
     asking.add_argument("--without-master-alone", action="store_true", help="leave out the slow way")
-    asking.add_argument("--logs", type=Path, help="a folder for the logs")
+    asking.add_argument(
+        "--logs", type=Path, help="a folder for the logs and the master's database, whose log has the plans"
+    )
     options = asking.parse_args()
     if options.full:
         options.workers, options.mib, options.faults, options.others = 16, 64, True, True

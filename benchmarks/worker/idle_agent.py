@@ -48,7 +48,7 @@ def grid(folder: Path) -> Iterator[tuple[int, int]]:
 
     The agent has been started before: its computer's speed is known.
     """
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("LOOPLINE", "XDG"))}
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("LOOPLINE", "XDG", "PYTHONDONTWRITE"))}
     environment |= {"HOME": str(folder)}
 
     def start(*words: str, **more: str) -> subprocess.Popen[str]:

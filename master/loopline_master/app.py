@@ -15,11 +15,13 @@ from loopline_master import data_folder
 from loopline_master.assembly import assemble
 from loopline_master.certificates.encryption import Encryption, prepare_folder
 from loopline_master.engine import Clock, Engine
+from loopline_master.files.bucket import AWAY
 from loopline_master.files.retention import Retention
 from loopline_master.forecaster import Forecaster
 from loopline_master.history.forgetting import Forgetting
+from loopline_master.history.summing import Summing
 from loopline_master.http.auth import Auth
-from loopline_master.http.listener import standing_in
+from loopline_master.http.listener import Awaited, standing_in
 from loopline_master.http.operations import Parts
 from loopline_master.http.token_files import write_ca, write_first_tokens
 from loopline_master.http.web_app import listening, web_app
@@ -57,7 +59,7 @@ class Master:
 
 
 class OnStart(Protocol):
-    """Hears of each start; ``is_again``: the database was away."""
+    """Hears of each start; ``is_again``: the database or the bucket was away."""
 
     def __call__(self, master: Master, *, is_again: bool) -> None: ...
 
@@ -65,7 +67,8 @@ class OnStart(Protocol):
 async def keep_serving(settings: MasterSettings, told_to_stop: asyncio.Event, on_start: OnStart) -> None:
     """Serve until told to stop, and start over whenever the database was away.
 
-    Raises LooplineError for what a person must mend. Until the database is back, the port answers 503.
+    Raises LooplineError for what a person must mend. Until the database and the bucket of files are there, the port
+    answers 503.
     """
     starts, pause_s, said, epoch = 0, _FIRST_PAUSE_S, "", Epoch()
     async with AsyncExitStack() as stand_in:
@@ -83,8 +86,10 @@ async def keep_serving(settings: MasterSettings, told_to_stop: asyncio.Event, on
                     raise
                 if error.message != said:
                     log.warning("%s; trying again until it is free or back", said := error.message)
+                    if error.code == AWAY:
+                        log.warning("%s", error.hint)
                 await stand_in.aclose()
-                await stand_in.enter_async_context(standing_in(settings))
+                await stand_in.enter_async_context(standing_in(settings, _awaited(error)))
             if await _first(told_to_stop, asyncio.create_task(asyncio.sleep(pause_s))):
                 return
             pause_s = min(2 * pause_s, _STANDBY_PAUSE_S if settings.standby else _LONGEST_PAUSE_S)
@@ -102,7 +107,11 @@ def _passes(error: LooplineError, *, waits: bool) -> bool:
     """True if the master may go on by itself; its own lock may outlive a lost connection for a while."""
     if isinstance(error, StoreBroken):
         return error.is_passing
-    return error.code == "database_in_use" and waits
+    return error.code == AWAY or (error.code == "database_in_use" and waits)
+
+
+def _awaited(error: LooplineError) -> Awaited:
+    return "bucket" if error.code == AWAY else "database"
 
 
 @asynccontextmanager
@@ -176,6 +185,7 @@ def _in_background(parts: Parts) -> Iterator[None]:
         "ETAs are no longer compared with what came true": parts[Forecaster].watch(parts[Engine].changes),
         "files that no job needs are no longer removed": parts[Retention].run(),
         "workers that are away for long are no longer forgotten": parts[Forgetting].run(),
+        "large jobs are no longer summed up": parts[Summing].run(),
         "notifications are no longer sent": parts[Notifier].run(),
         "uses of tokens are no longer noted, and links no longer end when a token expires": parts[Auth].times.run(),
         "certificates are no longer renewed": parts[Encryption].keep_fresh(),

@@ -28,6 +28,7 @@ from loopline_master.files.whole_files import WholeFiles
 from loopline_master.forecaster import Forecaster
 from loopline_master.gang_secrets import GangSecrets
 from loopline_master.history.forgetting import Forgetting
+from loopline_master.history.summing import Summing
 from loopline_master.http.auth import Auth
 from loopline_master.http.deeds import Deeds
 from loopline_master.http.live.client_link import ClientLinks
@@ -65,6 +66,7 @@ async def assemble(settings: MasterSettings, store: Store) -> Parts:
     """Make the parts. The engine then has taken its first step, which starts the scheduler from the stored rows."""
     if ahead_s := await store.set_clock_right(time.time()):
         log.warning("this master's clock was %.1f h ahead; times that had not come are moved", ahead_s / 3600)
+    kept = await asyncio.to_thread(_file_store, settings)  # what may be away comes before the first step
     keep_log_s = settings.keep_log_days * 86400.0
     await store.begin_log(keep_log_s, time.time())
     snapshot = await store.snapshot()
@@ -85,7 +87,7 @@ async def assemble(settings: MasterSettings, store: Store) -> Parts:
     parts = Parts(settings, settings.limits, store, Encryption(settings), JobSecrets(job_key(settings)))
     parts.add(scheduler, metrics, sampler, clock, engine, engine.changes, solver)
     parts.add(LogBound(engine, store, keep_log_s), Growth(store, settings.data_dir))
-    _add_files(parts, await asyncio.to_thread(_file_store, settings))
+    _add_files(parts, kept)
     _add_submissions(parts)
     parts.add(BusyTime())
     _add_worker_links(parts)
@@ -93,6 +95,7 @@ async def assemble(settings: MasterSettings, store: Store) -> Parts:
     _add_notifier(parts)
     parts.add(Forecaster(scheduler, store.eta_records, clock), Deeds(store, settings))
     parts.add(Forgetting(engine, scheduler, store, settings, parts[Retention], encryption=parts[Encryption]))
+    parts.add(Summing(store))
     parts.add(api_document())
     return parts
 

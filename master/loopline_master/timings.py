@@ -46,6 +46,9 @@ PEEK_WITHIN_S = 10.0  # the first byte of a connection must come
 LOG_LOOK_EVERY_S = 3600.0  # whether a checkpoint is due, and what is too old
 FORGET_PAUSE_S = 0.1  # between two transactions that forget entries: others have their turn
 
+SUM_EVERY_S = 10.0  # whether something is over of large jobs, which is to be summed up (store/history/job_sums.py)
+SUM_PAUSE_S = 0.1  # between two pieces of it, each of which takes some 0.1 s in a thread
+
 SAMPLE_EVERY_S = 30.0  # workers without news are looked at: each minute has a sample of each
 CLOCK_LOOK_EVERY_S = 5.0  # whether the wall clock was set, or the computer suspended
 STOOD_STILL_S = 2.0  # so much later than it wanted to, the master stood still: leases begin anew

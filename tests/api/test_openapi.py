@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 from jsonschema import Draft202012Validator
@@ -15,11 +16,15 @@ from loopline_master.http.web_app import OPERATIONS
 from loopline_shared.spec import JobSpec
 from tests.api.bench import Bench
 
-DOCUMENT = document(OPERATIONS)
+
+@cache
+def described() -> dict[str, Any]:
+    """Build the document, once for all tests and not before one runs, for it takes a second."""
+    return document(OPERATIONS)
 
 
 def operations() -> Iterator[dict[str, Any]]:
-    for path in DOCUMENT["paths"].values():
+    for path in described()["paths"].values():
         yield from path.values()
 
 
@@ -34,27 +39,27 @@ def schemas(node: Any) -> Iterator[dict[str, Any]]:
 
 
 def test_the_document_is_valid() -> None:
-    OpenAPIV31SpecValidator(DOCUMENT).validate()
+    OpenAPIV31SpecValidator(described()).validate()
 
 
 def test_names_are_unique_and_everything_is_explained() -> None:
-    described = list(operations())
-    assert len({operation["operationId"] for operation in described}) == len(described)
-    for operation in described:
+    all_of_them = list(operations())
+    assert len({operation["operationId"] for operation in all_of_them}) == len(all_of_them)
+    for operation in all_of_them:
         assert operation["summary"], operation["operationId"]
         assert all(parameter.get("description") for parameter in operation.get("parameters", ())), operation
 
 
 def test_every_property_is_described_and_no_description_is_left_over() -> None:
-    described = DOCUMENT["components"]["schemas"]
+    schemas_by_name = described()["components"]["schemas"]
     lacking = [
         f"{name}.{field}: say it in a comment behind the field, or in http/field_notes.py"
-        for name, schema in described.items()
+        for name, schema in schemas_by_name.items()
         for field, property_ in schema.get("properties", {}).items()
         if not property_["description"]
     ]
     assert not lacking
-    fields = {field for schema in described.values() for field in schema.get("properties", {})}
+    fields = {field for schema in schemas_by_name.values() for field in schema.get("properties", {})}
     assert set(NAMED) <= fields
 
 
@@ -69,18 +74,18 @@ def test_refusals_are_documented_as_problems() -> None:
 
 def test_every_example_validates() -> None:
     count = 0
-    for schema in schemas(DOCUMENT):
+    for schema in schemas(described()):
         examples = [schema["example"]] if "example" in schema else schema.get("examples", [])
         for example in examples:
-            whole = {**schema, "components": DOCUMENT["components"]}
+            whole = {**schema, "components": described()["components"]}
             Draft202012Validator(whole).validate(example)
             count += 1
     assert count >= 2
-    JobSpec.model_validate(DOCUMENT["components"]["schemas"]["JobSpec"]["example"])
+    JobSpec.model_validate(described()["components"]["schemas"]["JobSpec"]["example"])
 
 
 async def test_the_document_is_served_to_all(master: Bench) -> None:
-    assert await master.get("//openapi.json", None) == DOCUMENT
+    assert await master.get("//openapi.json", None) == described()
 
 
 async def test_the_docs_page_needs_nothing_from_outside(master: Bench) -> None:

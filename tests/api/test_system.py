@@ -132,7 +132,7 @@ async def test_a_master_whose_place_may_be_taken_says_nothing_but_that(
 async def test_a_master_that_begins_waits_for_nobody_who_still_sends(tmp_path: Path) -> None:
     port = reserved()
     settings = MasterSettings(data_dir=tmp_path, port=port.number)
-    async with asyncio.timeout(8), standing_in(settings):
+    async with asyncio.timeout(8), standing_in(settings, "database"):
         reader, writer = await asyncio.open_connection("127.0.0.1", port.number)
         writer.write(b"POST /api/v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nand no more")
         assert b"503" in await reader.readline()

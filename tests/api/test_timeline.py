@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from loopline_master.dashboard.trace import Tracing
 from loopline_shared.model import AttemptId, Held, Outcome, Phases, Result
 from loopline_shared.protocol.worker_link import Run
 from loopline_shared.rest.columns import Samples, SweepColumns, Timeline, Trace
@@ -178,6 +180,50 @@ async def test_a_trace_that_perfetto_reads(master: Bench) -> None:
         assert min(event.ts for event in bars) == 0
         _nobody_is_in_two_bars_at_once(bars)
     assert (await master.ask("GET", "/jobs/99/trace")).status == 404
+
+
+async def test_the_trace_of_a_job_comes_in_pieces_and_is_that_of_its_time(
+    master: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("loopline_master.http.routes.timeline._TRACED_AT_ONCE", 2)
+
+    def does(run: Run) -> Result:
+        """Say a slot and phases for some; nothing for others."""
+        number = run.attempt.task
+        return done(run, slot=1 + number % 2, phases=Phases(0.0, 0.1, 5.0)) if number < 6 else done(run)
+
+    job = await master.submit(parameters={"i": {"range": [1, 9]}})
+    async with master.worker("w2", slots=2, does=does), master.worker("w1", slots=1, does=fails_second):
+        await ended(master, job)
+    zipped, plain = [
+        await master.ask("GET", f"/jobs/{job}/trace", headers={"Accept-Encoding": coding})
+        for coding in ("gzip", "identity")
+    ]
+    assert zipped.headers["Content-Encoding"] == "gzip"
+    assert zipped.content == plain.content
+    of_its_time = Trace.model_validate_json((await master.ask("GET", f"/timeline/trace?job={job}")).content)
+    trace = Trace.model_validate_json(plain.content)
+    assert len(trace.traceEvents) > 9
+    assert sorted(trace.traceEvents, key=repr) == sorted(of_its_time.traceEvents, key=repr)
+    waiting = await master.submit(requires={"labels": ["nowhere"]})
+    assert (await master.get(f"/jobs/{waiting}/trace"))["traceEvents"] == []
+    monkeypatch.setattr("loopline_master.http.routes.timeline.MAX_BARS", 3)
+    latest = Trace.model_validate(await master.get(f"/jobs/{job}/trace")).traceEvents
+    assert 0 < len([event for event in latest if event.cat in ("attempt", "replica")]) <= 3
+
+
+def test_a_traced_attempt_ends_where_the_next_one_in_its_slot_begins() -> None:
+    always = {"job": 1, "number": 1, "worker": "ant", "slot": 1, "phases": None, "freezes": "[]", "replica": 0}
+    rows = [
+        SimpleNamespace(**always, task=task, state="succeeded", accepted=1, started_at=begin, ended_at=begin + 9.0)
+        for task, begin in ((1, 10.0), (2, 15.0))
+    ]
+    tracing = Tracing({"ant"}, {1: "work"}, 10.0, 99.0)
+    events = [*tracing.add(rows[:1]), *tracing.add(rows[1:]), *tracing.end([])]
+    assert [(event["name"], event["ts"], event["dur"]) for event in events] == [
+        ("1.1.1", 0, 5_000_000),
+        ("1.2.1", 5_000_000, 9_000_000),
+    ]
 
 
 async def test_samples_of_one_worker_and_of_all(master: Bench) -> None:

@@ -275,9 +275,11 @@ def test_json_is_read_by_the_reader_of_yaml(document: Any) -> None:
 
 
 def test_no_file_brings_the_reader_down() -> None:
-    for text in ("a: &a [*a]", "[" * 1500, "a: &a [1,2]\nb: [*a, *a]", "\x00", "%YAML 9.9\n---\na: 1", "? [a]\n: b"):
+    for text in ("a: &a [*a]", "a: &a [1,2]\nb: [*a, *a]", "\x00", "%YAML 9.9\n---\na: 1", "? [a]\n: b"):
         with suppress(ParseError):
             read_yaml(text)
+    with pytest.raises(ParseError, match="nested too deeply"):
+        read_yaml("[" * 700)
 
 
 def test_where_toml_says_things() -> None:

@@ -29,16 +29,16 @@ Process = Daemon | asyncio.subprocess.Process
 
 async def wait_for(what: str, ask: Callable[[], Awaitable[Fact | None]], seconds: float = 60.0) -> Fact:
     """The first true answer; tests wait for facts, never for time. What is long in coming is asked for less often."""
-    pause_s = 0.01
-    async with asyncio.timeout(seconds) as limit:
-        try:
+    pause_s, limit = 0.01, asyncio.timeout(seconds)
+    try:
+        async with limit:
             while not (fact := await ask()):
                 await asyncio.sleep(pause_s)
                 pause_s = min(0.1, 1.2 * pause_s)
-        except TimeoutError:
-            if limit.expired():
-                raise AssertionError(f"waited {seconds:g} s in vain for {what}") from None
-            raise
+    except TimeoutError:
+        if limit.expired():
+            raise AssertionError(f"waited {seconds:g} s in vain for {what}") from None
+        raise
     return fact
 
 
@@ -209,11 +209,11 @@ class Grid:
             return False
         return given.get("LOOPLINE_SCRATCH", "").startswith(str(self.folder)) and variables.items() <= given.items()
 
-    async def no_processes(self) -> None:
+    async def no_processes(self, seconds: float = 60.0) -> None:
         async def none_left() -> bool:
             return not self.processes()
 
-        await wait_for("all task processes to be gone", none_left)
+        await wait_for("all task processes to be gone", none_left, seconds)
 
     # --- the end of every live test ---------------------------------------------------------------------------
 

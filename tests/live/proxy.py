@@ -10,6 +10,8 @@ class Proxy:
     def __init__(self, port: int) -> None:
         self._to = port
         self._silent = False
+        self.said_first = set[int]()
+        """The first byte of each who has connected."""
         self._open: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -31,6 +33,11 @@ class Proxy:
         for writer in self._open:
             writer.transport.abort()
 
+    def lead_to(self, port: int) -> None:
+        """Lead to another server from now on."""
+        self._to = port
+        self.hang_up()
+
     async def stop(self) -> None:
         self.hang_up()
         self._server.close()
@@ -39,17 +46,20 @@ class Proxy:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open.add(writer)
-        with suppress(OSError):
+        with suppress(OSError):  # refused there: here nobody answers, as where a computer is gone
             there, back = await asyncio.open_connection("127.0.0.1", self._to)
             self._open.add(back)
-            for source, sink in ((reader, back), (there, writer)):
-                task = asyncio.create_task(self._forward(source, sink))
+            for source, sink, begins in ((reader, back, True), (there, writer, False)):
+                task = asyncio.create_task(self._forward(source, sink, begins))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
 
-    async def _forward(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    async def _forward(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, begins: bool) -> None:
         with suppress(OSError):
             while data := await source.read(65536):
+                if begins:
+                    self.said_first.add(data[0])
+                    begins = False
                 if not self._silent:
                     sink.write(data)
                     await sink.drain()

@@ -13,14 +13,14 @@ import psutil
 import pytest
 
 from loopline_shared.model import TaskId
-from loopline_worker.launch import sandbox
 from loopline_worker.supervisor.walls import landlock
 from tests.live.conftest import running
 from tests.live.grid import Grid, wait_for
+from tests.sandboxes import needs_bubblewrap
 
 pytestmark = [pytest.mark.long, pytest.mark.skipif(not Path("/proc/self/ns").exists(), reason="needs Linux")]
 KINDS = [
-    pytest.param("bubblewrap", marks=pytest.mark.skipif(bool(sandbox.obstacle()), reason=sandbox.obstacle())),
+    pytest.param("bubblewrap", marks=needs_bubblewrap),
     pytest.param("landlock", marks=pytest.mark.skipif(not landlock.version(), reason="no Landlock here")),
 ]
 NOSY = r"""

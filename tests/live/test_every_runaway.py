@@ -9,11 +9,11 @@ import psutil
 import pytest
 
 from loopline_shared.rest.bodies import AttemptView
-from loopline_worker.launch import sandbox
 from loopline_worker.supervisor import processes
 from loopline_worker.supervisor.walls import landlock
 from tests.live.conftest import running
 from tests.live.grid import Grid
+from tests.sandboxes import needs_bubblewrap
 
 pytestmark = [pytest.mark.long, pytest.mark.skipif(not Path("/proc/self/ns").exists(), reason="needs Linux")]
 MIB = 2**20
@@ -27,7 +27,7 @@ LIMITS = {
     "LOOPLINE_DISK_RESERVE_BYTES": "0",
 }
 KINDS = [
-    pytest.param("bubblewrap", marks=pytest.mark.skipif(bool(sandbox.obstacle()), reason=sandbox.obstacle())),
+    pytest.param("bubblewrap", marks=needs_bubblewrap),
     pytest.param("landlock", marks=pytest.mark.skipif(not landlock.version(), reason="no Landlock here")),
     "off",
 ]

@@ -14,10 +14,10 @@ from loopline.transfer.downloads import outputs_of
 from loopline_shared.model import AttemptState, JobState, TaskId
 from loopline_shared.rest.bodies import AttemptView
 from loopline_shared.spec import JobSpec, Requirements
-from loopline_worker.launch import sandbox
 from loopline_worker.supervisor.walls import connect_filter
 from tests.live.grid import Grid, wait_for
 from tests.live.test_owner import OWNER
+from tests.sandboxes import without_bubblewrap
 from tests.worker.presence.witnesses import move_mouse, x_server
 from tests.worker.test_connect_filter import own_address
 
@@ -107,7 +107,7 @@ for act in (lambda: connects(("192.0.2.1", 9)), sends):
 
 async def test_members_that_ask_for_the_network_have_it_between_them_alone(grid: Grid) -> None:
     """A worker with ``sandbox_network = gangs`` gives it to nobody else; one with ``none`` is named as refusing."""
-    if sandbox.obstacle() or not connect_filter.is_possible():
+    if without_bubblewrap() or not connect_filter.is_possible():
         pytest.skip("no bubblewrap here, or no notifications of seccomp")
     walls = {"LOOPLINE_SANDBOX": "bubblewrap", "LOOPLINE_ADDRESS": own_address()}
     await with_workers(grid, "ant", "bee", settings={**walls, "LOOPLINE_SANDBOX_NETWORK": "gangs"})

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
+from loopline.client import AsyncClient
 from loopline.transfer import files
 from loopline.transfer.downloads import OutputFolder, outputs_of
+from loopline_shared.errors import LooplineError
 from loopline_shared.model import JobState, TaskId
 from tests.live.conftest import running
-from tests.live.grid import Grid
+from tests.live.grid import Grid, wait_for
 from tests.object_storage import BUCKET, ObjectStorage
+from tests.store.postgres import Server
 
 TASKS = 12
 WORK = "echo {i} > out.bin; cat blob >> out.bin; cat blob blob > more.bin; echo {i} >> more.bin"
@@ -44,6 +49,79 @@ async def test_nothing_is_lost_where_a_tenth_of_the_requests_is_refused_and_the_
     )
     assert storage.refusals > 0
     assert share < 0.05
+
+
+@pytest.mark.long
+async def test_a_master_waits_for_its_bucket_and_is_not_ended_by_its_absence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage, blob = ObjectStorage(), os.urandom(400_000)
+    with storage.serving():
+        port = storage.port
+        for name, value in storage.environment.items():
+            monkeypatch.setenv(name, value)
+        grid = Grid(tmp_path)
+        await grid.start_master("--files", f"s3://{BUCKET}/grid")
+        await grid.start_worker("ant", slots=2)
+        job = await submitted(grid, blob)
+        await grid.attempts_when("some", job, lambda all_: any(a.accepted for a in all_))
+    await grid.kill_master()
+    starting = asyncio.create_task(grid.start_master())
+
+    async def waits() -> bool:
+        assert not starting.done()
+        return await why_not(grid) == "bucket_away"
+
+    try:
+        await wait_for("the master to wait for its bucket", waits, 120)
+        with storage.serving(port):
+            await starting
+            assert (await grid.ended(job)).state is JobState.SUCCEEDED
+            await check_outputs(grid, job, tmp_path / "home", blob)
+    finally:
+        starting.cancel()
+        await grid.stop()
+
+
+@pytest.mark.long
+async def test_a_standby_elsewhere_reads_what_the_first_master_had_put_into_the_bucket(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: Server
+) -> None:
+    storage, blob = ObjectStorage(), os.urandom(400_000)
+    await asyncio.to_thread(server.start)
+    flags = ["--files", f"s3://{BUCKET}/grid", "--database-url", f"{server.url}/postgres", "--standby"]
+    folders = tmp_path / "first", tmp_path / "second"
+    for folder in folders:
+        folder.mkdir()
+    first, second = map(Grid, folders)
+    with storage.serving():
+        for name, value in storage.environment.items():
+            monkeypatch.setenv(name, value)
+        try:
+            await first.start_master(*flags)
+            shutil.copytree(first.data_dir / "tokens", second.data_dir / "tokens")
+            taking_over = asyncio.create_task(second.start_master(*flags))
+            await first.start_worker("ant", slots=2, url=f"{first.url},{second.url}")
+            job = await submitted(first, blob)
+            await first.attempts_when("a third", job, lambda all_: sum(a.accepted for a in all_) >= TASKS // 3)
+            assert not taking_over.done()
+            await first.kill_master()
+            await taking_over
+            assert (await second.ended(job)).state is JobState.SUCCEEDED
+            await check_outputs(second, job, tmp_path / "home", blob)
+        finally:
+            await first.stop()
+            await second.stop()
+
+
+async def why_not(grid: Grid) -> str:
+    """The code with which a master refuses, or "" if it serves."""
+    try:
+        async with AsyncClient(grid.url, "any", patience_s=0.0) as client:
+            await client.whoami()
+    except LooplineError as error:
+        return error.code
+    return ""
 
 
 async def submitted(grid: Grid, blob: bytes) -> int:

@@ -228,6 +228,7 @@ class WorldMachine(RuleBasedStateMachine):
         files=st.sets(st.sampled_from(FILES)),
         share=st.sampled_from([0.0, 0.3, 1.0]),
         fault=st.sampled_from([None, None, *FaultKind]),
+        lives=st.sampled_from([None, False, True]),
         gives_up=st.booleans(),
         by_all=st.booleans(),
         answers=st.booleans(),
@@ -239,6 +240,7 @@ class WorldMachine(RuleBasedStateMachine):
         files: set[str],
         share: float,
         fault: FaultKind | None,
+        lives: bool | None,
         gives_up: bool,
         by_all: bool,
         answers: bool,
@@ -257,7 +259,7 @@ class WorldMachine(RuleBasedStateMachine):
         own = self.world.machines[name].files
         for file in sorted(files):
             if fault is not None:
-                own.blame(file, fault)
+                own.blame(file, fault, lives)
             if gives_up:
                 own.fetching.pop(file, None)
         self.world.let_files_come(name, int(share * SIZE_BYTES))
@@ -346,5 +348,5 @@ class WorldMachine(RuleBasedStateMachine):
 
 TestWorld = WorldMachine.TestCase
 TestWorld.settings = settings(
-    max_examples=tried(25, 3000), stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=tried(13, 3000), stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
 )

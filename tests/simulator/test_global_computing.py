@@ -43,7 +43,7 @@ def table_3() -> dict[str, QueueingSetting]:
 
 @pytest.fixture(scope="module")
 def table_4() -> dict[str, QueueingSetting]:
-    return settings(4, "fitted", tried(3, 6))
+    return settings(4, "fitted", tried(2, 6))
 
 
 def over(setting: QueueingSetting, scheduler: str, base: str) -> float:

@@ -17,7 +17,7 @@ from loopline_master.core.index.exemptions import Exemption
 from loopline_master.store import tables
 from loopline_master.store.audit import recheck
 from loopline_master.store.database import Database, open_database, parse_url
-from loopline_master.store.migrate import upgrade
+from loopline_master.store.migrate import prepare
 from loopline_master.store.store import Writer
 from loopline_shared.model import JobState, Order, OrderWithin
 from tests.campaign import tried
@@ -152,9 +152,10 @@ async def audited(database: Database, steps: list[list[Job]]) -> tuple[set[tuple
 @pytest.fixture(scope="module")
 def database(runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
     url = parse_url(f"sqlite:///{tmp_path_factory.mktemp('audit') / 'loopline.db'}")
-    runner.run(upgrade(url))
     stack = AsyncExitStack()
-    yield runner.run(stack.enter_async_context(open_database(url)))
+    opened = runner.run(stack.enter_async_context(open_database(url)))
+    runner.run(prepare(opened, url))
+    yield opened
     runner.run(stack.aclose())
 
 

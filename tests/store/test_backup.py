@@ -16,7 +16,7 @@ from loopline_master.store.migrate import REVISION, downgrade
 from loopline_master.store.past.lives import JOB_GAP
 from loopline_master.store.replay import check
 from loopline_shared.spec import JobSpec
-from tests.store.workload import lived_through, relive
+from tests.store.workload import log_of, relive
 
 CONTENT = b"what a task has written"
 NAME = hashlib.sha256(CONTENT).hexdigest()
@@ -35,7 +35,7 @@ def lost(tmp_path, capsys):
 
     async def live():
         async with open_store(f"sqlite:///{folder / 'loopline.db'}") as store:
-            await relive(store, lived_through(7, turns=20).store.log)
+            await relive(store, log_of(7, turns=20))
             arguments = [str(kept), "--data-dir", str(folder), "--json"]
             assert await asyncio.to_thread(backup.main, arguments) == 0
 
@@ -93,7 +93,7 @@ async def test_a_database_that_other_tools_restored_is_told_so(url):
     """As PostgreSQL is."""
     async with open_store(url) as store:
         before = store.life
-        await relive(store, lived_through(7, turns=2).store.log)
+        await relive(store, log_of(7, turns=2))
         jobs = (await store.snapshot()).grid.next_job
     assert await asyncio.to_thread(restore.main, ["--database-url", url]) == 0
     async with open_store(url) as store:

@@ -20,12 +20,13 @@ from loopline_master.store.replay import check
 from loopline_master.store.tables import metadata
 from loopline_shared.rest.times import seconds
 from tests.api.bench import running_master, until
-from tests.store.workload import lived_through, relive
+from tests.store.workload import log_of, relive
 
 TEN_DAYS_S = 10 * 86400.0
 NO_TIMES = {
     *("size", "tag", "work", "work_done", "work_s", "work_accepted", "virtual", "used", "usage", "share", "health"),
     *("log_mean", "log_m2", "recorded", "spare_cpu", "expected_s", "waited_s", "wall_s", "cpu_s", "system_s"),
+    *("useful_cpu_s", "replicated_cpu_s", "wasted_cpu_s", "lost_cpu_s", "frozen_s", "accepted_s", "slowest_s"),
     *("limit_s", "gang_limits_s", "gang_ran_s", "gang_allowed_s", "model_p50_s", "model_p90_s"),
 }
 
@@ -41,7 +42,7 @@ def test_each_column_of_fractions_is_a_time_or_known_as_none():
 
 async def test_all_rows_keep_their_order_and_the_scheduler_goes_on(sqlite_url):
     async with open_store(sqlite_url) as store:
-        await relive(store, lived_through(7, turns=60).store.log)
+        await relive(store, log_of(7, turns=60))
         before, ahead = await times(store), (await store.snapshot()).grid.now
         lead_s = ahead / 2
         now = ahead - lead_s

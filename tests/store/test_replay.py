@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 import sqlite3
 from contextlib import closing
 from copy import deepcopy
@@ -22,16 +23,25 @@ from loopline_simulator.whatif.recording import record
 from loopline_simulator.whatif.replay_world import WhatIfWorld
 from loopline_simulator.whatif.tally import Tally
 from tests.scheduling.driver import Grid
-from tests.store.workload import lived_through, relive
+from tests.store.workload import log_of, relive
+
+
+@pytest.fixture(scope="module")
+def lived_once(tmp_path_factory):
+    file = tmp_path_factory.mktemp("lived") / "loopline.db"
+
+    async def live():
+        async with open_store(f"sqlite:///{file}") as store:
+            await relive(store, log_of(7, turns=20))
+
+    asyncio.run(live())
+    return file
 
 
 @pytest.fixture
-def lived(sqlite_url):
-    async def live():
-        async with open_store(sqlite_url) as store:
-            await relive(store, lived_through(7, turns=20).store.log)
-
-    asyncio.run(live())
+def lived(lived_once, sqlite_url):
+    """A life of twenty turns, in a copy of its own: to be tampered with."""
+    shutil.copy(lived_once, parse_url(sqlite_url).database)
     return sqlite_url
 
 
@@ -105,7 +115,7 @@ def test_a_database_of_another_release_is_told_with_what_to_do(lived, verdict):
 @pytest.fixture
 def upgraded(sqlite_url):
     """Half of a life, an upgrade, and the other half; what the log says of the first is of a release that differs."""
-    log = lived_through(7, turns=40).store.log
+    log = log_of(7, turns=40)
     half = max(at for at, line in enumerate(log) if b"master_started" in line)
     assert half > 10
 
@@ -131,14 +141,13 @@ def test_an_upgraded_database_is_replayed_from_the_upgrade_on(upgraded, verdict)
     assert len(asyncio.run(check(upgraded))) > 1, "from its beginning, this log does not lead to these rows"
 
 
-@pytest.fixture
-def bounded(sqlite_url):
-    """A life whose every start bounds the log to almost nothing: (the database's URL, entries that went)."""
-    log = lived_through(7, turns=60).store.log
+@pytest.fixture(scope="module")
+def bounded_once(tmp_path_factory):
+    log, file = log_of(7, turns=60), tmp_path_factory.mktemp("bounded") / "loopline.db"
 
     async def live():
         gone = 0
-        async with open_store(sqlite_url) as store:
+        async with open_store(f"sqlite:///{file}") as store:
             for line in log:
                 batch = BATCH.validate_json(line)
                 if b"master_started" in line:
@@ -148,7 +157,15 @@ def bounded(sqlite_url):
                 await store.commit(batch, scheduler.step(batch.events, batch.now))
         return gone
 
-    return sqlite_url, asyncio.run(live()), len(log)
+    return file, asyncio.run(live()), len(log)
+
+
+@pytest.fixture
+def bounded(bounded_once, sqlite_url):
+    """A life whose every start bounds the log to almost nothing: (the URL of a copy, entries that went, entries)."""
+    file, *counts = bounded_once
+    shutil.copy(file, parse_url(sqlite_url).database)
+    return sqlite_url, *counts
 
 
 def test_a_log_whose_beginning_was_forgotten_leads_to_the_same_rows(bounded, verdict):
@@ -174,7 +191,7 @@ def test_what_if_begins_where_the_log_does(bounded, capfdbinary):
 
 
 async def test_a_young_log_is_kept_whole(sqlite_url):
-    log = lived_through(7, turns=20).store.log
+    log = log_of(7, turns=20)
     now = BATCH.validate_json(log[-1]).now
     async with open_store(sqlite_url) as store:
         await relive(store, log)
@@ -191,7 +208,7 @@ async def test_a_young_log_is_kept_whole(sqlite_url):
 @pytest.fixture
 def bounded_at_work(url):
     """A life whose log is bounded while the master runs, with what is too old forgotten a few entries at a time."""
-    log = lived_through(15, turns=80).store.log
+    log = log_of(15, turns=80)
 
     async def live():
         gone, scheduler = [], Scheduler()

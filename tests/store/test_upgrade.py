@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import shutil
+
 import pytest
 from sqlalchemy import Connection, func, select, text, update
 
@@ -13,7 +16,7 @@ from loopline_master.store.migrate import downgrade, upgrade
 from loopline_master.store.replay import check
 from loopline_shared.model import AttemptState, JobState
 from tests.store.examples import a_job, a_task, a_worker, an_attempt, keep
-from tests.store.workload import lived_through, relive
+from tests.store.workload import log_of, relive
 
 OLD = [("dispatched", False, False), ("dispatched", True, False), ("running", False, False), ("running", False, True)]
 OLD += [("cancelling", False, False), ("cancelling", True, False), ("cancelling", False, False)]
@@ -70,25 +73,38 @@ def _starts(line: bytes) -> bool:
     return any(isinstance(event, MasterStarted) for event in BATCH.validate_json(line).events)
 
 
-@pytest.fixture
-async def upgraded(sqlite_url):
-    """A database that the release before has written, and that is gone on with: (its URL, entries before)."""
-    log = lived_through(7, turns=60).store.log
+async def gone_on_with(url):
+    """A database that the release before has written, and that is gone on with. Return its entries before."""
+    log = log_of(7, turns=60)
     starts = [place for place, line in enumerate(log) if _starts(line)]
     cut = starts[len(starts) // 2]
     assert 0 < cut < len(log) - 5
-    async with open_store(sqlite_url) as store:
+    async with open_store(url) as store:
         await relive(store, log[:cut])
     last = select(func.max(tables.event_log.c.seq))
-    before = await on(sqlite_url, lambda connection: connection.scalar(last))
-    await downgrade(parse_url(sqlite_url), "0007")
+    before = await on(url, lambda connection: connection.scalar(last))
+    await downgrade(parse_url(url), "0007")
     foreign = {"work_s": 123.0, "work_done": 45.0}  # as no replay by this release would have it
-    await on(sqlite_url, lambda connection: connection.execute(update(tables.workers).values(**foreign)))
-    async with open_store(sqlite_url) as store:
+    await on(url, lambda connection: connection.execute(update(tables.workers).values(**foreign)))
+    async with open_store(url) as store:
         scheduler = Scheduler(await store.snapshot())
         for line in log[cut:]:
             batch = BATCH.validate_json(line)
             await store.commit(batch, scheduler.step(batch.events, batch.now))
+    return before
+
+
+@pytest.fixture(scope="module")
+def upgraded_once(tmp_path_factory):
+    file = tmp_path_factory.mktemp("upgraded") / "loopline.db"
+    return file, asyncio.run(gone_on_with(f"sqlite:///{file}"))
+
+
+@pytest.fixture
+def upgraded(upgraded_once, sqlite_url):
+    """A copy of such a database, to be tampered with: (its URL, entries before)."""
+    file, before = upgraded_once
+    shutil.copy(file, parse_url(sqlite_url).database)
     return sqlite_url, before
 
 
@@ -110,7 +126,7 @@ async def test_it_says_what_it_compares(upgraded, capsys):
 
 async def test_without_an_upgrade_the_whole_log_is_replayed(sqlite_url):
     async with open_store(sqlite_url) as store:
-        await relive(store, lived_through(7, turns=5).store.log)
+        await relive(store, log_of(7, turns=5))
     assert await on(sqlite_url, lambda c: c.scalar(select(func.count()).select_from(tables.upgrades))) == 0
 
 

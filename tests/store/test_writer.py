@@ -9,7 +9,7 @@ from loopline_master.core.events import BATCH, Batch, WorkerDrained
 from loopline_master.core.index.exemptions import Exemption
 from loopline_master.store import StoreBroken, rows, tables
 from loopline_master.store.database import open_database, parse_url
-from loopline_master.store.migrate import upgrade
+from loopline_master.store.migrate import prepare
 from loopline_master.store.store import Writer
 from loopline_shared.model import AttemptId, AttemptState, JobState, Order, Outcome, Output, Result, TaskState
 from loopline_shared.spec import Notify
@@ -47,8 +47,8 @@ MAPPERS = (rows.JOBS, rows.TASKS, rows.ATTEMPTS, rows.WORKERS)
 
 @pytest.fixture
 async def database(url):
-    await upgrade(parse_url(url))
     async with open_database(parse_url(url)) as database:
+        await prepare(database, parse_url(url))
         yield database
 
 
@@ -156,8 +156,8 @@ async def test_the_database_itself_refuses_states_that_are_none(database):
 
 
 async def test_a_full_disk_is_said_so(sqlite_url):
-    await upgrade(parse_url(sqlite_url))
     async with open_database(parse_url(sqlite_url)) as database:
+        await prepare(database, parse_url(sqlite_url))
         await database.write(lambda connection: connection.exec_driver_sql("PRAGMA max_page_count=50"))
         with pytest.raises(StoreBroken, match="the disk is full") as caught:
             await Writer(database.write).commit(Batch(1.0), effects_of(a_job(tasks=1, owner="x" * 10**6)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cache
 from random import Random
 
 from loopline_master.core.events import BATCH, MasterStarted, SchedulerSettings
@@ -13,6 +15,12 @@ from loopline_shared.spec import JobSpec, Range
 from tests.properties.world import Machine, World
 
 NAMES = ("ant", "bee", "cat")
+
+
+@cache
+def log_of(seed: int, turns: int = 60) -> tuple[bytes, ...]:
+    """Return the log of such a life, which several tests store: it is lived once a process."""
+    return tuple(lived_through(seed, turns).store.log)
 
 
 def lived_through(seed: int, turns: int = 60) -> World:
@@ -79,7 +87,7 @@ def _spec(random: Random, jobs: list[int]) -> JobSpec:
     )
 
 
-async def relive(store: Store, log: list[bytes]) -> None:
+async def relive(store: Store, log: Sequence[bytes]) -> None:
     """Commit what the log says to a real store. Where it says that a master started, one does: from the store."""
     scheduler = Scheduler()
     for line in log:

@@ -439,6 +439,8 @@ async def test_the_solver_runs_in_a_thread_and_a_failure_is_an_empty_plan() -> N
     assert room.sources() == {"ant": None, "bee": None}
     for one in (thread, broken):
         one.close()
+    thread.start(NumberedRequest(9, 0.0, room.scheduler.state.transfers.network([]), (), {}, frozenset()))
+    assert posted.empty(), "a master that stops plans nothing more"
 
 
 def test_reports_of_other_sessions_are_not_heard() -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from loopline_shared import grants
 from loopline_shared.checksums import ContentCheck
 from loopline_shared.pieces import PieceLayout, PieceList
-from loopline_shared.protocol.transfers import Dial, FaultKind, FileSource, Grant
+from loopline_shared.protocol.transfers import Dial, FaultKind, FileSource, Grant, PeerFault
 from loopline_worker.files.receiving import NetworkError
 from loopline_worker.peers.growing_file import GrowingFile
 from loopline_worker.peers.handshake import Opening
@@ -90,12 +90,17 @@ class Node:
         self.key = grants.worker_key(b"master", name, "boot")
         self.files: dict[str, GrowingFile] = {}
         self.faults: list[tuple[str, FaultKind]] = []
+        self.told: list[PeerFault] = []
         self.blamed: dict[Way, float] = {}
         self.fetches: dict[str, PieceFetch] = {}
         self.is_paused = False
         self.now = time.time
         self.tls = tls
         self.server = PeerServer(self, TokenBucket(rate_bytes_s, 2.0**20, time.monotonic()), tls)
+
+    def _hear_of(self, fault: PeerFault) -> None:
+        self.told.append(fault)
+        self.faults.append((fault.source, fault.kind))
 
     def holds(self, content: bytes, as_name: str = "") -> str:
         sha256 = as_name or name_of(content)
@@ -109,7 +114,8 @@ class Node:
         growing = self.files[sha256] = GrowingFile(self.folder / f"{sha256}.part", len(content))
         fetch = self.fetches[sha256] = PieceFetch(
             sha256, growing, self.name,
-            limit=TokenBucket(None, 2.0**20), blamed=self.blamed, on_fault=lambda *fault: self.faults.append(fault),
+            limit=TokenBucket(None, 2.0**20), blamed=self.blamed,
+            on_fault=self._hear_of,
             tls=self.tls,
         )  # fmt: skip
         fetch.sources = sources

@@ -16,14 +16,14 @@ import pytest
 
 from loopline_shared.model import Outcome
 from loopline_worker.attempts.limits import Quota
-from loopline_worker.launch import sandbox
 from loopline_worker.launch.interface import Job
 from loopline_worker.launch.sandbox import open_sandbox
 from loopline_worker.settings import NetworkAccess, SandboxChoice
 from loopline_worker.supervisor import processes
+from tests.sandboxes import needs_bubblewrap
 from tests.worker.bench import Bench, python, run_of, until
 
-pytestmark = pytest.mark.skipif(bool(sandbox.obstacle()), reason=f"no bubblewrap here: {sandbox.obstacle()}")
+pytestmark = needs_bubblewrap
 
 TRACES = """
 import ctypes, json, os, resource, subprocess, sys, time

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from loopline_worker.launch.sandbox import obstacle, open_sandbox
+from loopline_worker.launch.sandbox import open_sandbox
 from loopline_worker.settings import NetworkAccess, SandboxChoice
 from loopline_worker.supervisor.walls import connect_filter, connect_rules
+from tests.sandboxes import without_bubblewrap
 from tests.worker.bench import Bench, python
 
 pytestmark = pytest.mark.skipif(not connect_filter.is_possible(), reason="this kernel or container cannot ask")
@@ -91,7 +92,7 @@ def own_address() -> str:
 async def test_a_task_reaches_the_network_and_its_own_services_and_no_others(
     tmp_path: Path, owners: list[str], kind: str
 ) -> None:
-    if kind == "bubblewrap" and obstacle():
+    if kind == "bubblewrap" and without_bubblewrap():
         pytest.skip("no bubblewrap here")
     walls = open_sandbox(SandboxChoice(kind), NetworkAccess.ALL)
     async with Bench(tmp_path, sandbox=walls) as bench:

@@ -33,6 +33,7 @@ from loopline_worker.functions.channel import Channel
 from loopline_worker.functions.python import find as find_python
 from loopline_worker.functions.results import read_result
 from loopline_worker.launch import sandbox
+from tests.sandboxes import needs_bubblewrap
 from tests.worker.bench import Bench, processes_of, run_of, until
 from tests.worker.caller import Caller, ends_of, value_of
 
@@ -653,7 +654,7 @@ async def test_where_files_cannot_be_handed_over_each_call_has_its_own(
     assert ends_of(result) == [(RETURNED, 2), (RETURNED, 4)]
 
 
-@pytest.mark.skipif(bool(sandbox.obstacle()), reason="no bubblewrap here")
+@needs_bubblewrap
 async def test_calls_in_a_sandbox(tmp_path: Path) -> None:
     async with Bench(tmp_path, sandbox=sandbox.open_sandbox(shows=[Path(sys.prefix)])) as bench:
         caller = Caller(bench)

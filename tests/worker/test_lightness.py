@@ -17,7 +17,7 @@ NOT_IN_THE_AGENT = {
     "sqlalchemy", "alembic", "prometheus_client", "sortedcontainers",  # the master's
     "rich", "cyclopts", "loopline", "loopline_master",  # the command line's
     "aiohttp", "jeepney", "html", "importlib.metadata", "email", "zipfile", "multiprocessing",
-    "zeroconf", "xmlrpc", "unittest",
+    "zeroconf", "xmlrpc", "unittest", "tarfile",
     "loopline_shared.rest.bodies", "loopline_shared.spec",  # REST bodies and jobs: an agent sees neither
 }  # fmt: skip
 NOT_IN_THE_LAUNCHER = {

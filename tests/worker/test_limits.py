@@ -14,7 +14,7 @@ from loopline_shared.protocol.worker_link import Run
 from loopline_worker.attempts import limits as limits_module
 from loopline_worker.attempts.attempt import Attempt
 from loopline_worker.attempts.limits import Quota, fills
-from loopline_worker.launch import delegation, sandbox
+from loopline_worker.launch import delegation
 from loopline_worker.launch.interface import Limits, Usage
 from loopline_worker.launch.memory_shares import MemoryShares
 from loopline_worker.launch.sandbox import open_sandbox
@@ -22,6 +22,7 @@ from loopline_worker.settings import SandboxChoice
 from loopline_worker.supervisor import processes
 from loopline_worker.supervisor.control_groups import remove_places
 from loopline_worker.supervisor.orders import Breach
+from tests.sandboxes import without_bubblewrap
 from tests.worker.bench import Bench, processes_of, python, run_of, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
@@ -167,7 +168,7 @@ held = bytearray(b"x" * 40_000_000)
 time.sleep(100)
 """
     choice = SandboxChoice.OFF if where == "memfd" else SandboxChoice.BUBBLEWRAP
-    if choice is not SandboxChoice.OFF and sandbox.obstacle():
+    if choice is not SandboxChoice.OFF and without_bubblewrap():
         pytest.skip("no bubblewrap here")
     async with Bench(tmp_path, quota=QUOTA, sandbox=open_sandbox(choice)) as bench:
         assert "more than 100 MiB of memory" in (await stopped(bench, python(code))).reason

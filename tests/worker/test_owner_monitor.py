@@ -130,7 +130,7 @@ async def test_the_whole_tree_stands_still_and_goes_on(
     hand.idle_s = 9999.0
     await until(lambda: frozen(master) == [False])
     await until(lambda: not any(is_stopped(process) for process in processes_of(agent.folder)))
-    assert (load(master).slots, load(master).in_use, load(master).idle_s) == (2, False, 9999.0)
+    await until(lambda: (load(master).slots, load(master).in_use, load(master).idle_s) == (2, False, 9999.0))
 
 
 async def test_nothing_begins_that_was_lined_up(

@@ -16,11 +16,12 @@ import pytest
 
 from loopline_master.certificates.authority import Authority
 from loopline_shared import grants
-from loopline_shared.protocol.transfers import FaultKind, FileFetch
+from loopline_shared.protocol.transfers import FaultKind, FileFetch, PeerFault
 from loopline_worker.files.receiving import NetworkError
 from loopline_worker.link import new_key
 from loopline_worker.link.identity import WorkerIdentity
-from loopline_worker.peers import handshake, piece_fetch, piece_stream
+from loopline_worker.peers import handshake, piece_fetch, piece_stream, serving
+from loopline_worker.peers.flow_meter import FlowMeter
 from loopline_worker.peers.growing_file import GrowingFile
 from loopline_worker.peers.handshake import HandshakeError
 from loopline_worker.peers.peer_tls import PeerTls
@@ -103,7 +104,7 @@ async def test_the_next_source_goes_on_where_a_dead_one_stopped(tmp_path: Path) 
         grow(first, 12)
         await asyncio.gather(*running)
         assert passing.file.path.read_bytes() == last.file.path.read_bytes() == CONTENT
-        assert cat.faults == [("bee", FaultKind.SILENT)]
+        assert cat.told == [PeerFault(NAME, "bee", FaultKind.SILENT, lives=None)], "it hung up"
         assert dog.faults == []
         assert passing.received_bytes == len(CONTENT)  # no piece came twice
 
@@ -246,8 +247,43 @@ async def test_a_source_that_lives_and_has_nothing_is_left_in_the_end(
         last = cat.fetch_of(CONTENT, bee.source_for("cat", NAME), ant.source_for("cat", NAME))
         await asyncio.gather(start(fetch, CONTENT, MasterStub(CONTENT)), start(last, CONTENT))
         assert fetch.file.path.read_bytes() == last.file.path.read_bytes() == CONTENT
-        assert bee.faults == [("ant", FaultKind.SILENT)]
+        assert bee.told == [PeerFault(NAME, "ant", FaultKind.SILENT, lives=True)]
         assert cat.faults == [], "whoever is behind in the line waits until the one before has turned elsewhere"
+
+
+async def test_a_flow_whose_source_had_nothing_shows_nothing_of_the_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held_back: list[FlowMeter] = []
+
+    def note(meter: FlowMeter) -> None:
+        held_back.append(meter)
+
+    monkeypatch.setattr(FlowMeter, "hold_back", note)
+    async with nodes(tmp_path, "ant", "bee") as (ant, bee):
+        first, fetch = growing(ant, 2), bee.fetch_of(CONTENT, ant.source_for("bee", NAME))
+        running = start(fetch, CONTENT)
+        await until(lambda: fetch.meter in held_back)
+        grow(first, 12)
+        await running
+        assert bee.faults == []
+
+
+async def test_a_source_from_which_nothing_comes_is_dead_and_so_is_one_that_takes_a_call_without_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(piece_stream, "SILENT_AFTER_S", 0.1)
+    monkeypatch.setattr(serving, "SIGN_EVERY_S", 60.0)
+    monkeypatch.setattr(handshake, "HANDSHAKE_WITHIN_S", 0.1)
+    async with nodes(tmp_path, "ant", "bee", "cat") as (ant, bee, cat):
+        first = growing(ant, 2)
+        await start(bee.fetch_of(CONTENT, ant.source_for("bee", NAME)), CONTENT, MasterStub(CONTENT))
+        first.abandon()
+        with socket.create_server(("127.0.0.1", 0)) as frozen:
+            source = replace(ant.source_for("cat", NAME), port=frozen.getsockname()[1])
+            await start(cat.fetch_of(CONTENT, source), CONTENT, MasterStub(CONTENT))
+        for each in (bee, cat):
+            assert each.told == [PeerFault(NAME, "ant", FaultKind.SILENT, lives=False)]
 
 
 async def test_a_source_that_its_owners_limit_holds_back_is_not_left(

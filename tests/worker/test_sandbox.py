@@ -25,9 +25,9 @@ from loopline_worker.launch.sandbox import Sandbox, open_sandbox
 from loopline_worker.launch.visible_paths import Visible
 from loopline_worker.settings import NetworkAccess, SandboxChoice, WorkerSettings
 from loopline_worker.supervisor.walls import landlock
+from tests.sandboxes import needs_bubblewrap, without_bubblewrap
 from tests.worker.bench import Bench, is_alive, name_of, processes_of, python, run_of, until
 
-needs_one = pytest.mark.skipif(bool(sandbox.obstacle()), reason=f"no sandbox here: {sandbox.obstacle()}")
 ROOT = Path(__file__).parents[2]
 INTERFACES = "import socket; print([name for _, name in socket.if_nameindex()])"
 
@@ -48,7 +48,7 @@ def options_of(walls: Sandbox, job: Job) -> list[str]:
     return walls.walls(job).walls or []
 
 
-@needs_one
+@needs_bubblewrap
 async def test_only_its_scratch_folder_can_be_written(walled: Bench, tmp_path: Path) -> None:
     code = """
 import os
@@ -63,7 +63,7 @@ print([can_write(folder) for folder in ("/", "/etc", "/usr/bin", os.getcwd(), os
     assert not Path("/tmp/probe").exists()  # its /tmp was its own
 
 
-@needs_one
+@needs_bubblewrap
 async def test_nothing_of_the_owner_is_seen(walled: Bench) -> None:
     code = f"""
 import json, os
@@ -76,12 +76,12 @@ print(json.dumps([homes, [pid for pid in os.listdir("/proc") if pid.isdigit()]])
     assert len(pids) <= 2  # its own, and the first of its namespace
 
 
-@needs_one
+@needs_bubblewrap
 async def test_there_is_no_network(walled: Bench) -> None:
     assert (await walled.result(python(INTERFACES, network=True))).stdout.data == b"['lo']\n"
 
 
-@needs_one
+@needs_bubblewrap
 @pytest.mark.parametrize("asks", [True, False])
 async def test_there_is_where_the_job_asks_and_the_worker_allows(tmp_path: Path, asks: bool) -> None:
     walls = open_sandbox(SandboxChoice.BUBBLEWRAP, NetworkAccess.REQUESTED)
@@ -90,7 +90,7 @@ async def test_there_is_where_the_job_asks_and_the_worker_allows(tmp_path: Path,
     assert (result.stdout.data.strip().decode() == str(Path("/proc/self/ns/net").readlink())) is asks
 
 
-@needs_one
+@needs_bubblewrap
 async def test_daemons_die_with_it(walled: Bench) -> None:
     run = run_of("sh", "-c", "setsid sleep 100 & echo > begun; exec sleep 100")
     await walled.begins(run)
@@ -101,7 +101,7 @@ async def test_daemons_die_with_it(walled: Bench) -> None:
     assert not any(psutil.pid_exists(process.pid) and process.is_running() for process in mine)
 
 
-@needs_one
+@needs_bubblewrap
 async def test_how_it_ended_is_told(walled: Bench) -> None:
     result = await walled.result(run_of("sh", "-c", "echo out; exit 3"))
     assert (result.outcome, result.exit_code, result.stdout.data) == (Outcome.FAILED, 3, b"out\n")
@@ -123,7 +123,7 @@ def test_of_what_is_shown_and_hidden_the_inner_counts(tmp_path: Path) -> None:
     assert outer < options.index(str(data)) < inner < own
 
 
-@needs_one
+@needs_bubblewrap
 async def test_names_and_certificates_can_be_looked_up_where_there_is_network(tmp_path: Path) -> None:
     """What /etc/resolv.conf is a link to, in /run on many systems, is seen in its place; a folder as it is now."""
     async with Bench(tmp_path / "bench", sandbox=open_sandbox(etc=tmp_path / "etc")) as bench:
@@ -134,14 +134,14 @@ async def test_names_and_certificates_can_be_looked_up_where_there_is_network(tm
     assert not list((tmp_path / "etc" / "ssl" / "certs").iterdir())
 
 
-@needs_one
+@needs_bubblewrap
 async def test_what_others_have_in_the_data_folder_is_not_seen(tmp_path: Path) -> None:
     walls = open_sandbox(SandboxChoice.BUBBLEWRAP, hides=[Path("/usr/share")])  # as if the data folder were there
     async with Bench(tmp_path, sandbox=walls) as bench:
         assert (await bench.result(run_of("ls", "-A", "/usr/share"))).stdout.data == b""
 
 
-@needs_one
+@needs_bubblewrap
 @pytest.mark.parametrize("kind", [True, "landlock"])
 async def test_the_token_is_seen_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: object) -> None:
     """Nor by a link, in the file of settings, in the data folder of a master, or once the hiding is unmounted."""
@@ -166,7 +166,7 @@ async def test_the_token_is_seen_nowhere(tmp_path: Path, monkeypatch: pytest.Mon
     assert token not in result.stdout.data.decode()
 
 
-@needs_one
+@needs_bubblewrap
 async def test_nor_is_it_found_with_the_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOOPLINE_TOKEN", "ll_0badcafe_secret")  # of the agent's process, and what it starts
     code = """
@@ -184,7 +184,7 @@ print(len(found), found)
     assert "ll_0badcafe" not in found
 
 
-@needs_one
+@needs_bubblewrap
 async def test_a_task_of_a_worker_that_is_root_has_no_powers(walled: Bench) -> None:
     result = await walled.result(run_of("grep", "CapEff", "/proc/self/status"))
     assert int(result.stdout.data.split()[1], 16) == 0
@@ -208,7 +208,7 @@ async def test_the_sandbox_itself_has_nothing_of_the_jobs_environment(tmp_path: 
         assert word not in found
 
 
-@needs_one
+@needs_bubblewrap
 async def test_the_task_has_all_of_it(walled: Bench) -> None:
     code = """
 import os
@@ -219,14 +219,14 @@ print(os.environ["KEY"], len(os.environ["LONG"]), os.environ["LOOPLINE_JOB"], [f
     assert (await walled.result(run)).stdout.data == b"--bind 100000 1 []\n"
 
 
-@needs_one
+@needs_bubblewrap
 async def test_an_environment_cannot_tell_the_sandbox_what_to_do(walled: Bench) -> None:
     result = await walled.result(run_of("true", environment={"X": "\0--bind\0/\0/"}))
     assert result.outcome is Outcome.FAILED
     assert "null byte" in result.reason
 
 
-@needs_one
+@needs_bubblewrap
 async def test_the_first_process_of_a_sandbox_is_not_left_running(walled: Bench) -> None:
     runs = [run_of("true", task=number) for number in range(1, 6)]
     assert [(await walled.result(run)).reason for run in runs] == [""] * 5
@@ -284,7 +284,7 @@ print(json.dumps({
 async def test_a_task_owns_nothing_but_its_folder(tmp_path: Path, kind: str) -> None:
     """Whatever it tries, on the owner's files, on the agent, and on a socket such as a desktop's."""
     choice = SandboxChoice(kind)
-    if (choice is SandboxChoice.BUBBLEWRAP and sandbox.obstacle()) or not landlock.version():
+    if (choice is SandboxChoice.BUBBLEWRAP and without_bubblewrap()) or not landlock.version():
         pytest.skip("this computer has no such sandbox")
     secret = tmp_path / "owner" / "diary"
     secret.parent.mkdir()
@@ -366,7 +366,7 @@ except OSError:
     print(0)
 """
     for kind, size in ((SandboxChoice.BUBBLEWRAP, 2**27), (SandboxChoice.LANDLOCK, 0)):
-        if kind is SandboxChoice.BUBBLEWRAP and sandbox.obstacle():
+        if kind is SandboxChoice.BUBBLEWRAP and without_bubblewrap():
             continue
         async with Bench(tmp_path / kind, quota=Quota(task_memory_bytes=2**27), sandbox=open_sandbox(kind)) as bench:
             assert (await bench.result(python(code))).stdout.data == f"{size}\n".encode()
@@ -380,7 +380,7 @@ def is_zygote(process: psutil.Process) -> bool:
         return False
 
 
-@needs_one
+@needs_bubblewrap
 @pytest.mark.parametrize("kind", [SandboxChoice.BUBBLEWRAP, SandboxChoice.LANDLOCK])
 async def test_nothing_outlives_all_who_watched_it(tmp_path: Path, kind: SandboxChoice) -> None:
     """All of Loopline is killed at once, and nobody is left to look for a daemon without an environment."""

@@ -27,10 +27,10 @@ from loopline_worker.files.downloads import DownloadError, Downloads
 from loopline_worker.files.outputs import Collected, Collector, OutputsError
 from loopline_worker.files.staging import Inputs, StagingError
 from loopline_worker.files.task_files import AttemptFiles
-from loopline_worker.launch import sandbox
 from loopline_worker.launch.sandbox import open_sandbox
 from loopline_worker.link.http_client import HttpClient
 from loopline_worker.settings import WorkerSettings
+from tests.sandboxes import needs_bubblewrap
 from tests.worker.bench import Bench, python, run_of, until
 from tests.worker.small_master import SmallMaster
 
@@ -447,7 +447,7 @@ async def test_its_own_inputs_count_as_well(master: SmallMaster, cache: Cache, t
         await borrow(cache, tmp_path / "b", name, limit_bytes=len(CONTENT) - 1)
 
 
-@pytest.mark.skipif(bool(sandbox.obstacle()), reason="no sandbox here")
+@needs_bubblewrap
 async def test_files_in_a_sandbox(tmp_path: Path, master: SmallMaster, cache: Cache) -> None:
     async with Bench(tmp_path, sandbox=open_sandbox()) as bench:
         run = taking(

@@ -88,7 +88,7 @@ def test_a_fetch_asks_for_no_more_than_the_owner_and_the_plan_allow(
     monkeypatch.setattr(piece_fetch, "time", clock)
     owner = TokenBucket(RATE if limits == "owner" else None, BURST)
     growing = GrowingFile(tmp_path / "part", len(CONTENT))
-    fetch = PieceFetch(name_of(CONTENT), growing, "bee", limit=owner, blamed={}, on_fault=lambda *fault: None)
+    fetch = PieceFetch(name_of(CONTENT), growing, "bee", limit=owner, blamed={}, on_fault=lambda fault: None)
     if limits == "plan":
         fetch.obey(FileFetch(name_of(CONTENT), (), rate_bytes_s=RATE))
     fetch.run(list_of(CONTENT), MasterStub(CONTENT))  # type: ignore[arg-type]

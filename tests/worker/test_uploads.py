@@ -73,6 +73,28 @@ async def test_an_upload_is_gone_on_with(uploads: Uploads, spool: Spool, master:
     assert master.asked[-1] == ("PUT", NAME, f"bytes 5000-{len(CONTENT) - 1}/{len(CONTENT)}")
 
 
+async def test_an_upload_to_a_master_that_is_gone_begins_anew_at_the_next_address(
+    spool: Spool, master: SmallMaster
+) -> None:
+    """A computer that lost its power takes what comes, says nothing, and never hangs up."""
+    is_asked = asyncio.Event()
+
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        is_asked.set()
+        await reader.read()
+        writer.close()
+
+    gone = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
+    addresses = f"http://127.0.0.1:{gone.sockets[0].getsockname()[1]},{master.url}"
+    settings = WorkerSettings.load(master=addresses, token="t", retry_min_s=0.01, retry_max_s=0.02)
+    async with gone, HttpClient(settings) as http:
+        delivering = asyncio.create_task(deliver(Uploads(http), spool))
+        await is_asked.wait()
+        await http.turn_to_next()
+        assert await asyncio.wait_for(delivering, 20) == RESULT
+    assert master.blobs[NAME] == CONTENT
+
+
 async def test_a_bad_beginning_of_somebody_elses_is_written_over(
     uploads: Uploads, spool: Spool, master: SmallMaster
 ) -> None:

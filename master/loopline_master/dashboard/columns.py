@@ -62,7 +62,7 @@ def until_free(bars: Sequence[Row[Any]]) -> list[float | None]:
     The end of its last process, where its worker says when that was, else when its result came; and in no case longer
     than until the next attempt began in the same slot.
     """
-    ends: list[float | None] = [_own_end(row) for row in bars]
+    ends: list[float | None] = [own_end(row) for row in bars]
     latest: dict[tuple[str, int], int] = {}  # place of the last one of each slot
     for place in sorted((at for at, row in enumerate(bars) if row.started_at and row.slot), key=_start_of(bars)):
         row = bars[place]
@@ -73,7 +73,8 @@ def until_free(bars: Sequence[Row[Any]]) -> list[float | None]:
     return ends
 
 
-def _own_end(row: Row[Any]) -> float | None:
+def own_end(row: Row[Any]) -> float | None:
+    """Return until when an attempt had its slot by what is known of itself; None if it goes on."""
     if not row.phases or row.started_at is None or row.ended_at is None:
         return row.ended_at  # type: ignore[no-any-return]
     return min(row.ended_at, row.started_at + json.loads(row.phases)["ended_s"])  # type: ignore[no-any-return]
@@ -110,7 +111,7 @@ def sweep(tasks: SweepTasks) -> bytes:
 
 def spans(freezes: str) -> list[list[float | None]]:
     """Return the periods during which an attempt was frozen."""
-    return [_ms(span) for span in json.loads(freezes)]
+    return [] if freezes == _NEVER else [_ms(span) for span in json.loads(freezes)]
 
 
 def _ms(times: Iterable[Any]) -> list[float | None]:

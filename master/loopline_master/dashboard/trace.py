@@ -5,13 +5,13 @@ chrome://tracing.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
 from pydantic_core import to_json
 
-from loopline_master.dashboard.columns import spans, until_free
+from loopline_master.dashboard.columns import own_end, spans
 from loopline_master.store.queries.timeline_queries import Window
 from loopline_shared.model import AttemptState
 
@@ -25,27 +25,57 @@ def trace(window: Window, now: float) -> bytes:
     Times count from the first event. Attempts that never took a slot, because they were only prefetched, are left
     out.
     """
-    begins = [row.started_at for row in _started(window)] + [hold.since for hold in window.held]
-    zero = min(begins, default=window.since)
-    pids = {name: pid for pid, name in enumerate(sorted({row.worker for row in _started(window)}), start=1)}
-    events = [_name("process_name", pid, 0, name) for name, pid in pids.items()]
-    events += _attempts(window, pids, zero, now)
-    events += _holds(window, len(pids) + 1, zero, now)
-    return to_json({"traceEvents": events, "displayTimeUnit": "ms"})
+    started = sorted((row for row in window.bars if row.started_at is not None), key=lambda row: row.started_at)
+    begins = [row.started_at for row in started] + [hold.since for hold in window.held]
+    tracing = Tracing({row.worker for row in started}, window.names, min(begins, default=window.since), now)
+    events = [*tracing.begin(), *tracing.add(started), *tracing.end(window.held)]
+    return BEGIN + packed(events) + END
 
 
-def _started(window: Window) -> list[Any]:
-    return sorted((row for row in window.bars if row.started_at is not None), key=lambda row: row.started_at)
+BEGIN, END = b'{"traceEvents":[', b'],"displayTimeUnit":"ms"}'
 
 
-def _attempts(window: Window, pids: dict[str, int], zero: float, now: float) -> Iterator[Event]:
-    lanes = {name: _Lanes() for name in pids}
-    started = _started(window)
-    for row, free_at in zip(started, until_free(started), strict=True):
-        end = max(row.started_at, now) if free_at is None else free_at
-        pid, tid = pids[row.worker], row.slot or lanes[row.worker].place(row.started_at, end)
+def packed(events: Sequence[Event]) -> bytes:
+    """Return events as they stand in the list of a trace, without its brackets."""
+    return to_json(events)[1:-1]
+
+
+class Tracing:
+    """Makes the events of a trace, of attempts in the order in which they began; it keeps one a slot."""
+
+    def __init__(self, workers: Collection[str], names: Mapping[int, str], zero: float, now: float) -> None:
+        self._names, self._zero, self._now = names, zero, now
+        self._pids = {name: pid for pid, name in enumerate(sorted(workers), start=1)}
+        self._lanes = {name: _Lanes() for name in workers}
+        self._latest: dict[tuple[str, int], Any] = {}
+
+    def begin(self) -> Iterator[Event]:
+        """Yield the names of the processes."""
+        yield from (_name("process_name", pid, 0, name) for name, pid in self._pids.items())
+
+    def add(self, started: Iterable[Any]) -> Iterator[Event]:
+        """Yield the events of attempts that end before others begin in their slots."""
+        for row in started:
+            if not row.slot:
+                yield from self._attempt(row, own_end(row))
+                continue
+            before = self._latest.get((row.worker, row.slot))
+            self._latest[row.worker, row.slot] = row
+            if before is not None:
+                end = own_end(before)
+                yield from self._attempt(before, None if end is None else min(end, row.started_at))
+
+    def end(self, held: Sequence[Any]) -> Iterator[Event]:
+        """Yield the events of the last attempt of each slot, and of the times for which last tasks were held."""
+        for row in self._latest.values():
+            yield from self._attempt(row, own_end(row))
+        yield from _holds(held, self._names, len(self._pids) + 1, self._zero, self._now)
+
+    def _attempt(self, row: Any, free_at: float | None) -> Iterator[Event]:
+        end, zero = max(row.started_at, self._now) if free_at is None else free_at, self._zero
+        pid, tid = self._pids[row.worker], row.slot or self._lanes[row.worker].place(row.started_at, end)
         arguments = {
-            "job": window.names[row.job],
+            "job": self._names[row.job],
             "state": AttemptState(row.state).without_phase,
             "replica": bool(row.replica),
             "accepted": bool(row.accepted),
@@ -72,13 +102,13 @@ def _phases(row: Any, end: float) -> Iterator[tuple[str, float, float]]:
         yield "run", began, end
 
 
-def _holds(window: Window, pid: int, zero: float, now: float) -> Iterator[Event]:
-    if window.held:
+def _holds(held: Sequence[Any], names: Mapping[int, str], pid: int, zero: float, now: float) -> Iterator[Event]:
+    if held:
         yield _name("process_name", pid, 0, _HOLDS)
     lanes = _Lanes()
-    for job, since, until in map(tuple, window.held):
+    for job, since, until in map(tuple, held):
         end = max(since, now) if until is None else until
-        yield _span(f"job {job}: {window.names[job]}", "held", since, end, zero, pid, lanes.place(since, end))
+        yield _span(f"job {job}: {names[job]}", "held", since, end, zero, pid, lanes.place(since, end))
 
 
 class _Lanes:

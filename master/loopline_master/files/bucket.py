@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 from loopline_shared.errors import LooplineError
 from loopline_shared.rest.direct import DirectUpload
 
+AWAY = "bucket_away"
 TRIES = 6
 _CONNECT_WITHIN_S, _SILENCE_S = 5, 30
 URL_HOLDS_S = 900
@@ -43,7 +44,10 @@ class StoredObject:
 
 
 class Bucket:
-    """A bucket, or what in it begins with a prefix. Errors are LooplineErrors with status 503: they may pass."""
+    """A bucket, or what in it begins with a prefix. Errors are LooplineErrors with status 503.
+
+    Their code is AWAY if nobody need mend anything: the service does not answer, or says that it cannot now.
+    """
 
     def __init__(self, url: str) -> None:
         """``url``: ``s3://bucket/prefix``. Raises LooplineError if the library is missing, or there is no region."""
@@ -162,8 +166,8 @@ class Bucket:
                 Bucket=self._bucket, Key=self._prefix + key, Body=content, ChecksumSHA256=_checksum(sha256)
             )
         except self._client.exceptions.ClientError as error:
-            if error.response["ResponseMetadata"]["HTTPStatusCode"] >= 500:
-                raise self._error(str(error), "") from None
+            if _status(error) >= 500:
+                raise self._error(str(error), _LOOK, AWAY) from None
             return False
         self.delete(key)
         return True
@@ -175,20 +179,25 @@ class Bucket:
     @contextmanager
     def _telling(self) -> Iterator[None]:
         """Turn the library's errors into those that users understand."""
-        from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+        from botocore import exceptions as of
 
         try:
             yield
-        except NoCredentialsError:
+        except of.NoCredentialsError:
             hint = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY of the master, or give its computer a role"
             raise self._error("there are no credentials for it", hint) from None
-        except ClientError as error:
-            raise self._error(str(error), _HINTS.get(_code(error), _LOOK)) from None
-        except (BotoCoreError, OSError) as error:
+        except of.ClientError as error:
+            code = AWAY if _status(error) >= 500 else "bucket"
+            raise self._error(str(error), _HINTS.get(_code(error), _LOOK), code) from None
+        except (of.SSLError, of.ProxyConnectionError) as error:
+            raise self._error(str(error), _LOOK) from None
+        except (of.ConnectionError, of.HTTPClientError, OSError) as error:
+            raise self._error(str(error), _LOOK, AWAY) from None
+        except of.BotoCoreError as error:
             raise self._error(str(error), _LOOK) from None
 
-    def _error(self, message: str, hint: str) -> LooplineError:
-        return LooplineError("bucket", f"the bucket {self.url} cannot be used: {message}", hint, status=503)
+    def _error(self, message: str, hint: str, code: str = "bucket") -> LooplineError:
+        return LooplineError(code, f"the bucket {self.url} cannot be used: {message}", hint, status=503)
 
 
 _LOOK = "look whether its service runs, and at AWS_ENDPOINT_URL_S3 if it is not Amazon's"
@@ -227,6 +236,11 @@ def _client(url: str) -> Any:
     except (BotoCoreError, ValueError) as error:
         hint = "set AWS_DEFAULT_REGION, and AWS_ENDPOINT_URL_S3 if it is not Amazon's"
         raise LooplineError("bucket", f"files in {url}: {error}", hint) from None
+
+
+def _status(error: Any) -> int:
+    status: int = error.response["ResponseMetadata"]["HTTPStatusCode"]
+    return status
 
 
 def _code(error: Any) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import re
+import zlib
 from collections.abc import Mapping
 from functools import cached_property
 from hashlib import blake2b
@@ -50,6 +51,20 @@ class Encoded:
         return await asyncio.shield(self._zipping)
 
 
+class Zipping:
+    """The compressed form of a body that is sent a piece at a time."""
+
+    def __init__(self) -> None:
+        self._zip = zlib.compressobj(_LEVEL, wbits=16 + zlib.MAX_WBITS)
+
+    def add(self, piece: bytes) -> bytes:
+        """Return a piece compressed, so that its reader has all of it."""
+        return self._zip.compress(piece) + self._zip.flush(zlib.Z_SYNC_FLUSH)
+
+    def end(self) -> bytes:
+        return self._zip.flush()
+
+
 async def json_answer(
     request: web.Request, answer: bytes | Encoded, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> web.Response:
@@ -60,10 +75,15 @@ async def json_answer(
         headers["ETag"] = encoded.tag
         if _has(request, encoded.tag):
             return web.Response(status=304, headers=headers)
-    if len(body) >= _SHORTEST_ZIPPED and "gzip" in request.headers.get("Accept-Encoding", ""):
+    if len(body) >= _SHORTEST_ZIPPED and takes_gzip(request):
         headers["Content-Encoding"] = "gzip"
         body = await encoded.zipped()
     return web.Response(status=status, body=body, content_type=JSON, headers=headers)
+
+
+def takes_gzip(request: web.Request) -> bool:
+    """True if the client says that it can read gzip."""
+    return "gzip" in request.headers.get("Accept-Encoding", "")
 
 
 def times_for(request: web.Request) -> Times:

@@ -10,7 +10,9 @@ import logging
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 from ipaddress import ip_address
+from typing import Literal
 from weakref import WeakSet
 
 from aiohttp import web
@@ -33,6 +35,8 @@ _MOST_UNDECIDED = 500
 _LOOK_ANEW = 10_000
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Protocols = Callable[[], asyncio.Protocol]
+Awaited = Literal["database", "bucket"]
+"""What a master may wait for at its start, or once it was away."""
 
 
 class Listener:
@@ -161,12 +165,12 @@ async def accepting(settings: MasterSettings, encryption: Encryption, app: Proto
 
 
 @asynccontextmanager
-async def standing_in(settings: MasterSettings) -> AsyncIterator[None]:
-    """Answer for a master that waits for its database: it is alive, and everything else is to be asked later.
+async def standing_in(settings: MasterSettings, awaited: Awaited) -> AsyncIterator[None]:
+    """Answer for a master that waits for its database or bucket: it is alive, all else is to be asked later.
 
     A port that cannot be opened is left to the master itself, which says so.
     """
-    runner = _brief(_come_again)
+    runner = _brief(partial(_come_again, awaited))
     await runner.setup()
     assert runner.server is not None
     async with AsyncExitStack() as stack:
@@ -182,11 +186,11 @@ def _brief(handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]) 
     return web.ServerRunner(server, shutdown_timeout=_LINGER_S)
 
 
-async def _come_again(request: web.BaseRequest) -> web.StreamResponse:
+async def _come_again(awaited: Awaited, request: web.BaseRequest) -> web.StreamResponse:
     if request.path == "/healthz":
         return web.json_response({"status": "ok"})
-    detail, hint = "the master waits for its database", "it goes on by itself; try again in a moment"
-    problem = Problem(title="Away", status=503, detail=detail, code="database_away", hint=hint, errors=[])
+    detail, hint = f"the master waits for its {awaited}", "it goes on by itself; try again in a moment"
+    problem = Problem(title="Away", status=503, detail=detail, code=f"{awaited}_away", hint=hint, errors=[])
     return web.Response(
         status=503,
         text=problem.model_dump_json(),

@@ -25,7 +25,7 @@ from loopline_shared.errors import LooplineError
 if TYPE_CHECKING:
     from alembic.config import Config
 
-REVISION = "0027"
+REVISION = "0029"
 """The latest migration: it leads to the tables of ``tables.metadata``."""
 
 

@@ -27,6 +27,7 @@ from loopline_master.store.database import (
     shrink,
 )
 from loopline_master.store.history import forgotten_jobs
+from loopline_master.store.history.job_sums import JobSums, Summed, forget_sums, known_pieces
 from loopline_master.store.lock import SILENT_FOR_S, Epoch
 from loopline_master.store.migrate import prepare
 from loopline_master.store.past.clock import set_clock_right
@@ -96,7 +97,8 @@ async def open_store(
         if not is_sqlite(parsed):
             await database.write(partial(_begin_epoch, database.epoch))
         life = await database.read(current_life)
-        yield Store(database, keep_samples_s, is_remote=not is_sqlite(parsed), life=life)
+        summed = Summed(await database.read(known_pieces))
+        yield Store(database, keep_samples_s, is_remote=not is_sqlite(parsed), life=life, summed=summed)
 
 
 def _begin_epoch(epoch: Epoch, connection: Connection) -> None:
@@ -113,11 +115,14 @@ def _begin_epoch(epoch: Epoch, connection: Connection) -> None:
 class Store:
     """The database, with its queries by subject."""
 
-    def __init__(self, database: Database, keep_samples_s: float, *, is_remote: bool = False, life: str = "") -> None:
-        """``life``: the one that the database is in (lives.py)."""
+    def __init__(
+        self, database: Database, keep_samples_s: float, *, is_remote: bool = False, life: str = "", summed: Summed
+    ) -> None:
+        """``life``: the one that the database is in (lives.py). ``summed``: its pieces of large jobs with sums."""
         self.life = life
         self._database, self._read, self._is_remote = database, database.read, is_remote
-        self._writer = Writer(database.write, Sampler(keep_samples_s))
+        self._summed = summed
+        self._writer = Writer(database.write, Sampler(keep_samples_s), summed)
         self.jobs = JobQueries(self._read, database.look)
         self.tasks = TaskQueries(self._read)
         self.attempts = AttemptQueries(self._read)
@@ -129,6 +134,7 @@ class Store:
         self.results = ResultQueries(self._read)
         self.failures = FailureQueries(self._read)
         self.job_histories = JobHistories(self._read)
+        self.job_sums = JobSums(self._read, self._writer.write, summed)
         self.workers = WorkerQueries(self._read)
         self.eta_records = EtaRecords(self._read, self._writer.write)
         self.notifications = Notifications(self._read, self._writer.write)
@@ -237,6 +243,7 @@ class Store:
 
     async def shorten(self, job: int, most: int, now: float, first: Mapping[str, int]) -> bool:
         """Forget the last ``most`` tasks of an ended job, with their attempts; False if it has fewer."""
+        self._summed.shortened(job)
         return await self._writer.write(lambda connection: forgotten_jobs.shorten(connection, job, most, now, first))
 
     async def passings(self, settings: SchedulerSettings, limit: int = 100) -> PassingReport:
@@ -247,8 +254,9 @@ class Store:
 class Writer:
     """Writes steps. After its first failure it refuses to go on: memory may then be ahead of the disk."""
 
-    def __init__(self, write: Transact, sampler: Sampler | None = None) -> None:
+    def __init__(self, write: Transact, sampler: Sampler | None = None, summed: Summed | None = None) -> None:
         self._write = write
+        self._summed = summed or Summed()
         self._sampler = sampler
         self._written = Written()
         self._broken: StoreBroken | None = None
@@ -265,7 +273,11 @@ class Writer:
         deletes = [(_FORGET, forgotten), (_DISBAND, disbanded_rows(effects)), *((table, gone) for table in _GONE)]
         if not (batch.events or late or is_changed(effects)):
             return False
-        written, ended = self._written.writes(effects), notification_rows(effects)
+        written, ended, wrong = (
+            self._written.writes(effects),
+            notification_rows(effects),
+            self._summed.changed(effects),
+        )
         sampler = self._sampler
         sampled = sampler.samples_of(effects) if sampler else []
         begins = isinstance(next(iter(batch.events), None), Checkpointed)
@@ -279,6 +291,8 @@ class Writer:
                 statement.run(connection, rows)
             if late:
                 connection.execute(_ENDED_LATE, late)
+            if wrong:
+                forget_sums(connection, wrong)
             if sampler and sampled:
                 sampler.write(connection, sampled)
             if completed:

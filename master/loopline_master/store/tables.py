@@ -131,6 +131,11 @@ def _column(name: str, hint: Any, is_key: bool) -> Iterable[Any]:
         yield _one_of(name, plain)
 
 
+def _each(kind: TypeEngine[Any], *names: str) -> list[Column[Any]]:
+    """Return columns of one type that always have a value."""
+    return [Column(name, kind, nullable=False) for name in names]
+
+
 def _one_of(column: str, values: Iterable[str]) -> CheckConstraint:
     """Return the check as a chain of comparisons: for a list, SQLite would make a table with every row written."""
     return CheckConstraint(" OR ".join(f"\"{column}\" = '{value}'" for value in values), name=column)
@@ -192,12 +197,7 @@ def _say_for_postgres(index: Index, connection: Connection, **_: object) -> None
         index.dialect_kwargs["postgresql_where"] = text("late")
 
 
-plans = Table(
-    "plans",
-    metadata,
-    *_columns(Plan, key=["job", "task"]),
-    ForeignKeyConstraint(["job"], ["jobs.id"]),
-)
+plans = Table("plans", metadata, *_columns(Plan, key=["job", "task"]), ForeignKeyConstraint(["job"], ["jobs.id"]))
 
 workers = Table("workers", metadata, *_columns(Worker, key=["name"]))
 
@@ -211,11 +211,8 @@ forecasts = Table(  # what was forecast of a job at certain moments of it: to be
     Column("job", WHOLE, ForeignKey("jobs.id"), primary_key=True, autoincrement=False),
     Column("arrival", WHOLE, primary_key=True, autoincrement=False),  # a job retried is another one
     Column("moment", Integer, primary_key=True, autoincrement=False),  # per cent of its tasks were over; 0: the first
-    Column("at", Double, nullable=False),
-    Column("p50_at", Double, nullable=False),
-    Column("p90_at", Double, nullable=False),
-    Column("model_p50_s", Double, nullable=False),  # before the record of past forecasts had set it right
-    Column("model_p90_s", Double, nullable=False),
+    *_each(Double(), "at", "p50_at", "p90_at"),
+    *_each(Double(), "model_p50_s", "model_p90_s"),  # before the record of past forecasts had set it right
 )
 Index(None, forecasts.c.at)
 
@@ -240,14 +237,14 @@ samples = Table(  # what workers said of themselves, once a minute
     metadata,
     Column("minute", WHOLE, primary_key=True, autoincrement=False),  # since 1970
     Column("worker", Text, primary_key=True),
-    Column("spare_cpu", Double, nullable=False),
-    Column("slots", WHOLE, nullable=False),
-    Column("used", WHOLE, nullable=False),
-    Column("in_use", WHOLE, nullable=False),
-    Column("frozen", WHOLE, nullable=False),
+    *_each(Double(), "spare_cpu"),
+    *_each(WHOLE, "slots", "used", "in_use", "frozen"),
     sqlite_with_rowid=False,  # read by its key, forwards
 )
 Index(None, samples.c.worker, samples.c.minute)
+
+_COUNTS = ("attempts", "tasks")
+_USED = ("wall_s", "useful_cpu_s", "replicated_cpu_s", "wasted_cpu_s", "lost_cpu_s")
 
 usage = Table(  # for jobs that are forgotten, by the day on which they ended
     "usage",
@@ -255,19 +252,39 @@ usage = Table(  # for jobs that are forgotten, by the day on which they ended
     Column("kind", Text, primary_key=True),  # user or worker
     Column("name", Text, primary_key=True),
     Column("day", WHOLE, primary_key=True, autoincrement=False),  # since 1970
-    *(Column(name, WHOLE, nullable=False) for name in ("jobs", "attempts", "tasks")),
-    *(Column(f"{name}_s", Double, nullable=False) for name in ("wall", "useful_cpu", "replicated_cpu")),
-    *(Column(f"{name}_s", Double, nullable=False) for name in ("wasted_cpu", "lost_cpu")),
+    *_each(WHOLE, "jobs", *_COUNTS),
+    *_each(Double(), *_USED),
+)
+
+job_sums = Table(  # of the attempts of large jobs, for so many tasks each (history/job_sums.py)
+    "job_sums",
+    metadata,
+    Column("job", WHOLE, ForeignKey("jobs.id"), primary_key=True, autoincrement=False),
+    Column("piece", WHOLE, primary_key=True, autoincrement=False),
+    *_each(WHOLE, *_COUNTS),
+    *_each(Double(), *_USED),
+    *_each(WHOLE, "dispatched", "lost", "failed", "given_back", "replicas_won"),
+    *_each(Double(), "frozen_s", "accepted_s", "slowest_s"),
+    *(Column(f"{which}_{what}_at", Double) for which in ("first", "last") for what in ("dispatched", "ended")),
+    sqlite_with_rowid=False,
+)
+
+worker_sums = Table(  # the same of each worker
+    "worker_sums",
+    metadata,
+    Column("job", WHOLE, ForeignKey("jobs.id"), primary_key=True, autoincrement=False),
+    Column("piece", WHOLE, primary_key=True, autoincrement=False),
+    Column("worker", Text, primary_key=True),
+    *_each(WHOLE, *_COUNTS),
+    *_each(Double(), *_USED),
+    sqlite_with_rowid=False,
 )
 
 programs = Table("programs", metadata, *_columns(Program, key=["owner", "name", "folder"]))
 Index(None, programs.c.used_at)
 
 gangs = Table(
-    "gangs",
-    metadata,
-    *_columns(Gang, key=["job", "task", "first"]),
-    ForeignKeyConstraint(["job"], ["jobs.id"]),
+    "gangs", metadata, *_columns(Gang, key=["job", "task", "first"]), ForeignKeyConstraint(["job"], ["jobs.id"])
 )
 
 exemptions = Table(
@@ -333,10 +350,8 @@ join_tokens = Table(  # each lets so many computers in, until it expires
     metadata,
     Column("id", Text, primary_key=True),
     Column("hash", Text, nullable=False, unique=True),  # SHA-256 of the secret, in hex
-    Column("uses", WHOLE, nullable=False),
-    Column("used", WHOLE, nullable=False),
-    Column("created_at", Double, nullable=False),
-    Column("expires_at", Double, nullable=False),
+    *_each(WHOLE, "uses", "used"),
+    *_each(Double(), "created_at", "expires_at"),
     Column("revoked_at", Double),
 )
 
@@ -344,8 +359,7 @@ tokens = Table(
     "tokens",
     metadata,
     Column("id", Text, primary_key=True),
-    Column("name", Text, nullable=False),
-    Column("role", Text, nullable=False),
+    *_each(Text(), "name", "role"),
     Column("worker", Text),
     Column("hash", Text, nullable=False, unique=True),  # SHA-256 of the secret, in hex
     Column("created_at", Double, nullable=False),
@@ -361,12 +375,7 @@ audit_log = Table(  # who did what: requests that changed something
     metadata,
     Column("id", WHOLE, primary_key=True, autoincrement=True),
     Column("at", Double, nullable=False),
-    Column("who", Text, nullable=False),
-    Column("role", Text, nullable=False),
-    Column("token", Text, nullable=False),
-    Column("address", Text, nullable=False),
-    Column("did", Text, nullable=False),
-    Column("on", Text, nullable=False),
+    *_each(Text(), "who", "role", "token", "address", "did", "on"),
 )
 Index(None, audit_log.c.at)
 

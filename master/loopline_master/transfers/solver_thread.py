@@ -27,14 +27,21 @@ class SolverThread:
         self.post: Post = lambda event: None
         self._took = took
         self._thread = ThreadPoolExecutor(1, "transfer-plan")
+        self._is_closed = False
 
     def start(self, asked: NumberedRequest) -> None:
-        """Have a plan made, and posted. A request for which none can be made is answered with an empty plan."""
+        """Have a plan made, and posted. A request for which none can be made is answered with an empty plan.
+
+        After ``close``, while the last turns of a master that stops are made, none is.
+        """
+        if self._is_closed:
+            return
         made = asyncio.get_running_loop().run_in_executor(self._thread, self._make, asked)
         made.add_done_callback(partial(self._answer, asked.number))
 
     def close(self) -> None:
         """Wait for the plan that is being made, and make no more."""
+        self._is_closed = True
         self._thread.shutdown(cancel_futures=True)
 
     def _make(self, asked: NumberedRequest) -> tuple[TransfersPlanned, float]:

@@ -20,6 +20,11 @@ MAX_DIALS = 64
 MAX_CACHED = 2000
 MAX_FAULTS = 64
 
+
+def _is_not_said(value: object) -> bool:
+    return value is None
+
+
 Key = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Host = Annotated[str, Field(min_length=1, max_length=100, pattern=NO_NUL)]
 Port = Annotated[int, Field(ge=1, le=65535)]
@@ -136,6 +141,8 @@ class PeerFault:
     sha256: Sha256
     source: Name
     kind: FaultKind
+    lives: Annotated[bool | None, Field(exclude_if=_is_not_said)] = None
+    """Of one that is silent: whether it said that it lives, and had nothing. None: it hung up, or nobody knows."""
 
 
 @dataclass(frozen=True, slots=True)

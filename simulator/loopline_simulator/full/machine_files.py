@@ -70,11 +70,11 @@ class MachineFiles:
             del self.fetching[file]
             self.has.add(file)
 
-    def blame(self, file: str, kind: FaultKind) -> None:
+    def blame(self, file: str, kind: FaultKind, lives: bool | None = None) -> None:
         """Turn away from the first source that is ordered."""
         order = self.orders.get(file)
         if order and order.sources:
-            self._faults[PeerFault(file, order.sources[0].worker, kind)] = None
+            self._faults[PeerFault(file, order.sources[0].worker, kind, lives)] = None
 
     def report(self) -> PeerReport:
         """Return what the next Report says."""

@@ -11,13 +11,16 @@ import json
 import os
 import shutil
 import signal
-import tarfile
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from loopline_worker.environments.build_error import BuildError
 from loopline_worker.environments.recipe import Recipe
 from loopline_worker.settings import ImageSource
+
+if TYPE_CHECKING:
+    import tarfile
 
 _LONGEST_REASON = 300
 _UNKNOWN = ("manifest unknown", "not found", "denied", "unauthorized", "short-name", "invalid reference")
@@ -122,6 +125,8 @@ def _extract(archive: Path, root: Path) -> None:
     Everybody may read all of it, for a task may run as another user than this one. Raises BuildError if a file of it
     would come to lie, or link to one, outside.
     """
+    import tarfile
+
     root.mkdir()
     with tarfile.open(archive) as tar:
         for member in tar:

@@ -192,8 +192,8 @@ class _Version2(Cgroup):
 
     def memory(self) -> Iterator[tuple[int, int]]:
         for level in self._levels:
-            limit, used = _number(level / "memory.max"), _number(level / "memory.current")
-            if limit is not None and used is not None:
+            limit = _number(level / "memory.max")
+            if limit is not None and (used := _number(level / "memory.current")) is not None:
                 yield limit, used - _stat(level / "memory.stat").get("inactive_file", 0)
 
 
@@ -218,8 +218,10 @@ class _Version1(Cgroup):
 
     def memory(self) -> Iterator[tuple[int, int]]:
         for level in self._memory:
-            limit, used = _number(level / "memory.limit_in_bytes"), _number(level / "memory.usage_in_bytes")
-            if limit is not None and used is not None and limit < _UNLIMITED:
+            limit = _number(level / "memory.limit_in_bytes")
+            if limit is None or limit >= _UNLIMITED:
+                continue
+            if (used := _number(level / "memory.usage_in_bytes")) is not None:
                 yield limit, used - _stat(level / "memory.stat").get("total_inactive_file", 0)
 
 

@@ -62,10 +62,21 @@ class HttpClient:
         if not ca or not await asyncio.to_thread(self.trust.learn, ca):
             return False
         self.tls()
+        await self._hang_up()
+        return True
+
+    async def turn_to_next(self) -> None:
+        """Try the next of several addresses; requests that are under way to this one, which may be gone, end now."""
+        before = self.master
+        self.trust.turn_to_next()
+        if self.master != before:
+            await self._hang_up()
+
+    async def _hang_up(self) -> None:
+        """End what is under way: whoever asked tries again."""
         http, self._http = self._http, None
         if http:
             await http.close()
-        return True
 
     @property
     def master(self) -> str:

@@ -24,7 +24,7 @@ class FlowMeter:
     def begin(self) -> None:
         """Begin with another source."""
         with self._lock:
-            self._found = 0.0, False
+            self._found, self._is_new = (0.0, False), True
             self._clear()
 
     def count(self, count_bytes: int, *, is_late: bool) -> None:
@@ -34,15 +34,20 @@ class FlowMeter:
             self._late_bytes += count_bytes * is_late
 
     def hold_back(self) -> None:
-        """Note that a limit of the owner or of the plan was used up."""
+        """Note that a limit of the owner or of the plan was used up, or that the source had nothing."""
         self._is_held_back = True
 
     def read(self) -> tuple[float, bool]:
-        """Return bytes per second over the latest window, and True if nothing but the network held the flow back."""
+        """Return bytes per second over the latest window, and True if nothing but the network held the flow back.
+
+        The first window in which anything comes shows how a flow begins, not what the network carries.
+        """
         with self._lock:
             passed_s = self._clock() - self._since
             if passed_s >= _WINDOW_S:
-                is_free = not self._is_held_back and self._late_bytes <= _LATE_SHARE * self._bytes
+                is_held_back = self._is_held_back or self._is_new
+                is_free = not is_held_back and self._late_bytes <= _LATE_SHARE * self._bytes
+                self._is_new = self._is_new and not self._bytes
                 self._found = self._bytes / passed_s, is_free and self._bytes > 0
                 self._clear()
             return self._found

@@ -16,7 +16,6 @@ from loopline_shared.protocol.transfers import (
     MAX_FETCHING,
     CachedFile,
     Dial,
-    FaultKind,
     Fetching,
     Grant,
     PeerFault,
@@ -122,9 +121,9 @@ class OrdersBook:
         self._faults = [(fault, told) for fault, told in self._faults if told is None or told > assign.seen]
         return orders.dial
 
-    def note_fault(self, sha256: str, source: str, kind: FaultKind) -> None:
+    def note_fault(self, fault: PeerFault) -> None:
         """Note that a source failed; the oldest are forgotten if the master does not hear of them for long."""
-        self._faults = [*self._faults, (PeerFault(sha256, source, kind), None)][-MAX_FAULTS:]
+        self._faults = [*self._faults, (fault, None)][-MAX_FAULTS:]
 
     def secret_of_dialler(self, grant: Grant) -> bytes | None:
         """Return the secret of a worker that dials in, if the master has named it as such for this grant."""

@@ -23,11 +23,11 @@ from loopline_shared import grants
 from loopline_shared.model import Result
 from loopline_shared.protocol.transfers import (
     PROBE_FILE,
-    FaultKind,
     FileSource,
     FlowMeasured,
     Grant,
     MeasureFlow,
+    PeerFault,
     PeerReport,
     PeerTerms,
 )
@@ -182,7 +182,7 @@ class Peering:
         fetch = PieceFetch(
             sha256, GrowingFile(part, size_bytes), self._name,
             limit=self._receives, blamed=self._book.blamed,
-            on_fault=partial(self._has_failed, loop, sha256), tls=self._tls,
+            on_fault=partial(self._has_failed, loop), tls=self._tls,
         )  # fmt: skip
         with self._book.entry(fetch) as answered:
             self._tell()
@@ -368,11 +368,11 @@ class Peering:
             self.on_news()
         self._is_telling = False
 
-    def _has_failed(self, loop: asyncio.AbstractEventLoop, sha256: str, source: str, kind: FaultKind) -> None:
+    def _has_failed(self, loop: asyncio.AbstractEventLoop, fault: PeerFault) -> None:
         """Note from any thread that a source failed."""
 
         def note() -> None:
-            self._book.note_fault(sha256, source, kind)
+            self._book.note_fault(fault)
             self.on_news()
 
         loop.call_soon_threadsafe(note)

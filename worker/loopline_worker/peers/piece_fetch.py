@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import IO
 
 from loopline_shared.pieces import PieceList
-from loopline_shared.protocol.transfers import FaultKind, FileFetch, FileSource
+from loopline_shared.protocol.transfers import FaultKind, FileFetch, FileSource, PeerFault
 from loopline_worker.files.receiving import NetworkError, WrongContentError, write_all
 from loopline_worker.peers.flow_meter import FlowMeter
 from loopline_worker.peers.growing_file import GrowingFile
@@ -35,7 +35,7 @@ _FORGIVEN_AFTER_S = {
     FaultKind.WRONG_CONTENT: math.inf,
 }
 """A source that failed is asked again after so long, if the master still names it."""
-_PATIENCE_S, _LINE_PATIENCE_S, _MOST_PATIENCE_S = 1.25, 0.5, 8.0
+_PATIENCE_S, _LINE_PATIENCE_S, _MOST_PATIENCE_S = 1.0, 0.5, 8.0
 """A source that lives and has nothing is left after so long; later by as much for each worker before it in the line,
 who leaves first; in the end, if its owner's limit holds it back."""
 _PIECES_PATIENCE = 3
@@ -50,7 +50,7 @@ _ORDER_HOLDS_S = 5.0
 
 OpenMaster = Callable[[int], MasterUpstream]
 """Connects to the master, for the pieces from a number on. Raises NetworkError."""
-OnFault = Callable[[str, FaultKind], None]
+OnFault = Callable[[PeerFault], None]
 """Hears, in the fetching thread, of a worker that failed as a source."""
 Way = tuple[str, bool]
 """A worker, and whether it dials in."""
@@ -192,14 +192,14 @@ class PieceFetch:
             return PeerUpstream(link, first)
         except OSError as error:
             link.close()
-            raise SourceError(FaultKind.SILENT, error) from None
+            raise SourceError.silent(error) from None
 
     def _blame(self, source: FileSource, error: SourceError) -> None:
         self._check_wanted()  # it was we who hung up
         self._blamed[source.worker, source.dials_in] = time.monotonic() + _FORGIVEN_AFTER_S[error.kind]
         level = logging.WARNING if error.kind is FaultKind.WRONG_CONTENT else logging.INFO
         log.log(level, "worker %s is %s as a source of %s: %s", source.worker, error.kind, self.sha256, error)
-        self._on_fault(source.worker, error.kind)
+        self._on_fault(PeerFault(self.sha256, source.worker, error.kind, error.lives))
 
     def _check_wanted(self) -> None:
         if self._is_cut_off:
@@ -294,6 +294,8 @@ class _Taking:
             raise SourceError(FaultKind.WRONG_CONTENT, reason) if self._is_peer else WrongContentError(reason)
         if has_come:
             self._meter.count(len(piece), is_late=self._upstream.is_late)
+        else:
+            self._meter.hold_back()
         if self._is_peer:
             self._mind_rate(waited_s, len(piece) if has_come else 0)
 
@@ -302,7 +304,8 @@ class _Taking:
         if not got_bytes:
             self._starved_s += waited_s
             if self._starved_s > self._patience_s():
-                raise SourceError(FaultKind.SILENT, f"it has had nothing for {self._starved_s:.1f} s")
+                reason = f"it has had nothing for {self._starved_s:.1f} s"
+                raise SourceError(FaultKind.SILENT, reason, lives=True)
             return
         self._starved_s = 0.0
         self._waited_s += waited_s

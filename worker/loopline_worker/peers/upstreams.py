@@ -15,16 +15,25 @@ from loopline_worker.peers.handshake import HandshakeError
 from loopline_worker.peers.peer_tls import PeerTls
 from loopline_worker.peers.piece_stream import IncomingPieces, StreamError
 
-_CONNECT_WITHIN_S = 2.0
+_CONNECT_WITHIN_S = 1.5
 _FIRST_RANGE_BYTES, _LONGEST_RANGE_BYTES = 2**20, 2**22
 
 
 class SourceError(Exception):
-    """A worker failed as a source, in this way. Another source may do."""
+    """A worker failed as a source, in this way. Another source may do.
 
-    def __init__(self, kind: FaultKind, reason: object) -> None:
+    ``lives``: of one that was silent for too long, whether it said that it lives; None: it hung up.
+    """
+
+    def __init__(self, kind: FaultKind, reason: object, lives: bool | None = None) -> None:
         super().__init__(str(reason) or type(reason).__name__)
         self.kind = kind
+        self.lives = lives
+
+    @classmethod
+    def silent(cls, error: Exception) -> SourceError:
+        """Return the error of a source whose connection has failed: by silence, or by an end."""
+        return cls(FaultKind.SILENT, error, lives=False if isinstance(error, TimeoutError) else None)
 
 
 class Upstream(Protocol):
@@ -88,6 +97,9 @@ class PeerUpstream:
         try:
             link = handshake.call(link, "receive", grant, bytes.fromhex(source.secret), tls)
             return cls(link, first)
+        except TimeoutError as error:  # somebody has taken the call, and says nothing
+            link.close()
+            raise SourceError.silent(error) from None
         except (OSError, HandshakeError) as error:
             link.close()
             raise SourceError(FaultKind.REFUSED, error) from None
@@ -112,7 +124,7 @@ class PeerUpstream:
         try:
             self._pieces.give_credit(number)
         except OSError as error:
-            raise SourceError(FaultKind.SILENT, error) from None
+            raise SourceError.silent(error) from None
         self.credit = number
 
     def receive(self, buffer: memoryview) -> bool:
@@ -120,7 +132,7 @@ class PeerUpstream:
         try:
             return self._pieces.receive(buffer)
         except (OSError, StreamError) as error:
-            raise SourceError(FaultKind.SILENT, error) from None
+            raise SourceError.silent(error) from None
 
     def cut(self) -> None:
         """End the connection, from any thread."""

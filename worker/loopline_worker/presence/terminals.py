@@ -60,7 +60,8 @@ class Terminals(Probe):
         return Reading(self.name, max(0.0, time.time() - latest), self._headless, where)
 
     def _find_latest(self) -> tuple[float, str]:
-        return max(self._times(), default=(psutil.boot_time(), "no terminal since the computer started"))
+        latest = max(self._times(), default=None)
+        return latest or (psutil.boot_time(), "no terminal since the computer started")
 
     def _survey(self) -> None:
         """Find what hardly changes: the consoles, and if there certainly is no graphical desktop."""

@@ -43,7 +43,7 @@ def _speaks_of_files(state: State, worker: Worker, told: PeerReport) -> bool:
     if not state.settings.peers:
         return False
     carrier = state.carriers.get(worker.name)
-    is_fetching = told.fetching or (carrier is not None and carrier.fetching)
+    is_fetching = told.fetching or (carrier is not None and (carrier.fetching or carrier.unheard_since is not None))
     return bool(is_fetching or told.faults or told.cached is not None or worker.name in state.transfers.served)
 
 

@@ -61,6 +61,8 @@ class Carrier:
     has: dict[str, int] = field(default_factory=dict)  # large files in its cache, by SHA-256: bytes
     fetching: dict[str, Transfer] = field(default_factory=dict)  # by SHA-256
     failed: dict[str, float] = field(default_factory=dict)  # workers that failed it as sources, and until when
+    mute_until: float | None = None  # it says that it lives, and passed nothing on of what it has
+    unheard_since: float | None = None  # a receiver told then that nothing came from it; no Report has come since
 
     @property
     def is_known(self) -> bool:
@@ -70,6 +72,10 @@ class Carrier:
     def avoids(self, source: str, now: float) -> bool:
         """True if that worker has failed it lately."""
         return self.failed.get(source, 0.0) > now
+
+    def is_mute(self, now: float) -> bool:
+        """True if no receiver is to wait for it: one that it failed was believed at once."""
+        return self.unheard_since is not None or (self.mute_until or 0.0) > now
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +88,14 @@ class NumberedRequest:
     carriers: tuple[tuple[str, Mapping[str, int], Mapping[str, Transfer]], ...]  # name, has, fetching
     avoided: Mapping[str, frozenset[str]]  # by receiver: sources that failed it
     mute: frozenset[str]  # pass nothing on to anybody
+    unheard: frozenset[str] = frozenset()  # of these: nothing is planned for them either
 
     def request(self) -> PlanRequest:
         """Return what the planner is given."""
         receivers: dict[str, dict[str, Transfer]] = {}
         for name, _, fetching in self.carriers:
-            for file, transfer in fetching.items():
-                receivers.setdefault(file, {})[name] = transfer
+            for file, transfer in fetching.items() if name not in self.unheard else ():
+                receivers.setdefault(file, {})[name] = self._past_the_mute(file, transfer)
         holders: dict[str, list[str]] = {file: [MASTER] for file in receivers}
         for name, has, _ in self.carriers:
             if name not in self.mute:
@@ -104,16 +111,27 @@ class NumberedRequest:
                 running += pipelines_of(name, wave)
         return PlanRequest(self.network, found, tuple(demands), tuple(running), LEAST_RATE)
 
+    def _past_the_mute(self, file: str, transfer: Transfer) -> Transfer:
+        """Return a transfer as its receiver goes on by itself: past the mute, from the first before them in line."""
+        source = transfer.source
+        for _ in self.mute if source in self.mute else ():
+            before = next((fetching.get(file) for name, _, fetching in self.carriers if name == source), None)
+            source = before.source if before else None
+            if source not in self.mute:
+                break
+        return transfer if source == transfer.source else replace(transfer, source=source)
+
     def _waves(
         self, file: str, receivers: Mapping[str, Transfer], holders: list[str]
     ) -> Iterator[tuple[str, list[str], dict[str, Transfer]]]:
         """Yield name, holders and receivers of each wave of a file.
 
-        A receiver that passes nothing on, or that others have failed, is a wave of its own: nobody waits for it.
+        A receiver that passes nothing on, or that one has failed from which others still take, is a wave of its own:
+        nobody waits for it.
         """
         number, holders = 0, list(holders)
         for wave in waves(receivers, self.now):
-            alone = [name for name in wave if name in self.mute or name in self.avoided]
+            alone = [name for name in wave if name in self.mute or self.avoided.get(name, self.mute) - self.mute]
             together = {name: transfer for name, transfer in wave.items() if name not in alone}
             if together:
                 yield f"{file}{_WAVE}{number}", list(holders), together

@@ -43,7 +43,7 @@ from loopline_shared.protocol.transfers import (
 if TYPE_CHECKING:
     from loopline_master.core.state import State
     from loopline_master.core.transfers.network import NetworkNode
-    from loopline_shared.protocol.transfers import PeerReport
+    from loopline_shared.protocol.transfers import PeerFault, PeerReport
 
 _AVOIDED_S = {
     FaultKind.UNREACHABLE: 600.0,
@@ -55,6 +55,9 @@ _AVOIDED_S = {
 """So long a source that failed a receiver is not named to it again."""
 _AWAITED_S = 5.0
 """So long a new receiver waits for its first plan."""
+_SURELY_MORE_BYTES = 4 * 2**20
+"""By so much is a source ahead of a receiver that waits in vain, if it could have passed something on: by more than
+may just have come, and be on its way."""
 _SAME_RATE = 0.02
 """A rate that changes by less of it is left as it is: no frame is sent for that."""
 
@@ -86,6 +89,10 @@ def hear(state: State, name: str, told: PeerReport) -> None:
         if not (told.cached or told.fetching):
             return
         carrier = Carrier(name)
+    if carrier.unheard_since is not None:
+        carrier.unheard_since = None
+        state.transfers.is_due = state.transfers.is_outdated = True
+        state.put(carrier)
     if told.faults:
         _take_in_faults(state, carrier, told)
     has, before = carrier.has, carrier.fetching
@@ -126,6 +133,8 @@ def _take_in_faults(state: State, carrier: Carrier, told: PeerReport) -> None:
     for fault in told.faults:
         if fault.kind is FaultKind.UNREACHABLE and told.port is not None:
             continue
+        if fault.source not in failed and not _others_failed(state, failed):
+            _believe(state, told, fault)
         failed[fault.source] = max(failed.get(fault.source, 0.0), state.now + _AVOIDED_S[fault.kind])
         worker = state.workers.get(fault.source)
         if fault.kind is FaultKind.WRONG_CONTENT and worker is not None:
@@ -139,11 +148,43 @@ def _take_in_faults(state: State, carrier: Carrier, told: PeerReport) -> None:
         state.put(carrier)
 
 
+def _others_failed(state: State, failed: Iterable[str]) -> bool:
+    """True if sources that are still there have failed a receiver before: the fault may be its own."""
+    return any(name in state.carriers and state.carriers[name].is_known for name in failed)
+
+
+def _believe(state: State, told: PeerReport, fault: PeerFault) -> None:
+    """Have a source that was silent named to nobody, if what its only accuser says can be seen from here.
+
+    One that says that it lives is mute if it has more of the file; without more it waits for its own source. One from
+    which nothing came is so until it is heard here.
+    """
+    source = state.carriers.get(fault.source)
+    if fault.kind is not FaultKind.SILENT or fault.lives is None or source is None:
+        return
+    if not fault.lives:
+        source.unheard_since = state.now
+    elif _has_more(source, told, fault.sha256):
+        source.mute_until = state.now + _AVOIDED_S[fault.kind]
+    else:
+        return
+    state.put(source)
+    state.transfers.is_due = True
+
+
+def _has_more(source: Carrier, told: PeerReport, file: str) -> bool:
+    """True if a worker has clearly more of a file than the one that reports."""
+    transfer = source.fetching.get(file)
+    have_bytes = max((one.have_bytes for one in told.fetching if one.sha256 == file), default=0)
+    return file in source.has or (transfer is not None and transfer.have_bytes >= have_bytes + _SURELY_MORE_BYTES)
+
+
 def forget(state: State, name: str) -> None:
     """Forget what a worker has and wants: it has gone, or comes anew and will tell."""
     carrier = state.carriers.get(name)
     if carrier is not None and carrier.is_known:
         carrier.has, carrier.fetching, carrier.failed = {}, {}, {}
+        carrier.mute_until = carrier.unheard_since = None
         state.put(carrier)
         state.transfers.is_due = True
         state.transfers.forget_copies()
@@ -168,6 +209,7 @@ def ask(state: State) -> None:
     if not any(carrier.fetching for carrier in carriers):
         transfers.overdue_at = None
         return
+    known = {one.name for one in carriers}  # of others nobody takes anything anyhow
     transfers.number += 1
     transfers.is_pending, transfers.is_outdated = True, False
     state.effects.asked = NumberedRequest(
@@ -175,8 +217,9 @@ def ask(state: State) -> None:
         state.now,
         transfers.network(state.carriers),
         tuple((one.name, one.has, one.fetching) for one in carriers if transfers.is_host(one.name)),
-        avoided={one.name: avoided for one in carriers if (avoided := _avoided(one, state.now))},
+        avoided={one.name: avoided for one in carriers if (avoided := _avoided(one, state.now) & known)},
         mute=_mute(state, carriers),
+        unheard=frozenset(one.name for one in carriers if one.unheard_since is not None),
     )
 
 
@@ -185,14 +228,23 @@ def _avoided(carrier: Carrier, now: float) -> frozenset[str]:
 
 
 def _mute(state: State, carriers: Iterable[Carrier]) -> frozenset[str]:
-    """Return the workers that pass nothing on: in quarantine, or accused by several receivers."""
+    """Return the workers that pass nothing on: in quarantine, mute, or accused by several receivers."""
     accused = Counter(source for carrier in carriers for source in _avoided(carrier, state.now))
-    return frozenset(name for name in state.carriers if accused[name] > 1 or not _is_believed(state, name))
+    return frozenset(
+        name
+        for name, carrier in state.carriers.items()
+        if accused[name] > 1 or carrier.is_mute(state.now) or not _is_believed(state, name)
+    )
 
 
 def _is_believed(state: State, name: str) -> bool:
     worker = state.workers.get(name)
     return worker is None or worker.quarantined_until is None
+
+
+def _is_mute(state: State, name: str) -> bool:
+    carrier = state.carriers.get(name)
+    return carrier is not None and carrier.is_mute(state.now)
 
 
 def let_time_pass(state: State) -> None:
@@ -216,7 +268,7 @@ def adopt(state: State, event: TransfersPlanned, tell: Tell) -> Reply:
         for source, host in zip(line.hosts, line.hosts[1:], strict=False):
             planned[host, line.file] = source, line.rate
     for carrier in state.carriers.values():
-        if carrier.fetching and _replan(state, carrier, planned):
+        if carrier.fetching and carrier.unheard_since is None and _replan(state, carrier, planned):
             tell(carrier.name)
     transfers.overdue_at = _overdue_at(state)
     before = transfers.served
@@ -228,10 +280,10 @@ def adopt(state: State, event: TransfersPlanned, tell: Tell) -> Reply:
 
 
 def _holds(state: State, line: Pipeline) -> bool:
-    """True if all hosts of a line still want its file or have it by now, and none that passes it on has lied."""
+    """True if all hosts of a line want its file or have it by now, and none that passes it on lied or is mute."""
     carriers, file, source, receivers = state.carriers, line.file, line.hosts[0], line.hosts[1:]
     names = receivers if source == MASTER else line.hosts
-    return all(_is_believed(state, name) for name in line.hosts[:-1]) and all(
+    return all(_is_believed(state, name) and not _is_mute(state, name) for name in line.hosts[:-1]) and all(
         name in carriers and (file in carriers[name].fetching or file in carriers[name].has) for name in names
     )
 
@@ -290,7 +342,9 @@ def _fetch(state: State, carrier: Carrier, file: str, transfer: Transfer) -> Fil
         names.append(source)
         before = state.carriers[source].fetching.get(file) if source in state.carriers else None
         source = before.source if before else None
-    sources = tuple(FileSource(one) for one in names if not carrier.avoids(one, state.now))
+    sources = tuple(
+        FileSource(one) for one in names if not carrier.avoids(one, state.now) and not _is_mute(state, one)
+    )
     return FileFetch(file, sources, transfer.rate or None, waits=not transfer.rate)
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import aclosing
 from typing import Annotated
 
 from aiohttp import web
 from pydantic import Field
 
 from loopline_master.dashboard import columns, trace
-from loopline_master.http.answers import json_answer
-from loopline_master.http.auth import READERS
+from loopline_master.http.answers import JSON, Zipping, begin_stream, json_answer, takes_gzip
+from loopline_master.http.auth import READERS, Caller
+from loopline_master.http.live.open_streams import OpenStreams
 from loopline_master.http.lookups import job_view
 from loopline_master.http.operations import Routes
 from loopline_master.http.parameters import JobNumber, OfOwner, WorkerName
@@ -26,6 +28,7 @@ routes = Routes("timeline")
 
 LAST_S = 3600.0
 MAX_BARS = 100_000
+_TRACED_AT_ONCE = 2_000
 
 Since = Annotated[Moment, Field(description="Begin, RFC 3339 or seconds since 1970; else an hour before the end")]
 Until = Annotated[Moment, Field(description="End, RFC 3339 or seconds since 1970; else now")]
@@ -69,14 +72,55 @@ async def get_trace(
     return await _trace(request, window, "timeline")
 
 
-@routes("GET /jobs/{job}/trace", READERS, answer=Trace)
-async def get_trace_of_job(store: Store, request: web.Request, job: JobNumber) -> web.Response:
+@routes("GET /jobs/{job}/trace", READERS, answer=Trace, declines=(429, 503))
+async def get_trace_of_job(
+    store: Store, streams: OpenStreams, caller: Caller, request: web.Request, job: JobNumber
+) -> web.StreamResponse:
     """Return a job's attempts as Chrome trace-event JSON, for Perfetto or speedscope; of more than 100,000 the
     latest.
+
+    It comes a piece at a time.
     """
     await job_view(store, job)
-    window = await _window(store, 0.0, None, Chosen(job), MAX_BARS)
-    return await _trace(request, window, f"job-{job}")
+    with streams.seat(caller):
+        zipping = Zipping() if takes_gzip(request) else None
+        headers = {"Content-Type": JSON, "Vary": "Accept-Encoding", **_attached(f"job-{job}")}
+        response = await begin_stream(request, headers | ({"Content-Encoding": "gzip"} if zipping else {}))
+        if request.method != "HEAD":
+            async with aclosing(_pieces_of_trace(store, job, zipping)) as pieces:
+                async for piece in pieces:
+                    await response.write(piece)
+    return response
+
+
+async def _pieces_of_trace(store: Store, job: int, zipping: Zipping | None) -> AsyncGenerator[bytes]:
+    """Yield the bytes of a job's trace as they are sent: its events are not all in memory at any time."""
+
+    def sent(piece: bytes) -> bytes:
+        return zipping.add(piece) if zipping else piece
+
+    yield sent(trace.BEGIN)
+    comma = b""
+    async with aclosing(_lists_of_events(store, job)) as lists:
+        async for events in lists:
+            if piece := await asyncio.to_thread(lambda: trace.packed(list(events))):  # noqa: B023 waited for
+                yield await asyncio.to_thread(sent, comma + piece)
+                comma = b","
+    yield sent(trace.END) + (zipping.end() if zipping else b"")
+
+
+async def _lists_of_events(store: Store, job: int) -> AsyncGenerator[Iterable[trace.Event]]:
+    """Yield the events of a job's trace, so many attempts at a time, to be made elsewhere."""
+    now = time.time()
+    begun = await store.timelines.begun(job, now, MAX_BARS)
+    zero = min([begun.first_at or now, *(hold.since for hold in begun.held)])
+    tracing = trace.Tracing(begun.workers, {job: begun.name}, zero, now)
+    yield tracing.begin()
+    for part in begun.parts(_TRACED_AT_ONCE):
+        found = await store.timelines.bars_of(job, {task for task, _ in part})
+        bars = {(bar.task, bar.number): bar for bar in found}
+        yield tracing.add(bars[key] for key in part if key in bars)
+    yield tracing.end(begun.held)
 
 
 async def _window(store: Store, since: float | None, until: float | None, of: Chosen, limit: int) -> Window:
@@ -87,8 +131,12 @@ async def _window(store: Store, since: float | None, until: float | None, of: Ch
 
 async def _trace(request: web.Request, window: Window, name: str) -> web.Response:
     response = await _answer(request, lambda: trace.trace(window, time.time()))
-    response.headers["Content-Disposition"] = f'attachment; filename="{name}.trace.json"'
+    response.headers.update(_attached(name))
     return response
+
+
+def _attached(name: str) -> dict[str, str]:
+    return {"Content-Disposition": f'attachment; filename="{name}.trace.json"'}
 
 
 async def _answer(request: web.Request, pack: Callable[[], bytes]) -> web.Response:

@@ -17,7 +17,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, exists, func, literal_column, select
 
 from loopline_master.store.database import shrink
-from loopline_master.store.queries.usage_queries import NAMES, SUMS
+from loopline_master.store.history.attempt_sums import USED
+from loopline_master.store.history.job_sums import shorten_sums
+from loopline_master.store.queries.usage_queries import NAMES
 from loopline_master.store.rows import insert_into
 from loopline_master.store.tables import (
     attempts,
@@ -25,6 +27,7 @@ from loopline_master.store.tables import (
     exemptions,
     forecasts,
     gangs,
+    job_sums,
     jobs,
     notifications,
     passings,
@@ -33,13 +36,17 @@ from loopline_master.store.tables import (
     specs,
     tasks,
     usage,
+    worker_sums,
     workers,
 )
 
 DAY_S = 86400
 FORGOTTEN = "its tasks are being forgotten"
 """The reason in ``removals`` that marks a job of which a part has gone."""
-_OF_JOBS = (attempts, tasks, specs, plans, gangs, forecasts, removals, exemptions, passings, audits, notifications)
+_OF_JOBS = (
+    *(attempts, tasks, specs, plans, gangs, forecasts, removals, exemptions, passings, audits, notifications),
+    *(worker_sums, job_sums),
+)
 """Tables with rows of jobs, in an order that foreign keys allow."""
 _is_its = workers.c.name == attempts.c.worker
 _known = func.coalesce(workers.c.name, literal_column("''"))
@@ -94,6 +101,7 @@ def shorten(connection: Connection, job: int, most: int, now: float, first: Mapp
     _add_up(connection, "user", (dict(row._mapping, jobs=of_user) for row in _used(connection, jobs.c.owner, here)))
     used = _used(connection, _known, here)
     _add_up(connection, "worker", (dict(row._mapping, jobs=first.get(row.subject, 0) >= least) for row in used))
+    shorten_sums(connection, job, least)
     connection.execute(delete(attempts).where(attempts.c.job == job, attempts.c.task >= least))
     connection.execute(delete(tasks).where(tasks.c.job == job, tasks.c.number >= least))
     shrink(connection)
@@ -106,7 +114,7 @@ def _mark(connection: Connection, job: int, now: float) -> None:
 
 
 def _used(connection: Connection, name: ColumnElement[str], here: ColumnElement[bool]) -> Iterable[Row[Any]]:
-    query = select(name.label("subject"), jobs.c.finished_at, *SUMS)
+    query = select(name.label("subject"), jobs.c.finished_at, *USED)
     query = query.join_from(attempts, jobs, jobs.c.id == attempts.c.job).outerjoin(workers, _is_its)
     query = query.where(here, attempts.c.ended_at.is_not(None))
     return connection.execute(query.group_by(name, jobs.c.id))

@@ -18,7 +18,7 @@ from sqlalchemy import Column, Connection, Double, Table, bindparam, case, delet
 
 from loopline_master.core.entities import OCCUPYING
 from loopline_master.store.checkpoint import note_upgrade
-from loopline_master.store.tables import attempts, carriers, grid, metadata, samples
+from loopline_master.store.tables import attempts, carriers, grid, job_sums, metadata, samples, worker_sums
 
 LEAD_S = 60.0
 """By so much the scheduler's time may be ahead of the wall clock: wall clocks are set by small steps, too."""
@@ -41,6 +41,8 @@ def set_clock_right(connection: Connection, now: float) -> float:
             connection.execute(later, right.values)
     connection.execute(delete(samples).where(samples.c.minute > now // 60))
     connection.execute(delete(carriers))  # each worker tells it anew
+    for table in (worker_sums, job_sums):  # they are made anew
+        connection.execute(delete(table))
     note_upgrade(connection)
     return ahead - now
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, case, func, select, true
+from sqlalchemy import Connection, Row, select, true
 
 from loopline_master.core.entities import UNRELEASED
+from loopline_master.store import tables
 from loopline_master.store.database import Transact
+from loopline_master.store.history import job_sums
+from loopline_master.store.history.attempt_sums import TASKS, WENT
+from loopline_master.store.history.job_sums import Tasks
 from loopline_master.store.tables import attempts, jobs, workers
-from loopline_shared.model import AttemptState, JobState
+from loopline_shared.model import JobState
+
+_ADDED = ("tasks", *(column.name for column in WENT))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +62,9 @@ def _story(connection: Connection, number: int) -> JobHistory | None:
     job = connection.execute(select(jobs).where(jobs.c.id == number)).one_or_none()
     if job is None:
         return None
-    sums = connection.execute(_SUMS.where(attempts.c.job == number)).one()
+    parts = list(_parts(connection, job))
+    sums = {name: sum(getattr(row, name) or 0 for _, row in parts) for name in _ADDED}
+    slowest, _ = max(parts, key=lambda part: (part[1].slowest_s or 0.0, -part[0][0]))
     entered = job.entered_at or job.submitted_at
     held_until = job.released_at if job.released_at is not None else job.finished_at
     return JobHistory(
@@ -63,28 +72,25 @@ def _story(connection: Connection, number: int) -> JobHistory | None:
         queued_s=max(0.0, (job.started_at or job.finished_at or entered) - entered),
         held_s=max(0.0, (held_until or job.held_at) - job.held_at) if job.held_at is not None else 0.0,
         held_behind=_held_behind(connection, job),
-        lost=sums.lost or 0,
-        failed=sums.failed or 0,
-        given_back=sums.given_back or 0,
-        frozen_s=sums.frozen_s or 0.0,
-        replicas_won=sums.replicas_won or 0,
-        slowest=_slowest(connection, number, sums.mean_s or 0.0),
+        lost=sums["lost"],
+        failed=sums["failed"],
+        given_back=sums["given_back"],
+        frozen_s=sums["frozen_s"],
+        replicas_won=sums["replicas_won"],
+        slowest=_slowest(connection, number, slowest, sums["accepted_s"] / (sums["tasks"] or 1)),
     )
 
 
-def _count(of: Any) -> Any:
-    return func.sum(case((of, 1), else_=0))
-
-
-_stood_s = attempts.c.ended_at - attempts.c.started_at - attempts.c.wall_s
-_SUMS = select(
-    _count(attempts.c.state == AttemptState.LOST).label("lost"),
-    _count(attempts.c.state == AttemptState.FAILED).label("failed"),
-    _count(and_(attempts.c.state == AttemptState.CANCELLED, attempts.c.reason.like("%owner%"))).label("given_back"),
-    func.sum(case((and_(attempts.c.accepted, _stood_s > 1.0), _stood_s), else_=0.0)).label("frozen_s"),
-    _count(and_(attempts.c.accepted, attempts.c.replica, ~attempts.c.asked)).label("replicas_won"),
-    func.avg(case((attempts.c.accepted, attempts.c.wall_s))).label("mean_s"),
-)
+def _parts(connection: Connection, job: Row[Any]) -> Iterator[tuple[Tasks, Row[Any]]]:
+    """Yield the sums over all attempts of a job, for stretches of its tasks; most are known of a large job."""
+    pieces: dict[int, Row[Any]] = {}
+    if job.task_count >= job_sums.LARGE:
+        kept = connection.execute(select(tables.job_sums).where(tables.job_sums.c.job == job.id))
+        pieces = {row.piece: row for row in kept}
+    yield from ((job_sums.tasks_of(piece, job.task_count), row) for piece, row in pieces.items())
+    for stretch in job_sums.tasks_without(job.task_count, pieces):
+        query = select(TASKS, *WENT).where(job_sums.among(job.id, stretch))
+        yield stretch, connection.execute(query).one()
 
 
 def _held_behind(connection: Connection, job: Row[Any]) -> int | None:
@@ -103,12 +109,13 @@ def _held_behind(connection: Connection, job: Row[Any]) -> int | None:
     return behind
 
 
-def _slowest(connection: Connection, job: int, mean_s: float) -> Slowest | None:
+def _slowest(connection: Connection, job: int, among: Tasks, mean_s: float) -> Slowest | None:
+    """Return the longest accepted attempt of these tasks."""
     query = (
         select(attempts.c.task, attempts.c.worker, attempts.c.wall_s, workers.c.facts)
         .outerjoin_from(attempts, workers, workers.c.name == attempts.c.worker)
-        .where(attempts.c.job == job, attempts.c.accepted)
-        .order_by(attempts.c.wall_s.desc())
+        .where(job_sums.among(job, among), attempts.c.accepted)
+        .order_by(attempts.c.wall_s.desc(), attempts.c.task)
         .limit(1)
     )
     row = connection.execute(query).one_or_none()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from array import array
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,9 @@ from sqlalchemy import (
     Row,
     Select,
     Text,
+    and_,
     case,
+    false,
     func,
     or_,
     select,
@@ -22,7 +25,9 @@ from sqlalchemy import (
 )
 
 from loopline_master.store.database import Transact
-from loopline_master.store.queries.usage_queries import IS_VOTE
+from loopline_master.store.history.attempt_sums import IS_VOTE
+from loopline_master.store.history.job_sums import Tasks
+from loopline_master.store.history.job_window import tasks_in
 from loopline_master.store.tables import attempts, jobs, specs
 
 _NAMES_AT_ONCE = 1000
@@ -83,6 +88,28 @@ class Chosen:
             yield _a.worker == self.worker
 
 
+class Begun:
+    """Attempts of a job in the order in which they began, as a few bytes each; ``held``: as in a Window."""
+
+    def __init__(self, name: str, held: list[Row[Any]]) -> None:
+        self.name, self.held = name, held
+        self.workers: set[str] = set()
+        self.first_at: float | None = None
+        self._tasks, self._numbers = array("q"), array("q")
+
+    def add(self, task: int, number: int, worker: str, started_at: float) -> None:
+        """Add an attempt."""
+        self.first_at = started_at if self.first_at is None else self.first_at
+        self.workers.add(worker)
+        self._tasks.append(task)
+        self._numbers.append(number)
+
+    def parts(self, count: int) -> Iterator[list[tuple[int, int]]]:
+        """Yield the attempts, so many at a time: task and number."""
+        for at in range(0, len(self._tasks), count):
+            yield list(zip(self._tasks[at : at + count], self._numbers[at : at + count], strict=True))
+
+
 ALL = Chosen()
 
 
@@ -97,10 +124,11 @@ class TimelineQueries:
 
         Of more than ``limit``, those that began last.
         """
-        bars, held = _bars(since, until, of, limit), _held(since, until, of, limit)
+        held = _held(since, until, of, limit)
 
         def work(connection: Connection) -> Window:
-            rows = connection.execute(bars).all()[::-1]
+            tasks = None if of.job is None else tasks_in(connection, of.job, since, until, limit + 1)
+            rows = connection.execute(_bars(since, until, of, limit, tasks)).all()[::-1]
             holds = [] if of.worker is not None else connection.execute(held).all()[::-1]
             names = _names(connection, sorted({row.job for row in (*rows, *holds)}))
             truncated = len(rows) > limit or len(holds) > limit
@@ -115,13 +143,36 @@ class TimelineQueries:
 
         return await self._read(work)
 
+    async def begun(self, job: int, until: float, limit: int) -> Begun:
+        """Return which attempts of a job have begun, in the order of that; of more than ``limit`` the latest."""
 
-def _bars(since: float, until: float, of: Chosen, limit: int) -> Select[Any]:
-    """Return the query for bars, in parts that an index answers each.
+        def work(connection: Connection) -> Begun:
+            tasks = tasks_in(connection, job, 0.0, until, limit)
+            latest = _keys(0.0, until, Chosen(job), limit - 1, tasks).subquery()
+            keys = select(latest.c.task, latest.c.number, latest.c.worker, latest.c.started_at)
+            by_begin = (latest.c.started_at, latest.c.task, latest.c.number)
+            held = list(connection.execute(_held(0.0, until, Chosen(job), 1)))
+            found = Begun(_names(connection, [job]).get(job, ""), held)
+            for row in connection.execute(keys.where(latest.c.started_at.is_not(None)).order_by(*by_begin)):
+                found.add(*row)
+            return found
+
+        return await self._read(work)
+
+    async def bars_of(self, job: int, tasks: Collection[int]) -> list[Row[Any]]:
+        """Return the bars of all attempts of these tasks."""
+        query = select(*_BAR).where(_a.job == job, _a.task.in_(tasks))
+        return await self._read(lambda connection: list(connection.execute(query)))
+
+
+def _bars(since: float, until: float, of: Chosen, limit: int, tasks: Sequence[Tasks] | None = None) -> Select[Any]:
+    """Return the query for bars, in parts that an index answers each; ``tasks``: those of its job to look at.
 
     The parts are: dispatched in the window; on its worker when the window began, and ended since then or not yet. A
     window that ends now, as most do, does not read older rows.
     """
+    if tasks is not None:
+        return _of_tasks(since, until, of, limit, tasks)
     before = _a.dispatched_at + 0 < min(since, until)  # a sum, so that the index on the end is used
     parts = [
         _latest(_a.dispatched_at, of, limit, _a.dispatched_at >= since, _a.dispatched_at < until),
@@ -131,6 +182,24 @@ def _bars(since: float, until: float, of: Chosen, limit: int) -> Select[Any]:
     all_ = union_all(*parts).subquery()
     by_age = (all_.c.dispatched_at, all_.c.job, all_.c.task, all_.c.number)
     return select(all_).order_by(*(column.desc() for column in by_age)).limit(limit + 1)
+
+
+def _of_tasks(since: float, until: float, of: Chosen, limit: int, tasks: Sequence[Tasks]) -> Select[Any]:
+    """Return the query for bars of stretches of a job's tasks: keys are sorted, and only what is shown is read."""
+    keys = _keys(since, until, of, limit, tasks).subquery()
+    is_its = and_(_a.job == keys.c.job, _a.task == keys.c.task, _a.number == keys.c.number)
+    query = select(*_BAR).join_from(keys, attempts, is_its)
+    return query.order_by(*(column.desc() for column in (keys.c.dispatched_at, _a.job, _a.task, _a.number)))
+
+
+def _keys(since: float, until: float, of: Chosen, limit: int, tasks: Sequence[Tasks]) -> Select[Any]:
+    """Return the query for keys of bars in a window: a sum keeps indexes on times out."""
+    dispatched_at, ended_at = _a.dispatched_at + 0, _a.ended_at + 0
+    is_there = and_(dispatched_at < until, or_(dispatched_at >= since, ended_at >= since, ended_at.is_(None)))
+    here = or_(false(), *(and_(_a.task >= first, _a.task <= last) for first, last in tasks))
+    query = select(_a.job, _a.task, _a.number, _a.dispatched_at, _a.started_at, _a.worker)
+    query = query.where(*of.of_attempts(), here, is_there)
+    return query.order_by(dispatched_at.desc(), *(column.desc() for column in (_a.task, _a.number))).limit(limit + 1)
 
 
 def _latest(rank: ColumnElement[float], of: Chosen, limit: int, *where: ColumnElement[bool]) -> Select[Any]:

@@ -1,0 +1,50 @@
+"""Sums over attempts: what they used, and how they went. Columns of queries, which group them as they like."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import ColumnElement, and_, case, exists, func
+
+from loopline_master.store.tables import attempts
+from loopline_shared.model import AttemptState
+
+_STOPPED = (AttemptState.SUCCEEDED, AttemptState.CANCELLED, AttemptState.CANCELLING, AttemptState.RETRACTING)
+_other = attempts.alias()
+_has_quorum = exists().where(_other.c.job == attempts.c.job, _other.c.task == attempts.c.task, _other.c.asked)
+IS_VOTE = and_(~attempts.c.accepted, attempts.c.state == AttemptState.SUCCEEDED, _has_quorum)
+"""True for a vote towards a quorum, beside the accepted one; nobody asked for the first, but for another after it."""
+_is_loser = and_(~attempts.c.accepted, attempts.c.state.in_(_STOPPED), ~IS_VOTE)
+_is_lost = attempts.c.state.in_((AttemptState.FAILED, AttemptState.LOST))
+_stood_s = attempts.c.ended_at - attempts.c.started_at - attempts.c.wall_s
+
+
+def _cpu_s(of: ColumnElement[bool]) -> ColumnElement[float]:
+    return func.sum(case((of, attempts.c.cpu_s), else_=0.0))
+
+
+def _count(of: ColumnElement[bool]) -> ColumnElement[int]:
+    return func.sum(case((of, 1), else_=0))
+
+
+USED: tuple[ColumnElement[Any], ...] = (
+    func.count().label("attempts"),
+    _count(attempts.c.accepted).label("tasks"),
+    func.sum(attempts.c.wall_s).label("wall_s"),
+    _cpu_s(attempts.c.accepted | IS_VOTE).label("useful_cpu_s"),
+    _cpu_s(attempts.c.replica & ~attempts.c.asked).label("replicated_cpu_s"),
+    _cpu_s(_is_loser).label("wasted_cpu_s"),
+    _cpu_s(_is_lost).label("lost_cpu_s"),
+)
+"""What attempts that have ended used."""
+WENT: tuple[ColumnElement[Any], ...] = (
+    _count(attempts.c.state == AttemptState.LOST).label("lost"),
+    _count(attempts.c.state == AttemptState.FAILED).label("failed"),
+    _count(and_(attempts.c.state == AttemptState.CANCELLED, attempts.c.reason.like("%owner%"))).label("given_back"),
+    _count(and_(attempts.c.accepted, attempts.c.replica, ~attempts.c.asked)).label("replicas_won"),
+    func.sum(case((and_(attempts.c.accepted, _stood_s > 1.0), _stood_s), else_=0.0)).label("frozen_s"),
+    func.sum(case((attempts.c.accepted, attempts.c.wall_s), else_=0.0)).label("accepted_s"),
+    func.max(case((attempts.c.accepted, attempts.c.wall_s), else_=0.0)).label("slowest_s"),
+)
+"""How attempts went, those that have not ended among them."""
+TASKS: ColumnElement[int] = _count(attempts.c.accepted).label("tasks")

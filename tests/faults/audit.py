@@ -1,0 +1,128 @@
+"""The auditor of a campaign: what holds whatever was done to the grid, seen from outside.
+
+It asks over REST as a user does, looks at processes and files, and otherwise knows only what the driver was told:
+which jobs were acknowledged and when, and what was seen of them meanwhile. The master's own opinion of the order,
+and the replay of its log, are asked for besides.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from loopline.client import AsyncClient
+from loopline.transfer.downloads import OutputFolder, outputs_of
+from loopline_master.store import replay
+from loopline_shared.errors import LooplineError
+from loopline_shared.model import AttemptState, JobState, TaskId
+from loopline_shared.rest.bodies import AttemptView, JobView
+from tests.faults.jobs import Drawn, digest
+
+if TYPE_CHECKING:
+    from tests.faults.driver import Campaign
+
+Findings = list[str]
+
+
+async def audit(campaign: Campaign) -> Findings:
+    """Return what is not as it should be, once all jobs have ended and all daemons are there."""
+    client, drawn = campaign.client, campaign.jobs
+    views = {view.id: view async for view in client.jobs()}
+    attempts = {job.id: [one async for one in client.attempts(job.id)] for job in drawn if job.id in views}
+    found = [*whole(drawn, views.values()), *passings(drawn, views)]
+    for job in drawn:
+        if job.id in views:
+            found += ends(job, views[job.id], attempts[job.id])
+            found += [line async for line in _outputs(client, job, campaign.folder / "downloads")]
+    found += contradictions(campaign.seen, attempts)
+    found += await _left_running(campaign)
+    report = await client.passing()
+    if report.passings:
+        found.append(f"the master says itself that jobs passed: {report.latest}")
+    if differences := await replay.check(campaign.database):
+        found.append(f"the replay of the log leads elsewhere: {differences[:3]}")
+    return found
+
+
+def whole(drawn: Iterable[Drawn], views: Iterable[JobView]) -> Iterator[str]:
+    """Yield jobs that were acknowledged and are gone, and those that are there twice or were never submitted."""
+    names = Counter(view.name for view in views)
+    for job in drawn:
+        if names[job.spec.name] != 1:
+            yield f"job {job.id} ({job.spec.name}) was acknowledged, and is there {names[job.spec.name]} times"
+    for name in names.keys() - {job.spec.name for job in drawn}:
+        yield f"a job {name} is there that nobody submitted"
+
+
+def passings(drawn: list[Drawn], views: dict[int, JobView]) -> Iterator[str]:
+    """Yield pairs of which the later one completed first, though the one before it was not larger."""
+    here = [(job, views[job.id]) for job in drawn if job.id in views]
+    for place, (second, its) in enumerate(here):
+        for first, before in here[:place]:
+            if first.size > second.size or first.acknowledged_at > second.sent_at:
+                continue
+            if its.finished_at and its.finished_at < (before.finished_at or float("inf")):
+                yield f"job {second.id} passed job {first.id}: it came later and is not smaller"
+
+
+def ends(job: Drawn, view: JobView, attempts: list[AttemptView]) -> Iterator[str]:
+    """Yield what is wrong with how a job's tasks ended: each exactly once, by one launch, and none without cause."""
+    if view.state is not JobState.SUCCEEDED or view.tasks.succeeded != job.tasks:
+        reasons = sorted({one.reason for one in attempts if one.reason})
+        yield f"job {job.id} ended as {view.state} with {view.tasks}: {reasons[:5]}"
+    accepted = defaultdict(list)
+    for one in attempts:
+        if one.accepted:
+            accepted[one.id.task].append(one)
+        if one.accepted and one.phase is not AttemptState.SUCCEEDED:
+            yield f"attempt {one.id} is accepted, and {one.phase}"
+    nodes = job.spec.nodes
+    for task in range(1, job.tasks + 1):
+        launches = Counter((one.id.number - 1) // nodes for one in accepted[task])
+        if len(launches) > 1:
+            yield f"task {job.id}.{task} was accepted twice: {[str(one.id) for one in accepted[task]]}"
+        elif launches.total() != nodes:
+            yield f"task {job.id}.{task} has {launches.total()} accepted of {nodes}"
+
+
+def contradictions(seen: dict[TaskId, tuple[int, ...]], attempts: dict[int, list[AttemptView]]) -> Iterator[str]:
+    """Yield tasks that were shown as ended by other attempts than those that stand there now."""
+    for task, numbers in seen.items():
+        now = tuple(one.id.number for one in attempts.get(task.job, ()) if one.id.task == task.task and one.accepted)
+        if now != numbers:
+            yield f"task {task} was shown as ended by attempts {numbers}, and now by {now}"
+
+
+async def _outputs(client: AsyncClient, job: Drawn, folder: Path) -> AsyncIterator[str]:
+    """Yield what tasks brought that is not what they had to."""
+    for number in range(1, job.tasks + 1):
+        task = TaskId(job.id, number)
+        try:
+            had = b"".join([piece async for piece in client.output(task)])
+        except LooplineError as error:
+            yield f"task {task} brought nothing: {error.message}"
+            continue
+        if had != job.brings(number).encode():
+            yield f"task {task} brought {digest(had)}, not {digest(job.brings(number).encode())}: {had[:60]!r}"
+        if not job.files:
+            continue
+        await OutputFolder(folder).download(client, task, await outputs_of(client, task), str(task))
+        for name, expected in job.files.items():
+            file = folder / str(task) / name
+            had = file.read_bytes() if file.exists() else b""
+            if had != expected(number):
+                yield f"file {name} of task {task} is {digest(had)}, not {digest(expected(number))}"
+
+
+async def _left_running(campaign: Campaign) -> Findings:
+    """Return the processes of tasks that are still there some seconds after all has ended."""
+    try:
+        await campaign.grid.no_processes(15)
+    except AssertionError:
+        return [
+            f"process {one.pid} of task {one.environ().get('LOOPLINE_ATTEMPT')} is left running"
+            for one in campaign.grid.processes()
+        ]
+    return []

@@ -1,0 +1,159 @@
+"""Bugs that a campaign must catch: each replaces one function of a real daemon, in its own process.
+
+None is planted but by `tests/faults/planted_master` and `planted_worker`, which run a daemon under test.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+VARIABLE = "PLANTED_BUG"
+BUGS: dict[str, Callable[[], None]] = {}
+LATE_S = 0.05
+
+
+def plant_as_told() -> None:
+    """Plant the bugs that the environment names, in this process."""
+    for name in os.environ[VARIABLE].split(","):
+        BUGS[name]()
+
+
+def bug(plant: Callable[[], None]) -> Callable[[], None]:
+    """Enter a bug under its function's name."""
+    BUGS[plant.__name__] = plant
+    return plant
+
+
+@bug
+def losers_are_not_killed() -> None:
+    from loopline_master.core import lifecycle
+
+    lifecycle.cancel_attempt = lambda state, attempt, reason: None
+
+
+@bug
+def a_second_result_is_accepted() -> None:
+    from loopline_master.core import lifecycle
+    from loopline_shared.model import AttemptState
+
+    record = lifecycle.record
+
+    def generous(state: Any, attempt: Any, result: Any, end: AttemptState) -> None:
+        record(state, attempt, result, end)
+        attempt.accepted = attempt.state is AttemptState.SUCCEEDED
+
+    lifecycle.record = generous
+
+
+@bug
+def the_hold_is_ignored() -> None:
+    from loopline_master.core.index.job_order import HoldIndex
+
+    HoldIndex.blocker = lambda self, arrival, weight: None  # type: ignore[method-assign]
+
+
+@bug
+def the_master_speaks_before_it_has_committed() -> None:
+    """A step is on disk a moment after the world has heard of it, and never if the master is killed just then."""
+    from loopline_master.engine import Store
+
+    commit, before = Store.commit, list[Awaitable[None]]()
+
+    async def late(self: Store, batch: Any, effects: Any) -> None:
+        async def write(previous: Awaitable[None] | None) -> None:
+            if previous:
+                await previous
+            await asyncio.sleep(LATE_S)
+            await commit(self, batch, effects)
+
+        before[:] = [asyncio.ensure_future(write(before[0] if before else None))]
+
+    Store.commit = late  # type: ignore[method-assign]
+
+
+@bug
+def the_walls_have_a_gap() -> None:
+    """Tasks see the folder in which the daemons of this grid keep their files."""
+    from pathlib import Path
+
+    from loopline_worker.launch import sandbox
+
+    visible = sandbox.visible
+    sandbox.visible = lambda shows=(), hides=(), shares=(): visible((*shows, Path.home()), (), shares)
+
+
+@bug
+def any_certificate_will_do() -> None:
+    import ssl
+
+    from loopline_worker.link import master_trust
+
+    trusting = master_trust.trusting
+
+    def credulous(ca: str, key_pair: tuple[str, str] | None = None) -> ssl.SSLContext:
+        context = trusting(ca, key_pair)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        return context
+
+    master_trust.trusting = credulous
+
+
+@bug
+def what_could_not_be_written_counts_as_written() -> None:
+    from loopline_master.store.store import StoreBroken, Writer
+
+    write = Writer.write
+
+    async def careless(self: Writer, work: Any, *, is_short: bool = False) -> Any:
+        try:
+            return await write(self, work, is_short=is_short)
+        except StoreBroken:
+            return None
+
+    Writer.write = careless  # type: ignore[method-assign]
+
+
+@bug
+def a_peer_lies() -> None:
+    """No bug of ours: others must bear such a worker."""
+    from benchmarks.light.faulty_worker import lie
+
+    lie()
+
+
+@bug
+def a_piece_is_not_checked() -> None:
+    from loopline_shared.pieces import PieceList
+
+    PieceList.is_sound = lambda self, number, content: True  # type: ignore[method-assign]
+
+
+@bug
+def a_gang_begins_without_a_member() -> None:
+    from loopline_master.core.gangs import phases
+    from loopline_master.core.gangs.gang import GangPhase
+    from loopline_shared.model import AttemptState
+
+    def hasty(state: Any, gang: Any) -> None:
+        if phases.members_of(state, gang)[0].state is AttemptState.PREPARED:
+            phases._turn(state, gang, GangPhase.RUNNING)
+
+    phases._commit_if_ready = hasty
+
+
+@bug
+def a_gang_succeeds_by_its_first_member() -> None:
+    from loopline_master.core.gangs import phases
+
+    phases._clear = lambda state, gang, worker: phases._succeed(state, gang)
+
+
+@bug
+def an_old_master_speaks() -> None:
+    """It does not ask whether another has taken over, before it answers."""
+    from loopline_master.store.lock import Epoch
+
+    Epoch.is_sure = property(lambda self: True)  # type: ignore[assignment,method-assign]

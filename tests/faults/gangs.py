@@ -1,0 +1,86 @@
+"""Tasks on several workers at once: all begin, or none does, and whoever lacks a member does not go on."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+
+import psutil
+
+from loopline_shared.model import AttemptState
+from loopline_shared.spec import JobSpec
+from tests.faults.driver import WORKERS, Campaign, Fault, Feature
+from tests.faults.jobs import SIZES, Drawn
+from tests.faults.plain import kill_one
+from tests.live.grid import wait_for
+from tests.live.test_gangs import MEET
+
+LEASE_S, ORDERED_WITHIN_S, ON_ITS_WAY_S, LOOKS_ON_S = 8.0, 10.0, 0.3, 1.5
+"""A member that stands still has not been given up while it is looked on."""
+
+
+async def meets(campaign: Campaign, name: str) -> Drawn:
+    """Draw a gang whose members find each other before they end."""
+    return _gang(campaign, name, campaign.drawing.choice((2, 2, len(WORKERS))))
+
+
+def _gang(campaign: Campaign, name: str, nodes: int) -> Drawn:
+    size, pause = campaign.drawing.choice(SIZES), campaign.drawing.choice((0.0, 0.5, 1.5))
+    spec = JobSpec(
+        name=name,
+        command=[sys.executable, "-c", f"{MEET}\ntime.sleep({pause})"],
+        nodes=nodes,
+        size=size,
+        max_attempts=20,
+    )
+    others = " ".join(str(rank) for rank in range(1, nodes))
+    return Drawn(spec, 1, lambda _: f"met {others}\n")
+
+
+async def kill_member(campaign: Campaign, worker: str) -> bool:
+    members = [one for rank in range(len(WORKERS)) for one in campaign.grid.processes(LOOPLINE_RANK=str(rank))]
+    return kill_one(campaign, members)
+
+
+async def prepare_without_one(campaign: Campaign, worker: str) -> bool:
+    """Stop a worker between its order and its word that it is ready: no other member may begin without it.
+
+    False if it was quicker, or has no room in time.
+    """
+    drawn = _gang(campaign, f"gang-without-{worker}-{len(campaign.jobs)}", len(WORKERS))
+    await campaign.submit(drawn)
+    try:
+        await wait_for("its order", lambda: _is_ordered(campaign, drawn.id, worker), ORDERED_WITHIN_S)
+    except AssertionError:
+        return False
+    agent = psutil.Process(campaign.grid.workers[worker].pid)
+    agent.send_signal(signal.SIGSTOP)
+    try:
+        await asyncio.sleep(ON_ITS_WAY_S)
+        if not await _is_ordered(campaign, drawn.id, worker):
+            return False
+        await asyncio.sleep(LOOKS_ON_S)
+        if begun := campaign.grid.processes(LOOPLINE_JOB=str(drawn.id)):
+            campaign.found(f"gang {drawn.id} began without its member on {worker}: process {begun[0].pid}")
+        return True
+    finally:
+        agent.send_signal(signal.SIGCONT)
+
+
+async def _is_ordered(campaign: Campaign, job: int, worker: str) -> bool:
+    """True if the latest member of a gang on this worker is not ready yet."""
+    there = [one async for one in campaign.client.attempts(job) if one.worker == worker]
+    return bool(there) and there[-1].phase is AttemptState.DISPATCHED
+
+
+GANGS = Feature(
+    "gangs",
+    faults=(
+        Fault("kill -9 of a gang's member", kill_member),
+        Fault("a gang prepared without one of its workers", prepare_without_one),
+    ),
+    bugs={"a_gang_begins_without_a_member": "began without", "a_gang_succeeds_by_its_first_member": "brought"},
+    master=("--gang-grace-s", "2", "--gang-prepare-s", "10", "--lease-s", str(LEASE_S)),
+    jobs=(meets, meets),
+)

@@ -1,0 +1,13 @@
+"""The real worker with one bug planted in it, by the variable PLANTED_BUG."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+
+from tests.faults.bugs import plant_as_told
+
+
+def main(arguments: Sequence[str]) -> int:
+    plant_as_told()
+    return int(importlib.import_module("loopline_worker.__main__").main(arguments))

@@ -1,0 +1,67 @@
+"""A grid under faults stays sound, feature by feature, and the campaign that says so can find something.
+
+`make test-long SEED=N` tries a day again; with `-s` it tells what it does as it goes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from loopline_worker.launch import sandbox
+from tests.faults.database import POSTGRES
+from tests.faults.driver import Campaign, Feature
+from tests.faults.features import FEATURES
+from tests.faults.plain import PLAIN
+from tests.faults.standby import STANDBY
+from tests.faults.walls import SANDBOX
+from tests.store.postgres import or_skip, restartable_postgres
+
+LONG = [pytest.mark.long, pytest.mark.timeout(1500)]
+FAULTS = 40
+HUNTS = 4
+"""A bug that takes a coincidence is hunted by so many seeds."""
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> int:
+    """Return the seed of the day, as the rest of the long run has it."""
+    given = request.config.getoption("--hypothesis-seed")
+    return int(given) if given and given != "random" else 1
+
+
+def with_plain(name: str) -> list[Feature]:
+    """Return a feature beside the faults that any grid must bear; the campaign skips where it cannot be had."""
+    if name == SANDBOX.name and (reason := sandbox.obstacle()):
+        pytest.skip(reason)
+    if name in (POSTGRES.name, STANDBY.name):
+        with or_skip(restartable_postgres()):
+            pass
+    return [PLAIN] if name == PLAIN.name else [PLAIN, FEATURES[name]]
+
+
+async def test_a_plain_grid_bears_a_few_faults(tmp_path: Path) -> None:
+    report = await Campaign(tmp_path, [PLAIN], 1, faults=4).run()
+    assert not report.findings
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=LONG) for name in FEATURES])
+async def test_a_feature_bears_its_faults(name: str, seed: int, tmp_path: Path) -> None:
+    report = await Campaign(tmp_path, with_plain(name), seed, faults=FAULTS).run()
+    assert not report.findings
+
+
+@pytest.mark.parametrize(
+    ("name", "bug"), [pytest.param(name, bug, marks=LONG) for name, one in FEATURES.items() for bug in one.bugs]
+)
+async def test_a_planted_bug_is_caught(name: str, bug: str, seed: int, tmp_path: Path) -> None:
+    said = list[str]()
+    for hunt in range(HUNTS):
+        folder = tmp_path / str(hunt)
+        folder.mkdir()
+        report = await Campaign(folder, with_plain(name), seed + hunt, faults=FAULTS, bug=bug).run()
+        said += report.findings
+        if any(FEATURES[name].bugs[bug] in finding for finding in said):
+            return
+    raise AssertionError(f"nobody said {FEATURES[name].bugs[bug]!r}: {said}")

@@ -1,0 +1,20 @@
+"""Whether this computer has the sandbox that tests ask for: tried once in a process, however many of them ask."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from loopline_worker.launch import sandbox
+
+
+@cache
+def without_bubblewrap() -> str:
+    """Return the reason why bubblewrap does not work here, or an empty text."""
+    return sandbox.obstacle()
+
+
+needs_bubblewrap = pytest.mark.skipif(
+    bool(without_bubblewrap()), reason=f"no bubblewrap here: {without_bubblewrap()}"
+)

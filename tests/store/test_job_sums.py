@@ -1,0 +1,249 @@
+"""Sums of large jobs: they say what the attempts say, whatever happens in whatever order, and go with their job."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+from random import Random
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import select
+
+from loopline_master.core.events import BATCH, MasterStarted
+from loopline_master.core.scheduler import Scheduler
+from loopline_master.store import open_store
+from loopline_master.store.database import parse_url
+from loopline_master.store.history import job_sums
+from loopline_master.store.migrate import downgrade
+from loopline_master.store.queries.timeline_queries import Chosen
+from loopline_master.store.tables import attempts, jobs
+from loopline_master.store.tables import job_sums as kept
+from loopline_shared.model import AttemptId, AttemptState, JobState, Outcome, Result, TaskState
+from tests.campaign import PATIENT, tried
+from tests.store.examples import a_job, a_task, a_worker, an_attempt, ended, keep
+from tests.store.workload import lived_through
+
+SUBJECTS = ("user", "worker", "job")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small():
+    """Every job is large, and has pieces of two tasks."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(job_sums, "LARGE", 1)
+        monkeypatch.setattr(job_sums, "PIECE", 2)
+        yield
+
+
+async def sum_up(store):
+    while await store.job_sums.sum_next():
+        pass
+
+
+async def pieces(store):
+    return await store._read(job_sums.known_pieces)
+
+
+async def told(store, windows):
+    """All that is told of usage in these windows, and of the history of each job."""
+    lines = {(by, *window): await store.usage.by(by, *window, 1000) for by in SUBJECTS for window in windows}
+    numbers = await store._read(lambda connection: list(connection.scalars(select(jobs.c.id))))
+    said = {key: {line.subject: line.model_dump() for line in found} for key, found in lines.items()}
+    stories = [asdict(await store.job_histories.of_job(job)) for job in numbers]
+    return said, [{**(story.pop("slowest") or {}), **story} for story in stories]
+
+
+async def check_told(store, windows):
+    """With sums, the same is told as by attempts alone."""
+    usage, stories = await told(store, windows)
+    with pytest.MonkeyPatch.context() as off:
+        off.setattr(job_sums, "LARGE", 10**9)
+        of_attempts, stories_of_attempts = await told(store, windows)
+    for key, lines in of_attempts.items():
+        assert usage[key].keys() == lines.keys(), key
+        for subject, line in lines.items():
+            assert usage[key][subject] == pytest.approx(line), (key, subject)
+    for story, of_attempts_alone in zip(stories, stories_of_attempts, strict=True):
+        assert story == pytest.approx(of_attempts_alone)
+
+
+async def check_windows(store, windows):
+    """With sums, the same bars are shown, the latest of them included, and the same attempts have begun."""
+    for job in await store._read(lambda connection: list(connection.scalars(select(jobs.c.id)))):
+        for limit in (1, 2, 4, 1000):
+            found = [await store.timelines.window(*window, of=Chosen(job), limit=limit) for window in windows]
+            begun = await store.timelines.begun(job, 1e12, limit)
+            with pytest.MonkeyPatch.context() as off:
+                off.setattr(job_sums, "LARGE", 10**9)
+                assert found == [await store.timelines.window(*one, of=Chosen(job), limit=limit) for one in windows]
+                without = await store.timelines.begun(job, 1e12, limit)
+            keys = [key for part in begun.parts(2) for key in part]
+            assert keys == [key for part in without.parts(1000) for key in part]
+            assert len(keys) <= limit
+            assert begun.workers == without.workers
+
+
+async def check_kept(store):
+    """The sums that are kept are those of the attempts as they are now."""
+
+    def compare(connection):
+        for row in connection.execute(select(kept)).all():
+            rows = [each._mapping for each in job_sums._sums_of(connection, row.job, row.piece)]
+            assert dict(row._mapping) == pytest.approx({"job": row.job, "piece": row.piece, **job_sums._total(rows)})
+
+    await store._read(compare)
+
+
+async def windows_of(store, random):
+    ends = await store._read(
+        lambda connection: sorted(connection.scalars(select(attempts.c.ended_at).where(attempts.c.ended_at > 0)))
+    )
+    picked = [sorted(random.choices(ends, k=2)) for _ in range(4)] if ends else []
+    return [(0.0, 1e12), (0.0, 1.0), (1.0, 1e12), *map(tuple, picked)]
+
+
+@settings(PATIENT, max_examples=tried(6))
+@given(seed=st.integers(0, 10**6))
+def test_they_say_what_the_attempts_say_whatever_happens(runner, seed):
+    async def live(url: str) -> None:
+        random, log = Random(seed), lived_through(seed, turns=40).store.log
+        async with open_store(url) as store:
+            scheduler = Scheduler()
+            for number, line in enumerate(log):
+                batch = BATCH.validate_json(line)
+                if any(isinstance(event, MasterStarted) for event in batch.events):
+                    scheduler = Scheduler(await store.snapshot())
+                summing = asyncio.create_task(store.job_sums.sum_next())
+                for _ in range(random.randrange(8)):
+                    await asyncio.sleep(0)  # so that the step comes at any moment of it
+                await store.commit(batch, scheduler.step(batch.events, batch.now))
+                await summing
+                if number % 20 == 0:
+                    await check_kept(store)
+            windows = await windows_of(store, random)
+            await check_told(store, windows)
+            await sum_up(store)
+            await check_kept(store)
+            await check_told(store, windows)
+            await check_windows(store, windows)
+
+    with TemporaryDirectory() as folder:
+        runner.run(live(f"sqlite:///{folder}/loopline.db"))
+
+
+async def filled(store):
+    """A job of five tasks, three pieces: with votes, a replica that won, what failed, what is lost."""
+    over = {"state": JobState.SUCCEEDED, "started_at": 1.0, "finished_at": 90.0, "departure": 1, "succeeded": 5}
+    done = [a_task(number, state=TaskState.SUCCEEDED) for number in range(1, 6)]
+    await keep(store, a_job(1, 5, **over), a_worker("ant"), a_worker("bee"), *done)
+    vote = {"accepted": False, "cpu_s": 2.0}
+    await keep(
+        store,
+        an_attempt(1, number=1, **ended(ended_at=10.0, **vote)),
+        an_attempt(1, number=2, worker="bee", replica=True, asked=True, **ended(ended_at=12.0, cpu_s=1.0)),
+        an_attempt(2, number=1, state=AttemptState.LOST, assumed_cpu_ms=5000),
+        an_attempt(2, number=2, worker="bee", replica=True, **ended(ended_at=20.0, wall_s=9.0)),
+        an_attempt(3, number=1, **ended(state=AttemptState.FAILED, accepted=False, ended_at=30.0)),
+        an_attempt(3, number=2, **ended(ended_at=40.0, started_at=2.0, wall_s=9.0)),
+        an_attempt(5, number=1, worker="bee", dispatched_at=5.0, **ended(ended_at=80.0, started_at=6.0)),
+    )
+
+
+WINDOWS = [(0.0, 1e9), (0.0, 11.0), (11.0, 35.0), (20.0, 80.0), (81.0, 99.0)]
+
+
+async def test_what_is_told_is_the_same_on_either_database(url):
+    async with open_store(url) as store:
+        await filled(store)
+        await keep(store, a_job(2, 2, owner="ben"), a_task(1, 2), an_attempt(1, 2, **ended(ended_at=15.0)))
+        await check_told(store, WINDOWS)
+        await sum_up(store)
+        assert await pieces(store) == [(1, 0), (1, 1), (1, 2)], "the second job is not over"
+        await check_kept(store)
+        await check_told(store, WINDOWS)
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            monkeypatch.setattr(job_sums, "LARGE", 3)
+            await check_told(store, WINDOWS)  # a large job beside a small one
+        await check_windows(store, [*WINDOWS, (0.0, 201.0), (200.0, 201.0), (200.5, 300.0)])
+
+
+async def test_a_late_result_makes_one_piece_wrong_for_the_next_master_too(url):
+    late = Result(AttemptId(1, 2, 1), Outcome.SUCCEEDED, 0, cpu_s=6.5)
+    async with open_store(url) as store:
+        await filled(store)
+        await sum_up(store)
+    async with open_store(url) as store:
+        await keep(store, late=[("ant", late)])
+        assert await pieces(store) == [(1, 1), (1, 2)]
+        await check_told(store, WINDOWS)
+        await sum_up(store)
+        assert len(await pieces(store)) == 3
+        await check_kept(store)
+        await check_told(store, WINDOWS)
+
+
+async def test_what_goes_on_is_not_summed_up(store):
+    await keep(store, a_job(1, 4), a_task(1, state=TaskState.SUCCEEDED), a_task(2), an_attempt(1, **ended()))
+    await sum_up(store)
+    assert await pieces(store) == []
+    await keep(store, a_task(2, state=TaskState.SUCCEEDED), an_attempt(2, state=AttemptState.CANCELLING), new=False)
+    await sum_up(store)
+    assert await pieces(store) == [], "an attempt is still being ended"
+    await keep(store, an_attempt(2, **ended(state=AttemptState.CANCELLED)))
+    await sum_up(store)
+    assert await pieces(store) == [(1, 0)], "the other tasks have not begun"
+
+
+async def test_they_go_with_the_attempts(url):
+    async with open_store(url) as store:
+        await filled(store)
+        await sum_up(store)
+        assert await store.shorten(1, 2, 500.0, await store.first_tasks(1))
+        assert await pieces(store) == [(1, 0)]
+        await check_kept(store)
+        await check_told(store, WINDOWS)
+        await keep(store, forgotten_jobs=(1,))
+        assert await pieces(store) == []
+        assert not await store.job_sums.sum_next()
+
+
+async def test_what_is_deleted_meanwhile_is_not_summed_up(store):
+    await filled(store)
+    reading, go_on, read = asyncio.Event(), asyncio.Event(), store.job_sums._read
+
+    async def slow(work, **more):
+        found = await read(work, **more)
+        if getattr(work, "func", None) is job_sums._sums_of:
+            reading.set()
+            await go_on.wait()
+        return found
+
+    store.job_sums._read = slow
+    summing = asyncio.create_task(store.job_sums.sum_next())
+    await reading.wait()
+    await store.shorten(1, 4, 500.0, await store.first_tasks(1))
+    go_on.set()
+    await summing
+    await check_kept(store)
+
+
+async def test_a_database_of_before_is_summed_up(url):
+    async with open_store(url) as store:
+        await filled(store)
+    await downgrade(parse_url(url), "0027")
+    async with open_store(url) as store:
+        assert await pieces(store) == []
+        await sum_up(store)
+        assert len(await pieces(store)) == 3
+        await check_told(store, WINDOWS)
+
+
+async def test_a_clock_that_is_set_right_has_them_made_anew(store):
+    await filled(store)
+    await sum_up(store)
+    assert await store.set_clock_right(50.0)
+    assert await pieces(store) == []
+    await check_told(store, WINDOWS)
