@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
+from typing import IO, Any
 
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
@@ -111,6 +112,16 @@ class StoredFile(web.FileResponse):
             return await super().prepare(request)
         finally:
             self._receiving = None
+
+    async def _sendfile(
+        self, request: web.BaseRequest, fobj: IO[Any], offset: int, count: int
+    ) -> AbstractStreamWriter:
+        """Send pieces of 256 KiB if they are encrypted: asyncio's sendfile would take a thread for each 16 KiB."""
+        if request.transport is None or request.transport.get_extra_info("sslcontext") is None:
+            return await super()._sendfile(request, fobj, offset, count)
+        writer = await web.StreamResponse.prepare(self, request)
+        assert writer is not None
+        return await self._sendfile_fallback(writer, fobj, offset, count)
 
     def cut_off(self) -> None:
         """Break the connection, if it is still being sent: its receiver must not take it for whole."""
