@@ -10,13 +10,8 @@ why the job took so long, what was used by whom, the trace of the job, and a tas
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from heapq import heapify, heapreplace
 from pathlib import Path
@@ -27,6 +22,7 @@ import aiohttp
 import psutil
 
 from benchmarks.harness.tables import answer, parser, progress, table
+from benchmarks.master.swarm import cpu_s, master
 from loopline_master.core.effects import Effects, Submitted
 from loopline_master.core.entities import Attempt, Grid, Job, Task, Worker
 from loopline_master.core.events import Batch
@@ -123,42 +119,16 @@ class Filler:
         await self._store.commit(Batch(self._now, []), effects)
 
 
-@contextmanager
-def master(folder: Path, database: str) -> Iterator[tuple[psutil.Process, str]]:
-    """Start a master; yield its process and its address."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("LOOPLINE", "XDG"))}
-    environment |= {"HOME": str(folder)}
-    command = [
-        sys.executable,
-        "-m",
-        "loopline_master",
-        "--port",
-        "0",
-        "--data-dir",
-        str(folder),
-        "--database",
-        database,
-    ]
-    process = subprocess.Popen(command, cwd=folder, env=environment, text=True, stdout=-1, stderr=-2)
-    try:
-        assert process.stdout
-        line = next(line for line in process.stdout if "serves at" in line)
-        yield psutil.Process(process.pid), line.split("serves at ")[1].strip()
-    finally:
-        process.terminate()
-        process.communicate(timeout=30)
-
-
 async def ask(http: aiohttp.ClientSession, process: psutil.Process, path: str) -> Row:
-    begin, size, first_s, used_s = time.perf_counter(), 0, 0.0, sum(process.cpu_times()[:2])
+    begin, size, first_s, used_s = time.perf_counter(), 0, 0.0, cpu_s(process)
     async with http.get(f"/api/v1{path}") as response:
         async for piece in response.content.iter_any():
             first_s = first_s or time.perf_counter() - begin
             size += len(piece)
     whole_s = time.perf_counter() - begin
-    cpu_s = sum(process.cpu_times()[:2]) - used_s
+    took_s = cpu_s(process) - used_s
     memory_mb = process.memory_info().rss / 1e6
-    return Row(path, round(first_s, 4), round(whole_s, 4), round(cpu_s, 2), size, round(memory_mb, 1))
+    return Row(path, round(first_s, 4), round(whole_s, 4), round(took_s, 2), size, round(memory_mb, 1))
 
 
 async def measure(folder: Path, database: str, now: float) -> dict[str, list[Row]]:
@@ -173,11 +143,9 @@ async def measure(folder: Path, database: str, now: float) -> dict[str, list[Row
         f"/timeline?job=1&since={now - LIFE_S}",
         "/timeline/trace?job=1",
     ]
-    with master(folder, database) as (process, url):
-        token = (folder / "tokens" / "admin").read_text().strip()
-        headers = {"Authorization": f"Bearer {token}", "Accept-Encoding": "gzip"}
+    with master(folder, "--database", database) as (process, url):
         found: dict[str, list[Row]] = {}
-        async with aiohttp.ClientSession(url, headers=headers) as http:
+        async with aiohttp.ClientSession(url, headers={"Accept-Encoding": "gzip"}) as http:
             await ask(http, process, "/jobs")
             found["at once"] = [await ask(http, process, path) for path in paths]
             progress("summing up ...")

@@ -12,13 +12,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -26,13 +24,13 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import psutil
 
+from benchmarks.master.swarm import master
 from loopline.client import AsyncClient
 from loopline.transfer.row_upload import upload, written
 from loopline_shared.model import TaskId
 from loopline_shared.rest.bodies import Page, TaskView
 from loopline_shared.spec import JobSpec, Range, RowFile, TaskSpec
 
-ROOT = Path(__file__).parents[2]
 COMMAND = ["train", "--lr", "{lr}", "--seed", "{seed}"]
 
 
@@ -56,22 +54,6 @@ class All:
     restart_s: float  # ... and with all these tasks queued
     listed: int
     listed_s: float  # until they were accepted
-
-
-@contextmanager
-def master(folder: Path) -> Iterator[tuple[psutil.Process, str]]:
-    """Start a master; yield its process and its address."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("LOOPLINE", "XDG"))}
-    environment |= {"HOME": str(folder)}
-    command = [sys.executable, "-m", "loopline_master", "--port", "0", "--data-dir", str(folder / "master")]
-    process = subprocess.Popen(command, cwd=folder, env=environment, text=True, stdout=-1, stderr=-2)
-    try:
-        assert process.stdout
-        line = next(line for line in process.stdout if "serves at" in line)
-        yield psutil.Process(process.pid), line.split("serves at ")[1].strip()
-    finally:
-        process.terminate()
-        process.communicate(timeout=30)
 
 
 def memory_mb(process: psutil.Process) -> float:
@@ -131,15 +113,14 @@ async def measure_all(tasks: int) -> All:
         begin = time.perf_counter()
         with master(folder) as (process, url):
             start_s = time.perf_counter() - begin
-            token = (folder / "master" / "tokens" / "admin").read_text().strip()
-            async with AsyncClient(url, token) as client:
+            async with AsyncClient(url, None) as client:
                 await measure("grid", 1000, process, client)  # so that all of it is loaded
                 forms = [await measure(form, tasks, process, client) for form in ("grid", "rows")]
         begin = time.perf_counter()
         with master(folder) as (_, url):
             restart_s = time.perf_counter() - begin
             listed = [TaskSpec(command=["train", str(number)]) for number in range(tasks // 10)]
-            async with AsyncClient(url, token) as client:
+            async with AsyncClient(url, None) as client:
                 begin = time.perf_counter()
                 await client.submit(JobSpec(tasks=listed))
                 listed_s = time.perf_counter() - begin
