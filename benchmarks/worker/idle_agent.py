@@ -24,11 +24,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from loopline.programs import program
 from loopline_worker.supervisor import processes
 from tests.worker.presence.witnesses import x_server
 
 ROOT = Path(__file__).parents[2]
 SETTLE_S = 3.0
+OPTIONS = program("loopline_worker", "worker")[1:-2]
+"""The interpreter's, as the command line starts a worker."""
 YARDSTICKS = ("pass", "import asyncio", "import aiohttp.client", "import asyncio, pydantic, aiohttp.web")
 
 
@@ -62,7 +65,7 @@ def grid(folder: Path) -> Iterator[tuple[int, int]]:
         try:
             master = start("-m", "loopline_master", "--port", "0")
             url = _wait_for(master, "serves at").split("serves at ")[1].strip()
-            worker = ("-c", AGENT, "--master", url, "--owner-socket", str(socket))
+            worker = (*OPTIONS, "-c", AGENT, "--master", url, "--owner-socket", str(socket))
             first = start(*worker)
             _wait_for(first, "connected to")
             first.terminate()

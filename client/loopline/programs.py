@@ -16,11 +16,15 @@ _NEEDS = {
 }  # by extra: a library that only this extra installs
 
 
+_OPTIONS = {"worker": ("-X", "no_debug_ranges")}
+"""By extra: options of the interpreter. An idle worker is to be small: its tracebacks name lines, and no columns."""
+
+
 def program(module: str, extra: str, *arguments: str) -> list[str]:
     """Return the command line of one of our programs. Raises LooplineError if its libraries are missing."""
     require(extra)
     # Without -P, -m looks into the working folder first, where a user's own random.py would be taken for Python's.
-    return [sys.executable, "-P", "-m", module, *arguments]
+    return [sys.executable, "-P", *_OPTIONS.get(extra, ()), "-m", module, *arguments]
 
 
 def require(extra: str) -> None:

@@ -11,12 +11,15 @@ import shutil
 import subprocess
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from loopline_shared.paths import TEMPORARY
 from loopline_worker.launch.interface import Job
 from loopline_worker.launch.visible_paths import LIVE, SYSTEM, Visible
-from loopline_worker.supervisor.walls.cell import words_of
-from loopline_worker.supervisor.walls.namespaces import Places
+from loopline_worker.supervisor.walls.cell_command import words_of
+
+if TYPE_CHECKING:
+    from loopline_worker.supervisor.walls.namespaces import Places
 
 _PROBE_WITHIN_S = 10.0
 _ALONE = (

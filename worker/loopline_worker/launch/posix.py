@@ -20,7 +20,7 @@ from loopline_worker.launch.interface import Job, LaunchListener
 from loopline_worker.launch.process_tree import PosixTree
 from loopline_worker.launch.sinks import Sink, Target, opened
 from loopline_worker.launch.supervisor_link import SupervisorLink
-from loopline_worker.supervisor import processes
+from loopline_worker.supervisor import family, processes
 from loopline_worker.supervisor.control_groups import Places
 from loopline_worker.supervisor.orders import Claims, TaskOrder
 from loopline_worker.supervisor.requests import ZygoteLine
@@ -209,6 +209,7 @@ class PosixLauncher:
             raise OSError("the service's supervisor is gone")
         self._zygote = self._given or ZygoteLine(self._start_own_zygote())
         self._zygote.configure(self._yields, self._sandbox is not None, self._places)
+        family.load()
         asyncio.get_running_loop().add_reader(self._zygote.connection.fileno(), self._lose_zygote)
         return self._zygote
 

@@ -20,7 +20,6 @@ from loopline_worker.supervisor import control_groups, priority, processes
 from loopline_worker.supervisor.control_groups import ControlGroup, Hits
 from loopline_worker.supervisor.family import for_all, tree_of
 from loopline_worker.supervisor.orders import Breach, TaskOrder
-from loopline_worker.supervisor.users import folders
 
 if TYPE_CHECKING:
     from loopline_shared.model import AttemptId
@@ -126,6 +125,8 @@ class PosixTree:
     def lend(self, folder: str) -> None:
         """Let its processes use a folder that the agent made for them. Raises OSError."""
         if self.link.task_group:
+            from loopline_worker.supervisor.users import folders  # which an agent without such users never loads
+
             folders.lend(folder, self.link.task_group)
 
     def is_still(self) -> bool:

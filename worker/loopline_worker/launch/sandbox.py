@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from loopline_shared.errors import LooplineError
 from loopline_worker.launch import bubblewrap
@@ -22,9 +22,10 @@ from loopline_worker.launch.bubblewrap import Bubblewrap
 from loopline_worker.launch.interface import Job
 from loopline_worker.launch.visible_paths import Visible, copy_etc, visible
 from loopline_worker.settings import NetworkAccess, SandboxChoice
-from loopline_worker.supervisor.walls import connect_filter, landlock
-from loopline_worker.supervisor.walls.cell import words_of
-from loopline_worker.supervisor.walls.namespaces import Places
+from loopline_worker.supervisor.walls.cell_command import words_of
+
+if TYPE_CHECKING:
+    from loopline_worker.supervisor.walls.namespaces import Places
 
 log = logging.getLogger(__name__)
 
@@ -163,11 +164,9 @@ def _find(
     reasons: list[str] = []
     if choice is not SandboxChoice.LANDLOCK:
         wrapper, reason = _bubblewrap(sees, etc)
-        if network is NetworkAccess.GANGS and not connect_filter.is_possible():
-            wrapper, reason = (
-                None,
-                "sandbox_network = gangs needs seccomp's notifications, which this computer refuses",
-            )
+        if network is NetworkAccess.GANGS and not _can_filter():
+            wrapper = None
+            reason = "sandbox_network = gangs needs seccomp's notifications, which this computer refuses"
         if wrapper:
             access = NetworkAccess.ALL if choice is SandboxChoice.AUTO else NetworkAccess.NONE
             return Sandbox(sees, network or access, wrapper), ""
@@ -184,9 +183,17 @@ def _find(
 
 def without_landlock() -> str:
     """Return why there is no Landlock, or an empty text."""
+    from loopline_worker.supervisor.walls import landlock  # only where it is needed: the agent stays light
+
     return (
         "" if landlock.version() else "this kernel has no Landlock, which Linux 5.13 or later has where it is enabled"
     )
+
+
+def _can_filter() -> bool:
+    from loopline_worker.supervisor.walls import connect_filter
+
+    return connect_filter.is_possible()
 
 
 def _can_enclose() -> bool:

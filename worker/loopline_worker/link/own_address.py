@@ -22,8 +22,13 @@ def addresses_towards(master: str) -> tuple[str, str]:
     url = urlsplit(master)
     port = url.port or _DEFAULT_PORTS.get(url.scheme, 80)
     with suppress(OSError):
-        for family, kind, _, _, place in socket.getaddrinfo(url.hostname, port, type=socket.SOCK_DGRAM):
+        for family, kind, _, _, place in socket.getaddrinfo(_host(url.hostname), port, type=socket.SOCK_DGRAM):
             with suppress(OSError), socket.socket(family, kind) as way:
                 way.connect(place)
                 return str(way.getsockname()[0]), str(place[0])
     return "", ""
+
+
+def _host(name: str | None) -> str | bytes | None:
+    """Return the name for the resolver. Text would load the codec of names, which few names need."""
+    return name.encode() if name and name.isascii() else name

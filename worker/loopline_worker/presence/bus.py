@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from loopline_worker.presence.probe import Probe, Reading
@@ -23,7 +22,7 @@ _ASK_WITHIN_S = 2.0
 _AGAIN_S = 10.0
 _STALE_S = 15.0
 """Age of a reading that no longer counts: longer than the intervals at which ``logind`` and ``mutter`` ask."""
-_SYSTEM_BUS = Path("/run/dbus/system_bus_socket")
+_SYSTEM_BUS = "/run/dbus/system_bus_socket"
 
 
 class BusError(Exception):
@@ -151,5 +150,5 @@ def _may_be_there(is_of_system: bool) -> bool:
     """True if a bus may exist, so that importing the library is worth it."""
     if address := os.environ.get(f"DBUS_{'SYSTEM' if is_of_system else 'SESSION'}_BUS_ADDRESS"):
         path = address.partition("unix:path=")[2].partition(",")[0].partition(";")[0]
-        return not path or Path(path).exists()
-    return _SYSTEM_BUS.exists() if is_of_system else "DISPLAY" in os.environ
+        return not path or os.path.exists(path)
+    return os.path.exists(_SYSTEM_BUS) if is_of_system else "DISPLAY" in os.environ

@@ -12,7 +12,6 @@ import re
 import struct
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from loopline_worker.presence.probe import Probe, Reading
 
@@ -30,7 +29,7 @@ class Gamepads(Probe):
 
     name = "gamepads"
 
-    def __init__(self, folder: Path = Path("/dev/input")) -> None:
+    def __init__(self, folder: str | os.PathLike[str] = "/dev/input") -> None:
         self._folder = folder
         self._files: dict[str, int] = {}  # by name
         self._axes: dict[tuple[str, int], int] = {}  # where each stood when it last counted as moved
@@ -67,9 +66,9 @@ class Gamepads(Probe):
     def _survey(self) -> None:
         self._surveyed = time.monotonic()
         try:
-            names = filter(_NAME.fullmatch, os.listdir(self._folder))  # noqa: PTH208 - mostly there is none
+            names = filter(_NAME.fullmatch, os.listdir(self._folder))
             for name in set(names) - self._files.keys():
-                self._files[name] = os.open(self._folder / name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+                self._files[name] = os.open(f"{self._folder}/{name}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
                 self._watch(name)
         except OSError:  # it is another user's, or gone
             return

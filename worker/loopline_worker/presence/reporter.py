@@ -12,7 +12,6 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import NoReturn
 
 from loopline_worker.presence.bus import Bus, BusError
@@ -25,13 +24,12 @@ from loopline_worker.presence.wayland import Wayland
 from loopline_worker.presence.x11 import X11
 from loopline_worker.task_group import TaskGroup
 
-SOCKET = Path("/run/loopline/sessions")
+SOCKET = "/run/loopline/sessions"
 _AGAIN_S = 10.0
 _EVERY_S, _WHILE_TASKS_RUN_S = 5.0, 0.1
 _ASK_DESKTOP_EVERY_S = 5.0
 _ANSWER_WITHIN_S = 5.0
 _MOST_BYTES = 4096
-_NOWHERE = Path(os.devnull)
 _IDLE = 8
 """GNOME's flag for what keeps the screen on."""
 
@@ -75,7 +73,7 @@ async def _says(
 class Reporter:
     """Speaks to the worker's socket, and connects anew whenever the worker comes back."""
 
-    def __init__(self, socket: Path, detector: IdleDetector, desktop: Desktop) -> None:
+    def __init__(self, socket: str, detector: IdleDetector, desktop: Desktop) -> None:
         self._socket = socket
         self._detector = detector
         self._desktop = desktop
@@ -122,11 +120,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Report until the session ends."""
     named = sys.argv[1:] if arguments is None else arguments
     with suppress(KeyboardInterrupt):
-        asyncio.run(_main(Path(named[0]) if named else SOCKET))
+        asyncio.run(_main(named[0] if named else SOCKET))
     return 0
 
 
-async def _main(socket: Path) -> None:
+async def _main(socket: str) -> None:
     detector, desktop = IdleDetector(_probes()), Desktop()
     async with TaskGroup() as task_group:
         detector.listen(task_group)
@@ -136,7 +134,7 @@ async def _main(socket: Path) -> None:
 
 def _probes() -> list[Probe]:
     """Return the probes of this session's own desktop: other displays have reporters of their own."""
-    return [Mutter(), Wayland(), X11(sockets=_NOWHERE, listening=_NOWHERE), Gamepads()]
+    return [Mutter(), Wayland(), X11(sockets=os.devnull, listening=os.devnull), Gamepads()]
 
 
 if __name__ == "__main__":  # as desktop entries of earlier installations have it

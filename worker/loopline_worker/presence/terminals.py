@@ -102,7 +102,7 @@ def has_display(sockets: Path = Path("/proc/net/unix")) -> bool:
 
 def _entries(folder: Path) -> list[str]:
     try:
-        return os.listdir(folder)  # noqa: PTH208 - ten times a second
+        return os.listdir(folder)
     except OSError:
         return []
 
@@ -110,7 +110,7 @@ def _entries(folder: Path) -> list[str]:
 def _status(file: str) -> os.stat_result | None:
     """Return the file's status; None if it has just gone."""
     try:
-        return os.stat(file)  # noqa: PTH116
+        return os.stat(file)
     except OSError:
         return None
 

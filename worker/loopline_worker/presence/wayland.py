@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import stat
 import struct
 import time
 from collections.abc import Callable
-from pathlib import Path
+from contextlib import suppress
 
 from loopline_worker.presence.probe import Probe, Reading
 
@@ -38,7 +39,7 @@ class Wayland(Probe):
     def __init__(self, environment: dict[str, str] | None = None) -> None:
         found = dict(os.environ) if environment is None else environment
         uid = os.getuid() if hasattr(os, "getuid") else 0
-        self._folder = Path(found.get("XDG_RUNTIME_DIR") or f"/run/user/{uid}")
+        self._folder = found.get("XDG_RUNTIME_DIR") or f"/run/user/{uid}"
         self._display = found.get("WAYLAND_DISPLAY", "")
         self._trouble = "not connected yet"
         self._is_connected = False
@@ -83,14 +84,19 @@ class Wayland(Probe):
         finally:
             writer.close()
 
-    def _find(self) -> Path:
+    def _find(self) -> str:
         """Return the socket of the compositor: that of our environment, or the first one of this user."""
         if self._display:
-            return self._folder / self._display
-        found = sorted(file for file in self._folder.glob("wayland-*") if file.is_socket())
-        if not found:
-            raise WaylandError("there is no Wayland compositor of this user")
-        return found[0]
+            return os.path.join(self._folder, self._display)
+        with suppress(OSError), os.scandir(self._folder) as entries:
+            found = [entry.path for entry in entries if entry.name.startswith("wayland-") and _is_socket(entry)]
+            if found:
+                return min(found)
+        raise WaylandError("there is no Wayland compositor of this user")
+
+
+def _is_socket(entry: os.DirEntry[str]) -> bool:
+    return stat.S_ISSOCK(entry.stat().st_mode)
 
 
 async def _list(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> dict[bytes, int]:

@@ -14,7 +14,6 @@ import struct
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 
 from loopline_worker.presence.probe import Probe, Reading
 
@@ -27,6 +26,9 @@ _LOCAL = re.compile(r"(?:unix)?:(\d+)(?:\.\d+)?")
 _X_SOCKET = re.compile(r"/\.X11-unix/X(\d+)$", re.MULTILINE)
 _WAYLAND = re.compile(r"/wayland-\d+$", re.MULTILINE)
 _QUERY_EXTENSION, _QUERY_INFO = 98, 1
+
+
+_Path = str | os.PathLike[str]
 
 
 class X11Error(OSError):
@@ -44,8 +46,8 @@ class X11(Probe):
     def __init__(
         self,
         environment: dict[str, str] | None = None,
-        sockets: Path = Path("/tmp/.X11-unix"),  # noqa: S108
-        listening: Path = Path("/proc/net/unix"),
+        sockets: _Path = "/tmp/.X11-unix",  # noqa: S108
+        listening: _Path = "/proc/net/unix",
     ) -> None:
         self._environment = dict(os.environ) if environment is None else environment
         self._sockets = sockets
@@ -89,14 +91,17 @@ class X11(Probe):
     def _read_listening(self) -> str | None:
         """Return the list of listening sockets; None if it is unreadable."""
         try:
-            return self._listening.read_text(errors="replace")
+            with open(self._listening, errors="replace") as stream:
+                return stream.read()
         except OSError:
             return None
 
     def _displays(self, listening: str | None) -> list[str]:
         """Return the displays of this computer; those that are reached by the network belong to others."""
         named = _LOCAL.fullmatch(self._environment.get("DISPLAY", ""))
-        found = {file.name[1:] for file in self._sockets.glob("X*") if file.name[1:].isdigit()}
+        found: set[str] = set()
+        with suppress(OSError):
+            found = {name[1:] for name in os.listdir(self._sockets) if name[0] == "X" and name[1:].isdigit()}
         return sorted({*found, *_X_SOCKET.findall(listening or ""), *([named[1]] if named else [])}, key=int)
 
     def _connect(self, display: str) -> None:
@@ -130,7 +135,7 @@ class X11(Probe):
 class XServer:
     """Connection to an X server."""
 
-    def __init__(self, display: str, authority: Path) -> None:
+    def __init__(self, display: str, authority: str) -> None:
         self.display = display
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.settimeout(_PATIENCE_S)
@@ -204,14 +209,16 @@ class XServer:
         return received
 
 
-def _authority(environment: dict[str, str]) -> Path:
-    return Path(environment.get("XAUTHORITY") or Path(environment.get("HOME", "/"), ".Xauthority"))
+def _authority(environment: dict[str, str]) -> str:
+    return environment.get("XAUTHORITY") or os.path.join(environment.get("HOME", "/"), ".Xauthority")
 
 
-def _cookie(authority: Path, display: str) -> bytes:
+def _cookie(authority: str, display: str) -> bytes:
     """Return the secret that grants access; empty if none is kept for this display."""
     with suppress(OSError, struct.error):
-        for number, name, cookie in _entries(authority.read_bytes()):
+        with open(authority, "rb") as stream:
+            entries = _entries(stream.read())
+        for number, name, cookie in entries:
             if name == _COOKIE and number in (display.encode(), b""):
                 return cookie
     return b""

@@ -9,7 +9,7 @@ import os
 import signal
 from contextlib import suppress
 
-from loopline_worker.supervisor import processes, subreaper
+from loopline_worker.supervisor import processes
 
 TYPE_CHECKING = False  # typing is not light
 if TYPE_CHECKING:
@@ -19,6 +19,11 @@ _MOST_ROUNDS = 20
 _KCMP = {"x86_64": 312, "aarch64": 272}
 """Number of kcmp(2), by machine."""
 _SAME_MEMORY = 1
+
+
+def load() -> None:
+    """Load what signalling needs, before anybody waits for it: an agent without tasks does without."""
+    from loopline_worker.supervisor import subreaper  # noqa: F401
 
 
 def tree_of(supervisor: int) -> list[processes.Process]:
@@ -62,7 +67,9 @@ def _is_starting(supervisor: int, pid: int) -> bool:
     The supervisor waits for it with its memory lent to it (vfork(2)): if it were stopped there, the supervisor would
     stand still for as long, and could not tell which task it has begun and which has ended.
     """
-    number, libc = _KCMP.get(os.uname().machine), subreaper.libc
+    from loopline_worker.supervisor.subreaper import libc
+
+    number = _KCMP.get(os.uname().machine)
     if not number or not libc:
         return False
     order = libc.syscall(number, supervisor, pid, _SAME_MEMORY, 0, 0)

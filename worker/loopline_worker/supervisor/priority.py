@@ -20,7 +20,6 @@ import sys
 import time
 from contextlib import suppress
 
-from loopline_worker.supervisor import subreaper
 from loopline_worker.supervisor.processes import read, write
 
 LOWEST = 19
@@ -90,5 +89,7 @@ def knows_disk_call() -> bool:
 
 def lower_disk_access() -> None:
     """Give this process the idle I/O class, if this machine's system call for that is known."""
-    if knows_disk_call() and subreaper.libc:
-        subreaper.libc.syscall(_IOPRIO_SET[os.uname().machine], 1, 0, _IDLE_IO_CLASS)
+    from loopline_worker.supervisor.subreaper import libc  # the agent, which never calls this, loads no ctypes
+
+    if knows_disk_call() and libc:
+        libc.syscall(_IOPRIO_SET[os.uname().machine], 1, 0, _IDLE_IO_CLASS)

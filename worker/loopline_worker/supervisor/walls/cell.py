@@ -11,13 +11,13 @@ import errno
 import os
 import signal
 import socket
-import sys
 from contextlib import suppress
 
 from loopline_worker.supervisor.orders import Unpacker, pack
 from loopline_worker.supervisor.spawn import apart
 from loopline_worker.supervisor.task_processes import TreeEnd
 from loopline_worker.supervisor.users import credentials
+from loopline_worker.supervisor.walls.cell_command import words_of
 from loopline_worker.supervisor.walls.cell_init import CONFIRM, KILL
 
 TYPE_CHECKING = False
@@ -27,24 +27,8 @@ if TYPE_CHECKING:
     from loopline_worker.supervisor.orders import TaskOrder
     from loopline_worker.supervisor.users.credentials import TaskUser
 
-_HOME = os.path.abspath(f"{__file__}/../../../..")  # noqa: PTH100
 _PART_BYTES = 65536
 _WRAPPER_BYTES = 2**19
-
-
-def words_of(program: str, *arguments: str) -> list[str]:
-    """Return the words that run a function of ``cell_init`` in a cell."""
-    code = (
-        f"import sys; sys.path.append({_HOME!r}); from loopline_worker.supervisor.walls.cell_init import {program}; "
-    )
-    return [
-        sys.executable,
-        "-I",
-        "-S",
-        "-c",
-        f"{code}{program}(*map({'str' if program == 'probe' else 'int'}, sys.argv[1:]))",
-        *arguments,
-    ]
 
 
 class Cell:
