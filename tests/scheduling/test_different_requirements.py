@@ -76,6 +76,7 @@ def test_a_worker_that_serves_nothing_is_free_and_nobody_asks(monkeypatch: pytes
     grid = Grid(policy="shortest-queue", prefetch_s=1.0)
     grid.join("small", facts(memory_bytes=10**6))
     for number in range(40):
+        asked.clear()
         grid.submit(10, 600.0, requires={"memory_bytes": 10**9 + number})
     assert not asked
     grid.submit(1, 600.0, requires={"memory_bytes": 1000})

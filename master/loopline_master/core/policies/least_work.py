@@ -48,7 +48,8 @@ class LeastWork:
         for least, arrival in self._ranking.order:
             if least > work:
                 return False
-            if arrival in index.ready.get(index.requirements.key_of(index.live[arrival]), ()):
+            job = index.live.get(arrival)
+            if job is not None and arrival in index.ready.get(index.requirements.key_of(job), ()):
                 return True
         return False
 

@@ -192,7 +192,7 @@ class WorkerIndex:
     def may_any_wait(self) -> bool:
         """True if some task to start may be short enough to wait at a worker of some class."""
         longest = max((each.longest for each in self.classes.values()), default=0.0)
-        return longest > 0 and self.least_work.is_at_most(longest)
+        return longest > 0 and self.least_work.is_at_most(max(longest, self._view.prefetch.longest))
 
     def is_any_free(self, key: RequirementClass | None = None) -> bool:
         """True if a worker of some class is free: of those that may serve these jobs, if a class of jobs is given."""
