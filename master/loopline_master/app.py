@@ -32,7 +32,7 @@ from loopline_master.notify.notifier import Notifier
 from loopline_master.peers.live_network import LiveNetwork
 from loopline_master.settings import MasterSettings
 from loopline_master.store import StoreBroken, open_store
-from loopline_master.store.database import is_sqlite, parse_url
+from loopline_master.store.database import SUPERSEDED, is_sqlite, parse_url
 from loopline_master.store.lock import Epoch
 from loopline_master.store.past.clock import LEAD_S
 from loopline_master.timings import CLOCK_LOOK_EVERY_S
@@ -218,7 +218,11 @@ def _tell_of_encryption(encryption: Encryption) -> None:
 
 def _log_failure(consequence: str, ended: asyncio.Task[None]) -> None:
     error = None if ended.cancelled() else ended.exception()
-    if error is not None:
+    if error is None or (isinstance(error, StoreBroken) and error.code == SUPERSEDED):
+        return  # the engine ends by the same, and whoever serves says so
+    if isinstance(error, StoreBroken) and error.is_passing:
+        log.warning("%s, until the next start: %s", consequence, error.message)
+    else:
         log.error("%s, until the next start", consequence, exc_info=error)
 
 

@@ -26,7 +26,7 @@ class TaskPlan:
 class Sweep:
     """The rule of a job's tasks, read once."""
 
-    __slots__ = ("_axes", "_command", "_of_file", "_rows", "_share", "_tasks", "count", "least")
+    __slots__ = ("_axes", "_command", "_of_file", "_rows", "_share", "_tasks", "count", "is_sized", "least")
 
     def __init__(self, spec: JobSpec) -> None:
         self.count = spec.task_count
@@ -37,6 +37,7 @@ class Sweep:
         share = self._share or 0.0
         sizes = (share if task.size is None else task.size for task in self._tasks or ())
         self.least = min(sizes, default=share)  # size of its smallest task; 0 where one is not known
+        self.is_sized = share > 0 or any(task.size is not None for task in self._tasks or ())  # of any, it is known
         rule = spec.parameters
         self._rows = rule.rows if isinstance(rule, Table) else None
         self._axes = [] if rule is None or isinstance(rule, Table | RowFile) else _axes(rule)

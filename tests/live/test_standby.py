@@ -140,6 +140,8 @@ class Twins:
         for master in self.masters:
             master.terminate()
             await master.wait()
+        for number in range(len(self.masters)):
+            assert "Traceback" not in self._grid.log(f"master{number}")
 
 
 def said(connection: socket.socket) -> bytes:

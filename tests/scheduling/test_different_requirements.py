@@ -8,6 +8,7 @@ import pytest
 
 from loopline_master.core.events import JobSubmitted
 from loopline_master.core.policies import fair_index, policy, task_first
+from loopline_master.core.policies.task_first import WorkerIndex
 from loopline_shared.model import AttemptId
 from tests.scheduling.driver import Grid, facts, spec
 
@@ -34,7 +35,9 @@ def moves(name: str, seed: int) -> list[list[tuple[str, AttemptId]]]:
     return found
 
 
-@pytest.mark.parametrize("name", ["round-robin", "first-come", "most-throughput", "fair"])
+@pytest.mark.parametrize(
+    "name", ["round-robin", "first-come", "most-throughput", "shortest-queue", "cyclic", "turnaround", "fair"]
+)
 def test_the_moves_are_the_same_however_they_are_looked_up(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in range(3):
         found = []
@@ -44,3 +47,47 @@ def test_the_moves_are_the_same_however_they_are_looked_up(name: str, monkeypatc
             found.append(moves(name, seed))
         assert sum(map(len, found[0])) > 15
         assert found[0] == found[1] == found[2]
+
+
+def asked_when_a_task_ends(monkeypatch: pytest.MonkeyPatch, policy: str, different: int, size: float | None) -> int:
+    """How many jobs are asked for their best worker in the step in which one slot falls free, and is filled."""
+    asked, best = list[int](), WorkerIndex.best
+    monkeypatch.setattr(WorkerIndex, "best", lambda index, job: asked.append(job.id) or best(index, job))
+    grid = Grid(policy=policy, prefetch_s=1.0)
+    grid.workers("w1", "w2")
+    for number in range(different):
+        grid.submit(10, size, requires={"memory_bytes": 1000 * number})
+    asked.clear()
+    grid.end(grid.running("w1")[0], wall_s=60.0, cpu_s=60.0)
+    assert len(grid.last.assigns["w1"].run) == 1
+    return len(asked)
+
+
+@pytest.mark.parametrize("size", [None, 600.0], ids=["unknown", "known"])
+def test_of_tasks_that_are_too_long_to_wait_only_the_next_is_asked(
+    monkeypatch: pytest.MonkeyPatch, size: float | None
+) -> None:
+    assert asked_when_a_task_ends(monkeypatch, "most-throughput", 40, size) == 1
+
+
+def test_a_worker_that_serves_nothing_is_free_and_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, best = list[int](), WorkerIndex.best
+    monkeypatch.setattr(WorkerIndex, "best", lambda index, job: asked.append(job.id) or best(index, job))
+    grid = Grid(policy="shortest-queue", prefetch_s=1.0)
+    grid.join("small", facts(memory_bytes=10**6))
+    for number in range(40):
+        asked.clear()
+        grid.submit(10, 600.0, requires={"memory_bytes": 10**9 + number})
+    assert not asked
+    grid.submit(1, 600.0, requires={"memory_bytes": 1000})
+    assert grid.running("small")
+    assert len(asked) == 1
+
+
+def test_a_short_task_of_a_late_job_waits_although_all_others_are_too_long() -> None:
+    grid = Grid(policy="shortest-queue", prefetch_s=1.0)
+    grid.workers("w1")
+    for number in range(40):
+        grid.submit(10, 600.0, requires={"memory_bytes": 1000 * number})
+    short = grid.submit(2, 0.4, requires={"memory_bytes": 77})
+    assert [attempt.job for attempt in grid.waiting("w1")][:1] == [short]

@@ -95,6 +95,33 @@ async def test_an_upload_to_a_master_that_is_gone_begins_anew_at_the_next_addres
     assert master.blobs[NAME] == CONTENT
 
 
+async def test_an_upload_to_the_only_master_begins_anew_when_the_link_is_lost_and_nothing_moves(
+    spool: Spool, master: SmallMaster
+) -> None:
+    """Its computer was switched off, and is back at the same address."""
+    is_asked, port = asyncio.Event(), master.port
+
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        is_asked.set()
+        await reader.read()
+        writer.close()
+
+    await master.stop()
+    gone = await asyncio.start_server(say_nothing, "127.0.0.1", port)
+    settings = WorkerSettings.load(master=master.url, token="t", retry_min_s=0.01, retry_max_s=0.02)
+    async with HttpClient(settings) as http:
+        delivering = asyncio.create_task(deliver(Uploads(http), spool))
+        await is_asked.wait()
+        gone.close()
+        await master.start()
+        await http.turn_to_next(3600.0)  # something has moved within that
+        assert http._under_way
+        await http.turn_to_next(0.0)
+        assert not http._under_way
+        assert await asyncio.wait_for(delivering, 20) == RESULT
+    assert master.blobs[NAME] == CONTENT
+
+
 async def test_a_bad_beginning_of_somebody_elses_is_written_over(
     uploads: Uploads, spool: Spool, master: SmallMaster
 ) -> None:

@@ -103,6 +103,11 @@ class Prefetch:
         """Expected work that may wait at a worker for each of its slots; 0 if nothing may."""
         return self._state.prefetch_s
 
+    @property
+    def longest(self) -> float:
+        """Work that no task exceeds which may wait at any worker, as fast as the fastest may be."""
+        return self._state.prefetch_s * self._index.octaves.bound
+
     def workers_with_room(self) -> Iterator[Worker]:
         """Return busy workers with room, least backlog first, while some job has a task that may be short enough.
 

@@ -49,6 +49,8 @@ _AWAY = ("its server is away", "the master goes on by itself once it is back")
 _UNKNOWN = ("it does not do what it was asked to", "see what it says")
 
 READERS = 4
+SUPERSEDED = "superseded"
+"""Code of the error that ends a master in whose place another one works."""
 _CONFIRM_WITHIN_S = 5.0
 _MOST_FREED = 10_000  # pages at once: some 20 us each
 
@@ -108,7 +110,7 @@ def explained(doing: Doing, database: URL) -> Iterator[None]:
 
 
 def _superseded() -> StoreBroken:
-    return _passing("superseded", "another master has taken over", "this one goes on as a standby")
+    return _passing(SUPERSEDED, "another master has taken over", "this one goes on as a standby")
 
 
 def _passing(code: str, message: str, hint: str) -> StoreBroken:

@@ -19,7 +19,10 @@ log = logging.getLogger(__name__)
 
 _AT_ONCE = 2
 _PIECE_BYTES = 2**20
+_SENT_BYTES = 2**16
+"""Of a piece, so much is sent at a time: even a slow network takes it within moments, so that it is seen to move."""
 _SILENCE_S = 600.0
+"""An answer may take so long while the link to the master stands; without it, see ``HttpClient.while_it_moves``."""
 _WRONG_CONTENT = 422
 _TEMPORARY = frozenset({401, 403, 404, 408, 409, 425, 429})
 """Statuses below 500 after which another attempt may succeed; the others are final."""
@@ -132,7 +135,11 @@ class Uploads:
         """Return the position from which the master lacks the file, or where else to send it; None if it has it."""
         address = self._http.address(f"files/{sha256}")
         headers = self._http.headers() | self._http.direct.asked(size_bytes)
-        async with self._http.http.head(address, headers=headers, timeout=self._http.timeout(_SILENCE_S)) as answer:
+        timeout = self._http.timeout(_SILENCE_S)
+        async with (
+            self._http.while_it_moves(),
+            self._http.http.head(address, headers=headers, timeout=timeout) as answer,
+        ):
             if answer.status == 200:
                 return None
             place = answer.headers.get(HEADER)
@@ -148,7 +155,7 @@ class Uploads:
         try:
             async with self._http.http.put(
                 URL(place.url, encoded=True),
-                data=_rest(file, 0),
+                data=_rest(file, 0, _nobody_asks),
                 headers=headers,
                 timeout=self._http.timeout(_SILENCE_S),
                 ssl=True,  # the system's certificates, for it is not the master
@@ -175,12 +182,15 @@ class Uploads:
             headers["Content-Range"] = f"bytes {offset}-{size_bytes - 1}/{size_bytes}"
         else:
             offset, headers["Content-Length"] = 0, str(size_bytes)
-        async with self._http.http.put(
-            self._http.address(f"files/{sha256}"),
-            data=_rest(file, offset),
-            headers=headers,
-            timeout=self._http.timeout(_SILENCE_S),
-        ) as answer:
+        async with (
+            self._http.while_it_moves() as moved,
+            self._http.http.put(
+                self._http.address(f"files/{sha256}"),
+                data=_rest(file, offset, moved),
+                headers=headers,
+                timeout=self._http.timeout(_SILENCE_S),
+            ) as answer,
+        ):
             if answer.status < 300:
                 self._moved(size_bytes - offset, since)
             return answer.status
@@ -189,11 +199,17 @@ class Uploads:
 _MEANING = {413: ": it is larger than limits.max_file_bytes there", _WRONG_CONTENT: ": its content has changed"}
 
 
-async def _rest(file: Path, offset: int) -> AsyncIterator[bytes]:
+def _nobody_asks() -> None:
+    """Take no note: storage past the master has a silence of its own."""
+
+
+async def _rest(file: Path, offset: int, moved: Callable[[], None]) -> AsyncIterator[bytes]:
     with file.open("rb") as stream:
         stream.seek(offset)
         while piece := await asyncio.to_thread(stream.read, _PIECE_BYTES):
-            yield piece
+            for start in range(0, len(piece), _SENT_BYTES):
+                yield piece[start : start + _SENT_BYTES]
+                moved()
 
 
 def _beginning(output: Output, file: Path) -> Output:

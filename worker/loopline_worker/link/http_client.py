@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Self
 
 from loopline_shared.errors import LooplineError
@@ -29,6 +33,7 @@ class HttpClient:
         self.trust = MasterTrust(settings)
         self.direct = DirectWay()
         self._http: aiohttp.ClientSession | None = None
+        self._under_way: dict[asyncio.Timeout, float] = {}  # requests, and when something of each moved last
 
     async def __aenter__(self) -> Self:
         return self
@@ -53,6 +58,24 @@ class HttpClient:
 
         return aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_WITHIN_S, sock_read=silence_s)
 
+    @asynccontextmanager
+    async def while_it_moves(self) -> AsyncIterator[Callable[[], None]]:
+        """Make a request to the master within; call what this yields whenever something of it has moved.
+
+        Raises TimeoutError if nothing has for a lease, and the link is lost as well: then the master's computer is
+        gone, and never hangs up. While the link stands the master may take its time.
+        """
+        async with asyncio.timeout(None) as limit:
+
+            def moved() -> None:
+                self._under_way[limit] = time.monotonic()
+
+            moved()
+            try:
+                yield moved
+            finally:
+                self._under_way.pop(limit, None)
+
     def tls(self) -> SSLContext | None:
         """Return the TLS context of connections; None for plain HTTP."""
         return self.trust.context()
@@ -65,12 +88,22 @@ class HttpClient:
         await self._hang_up()
         return True
 
-    async def turn_to_next(self) -> None:
-        """Try the next of several addresses; requests that are under way to this one, which may be gone, end now."""
+    async def turn_to_next(self, silence_s: float = math.inf) -> None:
+        """Try the next of several addresses; requests that are under way to this one, which may be gone, end now.
+
+        With one address alone, those end of which nothing has moved for ``silence_s``: the link is lost as well.
+        """
         before = self.master
         self.trust.turn_to_next()
         if self.master != before:
             await self._hang_up()
+        else:
+            self._give_up(time.monotonic() - silence_s)
+
+    def _give_up(self, moved_before: float) -> None:
+        for limit in [limit for limit, moved_at in self._under_way.items() if moved_at <= moved_before]:
+            del self._under_way[limit]
+            limit.reschedule(asyncio.get_running_loop().time())
 
     async def _hang_up(self) -> None:
         """End what is under way: whoever asked tries again."""

@@ -42,6 +42,8 @@ class Index:
     ready: dict[RequirementClass, IntervalSet] = field(default_factory=dict)  # arrivals of jobs with a task to start
     replicable: dict[RequirementClass, IntervalSet] = field(default_factory=dict)  # ... with a task to replicate
     open: dict[RequirementClass, IntervalSet] = field(default_factory=dict)  # ... with either
+    startable: IntervalSet = field(default_factory=IntervalSet)  # all of these in ``ready`` ...
+    runnable: IntervalSet = field(default_factory=IntervalSet)  # ... and in ``open``
     signatures: dict[int, Signature] = field(default_factory=dict)  # ... and what else its places depend on
     by_shortest_task: Ranking[int, tuple[float, int]] = field(default_factory=Ranking)
     """Jobs with a task to start: (size of their smallest task, or 0; job)."""
@@ -165,21 +167,23 @@ class Index:
     def first_of_many(
         self, family: Mapping[RequirementClass, IntervalSet], takes: Callable[[RequirementClass], bool], after: int
     ) -> int | None:
-        """Return the first arrival after one in a family of many classes, of a class that is taken.
+        """Return the first arrival after one in ``ready`` or ``open``, of many classes, of one that is taken.
 
         Jobs are looked at in their order, for where many different ones wait, the next is mostly among the first. It
         never takes longer than twice what asking each class does, which is what remains.
         """
-        keys, left = self.requirements.keys, len(family)
-        for arrival in self.live.irange(after, inclusive=(False, False)):
-            key = keys[self.live[arrival].id]
-            if key in family and arrival in family[key] and takes(key):
-                return arrival
-            left -= 1
-            if not left:
-                firsts = (members.first_after(arrival) for key, members in family.items() if takes(key))
-                return min((first for first in firsts if first is not None), default=None)
-        return None
+        arrivals, keys, arrival = (
+            self.startable if family is self.ready else self.runnable,
+            self.requirements.keys,
+            after,
+        )
+        for _ in range(len(family)):
+            found = arrivals.first_after(arrival)
+            if found is None or takes(keys[self.live[found].id]):
+                return found
+            arrival = found
+        firsts = (members.first_after(arrival) for key, members in family.items() if takes(key))
+        return min((first for first in firsts if first is not None), default=None)
 
     def on_worker(self, task: TaskId, worker: str) -> bool:
         """True if an attempt of the task is on this worker, or has voted there.
@@ -275,6 +279,8 @@ class Index:
         self.by_shortest_task.place(job.id, (job.sweep.least, job.id) if may_run and startable else None)
         toggle_under(self.replicable, key, job.arrival, may_run and replicable, IntervalSet)
         toggle_under(self.open, key, job.arrival, may_run and (startable or replicable), IntervalSet)
+        self.startable.toggle(job.arrival, may_run and startable)
+        self.runnable.toggle(job.arrival, may_run and (startable or replicable))
 
 
 def _is_at_last(job: Job, fresh: IntervalSet) -> bool:

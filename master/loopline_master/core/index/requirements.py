@@ -8,7 +8,7 @@ jobs that no other worker could run.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, KeysView, Mapping
 from dataclasses import dataclass, field
 
 from loopline_master.core.entities import Job, Worker
@@ -17,6 +17,14 @@ from loopline_shared.protocol.software import PACKAGES, words_for
 from loopline_shared.spec import Requirements
 
 RequirementClass = tuple[str | None, int, frozenset[str], int, bool, str | None, str, str, int, str]
+Served = KeysView[RequirementClass]
+"""Requirement classes in the order of coming; the view shows them as they come and go."""
+WorkerKind = tuple[object, ...]
+"""What workers have in common that meet the same requirement classes."""
+
+_NONE: Served = dict[RequirementClass, None]().keys()
+_MOST_ALIKE = 1024
+"""What so many kinds of workers serve is remembered, of all users or of one."""
 
 
 def requirement_class_of(requires: Requirements, nodes: int = 1, owner: str = "") -> RequirementClass:
@@ -73,9 +81,29 @@ def meets(facts: Facts, key: RequirementClass, most_bytes: int | None = None) ->
     )
 
 
+def kind_of(facts: Facts) -> WorkerKind:
+    """Return all that ``meets`` reads of these facts."""
+    return (
+        facts.os,
+        facts.memory_bytes,
+        facts.labels,
+        facts.slots,
+        facts.network,
+        facts.gang_network,
+        facts.functions,
+        facts.software,
+        facts.folders,
+        facts.gangs,
+        facts.until is None,
+    )
+
+
 @dataclass(slots=True)
 class RequirementIndex:
-    """Jobs by requirement class, and the available workers that meet each."""
+    """Jobs by requirement class, and the available workers that meet each.
+
+    What a worker serves is worked out once for all that are alike, and kept while classes come and go.
+    """
 
     jobs: dict[RequirementClass, set[int]] = field(default_factory=dict)
     able: dict[RequirementClass, set[str]] = field(default_factory=dict)
@@ -87,19 +115,24 @@ class RequirementIndex:
     keys: dict[int, RequirementClass] = field(default_factory=dict)  # by job
     quorums: dict[RequirementClass, Counter[int]] = field(default_factory=dict)  # of how many jobs
     of_owner: dict[str, dict[RequirementClass, None]] = field(default_factory=dict)  # a set, in the order of coming
-    widest: int = 0  # slots, of all these requirements
-    _served: dict[str, list[RequirementClass]] = field(default_factory=dict, compare=False)  # worked out so far
+    widths: Counter[int] = field(default_factory=Counter)  # slots of a task, of how many classes
+    widest: int = 0  # of these
+    _served: dict[str, Served] = field(default_factory=dict, compare=False)  # by worker, worked out so far
+    _alike: dict[tuple[WorkerKind, int, str | None], tuple[Facts, dict[RequirementClass, None]]] = field(
+        default_factory=dict, compare=False
+    )
+    """The same, by what it follows from: kind, slots that a trusted worker offers, user; with the facts of one."""
 
-    def served_by(self, worker: str, owner: str | None = None) -> list[RequirementClass]:
+    def served_by(self, worker: str, owner: str | None = None) -> Served:
         """Return the requirement classes that this worker serves: of all users, or of one."""
-        if owner is not None:
-            return [key for key in self.of_owner.get(owner, ()) if worker in self.workers[key]]
-        found = self._served.get(worker)
+        found = self._served.get(worker) if owner is None else None
         if found is None:
-            found = self._served[worker] = [key for key, names in self.workers.items() if worker in names]
+            found = self._served_by_its_kind(worker, owner)
+            if owner is None:
+                self._served[worker] = found
         return found
 
-    def served_in(self, slots: int, worker: str, owner: str | None = None) -> list[RequirementClass]:
+    def served_in(self, slots: int, worker: str, owner: str | None = None) -> Collection[RequirementClass]:
         """Return the classes of at most ``slots`` slots that this worker serves, of one user if it is given."""
         served = self._served.get(worker) if owner is None else None  # as most often
         if served is None:
@@ -127,36 +160,39 @@ class RequirementIndex:
 
     def add_job(self, job: Job) -> None:
         key = self.keys[job.id] = requirement_class_of(job.spec.requires, job.nodes, job.owner)
-        if key not in self.jobs:
+        is_new = key not in self.jobs
+        if is_new:
             self.jobs[key] = set()
             self.of_owner.setdefault(job.owner, {})[key] = None
-            self.widest = max(self.widest, slots_of(key))
+            self._count_width(slots_of(key), 1)
             self.able[key] = {w.name for w in self.available.values() if meets(w.facts, key)}
             self.trusted[key] = {n for n in self.able[key] if self.reliable.get(n, 0) >= slots_of(key)}
-            self._served.clear()
         if job.quorum and job.id not in self.jobs[key]:
-            self._served.clear()
             self.quorums.setdefault(key, Counter())[job.quorum] += 1
-        self.workers[key] = self._serving(key)
+        self._choose(key)
         self.jobs[key].add(job.id)
+        for (_, slots, owner), (facts, served) in self._alike.items() if is_new else ():
+            is_in = self.workers[key] is self.able[key] or slots >= slots_of(key)
+            if is_in and owner in (None, job.owner) and meets(facts, key):
+                served[key] = None
 
     def drop_job(self, job: Job) -> None:
         key = self.keys.pop(job.id)
         self.jobs[key].remove(job.id)
         if job.quorum:
-            self._served.clear()
             self.quorums[key] -= Counter([job.quorum])  # and what is left of none goes
             if not self.quorums[key]:
                 del self.quorums[key]
         if self.jobs[key]:
-            self.workers[key] = self._serving(key)
-        else:
-            self._served.clear()
-            del self.jobs[key], self.able[key], self.trusted[key], self.workers[key]
-            del self.of_owner[job.owner][key]
-            if not self.of_owner[job.owner]:
-                del self.of_owner[job.owner]
-            self.widest = max(map(slots_of, self.jobs), default=0)
+            self._choose(key)
+            return
+        for _, served in self._alike.values():
+            served.pop(key, None)
+        del self.jobs[key], self.able[key], self.trusted[key], self.workers[key]
+        del self.of_owner[job.owner][key]
+        if not self.of_owner[job.owner]:
+            del self.of_owner[job.owner]
+        self._count_width(slots_of(key), -1)
 
     def place_worker(self, worker: Worker) -> list[RequirementClass]:
         """Enter a worker as it is now. Return the classes whose jobs may starve, or no longer starve, for it.
@@ -166,21 +202,23 @@ class RequirementIndex:
         """
         if self.knows(worker):
             return []
-        self._served.clear()
+        name, is_as_it_was = worker.name, self.facts.get(worker.name) is worker.facts
+        self._served.pop(name, None)
         if worker.is_available:
-            self.available[worker.name], self.facts[worker.name] = worker, worker.facts
+            self.available[name], self.facts[name] = worker, worker.facts
         else:
-            self.available.pop(worker.name, None)
-            self.facts.pop(worker.name, None)
-        self.reliable.pop(worker.name, None)
+            self.available.pop(name, None)
+            self.facts.pop(name, None)
+        self.reliable.pop(name, None)
         if worker.is_trusted:
-            self.reliable[worker.name] = worker.offered
-        changed = []
+            self.reliable[name] = worker.offered
+        changed, offered = [], self.reliable.get(name, 0)
         for key, able in self.able.items():
-            before, meets_it = len(able), worker.is_available and meets(worker.facts, key)
-            _toggle(able, worker.name, meets_it)
-            _toggle(self.trusted[key], worker.name, meets_it and self.reliable.get(worker.name, 0) >= slots_of(key))
-            self.workers[key] = self._serving(key)
+            before = len(able)
+            meets_it = worker.is_available and (name in able if is_as_it_was else meets(worker.facts, key))
+            _toggle(able, name, meets_it)
+            _toggle(self.trusted[key], name, meets_it and offered >= slots_of(key))
+            self._choose(key)
             if len(able) != before and (key in self.quorums or nodes_of(key) > 1 or not (able and before)):
                 changed.append(key)
         return changed
@@ -203,10 +241,43 @@ class RequirementIndex:
         """True if this worker serves the job's requirement class."""
         return worker.name in self.workers[self.keys[job.id]]
 
-    def _serving(self, key: RequirementClass) -> set[str]:
-        """Return the trusted workers; all that are able if those are too few, or if votes check each other."""
+    def _served_by_its_kind(self, worker: str, owner: str | None) -> Served:
+        """Return what workers like this one serve: it is worked out for the first of them that is asked."""
+        facts = self.facts.get(worker)
+        if facts is None:
+            return _NONE  # it is away
+        kind = kind_of(facts), self.reliable.get(worker, 0), owner
+        known = self._alike.get(kind)
+        if known is None:
+            if len(self._alike) >= _MOST_ALIKE:
+                self._forget_served()
+            keys = self.workers if owner is None else self.of_owner.get(owner, ())
+            known = self._alike[kind] = facts, {key: None for key in keys if worker in self.workers[key]}
+        return known[1].keys()
+
+    def _choose(self, key: RequirementClass) -> None:
+        """Choose who serves the class: the trusted workers, or all that are able.
+
+        It is all of them if the trusted are too few, or if votes check each other. What each worker serves is worked
+        out anew when that turns.
+        """
         able, trusted = self.able[key], self.trusted[key]
-        return able if key in self.quorums or len(trusted) < nodes_of(key) else trusted
+        chosen = able if key in self.quorums or len(trusted) < nodes_of(key) else trusted
+        before = self.workers.get(key)
+        if chosen is not before:
+            self.workers[key] = chosen
+            if before is not None:
+                self._forget_served()
+
+    def _forget_served(self) -> None:
+        self._served.clear()
+        self._alike.clear()
+
+    def _count_width(self, slots: int, change: int) -> None:
+        self.widths[slots] += change
+        if not self.widths[slots]:
+            del self.widths[slots]
+        self.widest = max(self.widths, default=0)
 
 
 def _toggle(names: set[str], name: str, present: bool) -> None:

@@ -7,7 +7,7 @@ The source is docs/design/fair-hold.md; what was tried beside it, and what came 
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Collection, Container, Iterator
 from math import inf
 
 from loopline_master.core.entities import Job, Worker
@@ -70,7 +70,7 @@ class _Turn:
         view: View,
         index: FairIndex,
         worker: Worker,
-        keys: Sequence[RequirementClass],
+        keys: Collection[RequirementClass],
         in_vain: Container[RequirementClass],
     ) -> None:
         self._view, self._index, self._worker, self._keys, self._in_vain = view, index, worker, keys, in_vain

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import merge
 from itertools import islice
@@ -231,7 +231,7 @@ class FairIndex:
             if self.view.index.slots.free_slots(worker) == free:
                 passed_over = entry
 
-    def keys_met(self, worker: Worker) -> Sequence[RequirementClass]:
+    def keys_met(self, worker: Worker) -> Collection[RequirementClass]:
         """Return the requirement classes that the worker serves now; those of one slot if it is busy."""
         index = self.view.index
         return index.requirements.served_in(index.slots.free_slots(worker) or 1, worker.name, index.turn)
@@ -245,39 +245,47 @@ class FairIndex:
         return known.issuperset(wanted(self.ready, turn)) and known.issuperset(wanted(self.tails, turn))
 
     def in_turn(
-        self, keys: Sequence[RequirementClass], takes: Takes, *families: Families, most: int
+        self, keys: Collection[RequirementClass], takes: Takes, *families: Families, most: int
     ) -> Iterator[Job]:
         """Return jobs of these classes in the order of fair sharing: at most so many of each family.
 
         ``takes`` tells whether a class is among them.
         """
         if len(keys) > FEW:
-            yield from self._in_turn_of_many(keys, takes, families, most)
-            return
-        if len(families) == 1:
-            turns: Iterable[Turn] = islice(_merged(_members(families[0], keys)), most)
+            turns: Iterable[Turn] = self._turns_of_many(keys, takes, families, most)
+        elif len(families) == 1:
+            turns = islice(_merged(_members(families[0], keys)), most)
         else:
             found = [members for family in families if (members := _members(family, keys))]
             turns = _merged([islice(_merged(members), most) for members in found])
         for _, arrival in turns:
             yield self.view.index.live[arrival]
 
-    def _in_turn_of_many(
-        self, keys: Sequence[RequirementClass], takes: Takes, families: Sequence[Families], most: int
-    ) -> Iterator[Job]:
+    def _turns_of_many(
+        self, keys: Collection[RequirementClass], takes: Takes, families: Sequence[Families], most: int
+    ) -> Iterable[Turn]:
+        """Return the turns of these families: one of few classes is asked for all of them."""
+        few = [[turns for key, turns in family.items() if takes(key)] for family in families if len(family) <= FEW]
+        many = [family for family in families if len(family) > FEW]
+        found: list[Iterable[Turn]] = [islice(_merged(members), most) for members in few if members]
+        return _merged([*found, self._looked_up(keys, takes, many, most)] if many else found)
+
+    def _looked_up(
+        self, keys: Collection[RequirementClass], takes: Takes, families: Sequence[Families], most: int
+    ) -> Iterator[Turn]:
         """Look at as many jobs in turn as there are classes, before asking each: the next is mostly among those."""
         live, class_of, left = self.view.index.live, self.view.index.requirements.keys, [most] * len(families)
         last: Turn = (-math.inf, 0)
         for last in islice(self.turns, len(keys)):
-            job = live[last[1]]
-            key = class_of[job.id]
+            key = class_of[live[last[1]].id]
             for at, family in enumerate(families):
                 if left[at] and key in family and last in family[key] and takes(key):
                     left[at] -= 1
-                    yield job
+                    yield last
+            if not any(left):
+                return
         rest = [_merged(_later(family, keys, last)) for family in families]
-        for _, arrival in merge(*(islice(turns, count) for turns, count in zip(rest, left, strict=True))):
-            yield live[arrival]
+        yield from merge(*(islice(turns, count) for turns, count in zip(rest, left, strict=True)))
 
     def unassigned(self, job: Job) -> float:
         """Return the work of the job's tasks still to be started, the held one included, in reference CPU-seconds."""
@@ -337,11 +345,11 @@ class FairIndex:
         return by_size
 
 
-def _members(family: Families, keys: Sequence[RequirementClass]) -> list[Iterable[Turn]]:
+def _members(family: Families, keys: Collection[RequirementClass]) -> list[Iterable[Turn]]:
     return [family[key] for key in keys if key in family]
 
 
-def _later(family: Families, keys: Sequence[RequirementClass], turn: Turn) -> list[Iterable[Turn]]:
+def _later(family: Families, keys: Collection[RequirementClass], turn: Turn) -> list[Iterable[Turn]]:
     return [family[key].irange(turn, inclusive=(False, True)) for key in keys if key in family]
 
 

@@ -115,6 +115,11 @@ class View:
         self.prefetch = Prefetch(state)
         """The room that busy workers have, and the tasks that may wait there."""
 
+    @property
+    def changed_jobs(self) -> Mapping[int, Job]:
+        """Jobs that this step has changed so far, by number; what they are expected to take changes no more."""
+        return self._state.effects.jobs
+
     # --- workers --------------------------------------------------------------------------------------------
 
     def is_free(self, worker: Worker) -> bool:
@@ -180,8 +185,6 @@ class View:
                 return self._in_time(job, found, worker)
         return None
 
-    # --- placements -----------------------------------------------------------------------------------------
-
     def accepts(self, job: Job, task: int, worker: Worker) -> bool:
         """True if the scheduler would accept this placement now, to start at once or to wait at a busy worker."""
         if self.is_free(worker):
@@ -222,7 +225,7 @@ class View:
         """Return the family's jobs by requirement class, of the classes that the worker could serve now."""
         slots = self._slots.free_slots(worker) or 1
         served = self.index.requirements.served_in(slots, worker.name, self.index.turn)
-        return [found for key in served if (found := family.get(key)) is not None]
+        return [family[key] for key in family.keys() & served]
 
     def _round(self, after: int, family: Mapping[RequirementClass, IntervalSet], worker: Worker) -> Iterator[Job]:
         """Return jobs of the family for this worker, looked up one by one, since a placement changes them."""

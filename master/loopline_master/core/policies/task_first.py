@@ -2,8 +2,7 @@
 
 WorkerIndex has the workers that could take one more task. Free workers, and busy ones where a task may wait, are kept
 by *class*: same facts that requirements ask for, same level of speed. Within a class they stand in the order of the
-policy's rank. So the best is found by looking at the first of each class, not at every worker, and a change moves one
-worker in one list.
+policy's rank. To find the best, the first of each class is looked at; a change moves one worker.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from loopline_master.core.chance import draw
 from loopline_master.core.entities import Job, Worker
 from loopline_master.core.estimates import measure
 from loopline_master.core.index.requirements import RequirementClass, meets, owner_of, slots_of
+from loopline_master.core.policies.least_work import LeastWork
 from loopline_master.core.policies.policy import FEW, Later, Placement, Policy, Proposal, View, first_of
 from loopline_shared.model import Facts
 
@@ -39,6 +39,8 @@ _MEMORY_STEPS = 2
 """... amounts of memory to so many: every class is looked at for each task."""
 _MOST_STALLED = 8
 """So many tasks that need another attempt are tried for each job."""
+_SPARE = 8
+"""So many classes without a worker that could take more are kept beside as many as have one: they come back."""
 _LAST = "\U0010ffff"
 """Sorts behind every name."""
 
@@ -79,9 +81,14 @@ class TaskFirst(Policy):
 
     def plan(self, view: View) -> Iterator[Proposal]:
         """Propose a worker for one task after the other, until nobody can take more."""
+        self.index.least_work.note(view.changed_jobs)
+        return self._proposals(view)
+
+    def _proposals(self, view: View) -> Iterator[Proposal]:
         in_vain: dict[RequirementClass, int] = {}
         arrival, left, index = 0, _MOST_PROPOSALS, self.index
-        while left and index.classes and (job := _next_job(view, arrival, in_vain)) is not None:
+        any_may_wait = len(view.index.ready) <= FEW or index.may_any_wait()
+        while left and index.placed and (job := _next_job(view, arrival, in_vain, index, any_may_wait)) is not None:
             answer = index.best(job)
             if answer is not None:
                 left -= 1
@@ -95,18 +102,26 @@ class TaskFirst(Policy):
         return iter(())
 
 
-def _next_job(view: View, after: int, in_vain: dict[RequirementClass, int]) -> Job | None:
-    """Return the first job after that arrival with a task to start, of a class that is still worth asking."""
+def _next_job(
+    view: View, after: int, in_vain: dict[RequirementClass, int], index: WorkerIndex, any_may_wait: bool
+) -> Job | None:
+    """Return the first job after that arrival with a task to start, of a class that is still worth asking.
+
+    Where no task may wait at a busy worker, that is a class which a free worker serves.
+    """
     ready, turn = view.index.ready, view.index.turn
     if len(ready) <= FEW:
         wanted = ready if turn is None else view.index.requirements.wanted(ready, turn)
         arrival = first_of([ready[key] for key in wanted if in_vain.get(key, 0) < _MOST_IN_VAIN])(after)
-    else:
+    elif any_may_wait or index.is_any_free():
 
         def takes(key: RequirementClass) -> bool:
-            return in_vain.get(key, 0) < _MOST_IN_VAIN and turn in (None, owner_of(key))
+            is_worth_asking = in_vain.get(key, 0) < _MOST_IN_VAIN and turn in (None, owner_of(key))
+            return is_worth_asking and (any_may_wait or index.is_any_free(key))
 
         arrival = view.index.first_of_many(ready, takes, after)
+    else:
+        return None
     return None if arrival is None else view.index.live[arrival]
 
 
@@ -154,15 +169,17 @@ class WorkerIndex:
 
     def __init__(self, view: View, policy: TaskFirst) -> None:
         self.classes: dict[ClassKey, WorkerClass] = {}
+        self.placed: dict[str, tuple[ClassKey, bool, float]] = {}  # workers that could take one more task
+        self.least_work = LeastWork(view)
         self._view, self._policy = view, policy
-        self._serving: dict[RequirementClass, list[WorkerClass]] = {}  # of them, computed so far
-        self._placed: dict[str, tuple[ClassKey, bool, float]] = {}
+        self._serving: dict[RequirementClass, list[WorkerClass]] = {}  # of the classes, computed so far
+        self._most_classes = _SPARE
         self._kinds: dict[str, tuple[Facts, ClassKey]] = {}  # by worker: the part of its class that its facts tell
         for worker in view.workers.values():
             self._place(worker)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, WorkerIndex) and self.classes == other.classes
+        return isinstance(other, WorkerIndex) and self._in_use() == other._in_use()
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -171,6 +188,16 @@ class WorkerIndex:
         self._place(worker)
 
     # --- asking -------------------------------------------------------------------------------------------------
+
+    def may_any_wait(self) -> bool:
+        """True if some task to start may be short enough to wait at a worker of some class."""
+        longest = max((each.longest for each in self.classes.values()), default=0.0)
+        return longest > 0 and self.least_work.is_at_most(max(longest, self._view.prefetch.longest))
+
+    def is_any_free(self, key: RequirementClass | None = None) -> bool:
+        """True if a worker of some class is free: of those that may serve these jobs, if a class of jobs is given."""
+        classes = self.classes.values() if key is None else self._classes_for(key)
+        return any(each.free for each in classes)
 
     def best(self, job: Job) -> Placement | Later | None:
         """Return the placement of the job's first task for which there is a worker; Later if there only will be."""
@@ -236,9 +263,9 @@ class WorkerIndex:
         for candidate in found if names else ():
             candidate.ties = 1
         for name in names:
-            if name not in self._placed or any(candidate.name == name for candidate in found):
+            if name not in self.placed or any(candidate.name == name for candidate in found):
                 continue
-            kind, is_free, rank = self._placed[name]
+            kind, is_free, rank = self.placed[name]
             each = self.classes[kind]
             if each not in self._classes_for(key) or not (
                 is_free or (slots_of(key) == 1 and task.work <= each.longest)
@@ -297,6 +324,8 @@ class WorkerIndex:
     def _classes_for(self, key: RequirementClass) -> list[WorkerClass]:
         found = self._serving.get(key)
         if found is None:
+            if len(self._serving) > 2 * len(self._view.index.requirements.jobs):
+                self._serving.clear()  # most of them are gone
             found = self._serving[key] = [
                 each for each in self.classes.values() if meets(each.facts, key, each.most_bytes)
             ]
@@ -305,7 +334,7 @@ class WorkerIndex:
     # --- placing ------------------------------------------------------------------------------------------------
 
     def _place(self, worker: Worker) -> None:
-        name, old, new = worker.name, self._placed.get(worker.name), self._placing(worker)
+        name, old, new = worker.name, self.placed.get(worker.name), self._placing(worker)
         if old == new:
             return
         if old is not None:
@@ -313,15 +342,11 @@ class WorkerIndex:
             each = self.classes[key]
             ranked = each.free if is_free else each.busy
             del ranked[bisect_left(ranked, (rank, name))]
-            del self._placed[name]
-            if not each.free and not each.busy:
-                del self.classes[key]
-                self._serving.clear()
+            del self.placed[name]
         if new is not None:
-            key, is_free, rank = self._placed[name] = new
+            key, is_free, rank = self.placed[name] = new
             if key not in self.classes:
-                self.classes[key] = self._class_of(worker)
-                self._serving.clear()
+                self._begin_class(key, worker)
             insort(self.classes[key].free if is_free else self.classes[key].busy, (rank, name))
 
     def _placing(self, worker: Worker) -> tuple[ClassKey, bool, float] | None:
@@ -329,6 +354,16 @@ class WorkerIndex:
         if not is_free and not self._view.prefetch.has_room(worker):
             return None
         return self._key_of(worker), is_free, self._policy.rank(self._view, worker)
+
+    def _begin_class(self, key: ClassKey, worker: Worker) -> None:
+        if len(self.classes) >= self._most_classes:
+            self.classes = self._in_use()
+            self._most_classes = 2 * len(self.classes) + _SPARE
+        self.classes[key] = self._class_of(worker)
+        self._serving.clear()
+
+    def _in_use(self) -> dict[ClassKey, WorkerClass]:
+        return {key: each for key, each in self.classes.items() if each.free or each.busy}
 
     def _key_of(self, worker: Worker) -> ClassKey:
         facts, kind = self._kinds.get(worker.name, (None, ()))

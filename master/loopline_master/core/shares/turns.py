@@ -32,7 +32,7 @@ def in_turn(state: State, ask: Callable[[View], Iterator[Proposal]], view: View)
     turn, and no other waits for them.
     """
     owners = state.index.requirements.owners_in(state.index.open)
-    if len(owners) < 2 and state.settings.user_slots is None:
+    if not owners or (len(owners) < 2 and state.settings.user_slots is None):
         yield from ask(view)
         return
     index, grid, users, rank = state.index, state.grid, state.accounts.users, state.accounts.rank
