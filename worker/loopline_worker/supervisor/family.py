@@ -22,7 +22,7 @@ _SAME_MEMORY = 1
 
 
 def load() -> None:
-    """Load what signalling needs, before anybody waits for it: an agent without tasks does without."""
+    """Load what signalling needs, before anybody waits for it. An agent without tasks never calls this."""
     from loopline_worker.supervisor import subreaper  # noqa: F401
 
 
