@@ -48,8 +48,8 @@ class LeastWork:
         for least, arrival in self._ranking.order:
             if least > work:
                 return False
-            job = index.live.get(arrival)
-            if job is not None and arrival in index.ready.get(index.requirements.key_of(job), ()):
+            found = index.live.get(arrival)
+            if found is not None and arrival in index.ready.get(index.requirements.key_of(found), ()):
                 return True
         return False
 
