@@ -9,7 +9,7 @@ A worker takes as much expected work as ``prefetch_s`` allows for each of its sl
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from loopline_master.core.entities import Job, Worker
 from loopline_master.core.estimates import measure
@@ -102,6 +102,11 @@ class Prefetch:
     def limit_s(self) -> float:
         """Expected work that may wait at a worker for each of its slots; 0 if nothing may."""
         return self._state.prefetch_s
+
+    @property
+    def changed_jobs(self) -> Mapping[int, Job]:
+        """Jobs that this step has changed so far, by number; what they are expected to take changes no more."""
+        return self._state.effects.jobs
 
     @property
     def longest(self) -> float:

@@ -115,11 +115,6 @@ class View:
         self.prefetch = Prefetch(state)
         """The room that busy workers have, and the tasks that may wait there."""
 
-    @property
-    def changed_jobs(self) -> Mapping[int, Job]:
-        """Jobs that this step has changed so far, by number; what they are expected to take changes no more."""
-        return self._state.effects.jobs
-
     # --- workers --------------------------------------------------------------------------------------------
 
     def is_free(self, worker: Worker) -> bool:

@@ -81,7 +81,7 @@ class TaskFirst(Policy):
 
     def plan(self, view: View) -> Iterator[Proposal]:
         """Propose a worker for one task after the other, until nobody can take more."""
-        self.index.least_work.note(view.changed_jobs)
+        self.index.least_work.note(view.prefetch.changed_jobs)
         return self._proposals(view)
 
     def _proposals(self, view: View) -> Iterator[Proposal]:
