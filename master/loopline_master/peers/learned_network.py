@@ -17,7 +17,7 @@ from loopline_master.transfers.network_file import NetworkFile
 from loopline_shared.protocol.host_link import HostLink
 from loopline_shared.rest.bodies.network import FileFlow, KnownBy
 
-_HEADROOM, _SAME = 1.1, 0.05
+_HEADROOM, _SAME = 1.5, 0.05
 
 Links = Mapping[str, HostLink | None]
 """The cards of the workers that are there."""

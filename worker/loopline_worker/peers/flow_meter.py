@@ -12,7 +12,7 @@ _STALLED_S = 1.5
 """A window ends with a piece, or after so long without one."""
 _LATE_SHARE = 0.1
 """If more of the bytes came late than this, their source had been waiting for them itself."""
-_BUSY_SHARE, _IDLE_SHARE = 0.45, 0.3
+_BUSY_SHARE, _IDLE_SHARE = 0.6, 0.33
 """Of the time of a window in which late pieces were coming: from so much on the network alone decided the rate, and
 up to so much it had room for far more."""
 

@@ -30,6 +30,8 @@ _COST_OF_A_SWITCH = 1.0
 """So many free flows, slow for no other reason, show that there is another switch ..."""
 _COST_OF_A_SLOW_HOST = 0.3
 """... or, so many, that a host is slower than its card and others are."""
+_SWIFT = 3.0
+"""So many times the rate of a swift flow, at least, do the links of both hosts carry."""
 _COST_OF_A_CONTRADICTION = 0.5
 """A swift flow over a link that was full."""
 _LATELY_S = 30.0
@@ -95,6 +97,11 @@ class _Fit:
         for load in self._loads:
             for (link, _), rate in load.items():
                 self.capacity[link] = max(rate, self.capacity.get(link, 0.0))
+        for sample in samples:
+            for pair in sample.swift:
+                for name in pair:  # whose own links have room for more than this flow
+                    link = name, False
+                    self.capacity[link] = max(self.capacity[link], _SWIFT * sample.rates[pair])
         fastest = max((rate for (_, is_switch), rate in self.capacity.items() if not is_switch), default=0.0)
         self._expected = {
             link: rate if link[1] else max(rate, min(fastest, cards.get(link[0], fastest)))
@@ -168,6 +175,7 @@ class _Fit:
         """Return the capacity of links that carry less than before: the fullest on the way of each slow flow."""
         newest = max((sample.at for sample in self._samples), default=0.0)
         found: dict[_Link, float] = {}
+        suspected: set[_Link] = set()  # so it was in the sample before
         for sample, load in zip(self._samples, self._loads, strict=True):
             if sample.at > newest - _LATELY_S:
                 full = {
@@ -176,7 +184,9 @@ class _Fit:
                     for link, is_up in self._fullest(pair, load)
                     if load[link, is_up] < NEAR * self.capacity[link]
                 }
-                found = {link: rate for link, rate in found.items() if self._most(load, link) <= rate} | full
+                found = {link: rate for link, rate in found.items() if self._most(load, link) <= rate}
+                found |= {link: rate for link, rate in full.items() if link in suspected}
+                suspected = full.keys() | {link for link in suspected if not self._most(load, link)}
         return found
 
     def _fullest(self, pair: Pair, load: Mapping[_Way, float]) -> list[_Way]:
@@ -282,6 +292,9 @@ def _two_sides(sample: FlowSample, slow: Sequence[Pair]) -> Iterator[frozenset[s
                     side[other] = side[name] != is_across
                     stack.append(other)
         parts.append(part)
+        ahead = sum(side[source] - side[receiver] for source, receiver in slow if source in part)
+        if ahead > 0:  # in doubt, slow flows go the same way
+            side |= {name: not side[name] for name in part}
     for turned in range(1 << min(len(parts) - 1, _MOST_TURNED)):
         yield frozenset(
             name for number, part in enumerate(parts) for name in part if side[name] != bool(turned >> number & 1)
