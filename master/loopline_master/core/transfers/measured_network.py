@@ -60,6 +60,7 @@ class MeasuredNetwork:
     switch_of: Switches
     hosts: Mapping[str, float]
     switches: Mapping[str, float]
+    slow: frozenset[str] = frozenset()  # hosts that are slower than their cards and others: no measure for the others
 
 
 NOTHING_MEASURED = MeasuredNetwork({}, {}, {})
@@ -78,7 +79,7 @@ def measured_network(
     capacity, shown = fit.capacity | fit.lately(), fit.shown()
     hosts = {name: capacity[name, False] for name in switch_of if (name, False) in shown}
     switches = {name: capacity[name, True] for name in set(switch_of.values()) if (name, True) in shown}
-    return MeasuredNetwork(switch_of, hosts, switches)
+    return MeasuredNetwork(switch_of, hosts, switches, frozenset(fit.blamed()) & hosts.keys())
 
 
 def cost(samples: Sequence[FlowSample], switch_of: Switches, cards: Mapping[str, float] = NO_CARDS) -> float:
@@ -110,7 +111,7 @@ class _Fit:
 
     def cost(self) -> float:
         """Return what the switches, and hosts that are said to be slow, cost with all that they leave unexplained."""
-        blamed, unexplained = self._blamed()
+        blamed, unexplained = self._explained()
         needed = _COST_OF_A_SWITCH * len(set(self._switch_of.values())) + _COST_OF_A_SLOW_HOST * len(blamed)
         return needed + unexplained + _COST_OF_A_CONTRADICTION * self._contradictions()
 
@@ -125,7 +126,11 @@ class _Fit:
                 if fullness < NEAR:
                     yield number, pair, fullness
 
-    def _blamed(self) -> tuple[set[str], float]:
+    def blamed(self) -> set[str]:
+        """Return hosts whose links must be slow to explain free flows."""
+        return self._explained()[0]
+
+    def _explained(self) -> tuple[set[str], float]:
         """Return hosts whose links must be slow to explain free flows, and what is unexplained even so."""
         left = [(number, pair, NEAR - fullness) for number, pair, fullness in self.slow()]
         blamed = set[str]()
@@ -162,7 +167,7 @@ class _Fit:
     def shown(self) -> set[_Link]:
         """Return the links that were the reason of free flows' rates: hosts' with two others at least."""
         others: dict[_Link, set[str]] = {}
-        blamed, _ = self._blamed()
+        blamed = self.blamed()
         for sample, load in zip(self._samples, self._loads, strict=True):
             for source, receiver in sample.free:
                 for link, is_up in self._way((source, receiver)):

@@ -8,7 +8,7 @@ share is max-min fair. Reports come as workers send them, and tell what their me
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 
 from loopline_master.core.effects import Effects
@@ -34,7 +34,7 @@ from loopline_master.transfers.solver import Solver, best_solver
 from loopline_shared.model import Load
 from loopline_shared.pieces import LEAST_PIECE_BYTES
 from loopline_shared.protocol.host_link import HostLink
-from loopline_shared.protocol.transfers import CachedFile, Fetching, FileFetch, PeerReport
+from loopline_shared.protocol.transfers import CachedFile, FaultKind, Fetching, FileFetch, PeerFault, PeerReport
 from loopline_shared.protocol.worker_link import Facts, Report
 from loopline_shared.rest.bodies.network import FileFlow
 from loopline_simulator.full.store import MemoryStore
@@ -44,8 +44,8 @@ from loopline_worker.peers.flow_meter import FlowMeter
 FILE = "f" * 64
 _STEP_S = 0.05
 _LOOK_EVERY_S = 0.5
-_BEHIND_BYTES = 4 * 2**20
-"""A source that has so much less than its receiver is left before it catches up, as workers' patience has it."""
+_PATIENCE_S, _LINE_PATIENCE_S, _FORGIVEN_AFTER_S = 1.2, 0.5, 5.0
+"""A source that has nothing is left after so long, and later by as much for each worker before it in the line."""
 _TELL_FIRST_S, _TELL_GROWTH, _TELL_EVERY_S = 0.1, 1.25, 1.0
 """As workers and master have them."""
 
@@ -68,6 +68,9 @@ class Receiver:
     report_at: float = 0.0
     pause_s: float = _TELL_FIRST_S
     told: Fetching | None = None
+    starved_s: float = 0.0
+    blamed: dict[str, float] = field(default_factory=dict)
+    faults: list[PeerFault] = field(default_factory=list)
 
 
 class UnknownNetwork:
@@ -86,6 +89,7 @@ class UnknownNetwork:
         solver: Solver | None = None,
     ) -> None:
         self.now = 0.0
+        self.faults = 0  # sources that were called silent
         self.plans: list[tuple[float, TransfersPlanned]] = []
         self.carried: dict[int, float] = {}
         """Bytes that each direction of the true network has carried."""
@@ -167,7 +171,9 @@ class UnknownNetwork:
         else:
             one.told, one.report_at = None, inf
             cached = (CachedFile(FILE, self._size),)
-        told = PeerReport(7462, fetching, cached)
+        told = PeerReport(7462, fetching, cached, tuple(one.faults))
+        self.faults += len(one.faults)
+        one.faults = []
         self._step(WorkerReported(one.name, one.number, Report(one.seq, one.seq, (), (), Load(1), peers=told)))
 
     def _fetching(self, one: Receiver) -> Fetching:
@@ -184,13 +190,22 @@ class UnknownNetwork:
             self._receivers[name].order = next((order for order in orders if order.sha256 == FILE), None)
 
     def _source_of(self, one: Receiver) -> str | None:
-        """Return from whom a worker takes the file: the first that is named and not far behind, else the master."""
+        """Return from whom a worker takes the file: the first that is named and not blamed, else the master."""
         if one.order is None or one.order.waits:
             return None
-        for source in one.order.sources:
-            if self._receivers[source.worker].have >= one.have - _BEHIND_BYTES:
-                return source.worker
-        return MASTER
+        names = [source.worker for source in one.order.sources]
+        return next((name for name in names if one.blamed.get(name, 0.0) <= self.now), MASTER)
+
+    def _mind_starving(self, one: Receiver) -> None:
+        """Have a worker leave a source that has had nothing for too long."""
+        one.starved_s += _STEP_S
+        names = [source.worker for source in one.order.sources] if one.order else []
+        if one.source in names:
+            behind = len(names) - 1 - names.index(one.source)
+            if one.starved_s > _PATIENCE_S + _LINE_PATIENCE_S * behind:
+                one.blamed[one.source] = self.now + _FORGIVEN_AFTER_S
+                one.faults.append(PeerFault(FILE, one.source, FaultKind.SILENT, True))
+                one.report_at, one.starved_s = self.now, 0.0
 
     # The network.
 
@@ -200,10 +215,12 @@ class UnknownNetwork:
         for one in self._receivers.values():
             source = self._source_of(one) if one.done_at is None else None
             if source != one.source:
-                one.source, one.counted, one.busy_s = source, one.have, 0.0
+                one.source, one.counted, one.busy_s, one.starved_s = source, one.have, 0.0, 0.0
                 one.meter.begin()
             if source and (source == MASTER or self._receivers[source].have >= one.have):
                 flowing.append(one)
+            elif source:
+                self._mind_starving(one)
         places = {one.name: place for place, one in enumerate(flowing)}
         number, uses = self._truth.number, list[list[int]]()
         for one in flowing:
@@ -237,7 +254,7 @@ class UnknownNetwork:
         return fill(LinearProgramme((1.0,) * count, (0.0,) * count, tuple(rows), tuple(late.items())))
 
     def _take(self, one: Receiver, rate: float, room: float, *, is_late: bool) -> None:
-        one.have = min(one.have + rate * _STEP_S, self._size)
+        one.have, one.starved_s = min(one.have + rate * _STEP_S, self._size), 0.0
         one.busy_s += _STEP_S * (rate / (rate + room) if rate + room else 0.0)
         one.is_late = one.is_late or is_late
         if one.order and one.order.rate_bytes_s and rate > 0.999 * one.order.rate_bytes_s:
