@@ -180,7 +180,6 @@ class _Fit:
         """Return the capacity of links that carry less than before: the fullest on the way of each slow flow."""
         newest = max((sample.at for sample in self._samples), default=0.0)
         found: dict[_Link, float] = {}
-        suspected: set[_Link] = set()  # so it was in the sample before
         for sample, load in zip(self._samples, self._loads, strict=True):
             if sample.at > newest - _LATELY_S:
                 full = {
@@ -189,9 +188,7 @@ class _Fit:
                     for link, is_up in self._fullest(pair, load)
                     if load[link, is_up] < NEAR * self.capacity[link]
                 }
-                found = {link: rate for link, rate in found.items() if self._most(load, link) <= rate}
-                found |= {link: rate for link, rate in full.items() if link in suspected}
-                suspected = full.keys() | {link for link in suspected if not self._most(load, link)}
+                found = {link: rate for link, rate in found.items() if self._most(load, link) <= rate} | full
         return found
 
     def _fullest(self, pair: Pair, load: Mapping[_Way, float]) -> list[_Way]:
