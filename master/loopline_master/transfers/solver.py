@@ -21,6 +21,8 @@ _ROUNDING = 1e-6
 
 _AS_GOOD = 1 - 5e-7
 """Share of the greatest objective that rates have which are shared out better."""
+_SHARED_OUT_UP_TO = 100
+"""Pipelines: of more, each is a small part of what flows, and the second programme would take longer than the plan."""
 _WORTH = ((0.25, 4.0), (0.25, 2.0), (0.5, 1.0))
 """Parts of a pipeline's fair rate, and what each is worth: the first quarter of everybody's most."""
 
@@ -61,21 +63,29 @@ def share(programme: LinearProgramme) -> list[float]:
     """Return rates as good as the best ones, among which nobody waits for others without need.
 
     Where several rates have the greatest objective, a vertex gives all to one pipeline and nothing to the next. Of
-    all that are as good, those are taken that give everybody the most of the rate that filling up would.
+    all that are as good, those are taken that give those who wait the most of the rate that filling up would, while
+    the others keep half of theirs.
     """
     best, fair = solve(programme), fill(programme)
-    if all(rate >= _WORTH[0][0] * even for rate, even in zip(best, fair, strict=True)):
+    if len(best) > _SHARED_OUT_UP_TO:
         return best
-    count, steps = len(best), [(number, *step) for number, even in enumerate(fair) if even for step in _WORTH]
-    gains = [0.0] * count + [worth / fair[number] for number, _, worth in steps]
-    widths = [part * fair[number] for number, part, _ in steps]
+    pairs = list(zip(best, fair, strict=True))
+    waiting = {number for number, (rate, even) in enumerate(pairs) if rate < _WORTH[0][0] * even}
+    if not waiting:
+        return best
+    count, steps = len(best), [(number, *step) for number in sorted(waiting) for step in _WORTH]
+    kept = [0.0 if number in waiting else 0.5 * min(pair) for number, pair in enumerate(pairs)]
+    least = [*map(max, kept, programme.floors), *(0.0 for _ in steps)]
+    most = [even if number in waiting else inf for number, even in enumerate(fair)]
+    most += [part * fair[number] for number, part, _ in steps]
     rows = [(-inf, limit, [(number, float(often)) for number, often in terms]) for limit, terms in _rows(programme)]
     rows.append((_AS_GOOD * programme.objective(best), inf, list(enumerate(programme.weights))))
-    for number in range(count):
-        mine = [(count + place, 1.0) for place, step in enumerate(steps) if step[0] == number]
-        rows.append((-inf, 0.0, [*mine, (number, -1.0)]))
-    found = _optimum(gains, (*programme.floors, *(0.0 for _ in steps)), [inf] * count + widths, rows)
-    return _not_below_floors(programme, found[:count])
+    parts = {number: [(number, -1.0)] for number in waiting}
+    for place, (number, _, _) in enumerate(steps, count):
+        parts[number].append((place, 1.0))
+    rows += ((-inf, 0.0, mine) for mine in parts.values())
+    gains = [0.0] * count + [worth * max(fair) / fair[number] for number, _, worth in steps]
+    return _not_below_floors(programme, _optimum(gains, least, most, rows)[:count])
 
 
 _Row = tuple[float, float, list[tuple[int, float]]]
