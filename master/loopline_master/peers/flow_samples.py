@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from loopline_master.core.transfers.measured_network import (
+    NO_CARDS,
     NOTHING_MEASURED,
     FlowSample,
     MeasuredNetwork,
@@ -74,7 +75,7 @@ class FlowSamples:
         """True if the samples were never looked at with these hosts."""
         return bool(self._samples) and self._shown_of != assumed
 
-    async def learn(self, assumed: Switches, cards: Mapping[str, float]) -> None:
+    async def learn(self, assumed: Switches, cards: Mapping[str, float] = NO_CARDS) -> None:
         """Find out what the samples show, and keep them, in a thread; ``cards``: bytes per second, where known."""
         self._shown_of = assumed
         self.measured = await asyncio.to_thread(self._learn, tuple(self._samples), assumed, cards)

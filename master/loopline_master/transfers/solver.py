@@ -22,7 +22,7 @@ _ROUNDING = 1e-6
 _AS_GOOD = 1 - 5e-7
 """Share of the greatest objective that rates have which are shared out better."""
 _SHARED_OUT_UP_TO = 100
-"""Pipelines: of more, each is a small part of what flows, and the second programme would take longer than the plan."""
+"""Pipelines: of more, each is a small part of what flows, and the second programme would take as long as the plan."""
 _WORTH = ((0.25, 4.0), (0.25, 2.0), (0.5, 1.0))
 """Parts of a pipeline's fair rate, and what each is worth: the first quarter of everybody's most."""
 

@@ -30,7 +30,7 @@ from loopline_master.core.transfers.programme import Constraint, LinearProgramme
 from loopline_master.peers.flow_samples import FlowSamples
 from loopline_master.peers.learned_network import LearnedNetwork, cards
 from loopline_master.transfers.network_file import NetworkFile
-from loopline_master.transfers.solver import Solver, best_solver
+from loopline_master.transfers.solver import best_solver
 from loopline_shared.model import Load
 from loopline_shared.pieces import LEAST_PIECE_BYTES
 from loopline_shared.protocol.host_link import HostLink
@@ -43,11 +43,13 @@ from loopline_worker.peers.flow_meter import FlowMeter
 
 FILE = "f" * 64
 _STEP_S = 0.05
+_PLAN_S = 0.1
+"""A plan comes so long after it was asked for."""
 _LOOK_EVERY_S = 0.5
 _PATIENCE_S, _LINE_PATIENCE_S, _FORGIVEN_AFTER_S = 1.2, 0.5, 5.0
 """A source that has nothing is left after so long, and later by as much for each worker before it in the line."""
 _TELL_FIRST_S, _TELL_GROWTH, _TELL_EVERY_S = 0.1, 1.25, 1.0
-"""As workers and master have them."""
+"""Pauses between the master's looks at the flows, and between a worker's Reports, as they are live."""
 
 
 @dataclass(slots=True)
@@ -74,7 +76,10 @@ class Receiver:
 
 
 class UnknownNetwork:
-    """A run. ``truth`` is the network as it is; ``links`` is what workers report of their cards."""
+    """A run. ``truth`` is the network as it is; ``links`` is what workers report of their cards.
+
+    An operator's ``file`` has the network written down. Without ``learns``, it stays as it is assumed.
+    """
 
     def __init__(
         self,
@@ -84,18 +89,16 @@ class UnknownNetwork:
         seed: int = 0,
         *,
         file: NetworkFile | None = None,
+        learns: bool = True,
         noise: float = 0.07,
-        plan_s: float = 0.1,
-        solver: Solver | None = None,
     ) -> None:
         self.now = 0.0
         self.faults = 0  # sources that were called silent
         self.plans: list[tuple[float, TransfersPlanned]] = []
         self.carried: dict[int, float] = {}
-        """Bytes that each direction of the true network has carried."""
+        """Bytes that each direction of the true network has carried, by its number."""
         self._truth, self._links, self._size = truth, links, size_bytes
-        self._solver = solver or best_solver()
-        self._noise, self._plan_s = noise, plan_s
+        self._solver, self._noise, self._learns = best_solver(), noise, learns
         self._chance: Generator = stream(seed, "rates")
         self._store = MemoryStore()
         self._scheduler = Scheduler(self._store.snapshot())
@@ -132,7 +135,7 @@ class UnknownNetwork:
         effects = self._scheduler.step(events, self.now + 1000.0)
         self._store.commit(Batch(self.now + 1000.0, [*events]), effects)
         if effects.asked:
-            self._planning = self.now + self._plan_s, effects.asked
+            self._planning = self.now + _PLAN_S, effects.asked
         self._obey(effects)
 
     def _answer(self, asked: NumberedRequest) -> None:
@@ -154,7 +157,7 @@ class UnknownNetwork:
             for name, one in told
         ]  # fmt: skip
         swift = frozenset((one.source or MASTER, name) for name, one in told if one.is_swift)
-        if self.learned.observe(self.now, self._links, flows, swift):
+        if self._learns and self.learned.observe(self.now, self._links, flows, swift):
             self.learned.samples.learn_now(assumed_switches(self._links), cards(self._links))
         if event := self.learned.change(self.now, self._links, flows):
             self._step(event)
