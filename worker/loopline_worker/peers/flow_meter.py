@@ -34,6 +34,8 @@ class FlowMeter:
         self._lock = threading.Lock()
         self.fastest = 0.0
         """The highest rate for some seconds from any source so far, in bytes per second."""
+        self._bytes = self._late_bytes = 0
+        self._took_s = 0.0
         self.begin()
 
     def begin(self) -> None:
