@@ -28,8 +28,8 @@ NEAR = 0.8
 """A link that carries this share of its capacity counts as full: rates are measured, and share links unevenly."""
 _COST_OF_A_SWITCH = 1.0
 """So many free flows, slow for no other reason, show that there is another switch ..."""
-_COST_OF_A_SLOW_HOST = 0.3
-"""... or, so many, that a host is slower than its card and others are."""
+_COST_OF_A_SLOW_HOST, _COST_OF_A_SLOW_PAIR = 0.3, 0.5
+"""... or, so many, that a host is slower than its card and others are; more if it was so with one other alone."""
 _SWIFT = 3.0
 """So many times the rate of a swift flow, at least, do the links of both hosts carry."""
 _COST_OF_A_CONTRADICTION = 0.5
@@ -111,9 +111,8 @@ class _Fit:
 
     def cost(self) -> float:
         """Return what the switches, and hosts that are said to be slow, cost with all that they leave unexplained."""
-        blamed, unexplained = self._explained()
-        needed = _COST_OF_A_SWITCH * len(set(self._switch_of.values())) + _COST_OF_A_SLOW_HOST * len(blamed)
-        return needed + unexplained + _COST_OF_A_CONTRADICTION * self._contradictions()
+        needed = _COST_OF_A_SWITCH * len(set(self._switch_of.values()))
+        return needed + self._explained()[1] + _COST_OF_A_CONTRADICTION * self._contradictions()
 
     def slow(self) -> Iterator[tuple[int, Pair, float]]:
         """Yield free flows that no link explains: their sample's number, and how full the fullest on their way is.
@@ -131,18 +130,23 @@ class _Fit:
         return self._explained()[0]
 
     def _explained(self) -> tuple[set[str], float]:
-        """Return hosts whose links must be slow to explain free flows, and what is unexplained even so."""
+        """Return hosts whose links must be slow to explain free flows, and what they and all that is left cost."""
         left = [(number, pair, NEAR - fullness) for number, pair, fullness in self.slow()]
-        blamed = set[str]()
+        blamed, spent = set[str](), 0.0
         while True:
             gains: dict[str, float] = {}
+            pairs: dict[str, set[Pair]] = {}
             for number, pair, gain in left:
                 for name in self._full_hosts(number, pair):
                     gains[name] = gains.get(name, 0.0) + gain
+                    pairs.setdefault(name, set()).add(pair)
+            for name, found in pairs.items():
+                gains[name] -= _COST_OF_A_SLOW_HOST if len(found) > 1 else _COST_OF_A_SLOW_PAIR
             name = max(gains, key=lambda one: (gains[one], one), default="")
-            if gains.get(name, 0.0) <= _COST_OF_A_SLOW_HOST:
-                return blamed, sum(gain for _, _, gain in left)
+            if gains.get(name, 0.0) <= 0:
+                return blamed, spent + sum(gain for _, _, gain in left)
             blamed.add(name)
+            spent += _COST_OF_A_SLOW_HOST if len(pairs[name]) > 1 else _COST_OF_A_SLOW_PAIR
             left = [one for one in left if name not in self._full_hosts(*one[:2])]
 
     def _full_hosts(self, number: int, pair: Pair) -> Iterator[str]:

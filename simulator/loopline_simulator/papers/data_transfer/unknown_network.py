@@ -31,11 +31,11 @@ from loopline_master.peers.flow_samples import FlowSamples
 from loopline_master.peers.learned_network import LearnedNetwork, cards
 from loopline_master.transfers.network_file import NetworkFile
 from loopline_master.transfers.solver import best_solver
-from loopline_shared.model import Load
+from loopline_shared.model import Facts, Load
 from loopline_shared.pieces import LEAST_PIECE_BYTES
 from loopline_shared.protocol.host_link import HostLink
 from loopline_shared.protocol.transfers import CachedFile, FaultKind, Fetching, FileFetch, PeerFault, PeerReport
-from loopline_shared.protocol.worker_link import Facts, Report
+from loopline_shared.protocol.worker_link import Report
 from loopline_shared.rest.bodies.network import FileFlow
 from loopline_simulator.full.store import MemoryStore
 from loopline_simulator.streams import Generator, stream
@@ -166,7 +166,8 @@ class UnknownNetwork:
 
     def _report(self, one: Receiver) -> None:
         one.seq += 1
-        fetching, cached = (), None
+        fetching: tuple[Fetching, ...] = ()
+        cached = None
         if one.done_at is None:
             one.told = self._fetching(one)
             fetching = (one.told,)
