@@ -10,7 +10,7 @@ import pytest
 from loopline_simulator.__main__ import main
 from loopline_simulator.papers.data_transfer.unknown_trial import KNOWN, UnknownAnswer, UnknownCase, run
 
-CASE = UnknownCase(0, KNOWN[1], hosts=8, switches=2, size_mb=40.0, edge=100.0, between=25.0)
+CASE = UnknownCase(seed=0, known=KNOWN[1], hosts=8, switches=2, size_mb=40.0, edge=100.0, between=25.0)
 
 
 def known(how: str, **changes: float) -> UnknownAnswer:

@@ -127,7 +127,7 @@ def transfer(
         if name not in STRATEGIES:
             raise usage(f"there is no strategy {name!r}", f"there are {', '.join(STRATEGIES)}")
     if unknown:
-        return _learn(network, (edge, between), runs)
+        return _learn(network, edge, between, runs)
     if assign:
         return _compare_searches(network.scenario(), plans, more, runs)
     chosen = tuple(dict.fromkeys(strategies))
@@ -146,9 +146,17 @@ def transfer(
     return 0
 
 
-def _learn(network: TransferOptions, rates: tuple[float, float], runs: SweepOptions) -> int:
+def _learn(network: TransferOptions, edge: float, between: float, runs: SweepOptions) -> int:
     cases = [
-        UnknownCase(seed, known, network.hosts, network.switches, network.size_mb, *rates)
+        UnknownCase(
+            seed=seed,
+            known=known,
+            hosts=network.hosts,
+            switches=network.switches,
+            size_mb=network.size_mb,
+            edge=edge,
+            between=between,
+        )
         for seed in runs.seed_numbers
         for known in KNOWN
     ]

@@ -23,7 +23,7 @@ _SUBNET = "10.0.0.0/24"
 _MBIT = 1e6 / 8
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownCase:
     """Everything that a run depends on. Rates are in Mbit/s; names are drawn for places by the seed."""
 
@@ -36,7 +36,7 @@ class UnknownCase:
     between: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownAnswer:
     case: UnknownCase
     last_s: float  # until the last host has the file
@@ -61,8 +61,14 @@ def run(case: UnknownCase) -> UnknownAnswer:
     last_s = max(world.run().values())
     ideal_s = size_bytes / (min(case.edge, case.between) * _MBIT)
     most = max(load for way, load in world.carried.items() if truth.nodes[way // 2].is_switch)
-    took_s = time.process_time() - began
-    return UnknownAnswer(case, last_s, last_s / ideal_s, most / size_bytes, len(world.plans), took_s)
+    return UnknownAnswer(
+        case=case,
+        last_s=last_s,
+        ratio=last_s / ideal_s,
+        copies=most / size_bytes,
+        plans=len(world.plans),
+        took_s=time.process_time() - began,
+    )
 
 
 def _truth(case: UnknownCase, at: dict[str, str]) -> Network:
