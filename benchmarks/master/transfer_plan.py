@@ -27,14 +27,15 @@ from loopline_master.core.transfers.network import Network
 from loopline_master.core.transfers.pipeline import PlanRequest
 from loopline_master.core.transfers.programme import LinearProgramme, Solve
 from loopline_master.core.transfers.transfer_planner import plan
-from loopline_master.transfers.solver import solve
+from loopline_master.transfers.solver import share, solve
 from loopline_simulator.papers.data_transfer.bounds import most_throughput
 from loopline_simulator.papers.data_transfer.transfer_scenario import TransferScenario
 
-WAYS: dict[str, tuple[Solve, int]] = {
-    "linear programme": (solve, 1),
-    "filling up": (fill, 1),
-    "not re-planned": (solve, 0),
+WAYS: dict[str, tuple[Solve, int, Solve | None]] = {
+    "linear programme": (solve, 1, None),
+    "and shared out": (solve, 1, share),
+    "filling up": (fill, 1, None),
+    "not re-planned": (solve, 0, None),
 }
 
 
@@ -55,7 +56,7 @@ def costs(scenario: TransferScenario, seeds: int) -> Iterator[PlanCost]:
         most_throughput(each.network, dict(each.holders), [(one.file, one.host) for one in each.demands])
         for each in requests
     ]
-    for way, (solver, rounds) in WAYS.items():
+    for way, (solver, rounds, even) in WAYS.items():
         inside: list[float] = []
 
         def timed(programme: LinearProgramme, solver: Solve = solver, inside: list[float] = inside) -> list[float]:
@@ -65,11 +66,11 @@ def costs(scenario: TransferScenario, seeds: int) -> Iterator[PlanCost]:
             return found
 
         took, shares = [], []
-        plan(requests[0], timed, rounds)  # loads the solver
+        plan(requests[0], timed, rounds, even)  # loads the solver
         inside.clear()
         for request, bound in zip(requests, bounds, strict=True):
             began = time.process_time()
-            found = plan(request, timed, rounds)
+            found = plan(request, timed, rounds, even)
             took.append(1e3 * (time.process_time() - began))
             shares.append(found.objective / bound)
         yield PlanCost(scenario.wants, way, fmean(took), max(took), 1e3 * sum(inside) / seeds, fmean(shares))

@@ -112,7 +112,7 @@ async def test_what_is_measured_is_told_to_the_scheduler_with_headroom(tmp_path:
 
                 async def is_told() -> bool:
                     node = master.parts[Scheduler].state.transfers.nodes.get("ant")
-                    return node is not None and node.up == pytest.approx(11e6)
+                    return node is not None and node.up == pytest.approx(15e6)
 
                 await until(is_told)
                 view = await master.get("/network")
@@ -129,7 +129,7 @@ def flow(source: str, receiver: str, rate: float, *, is_free: bool = True) -> Fi
 def test_flows_make_a_sample_once_the_same_ones_have_run_for_a_while() -> None:
     samples = FlowSamples()
     one, other = flow("a", "b", 5.0), flow("b", "c", 6.0, is_free=False)
-    assert [samples.observe(float(at), [one, other]) for at in range(4)] == [False, False, True, True]
+    assert [samples.observe(at / 4, [one, other]) for at in range(4)] == [False, False, True, True]
     assert not samples.observe(4.0, [one])  # another set
     assert not samples.observe(5.0, [])
     assert [samples.observe(float(at), [other]) for at in range(6, 10)] == [False] * 4  # nothing is free
@@ -140,6 +140,12 @@ def test_flows_make_a_sample_once_the_same_ones_have_run_for_a_while() -> None:
     assert len(samples._samples) == 3
     samples.observe(700_000.0, [one, other])
     assert [sample.at for sample in samples._samples] == [700_000.0]
+    others = [one, other, flow("c", "d", 6.0, is_free=False), flow("d", "e", 6.0, is_free=False)]
+    told = [samples.observe(700_100.0 + at, others) for at in range(5)]
+    assert told == [False, False, False, True, True], "most of them show nothing yet"
+    swift = {("b", "c"), ("c", "d")}
+    assert [samples.observe(700_200.0 + at, [*others[1:], one], swift) for at in range(2)] == [True, True]
+    assert samples._samples[-1].swift == swift
 
 
 async def test_what_was_measured_outlives_the_master(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -191,3 +193,67 @@ def test_what_is_measured_is_over_what_is_assumed_and_holds_for_cards_alike() ->
         "d": ("10.0.0.0/24 #2", 80.0, 80.0),
         "e": ("10.0.0.0/24", 5000.0, 5000.0),
     }
+
+
+def line_by_name(at: dict[str, str], edge: float, between: float, seed: int) -> FlowSample:
+    """One line of hosts by name, at the rate that the links allow it, and what each hop's meter would tell."""
+    found = network({name: (switch, edge) for name, switch in at.items()}, dict.fromkeys(at.values(), between))
+    noise, line = random.Random(seed), [MASTER, *sorted(set(at) - {MASTER})]
+    pairs = list(pairwise(line))
+    use = found.use([found.number[name] for name in line])
+    rate = min(found.limits[direction] / count for direction, count in use.items())
+    full = {direction for direction, count in use.items() if count * rate > 0.95 * found.limits[direction]}
+    ways = {pair: found.way(found.number[pair[0]], found.number[pair[1]]) for pair in pairs}
+    free = frozenset(pair for pair in pairs if full & set(ways[pair]))
+    swift = frozenset(
+        pair for pair in pairs if all(found.limits[way] - use[way] * rate > 2 * rate for way in ways[pair])
+    )
+    rates = {pair: rate * noise.uniform(0.93, 1.0) for pair in pairs}
+    return FlowSample(0.0, rates, free, swift)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_one_line_across_a_narrow_cable_shows_the_two_sides_of_it(seed: int) -> None:
+    """Names say nothing of the place: the line crosses the cable again and again. Once it has a fast flow as well."""
+    chance = random.Random(seed)
+    names = [f"h{number:02}" for number in range(12)]
+    side = ["A"] * 6 + ["B"] * 6
+    chance.shuffle(side)
+    at = dict(zip(names, side, strict=True)) | {MASTER: side[-1]}  # both ways are crossed as often, and full
+    sample = line_by_name(at, 100.0, 25.0, seed)
+    sides = {frozenset(name for name in at if at[name] == switch) for switch in "AB"}
+    assert groups(measured_network([sample], dict.fromkeys(at, "lab")).switch_of) == sides
+
+
+def test_slow_flows_of_all_hosts_alike_are_a_cable_and_no_host_is_said_to_be_slow() -> None:
+    """The first of a line has the file at the speed of its card, so the others' cards are no reason either."""
+    at = {f"h{number:02}": "AB"[number % 2] for number in range(12)} | {MASTER: "A"}
+    sample = line_by_name(at, 100.0, 25.0, 1)
+    fast = FlowSample(0.0, sample.rates | {(MASTER, "h00"): 99.0}, sample.free | {(MASTER, "h00")}, sample.swift)
+    measured = measured_network([fast], dict.fromkeys(at, "lab"))
+    assert groups(measured.switch_of) == {frozenset(name for name in at if at[name] == side) for side in "AB"}
+    assert not measured.hosts
+    assert measured.switches == pytest.approx({"lab": 25.0, "lab #2": 25.0}, rel=0.1)
+
+
+def test_a_few_hosts_that_are_slow_are_that_and_no_measure_for_the_others() -> None:
+    names = ["a", "b", "c", "d", "slow"]
+    found = network({name: ("A", 10.0 if name == "slow" else 100.0) for name in names}, {"A": 1.0})
+    sets = [[("a", "b")], [("b", "c")], [("a", "slow")], [("b", "slow")], [("c", "slow")]]
+    measured = shown_by(found, sets)
+    assert set(measured.switch_of.values()) == {"lab"}
+    assert (measured.hosts["slow"], measured.slow) == (pytest.approx(10.0, rel=0.1), {"slow"})
+    links: dict[str, HostLink | None] = {name: HostLink("10.0.0.0/24", "", 100.0) for name in names}
+    nodes = {node.name: node.up for node in assumed_network(links, replace(measured, switch_of={})).nodes}
+    assert nodes["d"] > 90.0
+
+
+def test_a_card_that_says_that_it_is_slow_needs_no_other_reason() -> None:
+    found = network({name: ("A", 10.0 if name in "xyz" else 100.0) for name in "abxyz"}, {"A": 1.0})
+    samples = [
+        FlowSample(float(at), rates(found, [pair], random.Random(at)), frozenset([pair]))
+        for at, pair in enumerate([("a", "b"), ("a", "x"), ("x", "y"), ("y", "z"), ("z", "x")])
+    ]
+    cards = {"a": 100.0, "b": 100.0, "x": 10.0, "y": 10.0, "z": 10.0}
+    assert measured_network(samples, dict.fromkeys("abxyz", "lab"), cards).slow == frozenset()
+    assert cost(samples, dict.fromkeys("abxyz", "lab"), cards) == 1.0

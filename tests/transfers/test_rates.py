@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from loopline_master.core.transfers.filling import fill
@@ -26,10 +28,34 @@ def test_the_solvers_objective_is_that_of_an_exact_simplex() -> None:
         assert each.objective(rates) == pytest.approx(float(oracles.exact_optimum(each)), rel=1e-6)
 
 
-def test_no_rate_is_below_its_floor_by_rounding() -> None:
+@pytest.mark.parametrize("solve", [solver.solve, solver.share])
+def test_no_rate_is_below_its_floor_by_rounding(solve: Solve) -> None:
     """HiGHS may answer -0.0000001, and a pipeline with a rate below zero would never end."""
     for each in oracles.random_programmes(100, hosts=20, files=8):
-        keeps_to(each, solver.solve(each))
+        keeps_to(each, solve(each))
+
+
+def test_rates_that_are_shared_out_are_as_good_and_nobody_waits_without_need() -> None:
+    """Who has nothing could have nothing, as the exact simplex says: with any floor the objective would be less."""
+    waiting = 0
+    for each in SMALL:
+        rates, optimum = solver.share(each), oracles.exact_optimum(each)
+        keeps_to(each, rates)
+        assert each.objective(rates) == pytest.approx(float(optimum), rel=1e-6)
+        for number, rate in enumerate(rates):
+            if rate < 0.01:
+                waiting += 1
+                some = replace(each, floors=tuple(0.05 if place == number else 0.0 for place in range(len(rates))))
+                assert each.follows or any(each.floors) or oracles.exact_optimum(some) < optimum
+    assert waiting
+
+
+def test_two_that_share_a_way_share_it_evenly() -> None:
+    """The sum is 12.5 whoever has it. The third has a way of its own, and all of it."""
+    rows = (Constraint(12.5e6, ((0, 1), (1, 1))), Constraint(5e6, ((2, 1),)))
+    found = solver.share(LinearProgramme((1.0, 1.0, 1.0), (0.0, 0.0, 0.0), rows))
+    assert found == pytest.approx([6.25e6, 6.25e6, 5e6], rel=1e-5)
+    assert sorted(solver.solve(LinearProgramme((1.0, 1.0), (0.0, 0.0), rows[:1]))) == pytest.approx([0.0, 12.5e6])
 
 
 def test_the_exact_simplex_itself() -> None:

@@ -50,6 +50,7 @@ class MasterStub:
     asked: list[int] = field(default_factory=list)
     window_bytes: int = 2 * PIECE
     is_late: bool = False
+    took_s: float = 0.0
     is_limited: bool = False
 
     def __call__(self, first: int) -> MasterStub:

@@ -1,38 +1,73 @@
-"""Rates of flows, and whether the network alone decided them."""
+"""Rates of flows, and what decided them."""
 
 from __future__ import annotations
 
-from loopline_worker.peers.flow_meter import FlowMeter
+import pytest
+
+from loopline_worker.peers.flow_meter import FlowMeter, FlowReading
 
 
-def test_the_rate_is_that_of_the_latest_window_and_late_pieces_show_that_the_source_waited() -> None:
-    now = [0.0]
-    meter = FlowMeter(lambda: now[0])
-    assert meter.read() == (0.0, False)
-    now[0] = -2.0
-    meter.begin()
-    now[0] = -1.0
-    assert meter.read() == (0.0, False)
-    meter.count(100, is_late=False)
-    now[0] = 0.0
-    assert meter.read() == (100.0, False), "so a flow begins, whatever the network carries"
-    for _ in range(4):
-        meter.count(100, is_late=False)
-    now[0] = 0.4
-    assert meter.read() == (100.0, False)  # too early to tell
-    now[0] = 1.0
-    assert meter.read() == (400.0, True)
-    now[0] = 1.2
-    assert meter.read() == (400.0, True)
-    for is_late in (True, False, True):
-        meter.count(100, is_late=is_late)
-    now[0] = 2.0
-    assert meter.read() == (300.0, False)
-    meter.count(100, is_late=False)
-    meter.hold_back()
-    now[0] = 3.0
-    assert meter.read() == (100.0, False)
-    now[0] = 4.0
-    assert meter.read() == (0.0, False)  # nothing came: that tells nothing of the network
-    meter.begin()
-    assert meter.read() == (0.0, False)
+class Flow:
+    """A meter in a time of its own: pieces of 100 bytes, one after the other."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.meter = FlowMeter(lambda: self.now)
+
+    def pieces(self, count: int, every_s: float, took_s: float = 0.0, *, is_late: bool = False) -> None:
+        for _ in range(count):
+            self.now += every_s
+            self.meter.count(100, took_s, is_late=is_late)
+
+    def begun(self) -> Flow:
+        """Return it after the pieces with which a flow begins."""
+        self.pieces(1, 0.25)
+        self.meter.read()
+        return self
+
+
+def test_how_a_flow_begins_shows_nothing_of_the_network() -> None:
+    flow = Flow()
+    assert flow.meter.read() == FlowReading()
+    flow.pieces(3, 0.1)
+    assert flow.meter.read() == FlowReading(pytest.approx(1000.0))
+    flow.pieces(6, 0.1)
+    assert flow.meter.read() == FlowReading(pytest.approx(1000.0), is_free=True)
+    flow.meter.begin()
+    assert flow.meter.read() == FlowReading(), "another source"
+
+
+def test_a_window_ends_with_a_piece_so_that_slow_flows_have_their_rate() -> None:
+    flow = Flow().begun()
+    flow.pieces(1, 0.7)
+    flow.now += 0.6
+    assert flow.meter.read().rate_bytes_s == pytest.approx(100 / 0.7)
+    flow.now += 0.1
+    flow.meter.count(100, 0.0, is_late=False)
+    assert flow.meter.read().rate_bytes_s == pytest.approx(100 / 0.7)
+    flow.now += 0.4
+    assert flow.meter.read().rate_bytes_s == pytest.approx(100 / 0.7), "nothing has come since, and it is early"
+    flow.now += 1.2
+    assert flow.meter.read() == FlowReading(), "nothing comes: that tells nothing of the network"
+
+
+def test_a_limit_that_was_used_up_shows_nothing() -> None:
+    flow = Flow().begun()
+    flow.pieces(6, 0.1)
+    flow.meter.hold_back()
+    assert flow.meter.read() == FlowReading(pytest.approx(1000.0))
+
+
+@pytest.mark.parametrize(
+    ("took_s", "is_free", "is_swift"), [(0.09, True, False), (0.05, False, False), (0.01, False, True)]
+)
+def test_late_pieces_show_by_how_long_they_take_whether_the_network_has_room(
+    took_s: float, is_free: bool, is_swift: bool
+) -> None:
+    flow = Flow().begun()
+    flow.pieces(6, 0.1, took_s, is_late=True)
+    flow.meter.starve()
+    assert flow.meter.read() == FlowReading(pytest.approx(1000.0), is_free=is_free, is_swift=is_swift)
+    flow.pieces(6, 0.1, 0.1)
+    flow.meter.starve()
+    assert flow.meter.read().is_free, "who starved between two pieces is judged by them"

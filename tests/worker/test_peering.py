@@ -75,7 +75,7 @@ class Cache:
     def path(self, sha256: str) -> Path:
         return self.folder / sha256
 
-    async def is_sound(self, sha256: str) -> bool:
+    async def is_sound(self, sha256: str, check: Callable[[Path], bool] | None = None) -> bool:
         return sha256 in self.sizes
 
 

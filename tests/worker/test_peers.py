@@ -254,16 +254,16 @@ async def test_a_source_that_lives_and_has_nothing_is_left_in_the_end(
 async def test_a_flow_whose_source_had_nothing_shows_nothing_of_the_network(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held_back: list[FlowMeter] = []
+    starved: list[FlowMeter] = []
 
     def note(meter: FlowMeter) -> None:
-        held_back.append(meter)
+        starved.append(meter)
 
-    monkeypatch.setattr(FlowMeter, "hold_back", note)
+    monkeypatch.setattr(FlowMeter, "starve", note)
     async with nodes(tmp_path, "ant", "bee") as (ant, bee):
         first, fetch = growing(ant, 2), bee.fetch_of(CONTENT, ant.source_for("bee", NAME))
         running = start(fetch, CONTENT)
-        await until(lambda: fetch.meter in held_back)
+        await until(lambda: fetch.meter in starved)
         grow(first, 12)
         await running
         assert bee.faults == []

@@ -159,6 +159,15 @@ class Exchange:
             for one in peer.fetching.values()
         ]
 
+    def swift(self) -> frozenset[tuple[str, str]]:
+        """Return source and receiver of the flows for which the network has room, as their receivers reported."""
+        return frozenset(
+            (one.source or MASTER, peer.name)
+            for peer in self._peers.values()
+            for one in peer.fetching.values()
+            if one.is_swift
+        )
+
     def reachable(self) -> list[str]:
         """Return the workers whose ports are open to others, by name."""
         return sorted(peer.name for peer in self._peers.values() if peer.port)

@@ -9,10 +9,11 @@ import asyncio
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from loopline_master.core.transfers.measured_network import (
+    NO_CARDS,
     NOTHING_MEASURED,
     FlowSample,
     MeasuredNetwork,
@@ -24,8 +25,10 @@ from loopline_shared.rest.bodies.network import FileFlow
 
 log = logging.getLogger(__name__)
 
-_SETTLED_TICKS = 3
-"""Rates count once the same flows have run for so many seconds: they are means over the last one."""
+_SETTLED_S, _SURELY_SETTLED_S = 0.5, 3.0
+"""Rates count once the same flows have run for so long and most of them show something, or for longer: they are means
+over the last half second or more."""
+_MOST = 0.45
 _KEPT_FOR_S = 7 * 86400.0
 _MOST_KEPT, _MOST_OF_ONE_SET = 120, 3
 
@@ -39,21 +42,23 @@ class FlowSamples:
         self._samples = _read(file) if file else []
         self._shown_of: Switches | None = None
         self._running: frozenset[Pair] = frozenset()
-        self._ticks = 0
+        self._since = 0.0
 
-    def observe(self, now: float, flows: Iterable[FileFlow]) -> bool:
-        """Look at the flows, once a second. True if they make a sample."""
+    def observe(self, now: float, flows: Iterable[FileFlow], swift: Collection[Pair] = ()) -> bool:
+        """Look at the flows, of which some are ``swift``. True if they make a sample."""
         rates, free = defaultdict[Pair, float](float), set[Pair]()
         for flow in flows:
             pair = flow.source, flow.receiver
             rates[pair] += flow.rate_bytes_s
             if flow.is_free:
                 free.add(pair)
-        self._ticks = self._ticks + 1 if rates.keys() == self._running else 1
-        self._running = frozenset(rates)
-        if self._ticks < _SETTLED_TICKS or not free:
+        if rates.keys() != self._running:
+            self._since, self._running = now, frozenset(rates)
+        showing = len(free) + len(rates.keys() & set(swift) - free)
+        settled_s = _SETTLED_S if showing > _MOST * len(rates) else _SURELY_SETTLED_S
+        if now < self._since + settled_s or not free:
             return False
-        self.add(FlowSample(now, dict(rates), frozenset(free)))
+        self.add(FlowSample(now, dict(rates), frozenset(free), frozenset(swift) & rates.keys()))
         return True
 
     def add(self, sample: FlowSample) -> None:
@@ -70,12 +75,19 @@ class FlowSamples:
         """True if the samples were never looked at with these hosts."""
         return bool(self._samples) and self._shown_of != assumed
 
-    async def learn(self, assumed: Switches) -> None:
-        """Find out what the samples show, and keep them, in a thread."""
+    async def learn(self, assumed: Switches, cards: Mapping[str, float] = NO_CARDS) -> None:
+        """Find out what the samples show, and keep them, in a thread; ``cards``: bytes per second, where known."""
         self._shown_of = assumed
-        self.measured = await asyncio.to_thread(self._learn, tuple(self._samples), assumed)
+        self.measured = await asyncio.to_thread(self._learn, tuple(self._samples), assumed, cards)
 
-    def _learn(self, samples: tuple[FlowSample, ...], assumed: Switches) -> MeasuredNetwork:
+    def learn_now(self, assumed: Switches, cards: Mapping[str, float]) -> None:
+        """Find it out, as a simulation does: nothing waits for it there."""
+        self._shown_of = assumed
+        self.measured = self._learn(tuple(self._samples), assumed, cards)
+
+    def _learn(
+        self, samples: tuple[FlowSample, ...], assumed: Switches, cards: Mapping[str, float]
+    ) -> MeasuredNetwork:
         if self._file:
             try:
                 part = self._file.with_suffix(".part")
@@ -83,12 +95,12 @@ class FlowSamples:
                 part.replace(self._file)
             except OSError as error:
                 log.warning("what was measured of the network cannot be kept: %s", error)
-        return measured_network(samples, assumed)
+        return measured_network(samples, assumed, cards)
 
 
 def _words(sample: FlowSample) -> dict[str, object]:
-    """Return a sample as JSON has it: each flow with its source, receiver, rate, and whether it was free."""
-    flows = [(*pair, rate, pair in sample.free) for pair, rate in sample.rates.items()]
+    """Return a sample as JSON has it: each flow with source, receiver, rate, and whether it was free, or swift."""
+    flows = [(*pair, rate, pair in sample.free, pair in sample.swift) for pair, rate in sample.rates.items()]
     return {"at": sample.at, "flows": flows}
 
 
@@ -103,6 +115,8 @@ def _read(file: Path) -> list[FlowSample]:
         return []
 
 
-def _sample(at: float, flows: list[tuple[str, str, float, bool]]) -> FlowSample:
-    rates = {(source, receiver): rate for source, receiver, rate, _ in flows}
-    return FlowSample(at, rates, frozenset((source, receiver) for source, receiver, _, is_free in flows if is_free))
+def _sample(at: float, flows: list[tuple[str, str, float, bool, bool]]) -> FlowSample:
+    rates = {(source, receiver): rate for source, receiver, rate, *_ in flows}
+    free = frozenset((source, receiver) for source, receiver, _, is_free, *_ in flows if is_free)
+    swift = frozenset((source, receiver) for source, receiver, _, _, *more in flows if any(more))
+    return FlowSample(at, rates, free, swift)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
 from itertools import accumulate
+from math import inf
 
 from loopline_master.core.transfers.filling import fill
 from loopline_master.core.transfers.pipeline import PlanRequest, TransferPlan
@@ -17,16 +19,25 @@ _ROUNDING = 1e-6
 """Bytes per second: as far as that, HiGHS may be off its bounds, on either side."""
 
 
+_AS_GOOD = 1 - 5e-7
+"""Share of the greatest objective that rates have which are shared out better."""
+_SHARED_OUT_UP_TO = 100
+"""Pipelines: of more, each is a small part of what flows, and the second programme would take as long as the plan."""
+_WORTH = ((0.25, 4.0), (0.25, 2.0), (0.5, 1.0))
+"""Parts of a pipeline's fair rate, and what each is worth: the first quarter of everybody's most."""
+
+
 @dataclass(frozen=True, slots=True)
 class Solver:
-    """A way to rates, and its name for people."""
+    """A way to rates, and its name for people; ``share`` finds the rates of the plan that is made, if others do."""
 
     name: str
     solve: Solve
+    share: Solve | None = None
 
     def plan(self, request: PlanRequest) -> TransferPlan:
         """Return a plan for the request. It touches nothing else, and so may run in a thread beside the loop."""
-        return plan(request, self.solve)
+        return plan(request, self.solve, share=self.share)
 
 
 FILLING = Solver("filling up (max-min fair)", fill)
@@ -34,7 +45,7 @@ FILLING = Solver("filling up (max-min fair)", fill)
 
 def best_solver() -> Solver:
     """Return the linear programme's solver if it is installed, else filling up."""
-    return Solver(f"HiGHS {version('highspy')}", solve) if find_spec("highspy") else FILLING
+    return Solver(f"HiGHS {version('highspy')}", solve, share) if find_spec("highspy") else FILLING
 
 
 def solve(programme: LinearProgramme) -> list[float]:
@@ -42,22 +53,63 @@ def solve(programme: LinearProgramme) -> list[float]:
 
     Raises LooplineError if HiGHS finds none, which would be an error of the programme: each has an optimum.
     """
-    import highspy
-
     if not programme.weights:
         return []
-    model, rows = highspy.HighsLp(), _rows(programme)
-    model.num_col_, model.num_row_ = len(programme.weights), len(rows)
+    rows = [(-inf, limit, [(number, float(count)) for number, count in terms]) for limit, terms in _rows(programme)]
+    return _not_below_floors(programme, _optimum(programme.weights, programme.floors, [], rows))
+
+
+def share(programme: LinearProgramme) -> list[float]:
+    """Return rates as good as the best ones, among which nobody waits for others without need.
+
+    Where several rates have the greatest objective, a vertex gives all to one pipeline and nothing to the next. Of
+    all that are as good, those are taken that give those who wait the most of the rate that filling up would, while
+    the others keep half of theirs.
+    """
+    best, fair = solve(programme), fill(programme)
+    if len(best) > _SHARED_OUT_UP_TO:
+        return best
+    pairs = list(zip(best, fair, strict=True))
+    waiting = {number for number, (rate, even) in enumerate(pairs) if rate < _WORTH[0][0] * even}
+    if not waiting:
+        return best
+    count, steps = len(best), [(number, *step) for number in sorted(waiting) for step in _WORTH]
+    kept = [0.0 if number in waiting else 0.5 * min(pair) for number, pair in enumerate(pairs)]
+    least = [*map(max, kept, programme.floors), *(0.0 for _ in steps)]
+    most = [even if number in waiting else inf for number, even in enumerate(fair)]
+    most += [part * fair[number] for number, part, _ in steps]
+    rows = [(-inf, limit, [(number, float(often)) for number, often in terms]) for limit, terms in _rows(programme)]
+    rows.append((_AS_GOOD * programme.objective(best), inf, list(enumerate(programme.weights))))
+    parts = {number: [(number, -1.0)] for number in waiting}
+    for place, (number, _, _) in enumerate(steps, count):
+        parts[number].append((place, 1.0))
+    rows += ((-inf, 0.0, mine) for mine in parts.values())
+    gains = [0.0] * count + [worth * max(fair) / fair[number] for number, _, worth in steps]
+    return _not_below_floors(programme, _optimum(gains, least, most, rows)[:count])
+
+
+_Row = tuple[float, float, list[tuple[int, float]]]
+"""The least and the most that a sum may be, and its terms: a variable's number and factor."""
+
+
+def _optimum(
+    gains: Sequence[float], least: Sequence[float], most: Sequence[float], rows: Sequence[_Row]
+) -> Sequence[float]:
+    """Return the variables that have the greatest gain; ``most`` of each is empty if none has a bound."""
+    import highspy
+
+    model = highspy.HighsLp()
+    model.num_col_, model.num_row_ = len(gains), len(rows)
     model.sense_ = highspy.ObjSense.kMaximize
-    model.col_cost_, model.col_lower_ = list(programme.weights), list(programme.floors)
-    model.col_upper_ = [highspy.kHighsInf] * len(programme.weights)
-    model.row_lower_ = [-highspy.kHighsInf] * len(rows)
-    model.row_upper_ = [limit for limit, _ in rows]
+    model.col_cost_, model.col_lower_ = list(gains), list(least)
+    model.col_upper_ = list(most) or [highspy.kHighsInf] * len(gains)
+    model.row_lower_ = [low for low, _, _ in rows]
+    model.row_upper_ = [high for _, high, _ in rows]
     matrix = model.a_matrix_
     matrix.format_ = highspy.MatrixFormat.kRowwise
-    matrix.start_ = list(accumulate((len(terms) for _, terms in rows), initial=0))
-    matrix.index_ = [number for _, terms in rows for number, _ in terms]
-    matrix.value_ = [float(count) for _, terms in rows for _, count in terms]
+    matrix.start_ = list(accumulate((len(terms) for _, _, terms in rows), initial=0))
+    matrix.index_ = [number for _, _, terms in rows for number, _ in terms]
+    matrix.value_ = [factor for _, _, terms in rows for _, factor in terms]
     highs = highspy.Highs()  # type: ignore[no-untyped-call]
     highs.setOptionValue("output_flag", False)
     highs.setOptionValue("threads", 1)
@@ -66,8 +118,14 @@ def solve(programme: LinearProgramme) -> list[float]:
     status = highs.getModelStatus()
     if status != highspy.HighsModelStatus.kOptimal:
         raise LooplineError("no_plan", f"the linear programme of the transfers has no solution: {status}")
-    found = zip(highs.getSolution().col_value, programme.floors, strict=True)
-    return [rate if rate > floor + _ROUNDING else floor for rate, floor in found]
+    values: Sequence[float] = highs.getSolution().col_value
+    return values
+
+
+def _not_below_floors(programme: LinearProgramme, found: Sequence[float]) -> list[float]:
+    """Return the rates without what rounding leaves below or just above a floor."""
+    pairs = zip(found, programme.floors, strict=True)
+    return [rate if rate > floor + _ROUNDING else floor for rate, floor in pairs]
 
 
 def _rows(programme: LinearProgramme) -> list[tuple[float, tuple[Term, ...]]]:

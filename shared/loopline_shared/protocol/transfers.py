@@ -164,6 +164,7 @@ class Fetching:
     _: KW_ONLY
     rate_bytes_s: Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)] = 0.0  # of late
     is_free: bool = False  # nothing but the network held that rate back
+    is_swift: Annotated[bool, Field(exclude_if=not_)] = False  # its source alone did: the network had room for more
 
 
 @dataclass(frozen=True, slots=True)

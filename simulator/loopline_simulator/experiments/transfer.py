@@ -15,6 +15,7 @@ from rich.console import Console
 
 from loopline_simulator.experiments.answers import effort, wide_console, without_nan
 from loopline_simulator.experiments.options import RUNS, Count, Positive, Several, SweepOptions, usage
+from loopline_simulator.papers.data_transfer import unknown_trial
 from loopline_simulator.papers.data_transfer.assignment_trial import (
     SEARCHES,
     SEARCHING,
@@ -25,8 +26,12 @@ from loopline_simulator.papers.data_transfer.assignment_trial import (
 from loopline_simulator.papers.data_transfer.strategies import STRATEGIES
 from loopline_simulator.papers.data_transfer.transfer_scenario import TransferScenario
 from loopline_simulator.papers.data_transfer.transfer_trial import TransferAnswer, TransferCase, run
+from loopline_simulator.papers.data_transfer.unknown_trial import KNOWN, UnknownCase
 from loopline_simulator.progress import progress_bar
 from loopline_simulator.sweep import sweep
+
+_UNKNOWN = ("last_s", "ratio", "copies", "plans")
+"""What a run with --unknown tells."""
 
 Seconds = Annotated[float, Parameter(validator=Number(gte=0, lte=1e6))]
 
@@ -84,6 +89,9 @@ def transfer(
     assign: bool = False,
     plans: Annotated[tuple[Count, ...], Several] = (30, 100),
     more: Annotated[float, Parameter(validator=Number(gte=0, lte=10))] = 0.25,
+    unknown: bool = False,
+    edge: Positive = 1000.0,
+    between: Positive = 100.0,
     pictures: Path | None = None,
     network: TransferOptions = TransferOptions(),
     runs: SweepOptions = RUNS,
@@ -105,12 +113,21 @@ def transfer(
         With --assign: plans that a search may make.
     more
         With --assign: tasks beyond one for each host, as a share of the hosts. They wait for the next round.
+    unknown
+        Compare instead how long one file takes to all hosts of a lab with narrow cables between its --switches, where
+        they are written down, where the master learns of them on the way, and where it never does.
+    edge
+        With --unknown: Mbit/s of each host's link.
+    between
+        With --unknown: Mbit/s between the switches.
     pictures
         Draw the first seed's network with the first plan, and each link's use over time, into this folder (SVG).
     """
     for name in strategies:
         if name not in STRATEGIES:
             raise usage(f"there is no strategy {name!r}", f"there are {', '.join(STRATEGIES)}")
+    if unknown:
+        return _learn(network, edge, between, runs)
     if assign:
         return _compare_searches(network.scenario(), plans, more, runs)
     chosen = tuple(dict.fromkeys(strategies))
@@ -126,6 +143,30 @@ def transfer(
         _show(answers, time.monotonic() - began)
     if pictures is not None:
         _draw(pictures, [case for case in cases if case.seed == runs.first_seed])
+    return 0
+
+
+def _learn(network: TransferOptions, edge: float, between: float, runs: SweepOptions) -> int:
+    cases = [
+        UnknownCase(
+            seed=seed,
+            known=known,
+            hosts=network.hosts,
+            switches=network.switches,
+            size_mb=network.size_mb,
+            edge=edge,
+            between=between,
+        )
+        for seed in runs.seed_numbers
+        for known in KNOWN
+    ]
+    with progress_bar("runs", len(cases), lambda answer: answer.plans) as shown:
+        answers = sweep(unknown_trial.run, cases, runs.executor(), shown)
+    if runs.json:
+        each = [asdict(one.case) | {name: getattr(one, name) for name in _UNKNOWN} for one in answers]
+        print(json_format.dumps({"experiment": "transfer", "unknown": each}, indent=1))
+        return 0
+    wide_console().print(unknown_trial.picture(answers))
     return 0
 
 

@@ -93,9 +93,12 @@ class Cache:
         self.version += 1
         self.keep_to_limit()
 
-    async def is_sound(self, sha256: str) -> bool:
-        """True if the cached file exists and its hash matches its name; a mismatching file is removed."""
-        stamp = await asyncio.to_thread(self._sound_stamp, sha256)
+    async def is_sound(self, sha256: str, check: Callable[[Path], bool] | None = None) -> bool:
+        """True if the cached file exists and its hash matches its name; a mismatching file is removed.
+
+        ``check`` finds it out in another way, in a thread, if the file has to be read for that.
+        """
+        stamp = await asyncio.to_thread(self._sound_stamp, sha256, check or (lambda path: hash_of(path) == sha256))
         if stamp:
             self._known[sha256] = stamp
         elif sha256 in self._sizes:
@@ -127,12 +130,12 @@ class Cache:
             wanted_bytes -= self._sizes[sha256]
             self._remove(sha256)
 
-    def _sound_stamp(self, sha256: str) -> _Stamp | None:
-        """Return the stamp of a file whose hash matches its name, taken before it was read; None otherwise."""
+    def _sound_stamp(self, sha256: str, check: Callable[[Path], bool]) -> _Stamp | None:
+        """Return the stamp of a file whose content is right, taken before it was read; None otherwise."""
         path = self.path(sha256)
         try:
             stamp = _stamp(path)
-            is_sound = self._known.get(sha256) == stamp or hash_of(path) == sha256
+            is_sound = self._known.get(sha256) == stamp or check(path)
         except OSError:
             return None
         return stamp if is_sound else None

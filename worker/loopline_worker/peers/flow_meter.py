@@ -1,14 +1,29 @@
-"""Rate of a flow, and whether the network alone decided it: from that the master learns what links carry."""
+"""Rate of a flow, and what decided it: from that the master learns what links carry."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
-_WINDOW_S = 0.5
+_WINDOW_S, _FIRST_WINDOW_S = 0.5, 0.25
+_STALLED_S = 1.5
+"""A window ends with a piece, or after so long without one."""
 _LATE_SHARE = 0.1
 """If more of the bytes came late than this, their source had been waiting for them itself."""
+_BUSY_SHARE, _IDLE_SHARE = 0.6, 0.33
+"""Of the time of a window in which late pieces were coming: from so much on the network alone decided the rate, and
+up to so much it had room for far more."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowReading:
+    """What a flow was like in the latest window."""
+
+    rate_bytes_s: float = 0.0
+    is_free: bool = False  # nothing but the network held it back
+    is_swift: bool = False  # each piece came fast, once its source had it
 
 
 class FlowMeter:
@@ -19,38 +34,58 @@ class FlowMeter:
         self._lock = threading.Lock()
         self.fastest = 0.0
         """The highest rate for some seconds from any source so far, in bytes per second."""
+        self._bytes = self._late_bytes = 0
+        self._took_s = 0.0
         self.begin()
 
     def begin(self) -> None:
         """Begin with another source."""
         with self._lock:
-            self._found, self._is_new = (0.0, False), True
-            self._clear()
+            self._found, self._is_new = FlowReading(), True
+            self._clear(self._clock())
 
-    def count(self, count_bytes: int, *, is_late: bool) -> None:
-        """Count a piece; a late one had not been there when it was asked for."""
+    def count(self, count_bytes: int, took_s: float, *, is_late: bool) -> None:
+        """Count a piece that came within ``took_s``; a late one had not been there when it was asked for."""
         with self._lock:
             self._bytes += count_bytes
+            self._took_s += took_s
             self._late_bytes += count_bytes * is_late
+            self._last = self._clock()
 
     def hold_back(self) -> None:
-        """Note that a limit of the owner or of the plan was used up, or that the source had nothing."""
+        """Note that a limit of the owner or of the plan was used up."""
         self._is_held_back = True
 
-    def read(self) -> tuple[float, bool]:
-        """Return bytes per second over the latest window, and True if nothing but the network held the flow back.
+    def starve(self) -> None:
+        """Note that the source had nothing for a while."""
+        self._has_starved = True
+
+    def read(self) -> FlowReading:
+        """Return what the latest window showed. Windows end with a piece, so that no piece is counted in part.
 
         The first window in which anything comes shows how a flow begins, not what the network carries.
         """
         with self._lock:
-            passed_s = self._clock() - self._since
-            if passed_s >= _WINDOW_S:
-                is_held_back = self._is_held_back or self._is_new
-                is_free = not is_held_back and self._late_bytes <= _LATE_SHARE * self._bytes
-                self._is_new = self._is_new and not self._bytes
-                self._found = self._bytes / passed_s, is_free and self._bytes > 0
-                self._clear()
+            now = self._clock()
+            if self._last - self._since >= (_FIRST_WINDOW_S if self._is_new else _WINDOW_S):
+                self._found = self._reading(self._last - self._since)
+                self._clear(self._last)
+            elif now - self._since >= _STALLED_S:
+                self._found = FlowReading(self._bytes / (now - self._since))
+                self._clear(now)
             return self._found
 
-    def _clear(self) -> None:
-        self._since, self._bytes, self._late_bytes, self._is_held_back = self._clock(), 0, 0, False
+    def _reading(self, passed_s: float) -> FlowReading:
+        rate, is_new = self._bytes / passed_s, self._is_new
+        self._is_new = False
+        if is_new or self._is_held_back:
+            return FlowReading(rate)
+        if not self._has_starved and self._late_bytes <= _LATE_SHARE * self._bytes:
+            return FlowReading(rate, is_free=True)
+        busy = self._took_s / passed_s
+        return FlowReading(rate, is_free=busy >= _BUSY_SHARE, is_swift=busy <= _IDLE_SHARE)
+
+    def _clear(self, since: float) -> None:
+        self._since = self._last = since
+        self._bytes, self._late_bytes, self._took_s = 0, 0, 0.0
+        self._is_held_back = self._has_starved = False

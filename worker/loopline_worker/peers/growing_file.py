@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import IO
 
-from loopline_shared.pieces import PieceLayout
+from loopline_shared.pieces import PieceLayout, PieceList
 
 
 class GrowingFile:
@@ -33,6 +34,12 @@ class GrowingFile:
         with self._grown:
             self.have = have
             self._grown.notify_all()
+
+    def grow_by(self, file: IO[bytes], number: int, pieces: PieceList) -> bool:
+        """Read the next piece, and say that it is here if it is the right one. False if it is not."""
+        if is_sound := pieces.is_sound(number, file.read(self.layout.length(number))):
+            self.grow_to(number + 1)
+        return is_sound
 
     def abandon(self) -> None:
         """Say that no more pieces will come: whoever waits for one goes on."""

@@ -142,8 +142,8 @@ class OrdersBook:
 
 
 def _fetching(fetch: PieceFetch) -> Fetching:
-    rate, is_free = fetch.meter.read()
+    read = fetch.meter.read()
     return Fetching(
         fetch.sha256, fetch.file.layout.size_bytes, fetch.file.have_bytes, fetch.source,
-        rate_bytes_s=rate, is_free=is_free,
+        rate_bytes_s=read.rate_bytes_s, is_free=read.is_free, is_swift=read.is_swift,
     )  # fmt: skip

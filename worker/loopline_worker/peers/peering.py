@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 
 from loopline_shared import grants
+from loopline_shared.errors import LooplineError
 from loopline_shared.model import Result
 from loopline_shared.protocol.transfers import (
     PROBE_FILE,
@@ -65,8 +66,8 @@ class ServedCache(CachedFiles, Protocol):
     def path(self, sha256: str) -> Path:
         """Return the place of a file, which need not be there."""
 
-    async def is_sound(self, sha256: str) -> bool:
-        """True if the file is there and its content is right."""
+    async def is_sound(self, sha256: str, check: Callable[[Path], bool] | None = None) -> bool:
+        """True if the file is there and its content is right, as ``check`` says if it has to be read."""
 
     def adopt(self, sha256: str, file: Path) -> None:
         """Have a file of that content here as well. Raises OSError."""
@@ -279,11 +280,29 @@ class Peering:
         return cached
 
     async def _check(self, sha256: str, cached: GrowingFile) -> None:
-        """Have a cached file served once its content is found to be right, which takes a while for a large one."""
-        if self._store and await self._store.is_sound(sha256):
+        """Have a cached file served piece by piece as they are found to be right, if it was not checked before.
+
+        All of a large file takes a while to read, in which a receiver would turn elsewhere.
+        """
+        if self._store and await self._store.is_sound(sha256, partial(self._is_right, sha256, cached)):
             cached.grow_to(cached.layout.count)
         else:
             cached.abandon()
+
+    def _is_right(self, sha256: str, cached: GrowingFile, path: Path) -> bool:
+        """Check a file by the master's list of its pieces, or as a whole if there is none to be had now."""
+        from loopline_worker.files.downloads import hash_of
+        from loopline_worker.files.receiving import GoneError, NetworkError
+        from loopline_worker.peers.master_files import MasterFiles
+
+        try:
+            pieces = MasterFiles(self._http).pieces_of(sha256)
+        except (NetworkError, GoneError, LooplineError):
+            return hash_of(path) == sha256
+        if not pieces.can_be_checked or pieces.layout != cached.layout:
+            return hash_of(path) == sha256
+        with path.open("rb") as file:
+            return all(cached.grow_by(file, number, pieces) for number in range(pieces.layout.count))
 
     def _find_probe_file(self) -> GrowingFile | None:
         """Return a file of holes, which takes no space; it is gone with the agent."""

@@ -293,9 +293,9 @@ class _Taking:
             reason = f"piece {self._growing.have} does not match its hash"
             raise SourceError(FaultKind.WRONG_CONTENT, reason) if self._is_peer else WrongContentError(reason)
         if has_come:
-            self._meter.count(len(piece), is_late=self._upstream.is_late)
+            self._meter.count(len(piece), self._upstream.took_s, is_late=self._upstream.is_late)
         else:
-            self._meter.hold_back()
+            self._meter.starve()
         if self._is_peer:
             self._mind_rate(waited_s, len(piece) if has_come else 0)
 

@@ -43,6 +43,8 @@ class IncomingPieces:
     def __init__(self, link: socket.socket, first: int) -> None:
         self.is_late = False
         """True if the server had to wait for the piece that came last."""
+        self.took_s = 0.0
+        """So long that piece was coming, once the server had it."""
         self.is_limited = False
         """True if the last sign of life said that the owner's limit holds the piece back."""
         self._link = link
@@ -74,7 +76,9 @@ class IncomingPieces:
             return False
         if kind not in (_PIECE, _LATE_PIECE) or number != self._next or number >= self._credit:
             raise StreamError("it sent what was not asked for")
+        began = time.monotonic()
         self._fill(buffer)
+        self.took_s = time.monotonic() - began
         self.is_late = kind == _LATE_PIECE
         self._next += 1
         return True

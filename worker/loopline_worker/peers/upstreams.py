@@ -55,6 +55,10 @@ class Upstream(Protocol):
         """True if the source had to wait for the piece that came last."""
 
     @property
+    def took_s(self) -> float:
+        """So long that piece was coming, once the source had it; of a late one alone it is known."""
+
+    @property
     def is_limited(self) -> bool:
         """True if the source has said that its owner's limit holds the next piece back."""
 
@@ -115,6 +119,11 @@ class PeerUpstream:
         return self._pieces.is_late
 
     @property
+    def took_s(self) -> float:
+        """So long that piece was coming."""
+        return self._pieces.took_s
+
+    @property
     def is_limited(self) -> bool:
         """True if the source has said that its owner's limit holds the next piece back."""
         return self._pieces.is_limited
@@ -151,6 +160,7 @@ class MasterUpstream:
     """
 
     is_late = is_limited = False
+    took_s = 0.0
 
     def __init__(
         self, connection: HTTPConnection, path: str, headers: dict[str, str], layout: PieceLayout, first: int

@@ -52,6 +52,8 @@ def _rates(
     found = {name: rate for name, rate in measured.hosts.items() if name in rates}
     alike = dict[tuple[str, float], float]()
     for name, rate in found.items():
+        if name in measured.slow:
+            continue
         key = at[name], rates[name]
         alike[key] = max(rate, alike.get(key, 0.0))
     return {name: min(rate, alike.get((at[name], rate), rate)) for name, rate in rates.items()} | found

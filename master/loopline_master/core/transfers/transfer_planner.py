@@ -54,18 +54,19 @@ _Draft = dict[str, list[_Line]]
 """The lines of each file."""
 
 
-def plan(request: PlanRequest, solve: Solve, rounds: int = _ROUNDS) -> TransferPlan:
+def plan(request: PlanRequest, solve: Solve, rounds: int = _ROUNDS, share: Solve | None = None) -> TransferPlan:
     """Return a plan for the request; ``rounds`` of re-planning, 0 for none.
 
-    Raises KeyError for hosts that the network does not have.
+    The lines are chosen by the rates of ``solve``, and flow at those of ``share`` if it is given. Raises KeyError for
+    hosts that the network does not have.
     """
-    return _Planner(request, solve).plan(rounds)
+    return _Planner(request, solve, share or solve).plan(rounds)
 
 
 class _Planner:
-    def __init__(self, request: PlanRequest, solve: Solve) -> None:
+    def __init__(self, request: PlanRequest, solve: Solve, share: Solve) -> None:
         network = self._network = request.network
-        self._solve, self._least_rate = solve, request.least_rate
+        self._solve, self._share, self._least_rate = solve, share, request.least_rate
         self._ways: dict[tuple[int, int], list[int]] = {}
         self._wanting: dict[str, set[int]] = {}
         self._overdue: dict[str, set[int]] = defaultdict(set)
@@ -87,7 +88,8 @@ class _Planner:
         best = self._solved(fair, self._solve)
         if sum(map(len, self._wanting.values())) <= _LOOKED_AT_TWICE:
             best = self._improved(best, self._solve, rounds)
-        return self._in_words(best if _throughput(best) > _throughput(kept) else kept)
+        best = best if _throughput(best) > _throughput(kept) else kept
+        return self._in_words(best if self._share is self._solve else self._solved(best, self._share))
 
     def _kept(self, running: Iterable[Pipeline]) -> _Draft:
         """Return the lines that run and whose source is there, less the hosts that want their file no more.
