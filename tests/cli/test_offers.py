@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pty
 import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from loopline_shared.rest.bodies import Preview, Submission
 from tests.cli.conftest import Run
 from tests.cli.fake_master import FakeMaster, ok, page
 from tests.cli.views import worker
+from tests.warm import starting
 
 COMMAND = ["--", "python3", "pi.py", "src/data.csv"]
 
@@ -39,7 +39,7 @@ def at_a_terminal(fake: FakeMaster, answers: str, *words: str) -> str:
     """What a user sees who types these answers."""
     ours, theirs = pty.openpty()
     with subprocess.Popen(
-        [sys.executable, "-m", "loopline", "submit", *words],
+        [*starting("loopline"), "submit", *words],
         stdin=theirs, stdout=theirs, stderr=theirs, env={**os.environ, "LOOPLINE_MASTER": fake.url},
     ) as running:  # fmt: skip
         os.close(theirs)

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from loopline_shared.errors import LooplineError
 from loopline_simulator.__main__ import main as simulate
 from tests.simulator.test_what_if_model import Log
 from tests.store.workload import relive
+from tests.warm import starting
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,7 +42,7 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def loopline(*words: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "loopline.cli", "replay", *map(str, words)]
+    command = [*starting("loopline.cli"), "replay", *map(str, words)]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("LOOPLINE")}
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=60, check=False)
 

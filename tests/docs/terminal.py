@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,7 +20,8 @@ DONE_ALREADY = ("pip install",)
 
 
 class Terminal:
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, loopline: Sequence[str]) -> None:
+        """``loopline``: the words that its command stands for."""
         self.home = self.folder = home
         self._serving: list[subprocess.Popen[bytes]] = []
         with socket.socket() as probe:
@@ -30,7 +32,7 @@ class Terminal:
             del self.environment[name]
         self.environment |= {
             "HOME": str(home),
-            "PATH": f"{self._programs()}:{os.environ['PATH']}",
+            "PATH": f"{self._programs(loopline)}:{os.environ['PATH']}",
             "LOOPLINE_PORT": str(self.port),
             "LOOPLINE_MASTER": f"http://127.0.0.1:{self.port}",
             "LOOPLINE_CONFIG": os.devnull,
@@ -67,26 +69,26 @@ class Terminal:
             words = ["sh", "-c", f"exec {step.command}{port}"]
             process = subprocess.Popen(words, cwd=self.home, env=self.environment, stdout=file, stderr=file)
         self._serving.append(process)
-        until = time.monotonic() + 30
+        until = time.monotonic() + 60
         while line := missing(step, log.read_text().replace(str(self.port), "7461")):
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < until, f"$ {step.command}\n{log.read_text()}\n-- has no line: {line}"
             time.sleep(0.02)
 
-    def _programs(self) -> Path:
+    def _programs(self, loopline: Sequence[str]) -> Path:
         """What installing puts on the path."""
         folder = self.home / "bin"
         folder.mkdir()
-        for name, words in (("loopline", "-m loopline"), ("python3", "")):
+        for name, words in (("loopline", loopline), ("python3", [sys.executable])):
             program = folder / name
-            program.write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} "$@"\n')
+            program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
             program.chmod(0o755)
         return folder
 
 
 @contextmanager
-def terminal(home: Path) -> Iterator[Terminal]:
-    one = Terminal(home)
+def terminal(home: Path, loopline: Sequence[str] = (sys.executable, "-m", "loopline")) -> Iterator[Terminal]:
+    one = Terminal(home, loopline)
     try:
         yield one
     finally:

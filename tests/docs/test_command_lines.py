@@ -17,6 +17,7 @@ import pytest
 from loopline import Client
 from tests.docs.console import Step, typed
 from tests.docs.terminal import Terminal, terminal
+from tests.warm import starting
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -71,7 +72,7 @@ def files_of_the_reader(folder: Path) -> None:
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     """Somebody with a master and a worker, twelve jobs done, and the files that the pages name."""
     home = tmp_path_factory.mktemp("home")
-    with terminal(home) as one:
+    with terminal(home, starting("loopline")) as one:
         one.environment |= {
             "MASTER": one.environment["LOOPLINE_MASTER"],
             "LOOPLINE_NOTIFY_COMMANDS": '{"mail": ["true"]}',

@@ -18,9 +18,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-_FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload([f"{__name__}_imported"])
-_PR_SET_PDEATHSIG = 1
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload([f"{__name__}_imported"])
+PR_SET_PDEATHSIG = 1
 
 
 class Daemon:
@@ -32,7 +32,7 @@ class Daemon:
         """Run ``module``'s `main` with ``arguments`` in ``folder``; what it says is appended to the file ``log``."""
         log.touch()
         what = (module, list(arguments), dict(environment), str(folder), str(log))
-        self._process = _FORKS.Process(target=_become, args=what, daemon=True)
+        self._process = FORKS.Process(target=_become, args=what, daemon=True)
         self._process.start()
         assert self._process.pid is not None
         self.pid: int = self._process.pid
@@ -73,7 +73,7 @@ def imported() -> None:
 
 def _become(module: str, arguments: list[str], environment: dict[str, str], folder: str, log: str) -> None:
     """In the fork: what a shell would prepare, and then the daemon's own `main`."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # a killed run leaves no daemon behind
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a killed run leaves no daemon behind
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)

@@ -13,6 +13,7 @@ from loopline_shared.rest.trust import pin_of
 from loopline_shared.spec import JobSpec
 from tests.live.conftest import running
 from tests.live.grid import Grid, wait_for
+from tests.warm import starting
 
 CALL = "import loopline\nwith loopline.Executor() as pool: print(sum(pool.map(abs, range(-3, 0))))"
 CODE = 3 * 2**20  # bytes that no Report carries
@@ -23,9 +24,13 @@ def _environment(grid: Grid) -> dict[str, str]:
     return bare | {"HOME": str(grid.folder / "home"), "LOOPLINE_SANDBOX": "off"}
 
 
-async def _run(grid: Grid, *arguments: str) -> tuple[int, str]:
+async def _loopline(grid: Grid, *words: str) -> tuple[int, str]:
+    return await _run(grid, *starting("loopline"), *words)
+
+
+async def _run(grid: Grid, *command: str) -> tuple[int, str]:
     running = await asyncio.create_subprocess_exec(
-        sys.executable, *arguments, cwd=grid.folder, env=_environment(grid),
+        *command, cwd=grid.folder, env=_environment(grid),
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
     out, _ = await running.communicate()
@@ -40,7 +45,7 @@ async def test_a_worker_and_a_user_know_their_master_by_a_line(tmp_path: Path) -
         assert made.address.startswith("https://")
         assert made.fingerprint == pin_of((grid.data_dir / "certificates" / "ca.pem").read_text())
         line = str(JoinLine(made.address, made.secret, made.fingerprint))
-        assert (await _run(grid, "-m", "loopline", "join", line, "--name", "pc-1", "--no-sandbox"))[0] == 0
+        assert (await _loopline(grid, "join", line, "--name", "pc-1", "--no-sandbox"))[0] == 0
         home = {"HOME": str(tmp_path / "home")}
         grid.workers["pc-1"] = await grid._spawn("pc-1", "loopline_worker", "--policy", "always", more=home)
         await grid.connected("pc-1")
@@ -52,13 +57,13 @@ async def test_a_worker_and_a_user_know_their_master_by_a_line(tmp_path: Path) -
         assert list((grid.data_dir / "certificates" / "workers").iterdir()), "it has shown a certificate of its own"
         token = await grid.client().create_token("ann", "user")
         wrong = LoginLine(token.address, token.secret, "0" * 64)
-        code, said = await _run(grid, "-m", "loopline", "login", str(wrong))
+        code, said = await _loopline(grid, "login", str(wrong))
         assert "another certificate than expected" in said
         assert code != 0
         right = str(LoginLine(token.address, token.secret, token.fingerprint))
-        code, said = await _run(grid, "-m", "loopline", "login", right)
+        code, said = await _loopline(grid, "login", right)
         assert (code, "you are ann" in said) == (0, True), said
-        code, said = await _run(grid, "-c", CALL)
+        code, said = await _run(grid, sys.executable, "-c", CALL)
         assert said.strip() == "6", said
 
         await grid.kill_master()
@@ -68,7 +73,7 @@ async def test_a_worker_and_a_user_know_their_master_by_a_line(tmp_path: Path) -
         made = await grid.client().create_join_token(uses=1, expires_s=60)
         assert made.fingerprint != token.fingerprint
         line = str(JoinLine(made.address, made.secret, made.fingerprint))
-        assert (await _run(grid, "-m", "loopline", "join", line, "--no-sandbox"))[0] == 0
+        assert (await _loopline(grid, "join", line, "--no-sandbox"))[0] == 0
         await grid.connected("pc-1")  # which believes the CA of the new line, under the name that it has
         assert (await grid.ended(await grid.submit("true"))).state == "succeeded"
 

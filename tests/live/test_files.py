@@ -7,7 +7,6 @@ import filecmp
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytest
 from loopline.transfer import files
 from loopline_shared.model import JobState, TaskId
 from tests.live.grid import Grid
+from tests.warm import starting
 
 WORK = """\
 mkdir -p out/$1
@@ -42,7 +42,7 @@ async def loopline(grid: Grid, *words: str, folder: Path) -> Any:
     }
     command, *rest = words
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "loopline", command, "--json", *rest,
+        *starting("loopline"), command, "--json", *rest,
         cwd=folder, env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     out, err = await process.communicate()

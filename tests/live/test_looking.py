@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.live.grid import Grid, wait_for
+from tests.warm import starting
 
 
 def environment(grid: Grid) -> dict[str, str]:
@@ -21,7 +22,7 @@ def environment(grid: Grid) -> dict[str, str]:
 
 async def loopline(grid: Grid, *arguments: str) -> str:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "loopline", *arguments, env=environment(grid), cwd=grid.folder,
+        *starting("loopline"), *arguments, env=environment(grid), cwd=grid.folder,
         stdout=asyncio.subprocess.PIPE,
     )  # fmt: skip
     output, _ = await process.communicate()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 
 import pytest
 
 from tests.live.grid import ROOT, Grid
+from tests.warm import starting
 
 
 @pytest.mark.long
@@ -32,9 +32,9 @@ async def test_what_if_of_a_live_grid(grid: Grid) -> None:
 
 
 async def _replay(grid: Grid, *options: str) -> dict:  # type: ignore[type-arg]
-    command = ["-m", "loopline.cli", "replay", str(grid.data_dir / "loopline.db"), *options]
+    command = [*starting("loopline.cli"), "replay", str(grid.data_dir / "loopline.db"), *options]
     process = await asyncio.create_subprocess_exec(
-        sys.executable, *command, cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        *command, cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
     out, error = await process.communicate()
     assert process.returncode == 0, error.decode()

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import socket
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,13 +16,14 @@ from loopline_worker.host.load import Pressure
 from loopline_worker.launch.abilities import Ability
 from loopline_worker.presence.probe import Reading
 from loopline_worker.settings import WorkerSettings
+from tests.warm import starting
 from tests.worker.presence.witnesses import move_mouse, x_server
 
 
 async def start(folder: Path, display: dict[str, str], *words: str) -> asyncio.subprocess.Process:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("LOOPLINE", "DBUS"))}
     return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "loopline", "doctor", "--data-dir", str(folder), *words, env=kept | display,
+        *starting("loopline"), "doctor", "--data-dir", str(folder), *words, env=kept | display,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
 

@@ -7,7 +7,6 @@ import errno
 import json
 import os
 import stat
-import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -28,6 +27,7 @@ from loopline_worker.owner.server import OwnerServer
 from loopline_worker.owner.state import PastFreeze, RunningTask, WorkerState
 from loopline_worker.presence.idle_detector import IdleDetector
 from loopline_worker.state.contribution import Contributed
+from tests.warm import starting
 from tests.worker.bench import run_of, until
 from tests.worker.presence.witnesses import Hand
 from tests.worker.small_master import SmallMaster
@@ -246,7 +246,7 @@ async def owner(folder: Path, *words: str) -> tuple[int, str, str]:
     """As typed in a terminal."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("LOOPLINE")}
     command = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "loopline", "owner", "--data-dir", str(folder), *words,
+        *starting("loopline"), "owner", "--data-dir", str(folder), *words,
         env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     out, err = await command.communicate()

@@ -1,0 +1,45 @@
+"""A command that begins as a fork is to its caller what one is that is started."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.warm import starting
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere commands are started")
+
+
+def test_it_says_and_returns_the_same(tmp_path: Path) -> None:
+    forked, started = (
+        subprocess.run([*start, "replay", "--", "none.db"], cwd=tmp_path, capture_output=True, text=True, check=False)
+        for start in (starting("loopline"), [sys.executable, "-m", "loopline"])
+    )
+    assert (forked.returncode, forked.stdout, forked.stderr) == (started.returncode, started.stdout, started.stderr)
+    assert (forked.returncode, "none.db" in forked.stderr) == (2, True)
+
+
+def test_it_has_the_folder_and_the_streams_of_its_caller(tmp_path: Path) -> None:
+    (tmp_path / "one.json").write_text("[1]")
+    for words, given in ((["--compact", "one.json"], None), (["--compact"], "[1]")):
+        done = subprocess.run(
+            [*starting("json.tool"), *words], cwd=tmp_path, input=given, capture_output=True, text=True
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (0, "[1]\n", "")
+    done = subprocess.run([*starting("json.tool"), "two.json"], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "two.json" in done.stderr
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_of_it_after_a_signal(signum: signal.Signals) -> None:
+    with subprocess.Popen(starting("json.tool"), stdin=-1, stdout=-1, stderr=subprocess.DEVNULL) as running:
+        assert running.stdin
+        assert running.stdout
+        running.send_signal(signum)
+        assert running.stdout.read() == b"", "until the last one has closed it, while its stdin stays open"
+        assert running.wait() == -signum

@@ -1,0 +1,142 @@
+"""Commands begin as forks of a process that has imported the command line, for imports are most of a start.
+
+What runs has the caller's streams, folder, environment and signals, and processes of its own. That
+`python -m loopline` is a start is what tests/docs/test_tutorial.py, tests/live/test_local.py and
+tests/cli/test_commands.py say.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import gc
+import importlib
+import marshal
+import os
+import runpy
+import select
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from functools import cache
+from pathlib import Path
+from typing import NoReturn
+
+from tests.live.daemons import FORKS, PR_SET_PDEATHSIG
+
+_CLIENT = Path(__file__).with_name("warm_client.py")
+
+
+def starting(module: str) -> list[str]:
+    """Return how a command line begins that does what ``python -m module`` does."""
+    if sys.platform != "linux":
+        return [sys.executable, "-m", module]
+    return [sys.executable, "-I", "-S", str(_CLIENT), _address(), module]
+
+
+@cache
+def _address() -> str:
+    """Where the process listens that is forked; there is one for each process of the suite."""
+    folder = tempfile.mkdtemp(prefix="loopline-warm-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    address = f"{folder}/socket"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(address)
+        listener.listen(64)
+        FORKS.Process(target=_serve, args=(listener,), daemon=True).start()
+    return address
+
+
+def _serve(listener: socket.socket) -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a killed run leaves none behind
+    from loopline.cli import app
+
+    for _, path, _ in app.COMMANDS.values():
+        importlib.import_module(path.partition(":")[0])
+    gc.collect()
+    gc.freeze()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how an attendant ended
+    while True:
+        link, _ = listener.accept()
+        if os.fork() == 0:
+            listener.close()
+            _attend(link)
+        link.close()
+
+
+def _attend(link: socket.socket) -> NoReturn:
+    """In a fork: have another one run what is asked for, and tell how it ends. Who goes away takes it along."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    length, streams, _, _ = socket.recv_fds(link, 4, 3)
+    size = int.from_bytes(length, "big")
+    module, words, folder, environment = marshal.loads(link.recv(size, socket.MSG_WAITALL))
+    process = os.fork()
+    if process == 0:
+        os._exit(_run(module, words, folder, environment, streams))
+    for stream in streams:
+        os.close(stream)
+    link.sendall(process.to_bytes(4, "big"))
+    ended = os.pidfd_open(process)
+    ready, _, _ = select.select([ended, link], [], [])
+    if ended not in ready:
+        os.kill(process, signal.SIGKILL)
+    _, status = os.waitpid(process, 0)
+    code = os.waitstatus_to_exitcode(status)
+    if ended in ready:
+        link.sendall(code.to_bytes(4, "big", signed=True))
+    os._exit(0)
+
+
+def _run(module: str, words: list[str], folder: str, environment: dict[str, str], streams: list[int]) -> int:
+    """In the fork of the fork: what a shell and an interpreter would prepare, then the module; its exit code."""
+    os.setpgid(0, 0)
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+    os.closerange(3, max(int(each.name) for each in Path("/proc/self/fd").iterdir()) + 1)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    time.tzset()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.stdin = os.fdopen(0, closefd=False)
+    sys.stdout = os.fdopen(1, "w", closefd=False)
+    sys.stderr = os.fdopen(2, "w", 1, errors="backslashreplace", closefd=False)
+    code = _main(module, words)
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for text in (sys.stdout, sys.stderr):
+        if not text.closed:
+            text.flush()
+    return code
+
+
+def _main(module: str, words: list[str]) -> int:
+    os.execv = _become  # type: ignore[assignment]
+    try:
+        sys.argv = [module, *words]
+        for known in (module, f"{module}.__main__"):
+            if not hasattr(sys.modules.get(known), "__path__"):
+                sys.modules.pop(known, None)  # runpy warns of what was imported before
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def _become(file: str, command: list[str]) -> NoReturn:
+    """Go on as another program of ours, as `os.execv` would. A worker is started anew: where it looks for a token
+    follows from the HOME in which it is imported.
+    """
+    if command[:3] != [sys.executable, "-P", "-m"] or command[3] == "loopline_worker":
+        os.execve(file, command, os.environ)
+    raise SystemExit(_main(command[3], command[4:]))
