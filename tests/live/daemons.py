@@ -18,6 +18,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from loopline_shared.protocol import worker_link
+
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload([f"{__name__}_imported"])
 PR_SET_PDEATHSIG = 1
@@ -64,9 +66,15 @@ class Daemon:
 
 
 def imported() -> None:
-    """Import what daemons need, and keep their collectors from walking through it."""
+    """Import what daemons need, with what they would make at their first use of it, and keep their collectors from
+    walking through it.
+    """
     for module in ("loopline_master.__main__", "loopline_worker.__main__", "loopline_worker.agent"):
         importlib.import_module(module)
+    for side in (worker_link._from_worker, worker_link._from_master):
+        side.rebuild()
+    for operation in importlib.import_module("loopline_master.http.web_app").OPERATIONS:
+        assert operation.handed_in is not None  # its annotations are evaluated
     gc.collect()
     gc.freeze()
 
