@@ -64,7 +64,7 @@ web/node_modules/.package-lock.json: web/package-lock.json
 	cd web && npm ci --silent && touch node_modules/.package-lock.json
 
 # The master's page, into master/loopline_master/dashboard/assets. Needs Node 20.19 or newer, which nothing else here does.
-web: .venv/installed web/node_modules/.package-lock.json
+web: .venv/demo web/node_modules/.package-lock.json
 	$(BIN)/python -c "$$PRINT_OPENAPI" > web/openapi.json
 	cd web && npm run --silent types && npm run --silent check
 	cd web && npm run --silent test && npm run --silent build
