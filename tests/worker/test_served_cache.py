@@ -80,6 +80,7 @@ async def test_pieces_are_served_while_later_ones_are_still_to_be_read(
     finally:
         may_go_on.set()
     assert await asyncio.to_thread(growing.wait_for, growing.layout.count - 1, 10.0)
+    await until(lambda: NAME in cache._known)
     monkeypatch.setattr(PieceList, "is_sound", lambda *_: pytest.fail("it was checked a moment ago"))
     assert await asyncio.to_thread(found_in(peering).wait_for, growing.layout.count - 1, 10.0)
     assert NAME in cache.sizes

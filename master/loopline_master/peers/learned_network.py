@@ -24,7 +24,7 @@ Links = Mapping[str, HostLink | None]
 
 
 class LearnedNetwork:
-    """What is known of the network: from the operator's file, from samples of flows, else assumed."""
+    """The network as it is known: from the operator's file, from samples of flows, else assumed."""
 
     def __init__(self, file: NetworkFile | None, samples: FlowSamples) -> None:
         self.samples = samples

@@ -60,7 +60,7 @@ def solve(programme: LinearProgramme) -> list[float]:
 
 
 def share(programme: LinearProgramme) -> list[float]:
-    """Return rates as good as the best ones, among which nobody waits for others without need.
+    """Return rates as good as the best ones, among which nobody waits for others needlessly.
 
     Where several rates have the greatest objective, a vertex gives all to one pipeline and nothing to the next. Of
     all that are as good, those are taken that give those who wait the most of the rate that filling up would, while

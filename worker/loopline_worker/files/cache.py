@@ -18,7 +18,8 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
-from loopline_worker.files.downloads import Downloads, hash_of
+from loopline_worker.files.downloads import Downloads
+from loopline_worker.files.hashing import hash_of
 
 log = logging.getLogger(__name__)
 

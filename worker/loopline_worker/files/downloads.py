@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -110,9 +109,3 @@ class Downloads:
         finally:
             if request.is_lost_elsewhere:
                 self._http.direct.avoid()
-
-
-def hash_of(file: Path) -> str:
-    """Return the SHA-256 of a file."""
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -19,7 +19,7 @@ up to so much it had room for far more."""
 
 @dataclass(frozen=True, slots=True)
 class FlowReading:
-    """What a flow was like in the latest window."""
+    """A flow as it was in the latest window."""
 
     rate_bytes_s: float = 0.0
     is_free: bool = False  # nothing but the network held it back

@@ -1,5 +1,6 @@
-"""One file to all hosts of a network that nobody wrote down: the scheduler, its planner and what it learns, as they
-run live, over flows that share the links of a network of which they know nothing.
+"""Simulation of one file that goes to all hosts of a network that nobody wrote down.
+
+The scheduler, its planner and what it learns run as they do live, over flows that share the links of that network.
 
 Each flow is a fluid of its own here, and pieces come in order: a receiver gets no further than its source. What flows
 share is max-min fair. Reports come as workers send them, and tell what their meters read.
@@ -243,7 +244,7 @@ class UnknownNetwork:
             self.carried[direction] = self.carried.get(direction, 0.0) + load * _STEP_S
         for place, one in enumerate(flowing):
             room = min(self._truth.limits[direction] - loads[direction] for direction in uses[place])
-            self._take(one, rates[place], max(0.0, room), is_late=place in late)
+            self._advance(one, rates[place], max(0.0, room), is_late=place in late)
 
     def _rates(self, flowing: Sequence[Receiver], uses: Sequence[list[int]], late: Mapping[int, int]) -> list[float]:
         terms = dict[int, list[tuple[int, int]]]()
@@ -257,7 +258,7 @@ class UnknownNetwork:
         count = len(flowing)
         return fill(LinearProgramme((1.0,) * count, (0.0,) * count, tuple(rows), tuple(late.items())))
 
-    def _take(self, one: Receiver, rate: float, room: float, *, is_late: bool) -> None:
+    def _advance(self, one: Receiver, rate: float, room: float, *, is_late: bool) -> None:
         one.have, one.starved_s = min(one.have + rate * _STEP_S, self._size), 0.0
         one.busy_s += _STEP_S * (rate / (rate + room) if rate + room else 0.0)
         one.is_late = one.is_late or is_late

@@ -1,4 +1,4 @@
-"""One file to all hosts of a lab with a narrow cable between its switches, as far as somebody knows of it."""
+"""Trials of one file that goes to all hosts of a lab with a narrow cable, by how much is known of it."""
 
 from __future__ import annotations
 
