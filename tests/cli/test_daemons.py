@@ -25,18 +25,18 @@ def became(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
 
 @pytest.mark.parametrize(
-    ("words", "module"),
+    ("words", "begins"),
     [
-        (["master", "--port", "1", "--help"], "loopline_master"),
-        (["worker", "--slots", "2", "--json", "--", "x"], "loopline_worker"),
-        (["network", "lab.toml", "--json"], "loopline_master.transfers"),
-        (["simulate", "no-passing", "--fit", "1", "--help"], "loopline_simulator"),
+        (["master", "--port", "1", "--help"], ["-m", "loopline_master"]),
+        (["worker", "--slots", "2", "--json", "--", "x"], ["-X", "no_debug_ranges", "-m", "loopline_worker"]),
+        (["network", "lab.toml", "--json"], ["-m", "loopline_master.transfers"]),
+        (["simulate", "no-passing", "--fit", "1", "--help"], ["-m", "loopline_simulator"]),
     ],
 )
-def test_all_arguments_are_passed_on(became: list[list[str]], words: list[str], module: str) -> None:
+def test_all_arguments_are_passed_on(became: list[list[str]], words: list[str], begins: list[str]) -> None:
     with pytest.raises(SystemExit):
         main(words)
-    assert became == [[sys.executable, "-P", "-m", module, *words[1:]]]
+    assert became == [[sys.executable, "-P", *begins, *words[1:]]]
 
 
 def test_replay_becomes_the_stores_own(became: list[list[str]]) -> None:
