@@ -83,17 +83,36 @@ class TransferOptions:
         )
 
 
+@Parameter(name="*", group=Group("A network that nobody wrote down", sort_key=2))
+@dataclass(frozen=True, kw_only=True)
+class LabOptions:
+    """A lab with narrow cables between its switches.
+
+    Parameters
+    ----------
+    unknown
+        Compare instead how long one file takes to all hosts of such a lab, where its cables are written down, where
+        the master learns of them on the way, and where it never does.
+    edge
+        With --unknown: Mbit/s of each host's link.
+    between
+        With --unknown: Mbit/s between the switches.
+    """
+
+    unknown: bool = False
+    edge: Positive = 1000.0
+    between: Positive = 100.0
+
+
 def transfer(
     *,
     strategies: Annotated[tuple[str, ...], Several] = tuple(STRATEGIES),
     assign: bool = False,
     plans: Annotated[tuple[Count, ...], Several] = (30, 100),
     more: Annotated[float, Parameter(validator=Number(gte=0, lte=10))] = 0.25,
-    unknown: bool = False,
-    edge: Positive = 1000.0,
-    between: Positive = 100.0,
     pictures: Path | None = None,
     network: TransferOptions = TransferOptions(),
+    lab: LabOptions = LabOptions(),
     runs: SweepOptions = RUNS,
 ) -> int:
     """Compare ways to bring files to hosts: the master's planner, lines and peers chosen blindly, the master alone.
@@ -113,21 +132,14 @@ def transfer(
         With --assign: plans that a search may make.
     more
         With --assign: tasks beyond one for each host, as a share of the hosts. They wait for the next round.
-    unknown
-        Compare instead how long one file takes to all hosts of a lab with narrow cables between its --switches, where
-        they are written down, where the master learns of them on the way, and where it never does.
-    edge
-        With --unknown: Mbit/s of each host's link.
-    between
-        With --unknown: Mbit/s between the switches.
     pictures
         Draw the first seed's network with the first plan, and each link's use over time, into this folder (SVG).
     """
     for name in strategies:
         if name not in STRATEGIES:
             raise usage(f"there is no strategy {name!r}", f"there are {', '.join(STRATEGIES)}")
-    if unknown:
-        return _learn(network, edge, between, runs)
+    if lab.unknown:
+        return _learn(network, lab, runs)
     if assign:
         return _compare_searches(network.scenario(), plans, more, runs)
     chosen = tuple(dict.fromkeys(strategies))
@@ -146,7 +158,7 @@ def transfer(
     return 0
 
 
-def _learn(network: TransferOptions, edge: float, between: float, runs: SweepOptions) -> int:
+def _learn(network: TransferOptions, lab: LabOptions, runs: SweepOptions) -> int:
     cases = [
         UnknownCase(
             seed=seed,
@@ -154,8 +166,8 @@ def _learn(network: TransferOptions, edge: float, between: float, runs: SweepOpt
             hosts=network.hosts,
             switches=network.switches,
             size_mb=network.size_mb,
-            edge=edge,
-            between=between,
+            edge=lab.edge,
+            between=lab.between,
         )
         for seed in runs.seed_numbers
         for known in KNOWN
