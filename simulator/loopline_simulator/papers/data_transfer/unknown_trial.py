@@ -14,6 +14,7 @@ from loopline_master.core.transfers.assumed_network import MASTER
 from loopline_master.core.transfers.network import Network, NetworkNode
 from loopline_master.transfers.network_file import read_network
 from loopline_shared.protocol.host_link import HostLink
+from loopline_simulator.experiments.tables import plain
 from loopline_simulator.papers.data_transfer.unknown_network import UnknownNetwork
 from loopline_simulator.statistics import estimate
 from loopline_simulator.streams import stream
@@ -108,4 +109,4 @@ def picture(answers: Sequence[UnknownAnswer]) -> Table:
 
 def _mean(values: Sequence[float]) -> str:
     found = estimate(values)
-    return f"{found.mean:.2f} ±{found.half_width:.2f}"
+    return f"{found.mean:.2f} ±{plain(found.half_width)}"
