@@ -60,7 +60,7 @@ class Terminal:
     def leave(self) -> None:
         for process in reversed(self._serving):
             process.send_signal(signal.SIGTERM)
-            process.wait(20)
+            process.wait(60)
 
     def _serve(self, step: Step) -> None:
         log = self.home / f"{len(self._serving)}.log"
