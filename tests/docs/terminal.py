@@ -60,7 +60,7 @@ class Terminal:
     def leave(self) -> None:
         for process in reversed(self._serving):
             process.send_signal(signal.SIGTERM)
-            process.wait(60)
+            process.wait(20)
 
     def _serve(self, step: Step) -> None:
         log = self.home / f"{len(self._serving)}.log"
@@ -69,7 +69,7 @@ class Terminal:
             words = ["sh", "-c", f"exec {step.command}{port}"]
             process = subprocess.Popen(words, cwd=self.home, env=self.environment, stdout=file, stderr=file)
         self._serving.append(process)
-        until = time.monotonic() + 60
+        until = time.monotonic() + 30
         while line := missing(step, log.read_text().replace(str(self.port), "7461")):
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < until, f"$ {step.command}\n{log.read_text()}\n-- has no line: {line}"

@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
 
+@pytest.mark.timeout(300)  # a whole page of real starts: half a minute alone, two on a slow computer beside the suite
 def test_every_step_comes_to_what_the_page_says(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     with terminal(tmp_path) as one:

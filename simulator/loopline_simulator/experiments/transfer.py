@@ -142,10 +142,7 @@ def transfer(
         return _learn(network, lab, runs)
     if assign:
         return _compare_searches(network.scenario(), plans, more, runs)
-    chosen = tuple(dict.fromkeys(strategies))
-    cases = [TransferCase(seed, name, network.scenario()) for seed in runs.seed_numbers for name in chosen]
-    if not cases[0].scenario.draw(runs.first_seed).arrivals:
-        raise usage("every host has every file that it wants", "more --hosts, more --files, or fewer --copies")
+    cases = _cases(strategies, network.scenario(), runs)
     began = time.monotonic()
     with progress_bar("runs", len(cases), lambda answer: answer.events) as shown:
         answers = sweep(run, cases, runs.executor(), shown)
@@ -156,6 +153,12 @@ def transfer(
     if pictures is not None:
         _draw(pictures, [case for case in cases if case.seed == runs.first_seed])
     return 0
+
+
+def _cases(strategies: Sequence[str], scenario: TransferScenario, runs: SweepOptions) -> list[TransferCase]:
+    if not scenario.draw(runs.first_seed).arrivals:
+        raise usage("every host has every file that it wants", "more --hosts, more --files, or fewer --copies")
+    return [TransferCase(seed, name, scenario) for seed in runs.seed_numbers for name in dict.fromkeys(strategies)]
 
 
 def _learn(network: TransferOptions, lab: LabOptions, runs: SweepOptions) -> int:
