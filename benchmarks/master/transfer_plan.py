@@ -25,13 +25,13 @@ from benchmarks.harness.tables import table
 from loopline_master.core.transfers.filling import fill
 from loopline_master.core.transfers.network import Network
 from loopline_master.core.transfers.pipeline import PlanRequest
-from loopline_master.core.transfers.programme import LinearProgramme, Solve
+from loopline_master.core.transfers.programme import LinearProgramme, Share, Solve
 from loopline_master.core.transfers.transfer_planner import plan
 from loopline_master.transfers.solver import share, solve
 from loopline_simulator.papers.data_transfer.bounds import most_throughput
 from loopline_simulator.papers.data_transfer.transfer_scenario import TransferScenario
 
-WAYS: dict[str, tuple[Solve, int, Solve | None]] = {
+WAYS: dict[str, tuple[Solve, int, Share | None]] = {
     "linear programme": (solve, 1, None),
     "and shared out": (solve, 1, share),
     "filling up": (fill, 1, None),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -15,7 +16,7 @@ from tests.transfers import oracles
 SMALL = list(oracles.random_programmes(60))
 
 
-def keeps_to(programme: LinearProgramme, rates: list[float]) -> None:
+def keeps_to(programme: LinearProgramme, rates: Sequence[float]) -> None:
     assert all(rate >= floor for rate, floor in zip(rates, programme.floors, strict=True))
     for row in programme.constraints:
         assert sum(count * rates[number] for number, count in row.terms) <= row.limit * (1 + 1e-9)
@@ -28,7 +29,11 @@ def test_the_solvers_objective_is_that_of_an_exact_simplex() -> None:
         assert each.objective(rates) == pytest.approx(float(oracles.exact_optimum(each)), rel=1e-6)
 
 
-@pytest.mark.parametrize("solve", [solver.solve, solver.share])
+def shared_out(programme: LinearProgramme) -> Sequence[float]:
+    return solver.share(programme, solver.solve(programme))
+
+
+@pytest.mark.parametrize("solve", [solver.solve, shared_out])
 def test_no_rate_is_below_its_floor_by_rounding(solve: Solve) -> None:
     """HiGHS may answer -0.0000001, and a pipeline with a rate below zero would never end."""
     for each in oracles.random_programmes(100, hosts=20, files=8):
@@ -39,7 +44,7 @@ def test_rates_that_are_shared_out_are_as_good_and_nobody_waits_without_need() -
     """Who has nothing could have nothing, as the exact simplex says: with any floor the objective would be less."""
     waiting = 0
     for each in SMALL:
-        rates, optimum = solver.share(each), oracles.exact_optimum(each)
+        rates, optimum = shared_out(each), oracles.exact_optimum(each)
         keeps_to(each, rates)
         assert each.objective(rates) == pytest.approx(float(optimum), rel=1e-6)
         for number, rate in enumerate(rates):
@@ -53,8 +58,8 @@ def test_rates_that_are_shared_out_are_as_good_and_nobody_waits_without_need() -
 def test_two_that_share_a_way_share_it_evenly() -> None:
     """The sum is 12.5 whoever has it. The third has a way of its own, and all of it."""
     rows = (Constraint(12.5e6, ((0, 1), (1, 1))), Constraint(5e6, ((2, 1),)))
-    found = solver.share(LinearProgramme((1.0, 1.0, 1.0), (0.0, 0.0, 0.0), rows))
-    assert found == pytest.approx([6.25e6, 6.25e6, 5e6], rel=1e-5)
+    each = LinearProgramme((1.0, 1.0, 1.0), (0.0, 0.0, 0.0), rows)
+    assert shared_out(each) == pytest.approx([6.25e6, 6.25e6, 5e6], rel=1e-5)
     assert sorted(solver.solve(LinearProgramme((1.0, 1.0), (0.0, 0.0), rows[:1]))) == pytest.approx([0.0, 12.5e6])
 
 

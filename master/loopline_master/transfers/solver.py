@@ -11,7 +11,7 @@ from math import inf
 
 from loopline_master.core.transfers.filling import fill
 from loopline_master.core.transfers.pipeline import PlanRequest, TransferPlan
-from loopline_master.core.transfers.programme import LinearProgramme, Solve, Term
+from loopline_master.core.transfers.programme import LinearProgramme, Share, Solve, Term
 from loopline_master.core.transfers.transfer_planner import plan
 from loopline_shared.errors import LooplineError
 
@@ -29,11 +29,11 @@ _WORTH = ((0.25, 4.0), (0.25, 2.0), (0.5, 1.0))
 
 @dataclass(frozen=True, slots=True)
 class Solver:
-    """A way to rates, and its name for people; ``share`` finds the rates of the plan that is made, if others do."""
+    """A way to rates, and its name for people; ``share`` finds those of the plan that is made."""
 
     name: str
     solve: Solve
-    share: Solve | None = None
+    share: Share | None = None
 
     def plan(self, request: PlanRequest) -> TransferPlan:
         """Return a plan for the request. It touches nothing else, and so may run in a thread beside the loop."""
@@ -59,16 +59,16 @@ def solve(programme: LinearProgramme) -> list[float]:
     return _not_below_floors(programme, _optimum(programme.weights, programme.floors, [], rows))
 
 
-def share(programme: LinearProgramme) -> list[float]:
-    """Return rates as good as the best ones, among which nobody waits for others needlessly.
+def share(programme: LinearProgramme, best: Sequence[float]) -> Sequence[float]:
+    """Return rates as good as the best ones, which are given, among which nobody waits for others needlessly.
 
     Where several rates have the greatest objective, a vertex gives all to one pipeline and nothing to the next. Of
     all that are as good, those are taken that give those who wait the most of the rate that filling up would, while
     the others keep half of theirs.
     """
-    best, fair = solve(programme), fill(programme)
     if len(best) > _SHARED_OUT_UP_TO:
         return best
+    fair = fill(programme)
     pairs = list(zip(best, fair, strict=True))
     waiting = {number for number, (rate, even) in enumerate(pairs) if rate < _WORTH[0][0] * even}
     if not waiting:

@@ -45,6 +45,9 @@ class LinearProgramme:
 Solve = Callable[[LinearProgramme], Sequence[float]]
 """Return the rates, each at least its floor, that keep the constraints: the best ones, or those of another rule."""
 
+Share = Callable[[LinearProgramme, Sequence[float]], Sequence[float]]
+"""Return rates that are as good as the given ones, which are the best, but shared out better."""
+
 
 def programme(
     network: Network,

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 from loopline_master.core.transfers.filling import fill
 from loopline_master.core.transfers.forest import pipelines
 from loopline_master.core.transfers.pipeline import Pipeline, PlanRequest, TransferPlan
-from loopline_master.core.transfers.programme import Solve, programme
+from loopline_master.core.transfers.programme import LinearProgramme, Share, Solve, programme
 
 _GAIN = 1 + 1e-9
 """By how much other lines must be better for a file that does not move yet: by more than rounding."""
@@ -49,25 +49,30 @@ class _Line:
     def receivers(self) -> int:
         return len(self.hosts) - 1
 
+    def at(self, rate: float) -> _Line:
+        """Return the same line at another rate."""
+        return _Line(self.hosts, self.use, rate)
+
 
 _Draft = dict[str, list[_Line]]
 """The lines of each file."""
 
 
-def plan(request: PlanRequest, solve: Solve, rounds: int = _ROUNDS, share: Solve | None = None) -> TransferPlan:
+def plan(request: PlanRequest, solve: Solve, rounds: int = _ROUNDS, share: Share | None = None) -> TransferPlan:
     """Return a plan for the request; ``rounds`` of re-planning, 0 for none.
 
-    The lines are chosen by the rates of ``solve``, and flow at those of ``share`` if it is given. Raises KeyError for
-    hosts that the network does not have.
+    The lines are chosen by the rates of ``solve``, and flow at those which ``share`` makes of them, if it is given.
+    Raises KeyError for hosts that the network does not have.
     """
-    return _Planner(request, solve, share or solve).plan(rounds)
+    return _Planner(request, solve).plan(rounds, share)
 
 
 class _Planner:
-    def __init__(self, request: PlanRequest, solve: Solve, share: Solve) -> None:
+    def __init__(self, request: PlanRequest, solve: Solve) -> None:
         network = self._network = request.network
-        self._solve, self._share, self._least_rate = solve, share, request.least_rate
+        self._solve, self._least_rate = solve, request.least_rate
         self._ways: dict[tuple[int, int], list[int]] = {}
+        self._programmes: dict[tuple[tuple[str, tuple[int, ...]], ...], LinearProgramme] = {}
         self._wanting: dict[str, set[int]] = {}
         self._overdue: dict[str, set[int]] = defaultdict(set)
         for demand in request.demands:
@@ -81,7 +86,7 @@ class _Planner:
         }
         self._running = self._kept(request.running)
 
-    def plan(self, rounds: int) -> TransferPlan:
+    def plan(self, rounds: int, share: Share | None) -> TransferPlan:
         first = self._first_draft()
         kept = self._solved(first, self._solve)
         fair = self._improved(self._solved(first, fill), fill, rounds)
@@ -89,7 +94,9 @@ class _Planner:
         if sum(map(len, self._wanting.values())) <= _LOOKED_AT_TWICE:
             best = self._improved(best, self._solve, rounds)
         best = best if _throughput(best) > _throughput(kept) else kept
-        return self._in_words(best if self._share is self._solve else self._solved(best, self._share))
+        if share:
+            best = _at_rates(best, share(self._programme(best), [line.rate for _, line in _flat(best)]))
+        return self._in_words(best)
 
     def _kept(self, running: Iterable[Pipeline]) -> _Draft:
         """Return the lines that run and whose source is there, less the hosts that want their file no more.
@@ -148,17 +155,23 @@ class _Planner:
 
     def _solved(self, draft: _Draft, solve: Solve) -> _Draft:
         """Return the same lines with the rates that the solver gives them."""
-        flat = [(file, line) for file, lines in draft.items() for line in lines]
-        asked = [
-            self._least_rate if self._overdue.get(file, set()).intersection(line.hosts) else 0.0
-            for file, line in flat
-        ]
-        uses, receivers = [line.use for _, line in flat], [line.receivers for _, line in flat]
-        rates = solve(programme(self._network, uses, receivers, asked, _follows(flat)))
-        solved: _Draft = {file: [] for file in draft}
-        for (file, line), rate in zip(flat, rates, strict=True):
-            solved[file].append(replace(line, rate=rate))
-        return solved
+        return _at_rates(draft, solve(self._programme(draft)))
+
+    def _programme(self, draft: _Draft) -> LinearProgramme:
+        """Return the programme of a draft's lines. More than one solver is asked about the same lines."""
+        flat = _flat(draft)
+        key = tuple((file, line.hosts) for file, line in flat)
+        found = self._programmes.get(key)
+        if found is None:
+            asked = [self._asked(file, line) for file, line in flat]
+            uses, receivers = [line.use for _, line in flat], [line.receivers for _, line in flat]
+            found = self._programmes[key] = programme(self._network, uses, receivers, asked, _follows(flat))
+        return found
+
+    def _asked(self, file: str, line: _Line) -> float:
+        """Return the least rate that a line is to have."""
+        overdue = self._overdue.get(file)
+        return self._least_rate if overdue and not overdue.isdisjoint(line.hosts) else 0.0
 
     def _replanned(self, draft: _Draft) -> _Draft | None:
         """Return the draft with better lines for some files; None if there are none for any."""
@@ -208,7 +221,7 @@ class _Planner:
             left = list(free)
             _occupy(left, [first])
             behind = _at_width(left, self._line((fast[-1], *reversed(slow))))
-            yield first, replace(behind, rate=min(behind.rate, first.rate))
+            yield first, behind.at(min(behind.rate, first.rate))
 
     def _widths(self, free: Sequence[float], source: int, hosts: Sequence[int]) -> dict[int, float]:
         """Return how fast each host could receive from the source and pass on."""
@@ -231,6 +244,16 @@ class _Planner:
         return TransferPlan(found, _throughput(draft))
 
 
+def _flat(draft: _Draft) -> list[tuple[str, _Line]]:
+    return [(file, line) for file, lines in draft.items() for line in lines]
+
+
+def _at_rates(draft: _Draft, rates: Iterable[float]) -> _Draft:
+    """Return the same lines at these rates, which are in the order of ``_flat``."""
+    following = iter(rates)
+    return {file: [line.at(next(following)) for line in lines] for file, lines in draft.items()}
+
+
 def _follows(flat: Sequence[tuple[str, _Line]]) -> tuple[tuple[int, int], ...]:
     """Return which line begins at a receiver of which other one, by their numbers."""
     receiving: dict[tuple[str, int], int] = {}
@@ -242,7 +265,7 @@ def _follows(flat: Sequence[tuple[str, _Line]]) -> tuple[tuple[int, int], ...]:
 
 def _at_width(free: Sequence[float], line: _Line) -> _Line:
     """Return the line at the rate that is free all along it."""
-    return replace(line, rate=min(max(0.0, free[direction]) / count for direction, count in line.use.items()))
+    return line.at(min(max(0.0, free[direction]) / count for direction, count in line.use.items()))
 
 
 def _occupy(free: list[float], lines: Iterable[_Line], *, back: bool = False) -> None:
