@@ -9,17 +9,13 @@ from itertools import pairwise
 
 import pytest
 
+from loopline_master.core.transfers import measured_network as measured_module
 from loopline_master.core.transfers.assumed_network import MASTER, assumed_network
 from loopline_master.core.transfers.filling import fill
-from loopline_master.core.transfers.measured_network import (
-    FlowSample,
-    MeasuredNetwork,
-    Pair,
-    Switches,
-    cost,
-    measured_network,
-)
+from loopline_master.core.transfers.flow_sample import FlowRecord, FlowSample, Pair, Switches
+from loopline_master.core.transfers.measured_network import MeasuredNetwork, measured_network
 from loopline_master.core.transfers.network import Network, NetworkNode
+from loopline_master.core.transfers.network_fit import NetworkFit, cost
 from loopline_master.core.transfers.probe_order import next_probes
 from loopline_master.core.transfers.programme import programme
 from loopline_shared.protocol.host_link import HostLink
@@ -223,6 +219,26 @@ def test_one_line_across_a_narrow_cable_shows_the_two_sides_of_it(seed: int) -> 
     sample = line_by_name(at, 100.0, 25.0, seed)
     sides = {frozenset(name for name in at if at[name] == switch) for switch in "AB"}
     assert groups(measured_network([sample], dict.fromkeys(at, "lab")).switch_of) == sides
+
+
+def test_the_two_sides_of_two_hundred_hosts_are_found_in_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many samples there are: 120 are kept, and each choice of switches is held against all that are used."""
+    chance, names = random.Random(0), [f"h{number:03}" for number in range(200)]
+    at = {name: chance.choice("AB") for name in names} | {MASTER: "A"}
+    lines = [{name: at[name] for name in (MASTER, *chance.sample(names, 150))} for _ in range(100)]
+    samples = [replace(line_by_name(line, 100.0, 25.0, number), at=number) for number, line in enumerate(lines)]
+    looked_at = 0
+
+    class Counting(NetworkFit):
+        def __init__(self, record: FlowRecord, switch_of: Switches) -> None:
+            nonlocal looked_at
+            looked_at += sum(len(sample.rates) for sample in record.samples)
+            super().__init__(record, switch_of)
+
+    monkeypatch.setattr(measured_module, "NetworkFit", Counting)
+    found = measured_network(samples, dict.fromkeys(at, "lab")).switch_of
+    assert groups(found) == {frozenset(name for name in at if at[name] == side) for side in "AB"}
+    assert looked_at < 1.2e6
 
 
 def test_slow_flows_of_all_hosts_alike_are_a_cable_and_no_host_is_said_to_be_slow() -> None:

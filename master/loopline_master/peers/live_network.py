@@ -9,7 +9,7 @@ from pathlib import Path
 
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.transfers.assumed_network import MASTER, assumed_switches
-from loopline_master.core.transfers.measured_network import FlowSample
+from loopline_master.core.transfers.flow_sample import FlowSample
 from loopline_master.core.transfers.network import Network
 from loopline_master.engine import Engine
 from loopline_master.peers.exchange import Exchange
@@ -23,6 +23,8 @@ from loopline_shared.protocol.host_link import HostLink
 from loopline_shared.rest.bodies.network import MeasurementView, NetworkNodeView, NetworkView
 
 _LOOK_EVERY_S = 0.5
+_REST = 4.0
+"""Times as long as learning took: for so long nothing is learnt, since its thread is in the loop's way."""
 
 
 class LiveNetwork:
@@ -52,14 +54,15 @@ class LiveNetwork:
         while True:
             await self._changed.wait()
             self._changed.clear()
-            flows, links = self._exchange.flows(), self._links()
+            flows, links, began = self._exchange.flows(), self._links(), time.monotonic()
             if self._learned.observe(time.time(), links, flows, self._exchange.swift()):
                 await self._learned.samples.learn(assumed_switches(links), cards(links))
+            took_s = time.monotonic() - began
             if event := self._learned.change(time.time(), links, flows):
                 self._engine.post(event)
             if flows:
                 self._changed.set()
-            await asyncio.sleep(_LOOK_EVERY_S)
+            await asyncio.sleep(max(_LOOK_EVERY_S, _REST * took_s))
 
     def _links(self) -> dict[str, HostLink | None]:
         return {

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.transfers.assumed_network import MASTER
-from loopline_master.core.transfers.measured_network import FlowSample, Pair
+from loopline_master.core.transfers.flow_sample import FlowSample, Pair
 from loopline_master.core.transfers.probe_order import Together, next_probes
 from loopline_master.peers.exchange import Exchange
 from loopline_master.peers.live_network import LiveNetwork

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
-from loopline_master.core.transfers.measured_network import NEAR
+from loopline_master.core.transfers.flow_sample import NEAR
 from loopline_master.core.transfers.network import Network, NetworkNode
 from loopline_shared.rest.bodies.network import FileFlow
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from loopline_master.core.transfers.assumed_network import MASTER
-from loopline_master.core.transfers.measured_network import NEAR, Pair
+from loopline_master.core.transfers.flow_sample import NEAR, Pair
 
 Together = tuple[Pair, ...]
 """Flows that run at the same time."""

@@ -1,0 +1,95 @@
+"""Samples of flows, and what they show of the hosts' own links, at whatever switches the hosts are.
+
+A *free* flow is one that nothing but the network holds back. So some link on its way is full while it runs. A link's
+capacity is the most that it was ever seen to carry, in either direction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+Pair = tuple[str, str]
+"""Source and receiver of a flow."""
+Switches = Mapping[str, str]
+"""The switch of each host."""
+Way = tuple[str, bool]
+"""A host's link, or a switch's, in one direction; True is up."""
+
+NO_CARDS: Mapping[str, float] = {}
+NEAR = 0.8
+"""A link that carries this share of its capacity counts as full: rates are measured, and share links unevenly."""
+_SWIFT = 3.0
+"""So many times the rate of a swift flow, at least, do the links of both hosts carry."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowSample:
+    """Flows that ran together at one time, with their rates in bytes per second."""
+
+    at: float
+    rates: Mapping[Pair, float]
+    free: frozenset[Pair]  # of these: the network alone decided their rates
+    swift: frozenset[Pair] = frozenset()  # their sources alone did: the network had room for far more
+
+    def among(self, hosts: Switches) -> FlowSample:
+        """Return the sample without flows from or to other hosts."""
+        rates = {pair: rate for pair, rate in self.rates.items() if pair[0] in hosts and pair[1] in hosts and rate}
+        return FlowSample(self.at, rates, self.free & rates.keys(), self.swift & rates.keys())
+
+
+@dataclass(frozen=True, slots=True)
+class DoubtfulFlow:
+    """A free flow that was slow for another reason than a host's link."""
+
+    sample: int  # the number of its sample
+    pair: Pair
+    fullness: float  # of the fuller one of both hosts' links
+    full: tuple[str, ...]  # of its ends, those whose own link never carried clearly more: they may be slow
+
+
+class FlowRecord:
+    """All samples, and hosts' own links as they show them: looked at once for all choices of switches."""
+
+    def __init__(self, samples: Sequence[FlowSample], cards: Mapping[str, float]) -> None:
+        """``cards``: bytes per second of hosts' cards, where known."""
+        self.samples = samples
+        self.loads = [_load(sample) for sample in samples]  # bytes per second of each direction of hosts' links
+        self.capacity = _capacities(samples, self.loads)
+        fastest = max(self.capacity.values(), default=0.0)
+        self.expected = {
+            name: max(rate, min(fastest, cards.get(name, fastest))) for name, rate in self.capacity.items()
+        }
+        self.doubtful = [flow for number in range(len(samples)) for flow in self._doubtful(number)]
+
+    def _doubtful(self, number: int) -> list[DoubtfulFlow]:
+        """Return these flows of a sample. A host's link is taken to carry what its card does, or the fastest seen."""
+        load, found = self.loads[number], []
+        for pair in sorted(self.samples[number].free):
+            ends = tuple(zip(pair, (True, False), strict=True))
+            fullness = max(load[end] / self.expected[end[0]] for end in ends)
+            if fullness < NEAR:
+                full = tuple(end[0] for end in ends if load[end] >= NEAR * self.capacity[end[0]])
+                found.append(DoubtfulFlow(number, pair, fullness, full))
+        return found
+
+
+def _load(sample: FlowSample) -> dict[Way, float]:
+    load: dict[Way, float] = {}
+    for (source, receiver), rate in sample.rates.items():
+        load[source, True] = load.get((source, True), 0.0) + rate
+        load[receiver, False] = load.get((receiver, False), 0.0) + rate
+    return load
+
+
+def _capacities(samples: Sequence[FlowSample], loads: Sequence[Mapping[Way, float]]) -> dict[str, float]:
+    """Return the most that each host's link was seen to carry, or to have room for."""
+    capacity: dict[str, float] = {}
+    for load in loads:
+        for (name, _), rate in load.items():
+            capacity[name] = max(rate, capacity.get(name, 0.0))
+    for sample in samples:
+        for pair in sample.swift:
+            for name in pair:  # whose own links have room for more than this flow
+                capacity[name] = max(capacity[name], _SWIFT * sample.rates[pair])
+    return capacity
