@@ -187,7 +187,7 @@ class BusProbe(Probe):
 
 
 def _may_be_there(is_of_system: bool) -> bool:
-    """True if a bus may exist, so that importing the library is worth it. It finds a session's by its address alone."""
+    """True if a bus may exist, so that importing the library is worth it: it finds a session's by the address."""
     if address := os.environ.get(f"DBUS_{'SYSTEM' if is_of_system else 'SESSION'}_BUS_ADDRESS"):
         path = address.partition("unix:path=")[2].partition(",")[0].partition(";")[0]
         return not path or os.path.exists(path)
