@@ -1,4 +1,4 @@
-"""What a desktop says of itself on its session's bus, beside input: a lock, and a film that nobody touches."""
+"""The desktop of a session, by its bus: whether it is locked, or shows a film that nobody touches."""
 
 from __future__ import annotations
 

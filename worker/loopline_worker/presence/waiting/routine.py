@@ -10,7 +10,7 @@ _T = TypeVar("_T")
 
 
 class Wait(NamedTuple):
-    """What a routine waits for: the file, or the time if that comes first."""
+    """The file that a routine waits for, or the time if that comes first."""
 
     file: int | None  # its descriptor; None: for the time alone
     until: float  # on the clock of time.monotonic
