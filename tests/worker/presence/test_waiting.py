@@ -136,6 +136,7 @@ async def test_what_comes_in_parts_is_put_together_and_what_is_too_much_is_kept(
     def receives() -> Routine[list[bytes]]:
         peer.send(b"fir")
         head = yield from connection.exactly(2, math.inf)
+        assert (yield from connection.exactly(0, math.inf)) == b""
         peer.send(b"st\nsecond\nthi")
         first = yield from connection.line(10, math.inf)
         second = yield from connection.line(10, math.inf)

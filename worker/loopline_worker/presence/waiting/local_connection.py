@@ -55,7 +55,7 @@ class LocalConnection:
         received = b""
         while len(received) < length:
             received += yield from self.part(until)
-        self._received = received[length:]
+        self._received = received[length:] + self._received  # of no bytes it reads nothing
         return received[:length]
 
     def line(self, longest: int, until: float) -> Routine[bytes]:
