@@ -1,9 +1,9 @@
 """Cost of a worker before its first task: at its start, and then idle, with its owner's protection.
 
 A master and a worker with its default settings run on this computer, and a reporter, as each desktop starts one for a
-worker that is a service of the system, with an X server without a screen where Xvfb is installed. The worker is
-measured as it connects, then both are left in peace, and measured again. Beside them, in the same run, what bare
-Python takes.
+worker that is a service of the system: with an X server without a screen where Xvfb is installed, with a bus where
+dbus-daemon is. The worker is measured as it connects, then both are left in peace, and measured again. Beside them,
+in the same run, what bare Python takes.
 
     python benchmarks/worker/idle_agent.py [--seconds 30] [--json]
 """
@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from loopline.programs import program
 from loopline_worker.supervisor import processes
-from tests.worker.presence.witnesses import x_server
+from tests.worker.presence.witnesses import bus, x_server
 
 ROOT = Path(__file__).parents[2]
 SETTLE_S = 3.0
@@ -72,8 +72,10 @@ def grid(folder: Path) -> Iterator[tuple[int, int]]:
             first.communicate(timeout=30)
             agent = start(*worker)
             _wait_for(agent, "connected to")
-            display = desktop.enter_context(x_server()) if shutil.which("Xvfb") else {}
-            reporter = start("-m", "loopline_worker.presence", str(socket), **display)
+            has = desktop.enter_context(x_server()) if shutil.which("Xvfb") else {}
+            if shutil.which("dbus-daemon"):
+                has["DBUS_SESSION_BUS_ADDRESS"] = desktop.enter_context(bus())
+            reporter = start("-m", "loopline_worker.presence", str(socket), **has)
             yield agent.pid, reporter.pid
         finally:
             for process in reversed(started):

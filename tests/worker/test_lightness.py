@@ -1,10 +1,15 @@
 """What the agent and its launcher load: nothing of the master's, nothing for people, nothing before it is needed."""
 
+import asyncio
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.worker.presence.witnesses import bus
 
 ROOTS = [str(Path(__file__).parents[2] / root) for root in ("shared", "worker")]
 AGENT = """
@@ -25,6 +30,12 @@ NOT_IN_THE_LAUNCHER = {
     "logging", "hashlib", "random", "loopline_shared", "loopline_worker.attempts.limits",
 }  # fmt: skip
 
+NOT_IN_THE_REPORTER = {
+    "asyncio", "ssl", "dataclasses", "inspect", "logging", "concurrent.futures", "threading", "subprocess", "pathlib",
+    "pydantic", "psutil", "loopline_shared", "loopline_worker.task_group", "loopline_worker.settings",
+}  # fmt: skip
+IN_THE_REPORTER = {"jeepney", "loopline_worker.presence.bus", "loopline_worker.presence.waiting.poll_loop"}
+
 
 def loaded(code: str, *flags: str) -> set[str]:
     script = f"import sys; sys.path.extend({ROOTS!r})\n{code}\nprint(*sys.modules)"
@@ -38,3 +49,31 @@ def test_the_agent_is_light() -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no launcher process")
 def test_the_launcher_which_is_copied_for_every_task_is_lighter() -> None:
     assert loaded("import loopline_worker.supervisor.zygote", "-I", "-S") & NOT_IN_THE_LAUNCHER == set()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="desktops of Linux start reporters")
+async def test_the_reporter_which_every_desktop_keeps_is_lighter_than_the_agent(tmp_path: Path) -> None:
+    """The program itself, with a bus to ask, until it has reported: Python says what it imports meanwhile."""
+    pytest.importorskip("jeepney")
+    reports, has_reported = [], asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        reports.append(json.loads(await reader.readuntil()))
+        has_reported.set()
+        writer.close()
+
+    server = await asyncio.start_unix_server(serve, tmp_path / "sessions")
+    words = ("-P", "-X", "importtime", "-m", "loopline_worker.presence", f"{tmp_path}/sessions")
+    with bus() as address:
+        environment = {"PYTHONPATH": os.pathsep.join(ROOTS), "DBUS_SESSION_BUS_ADDRESS": address}
+        reporter = await asyncio.create_subprocess_exec(
+            sys.executable, *words, env=environment, stderr=asyncio.subprocess.PIPE
+        )
+        await has_reported.wait()
+        reporter.terminate()
+        _, imported = await reporter.communicate()
+    server.close()
+    modules = {line.rpartition("|")[2].strip() for line in imported.decode().splitlines()}
+    assert reports[0]["do"] == "report"
+    assert modules >= IN_THE_REPORTER
+    assert modules & NOT_IN_THE_REPORTER == set()

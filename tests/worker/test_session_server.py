@@ -7,6 +7,7 @@ import json
 import os
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,12 @@ from loopline_worker.owner.__main__ import in_text
 from loopline_worker.owner.session_server import SessionServer, ask, people_but_tasks
 from loopline_worker.owner.state import WorkerState
 from loopline_worker.presence import reporter as reporter_module
+from loopline_worker.presence.desktop import Desktop
 from loopline_worker.presence.idle_detector import IdleDetector
-from loopline_worker.presence.reporter import Desktop, Reporter
+from loopline_worker.presence.reporter import Reporter
 from loopline_worker.presence.session_reports import SessionReport, SessionReports
 from tests.worker.bench import until
+from tests.worker.presence.loops import in_both_loops, running
 from tests.worker.presence.witnesses import Hand
 from tests.worker.test_owner_page import STATE
 
@@ -39,6 +42,12 @@ class Worker:
     pauses: list[float] = field(default_factory=list)
     nudges: int = 0
     watches: bool = True
+
+    asks: int = 0
+
+    def may_ask(self, uid: int) -> bool:
+        self.asks += 1
+        return uid in self.here
 
     def nudge(self) -> None:
         self.nudges += 1
@@ -62,24 +71,79 @@ class Worker:
 @pytest.fixture
 async def worker(tmp_path: Path) -> AsyncIterator[Worker]:
     worker = Worker(tmp_path / "sessions")
-    server = SessionServer(worker.place, worker, worker.reports, worker, worker.here.__contains__)  # type: ignore[arg-type]
+    server = SessionServer(worker.place, worker, worker.reports, worker, worker.may_ask)  # type: ignore[arg-type]
     await server.open()
     yield worker
     await server.close()
     assert not worker.place.exists()
 
 
-async def test_a_reporter_tells_of_an_input_at_once(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_both_loops
+async def test_a_reporter_tells_of_an_input_at_once(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch, loop: str
+) -> None:
     monkeypatch.setattr(reporter_module, "_EVERY_S", 3600.0)
     monkeypatch.setattr(reporter_module, "_WHILE_TASKS_RUN_S", 0.01)
     hand = Hand(500.0)
-    reporting = asyncio.create_task(Reporter(worker.place, IdleDetector([hand]), Desktop()).run())
-    await until(lambda: (worker.idle_s() or 0) >= 500)
-    hand.idle_s = 0.0
-    await until(lambda: (worker.idle_s() or 0) < 400)
-    assert worker.nudges
-    reporting.cancel()
+    async with running(loop, Reporter(str(worker.place), IdleDetector([hand]), Desktop()).run()):
+        await until(lambda: (worker.idle_s() or 0) >= 500)
+        hand.idle_s = 0.0
+        await until(lambda: (worker.idle_s() or 0) < 400)
+        assert worker.nudges
     await until(lambda: worker.idle_s() is None)
+
+
+@in_both_loops
+async def test_a_probe_that_is_notified_wakes_the_reporter_though_no_task_runs(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch, loop: str
+) -> None:
+    monkeypatch.setattr(reporter_module, "_EVERY_S", 3600.0)
+    worker.watches, hand = False, Hand(500.0)
+    reporter = Reporter(str(worker.place), IdleDetector([hand]), Desktop())
+    async with running(loop, reporter.run()):
+        await until(lambda: (worker.idle_s() or 0) >= 500)
+        for idle_s in (400.0, 300.0, 200.0):
+            hand.idle_s = idle_s
+            reporter.stir()
+            await until(lambda: idle_s <= (worker.idle_s() or 0) < idle_s + 50)  # noqa: B023 - awaited here
+        assert worker.asks == 4, "once woken, it waits again"
+
+
+@in_both_loops
+async def test_a_reporter_that_is_refused_asks_again(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch, loop: str
+) -> None:
+    """At a login the worker may not have heard of the session yet."""
+    monkeypatch.setattr(reporter_module, "_AGAIN_S", 0.01)
+    worker.here.clear()
+    async with running(loop, Reporter(str(worker.place), IdleDetector([Hand(500.0)]), Desktop()).run()):
+        await until(lambda: worker.asks)
+        assert worker.idle_s() is None
+        worker.here.add(ME)
+        await until(lambda: (worker.idle_s() or 0) >= 500)
+
+
+@in_both_loops
+@pytest.mark.parametrize("answer", [b"", b"[1]\n", b"{\n", b'{"watch": 1}\n', b"x" * 10_000])
+async def test_a_reporter_outlives_whatever_it_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes, loop: str
+) -> None:
+    monkeypatch.setattr(reporter_module, "_AGAIN_S", 0.01)
+    monkeypatch.setattr(reporter_module, "_ANSWER_WITHIN_S", 0.05)
+    reports: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        reports.append(await reader.readuntil())
+        writer.write(answer)
+        with suppress(OSError):
+            await reader.read()  # until it has given up
+        writer.close()
+
+    server = await asyncio.start_unix_server(serve, tmp_path / "sessions")
+    async with running(loop, Reporter(f"{tmp_path}/sessions", IdleDetector([Hand(500.0)]), Desktop()).run()):
+        await until(lambda: len(reports) >= 2)
+    assert json.loads(reports[0]) == {"do": "report", "idle_s": 500.0, "locked": False, "inhibited": False}
+    server.close()
 
 
 async def test_who_sits_here_sees_the_state_and_pauses(worker: Worker) -> None:

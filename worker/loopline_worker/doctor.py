@@ -27,6 +27,7 @@ from loopline_worker.launch.sandbox import WORDS, kind_here
 from loopline_worker.owner.preferences import in_words, preferences_of
 from loopline_worker.presence.idle_detector import IdleDetector, Idleness, judge, open_idle_detector
 from loopline_worker.presence.probe import Reading
+from loopline_worker.presence.waiting.in_asyncio import run
 from loopline_worker.settings import WorkerSettings
 from loopline_worker.task_group import TaskGroup
 
@@ -59,7 +60,7 @@ class Findings:
 
     def to_json(self) -> dict[str, Any]:
         """Return the findings for a program, with the names of the release before beside the new ones."""
-        return asdict(self) | {"terms": self.preferences}
+        return asdict(self) | {"probes": [each._asdict() for each in self.probes], "terms": self.preferences}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,8 @@ def in_text(found: Findings) -> str:
 async def _examine(settings: WorkerSettings, tests: bool, quietly: bool) -> tuple[Findings, SelfTest | None]:
     detector = open_idle_detector()
     async with TaskGroup() as task_group:
-        detector.listen(task_group)
+        for listening in detector.listen(lambda: None):
+            task_group.start(run(listening))
         try:
             findings = await _find(settings, detector)
             return findings, await _test(detector, quietly) if tests else None

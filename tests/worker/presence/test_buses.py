@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
+import socket
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from loopline_worker.owner import metered
 from loopline_worker.presence import bus as bus_module
-from loopline_worker.presence import logind, mutter
+from loopline_worker.presence import desktop, logind, mutter
 from loopline_worker.presence.bus import Bus, BusProbe
+from loopline_worker.presence.desktop import Desktop
 from loopline_worker.presence.idle_detector import IdleDetector
 from loopline_worker.presence.logind import Logind
 from loopline_worker.presence.mutter import Mutter
 from loopline_worker.presence.probe import Reading
 from loopline_worker.presence.session_reports import SessionReport, SessionReports
-from loopline_worker.task_group import TaskGroup
+from loopline_worker.presence.waiting.in_asyncio import run
 from tests.worker.bench import until
+from tests.worker.presence.loops import in_both_loops, running
 from tests.worker.presence.witnesses import DBUS, MOCK, bus, mock_service
 
 pytest.importorskip("jeepney")
@@ -30,6 +33,7 @@ MUTTER = "org.gnome.Mutter.IdleMonitor"
 CORE = "/org/gnome/Mutter/IdleMonitor/Core"
 LOGIND, ROOT = "org.freedesktop.login1", "/org/freedesktop/login1"
 MANAGER = f"{LOGIND}.Manager"
+KDE = ("org.freedesktop.ScreenSaver", "/org/freedesktop/ScreenSaver", "org.freedesktop.ScreenSaver")
 
 
 class Service:
@@ -38,11 +42,16 @@ class Service:
     def __init__(self, bus: Bus, name: str, path: str) -> None:
         self._bus, self._name, self._path = bus, name, path
 
+    async def there(self) -> None:
+        """Wait until it is on the bus."""
+        while not await run(self._bus.ask(DBUS, "/org/freedesktop/DBus", DBUS, "NameHasOwner", "s", self._name)):
+            pass
+
     async def does(self, member: str, signature: str, *body: Any) -> Any:
-        return await self._bus.ask(self._name, self._path, MOCK, member, signature, *body)
+        return await run(self._bus.ask(self._name, self._path, MOCK, member, signature, *body))
 
     async def sets(self, path: str, interface: str, **properties: Any) -> None:
-        await self._bus.ask(self._name, path, MOCK, "UpdateProperties", "sa{sv}", interface, properties)
+        await run(self._bus.ask(self._name, path, MOCK, "UpdateProperties", "sa{sv}", interface, properties))
 
 
 @asynccontextmanager
@@ -50,23 +59,19 @@ async def service(monkeypatch: pytest.MonkeyPatch, name: str, path: str, *argume
     with bus() as address, mock_service(address, *arguments):
         monkeypatch.setenv("DBUS_SESSION_BUS_ADDRESS", address)
         monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", address)
-        async with Bus.open(of_system=False) as told:
-
-            async def is_there() -> bool:
-                return bool(await told.ask(DBUS, "/org/freedesktop/DBus", DBUS, "NameHasOwner", "s", name))
-
-            while not await is_there():
-                pass
-            yield Service(told, name, path)
+        with await run(Bus.open(of_system=False)) as told:
+            mock = Service(told, name, path)
+            await mock.there()
+            yield mock
 
 
 @asynccontextmanager
-async def listening(probe: BusProbe) -> AsyncIterator[IdleDetector]:
-    detector = IdleDetector([probe])
-    async with TaskGroup() as task_group:
-        detector.listen(task_group)
+async def listening(probe: BusProbe, loop: str) -> AsyncIterator[list[bool]]:
+    """What the probe is notified of, once it has a reading."""
+    inputs: list[bool] = []
+    async with running(loop, probe.listen(lambda: inputs.append(True))):
         await until(lambda: probe.look().idle_s is not None)
-        yield detector
+        yield inputs
 
 
 @pytest.fixture(autouse=True)
@@ -75,12 +80,19 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mutter, "_EVERY_S", 0.05)
 
 
-async def test_gnome_tells_of_an_input_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+@asynccontextmanager
+async def gnome_idle_for_long(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Service]:
     async with service(monkeypatch, MUTTER, CORE, "--session", MUTTER, CORE, MUTTER) as gnome:
         await gnome.does("AddMethod", "sssss", MUTTER, "GetIdletime", "", "t", "ret = dbus.UInt64(600000)")
         await gnome.does("AddMethod", "sssss", MUTTER, "AddUserActiveWatch", "", "u", "ret = dbus.UInt32(7)")
+        yield gnome
+
+
+@in_both_loops
+async def test_gnome_tells_of_an_input_at_once(monkeypatch: pytest.MonkeyPatch, loop: str) -> None:
+    async with gnome_idle_for_long(monkeypatch) as gnome:
         probe = Mutter()
-        async with listening(probe) as detector:
+        async with listening(probe, loop) as inputs:
             reading = probe.look()
             assert reading.sees_desktop
             assert (reading.idle_s or 0) >= 600
@@ -89,35 +101,89 @@ async def test_gnome_tells_of_an_input_at_once(monkeypatch: pytest.MonkeyPatch) 
                 pass
             await gnome.does("EmitSignal", "sssav", MUTTER, "WatchFired", "u", [("u", 8)])
             await gnome.does("GetCalls", "")
-            assert not detector.stirred.is_set()  # that watch is somebody else's
+            assert not inputs  # that watch is somebody else's
             await gnome.does("EmitSignal", "sssav", MUTTER, "WatchFired", "u", [("u", 7)])
-            await detector.stirred.wait()
+            await until(lambda: inputs)
             assert (probe.look().idle_s or 0) < 500
+            assert len(inputs) == 1
 
 
-async def test_a_desktop_that_goes_is_no_witness_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_both_loops
+async def test_a_desktop_that_goes_is_no_witness_any_more(monkeypatch: pytest.MonkeyPatch, loop: str) -> None:
     probe = Mutter()
-    async with service(monkeypatch, MUTTER, CORE, "--session", MUTTER, CORE, MUTTER) as gnome:
-        await gnome.does("AddMethod", "sssss", MUTTER, "GetIdletime", "", "t", "ret = dbus.UInt64(600000)")
-        await gnome.does("AddMethod", "sssss", MUTTER, "AddUserActiveWatch", "", "u", "ret = dbus.UInt32(7)")
-        async with listening(probe):
-            await gnome.does("AddMethod", "sssss", MUTTER, "GetIdletime", "", "t", "raise ValueError('gone')")
-            await until(lambda: probe.look().idle_s is None)
-            assert "gone" in probe.look().detail
+    async with gnome_idle_for_long(monkeypatch) as gnome, listening(probe, loop):
+        await gnome.does("AddMethod", "sssss", MUTTER, "GetIdletime", "", "t", "raise ValueError('gone')")
+        await until(lambda: probe.look().idle_s is None)
+        assert "gone" in probe.look().detail
 
 
-async def test_logind_knows_that_nobody_is_there_and_who_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_both_loops
+async def test_a_bus_that_goes_is_missed_at_once_and_found_again(monkeypatch: pytest.MonkeyPatch, loop: str) -> None:
+    probe = Mutter()
+    async with AsyncExitStack() as listens:
+        async with gnome_idle_for_long(monkeypatch) as gnome:
+            await listens.enter_async_context(listening(probe, loop))
+            asked = len(await gnome.does("GetMethodCalls", "s", "GetIdletime"))
+            monkeypatch.setattr(mutter, "_EVERY_S", 3600)
+            while len(await gnome.does("GetMethodCalls", "s", "GetIdletime")) == asked:
+                pass
+        await until(lambda: probe.look().idle_s is None)
+        monkeypatch.setattr(mutter, "_EVERY_S", 0.05)
+        async with gnome_idle_for_long(monkeypatch):
+            await until(lambda: probe.look().idle_s is not None)
+
+
+@in_both_loops
+async def test_a_bus_that_does_not_answer_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loop: str
+) -> None:
+    monkeypatch.setattr(bus_module, "_ASK_WITHIN_S", 0.05)
+    monkeypatch.setenv("DBUS_SESSION_BUS_ADDRESS", f"unix:path={tmp_path}/mute")
+    probe = Mutter()
+    with socket.socket(socket.AF_UNIX) as mute:
+        mute.bind(f"{tmp_path}/mute")
+        mute.listen()
+        async with running(loop, probe.listen(lambda: None)):
+            await until(lambda: probe.look().detail == "TimeoutError")
+
+
+@in_both_loops
+async def test_a_desktop_says_that_it_is_locked_and_that_its_screen_is_kept_on(
+    monkeypatch: pytest.MonkeyPatch, loop: str
+) -> None:
+    monkeypatch.setattr(desktop, "_ASK_EVERY_S", 0.05)
+    monkeypatch.setattr(desktop, "_AGAIN_S", 0.05)
+    manager, path, told = "org.gnome.SessionManager", "/org/gnome/SessionManager", Desktop()
+    async with AsyncExitStack() as watches:
+        async with service(monkeypatch, manager, path, "--session", manager, path, manager) as gnome:
+            film = "ret = args[0] == 8"
+            await gnome.does("AddMethod", "sssss", manager, "IsInhibited", "u", "b", film)
+            await watches.enter_async_context(running(loop, told.watch()))
+            await until(lambda: told.is_inhibited)
+            assert not told.is_locked, "no screen saver answers"
+            with mock_service(os.environ["DBUS_SESSION_BUS_ADDRESS"], "--session", *KDE):
+                saver = Service(gnome._bus, KDE[0], KDE[1])
+                await saver.there()
+                await saver.does("AddMethod", "sssss", KDE[2], "GetActive", "", "b", "ret = True")
+                await until(lambda: told.is_locked)
+            await until(lambda: not told.is_locked)
+            assert told.is_inhibited
+        await until(lambda: not told.is_inhibited)
+
+
+@in_both_loops
+async def test_logind_knows_that_nobody_is_there_and_who_comes(monkeypatch: pytest.MonkeyPatch, loop: str) -> None:
     async with service(monkeypatch, LOGIND, ROOT, "--system", "--template", "logind") as login:
         probe = Logind()
-        async with listening(probe) as detector:
+        async with listening(probe, loop) as inputs:
             assert probe.look().sees_desktop
             assert probe.look().detail == "nobody is logged in"
             path = await login.does("AddSession", "ssusb", "c1", "seat0", os.getuid() + 1, "ann", True)
             await login.sets(path, logind._SESSION, Type=("s", "wayland"), Class=("s", "user"))
-            detector.stirred.clear()
+            inputs.clear()
             monkeypatch.setattr(logind, "_EVERY_S", 0.05)
             await until(lambda: probe.look().idle_s == 0)
-            await detector.stirred.wait()
+            await until(lambda: inputs)
             assert probe.look().detail == "session c1 is in use"
             await login.sets(path, logind._SESSION, LockedHint=("b", True))
             await until(lambda: "locked" in probe.look().detail)
@@ -126,33 +192,15 @@ async def test_logind_knows_that_nobody_is_there_and_who_comes(monkeypatch: pyte
             await until(lambda: (probe.look().idle_s or 0) >= 1000)
 
 
-async def test_what_listens_can_be_ended_though_its_bus_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[Bus] = []
-
-    async def stays() -> None:
-        async with Bus.open(of_system=False) as connection:
-            opened.append(connection)
-            await asyncio.Event().wait()
-
-    with bus() as address:
-        monkeypatch.setenv("DBUS_SESSION_BUS_ADDRESS", address)
-        staying = asyncio.create_task(stays())
-        await until(lambda: opened)
-    await until(lambda: opened[0]._router._rcv_task.done())
-    staying.cancel()
-    await asyncio.wait([staying])
-    assert staying.cancelled()
-
-
 async def test_network_manager_tells_whether_the_connection_is_metered(monkeypatch: pytest.MonkeyPatch) -> None:
     name, path = metered._SERVICE, metered._PATH
-    async with service(monkeypatch, name, path, "--system", name, path, name) as network, TaskGroup() as task_group:
+    async with service(monkeypatch, name, path, "--system", name, path, name) as network:
         await network.does("AddProperty", "ssv", name, "Metered", ("u", 4))
         told: list[bool] = []
-        task_group.start(metered.watch(told.append))
-        await until(lambda: told == [False])
-        await network.sets(path, name, Metered=("u", 1))
-        await until(lambda: told[-1])
+        async with running("asyncio", metered.watch(told.append)):
+            await until(lambda: told == [False])
+            await network.sets(path, name, Metered=("u", 1))
+            await until(lambda: told[-1])
 
 
 OURS = os.getuid()
@@ -234,14 +282,15 @@ def test_between_two_polls_in_use_stays_in_use_and_an_input_grows_older() -> Non
         assert not probe.look().is_fresh
 
 
-async def test_waking_up_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_both_loops
+async def test_waking_up_is_told_at_once(monkeypatch: pytest.MonkeyPatch, loop: str) -> None:
     async with service(monkeypatch, LOGIND, ROOT, "--system", "--template", "logind") as mock:
         probe, woken = Logind(), list[bool]()
-        async with listening(probe) as detector:
-            detector.tell_of_waking(lambda: woken.append(True))
-            detector.stirred.clear()
+        async with listening(probe, loop) as inputs:
+            IdleDetector([probe]).tell_of_waking(lambda: woken.append(True))
+            inputs.clear()
             await mock.does("EmitSignal", "sssav", MANAGER, "PrepareForSleep", "b", [("b", True)])
             await mock.does("EmitSignal", "sssav", MANAGER, "PrepareForSleep", "b", [("b", False)])
             await until(lambda: woken)
+            await until(lambda: inputs)
         assert woken == [True]
-        assert detector.stirred.is_set()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import struct
 from collections.abc import Iterator
@@ -12,6 +11,8 @@ import pytest
 
 from loopline_worker.presence import gamepads as module
 from loopline_worker.presence.gamepads import Gamepads
+from tests.worker.bench import until
+from tests.worker.presence.loops import in_both_loops, running
 
 BUTTON, AXIS, INITIAL = 1, 2, 0x80
 
@@ -62,13 +63,29 @@ def test_one_that_is_unplugged_or_another_users_is_left_alone(tmp_path: Path, pr
     assert Gamepads(tmp_path / "missing").look().idle_s is None
 
 
-async def test_an_input_is_told_at_once(tmp_path: Path, probe: Gamepads, monkeypatch: pytest.MonkeyPatch) -> None:
-    pad, stirred = Pad(tmp_path / "js0"), asyncio.Event()
+@in_both_loops
+async def test_an_input_is_told_at_once(
+    tmp_path: Path, probe: Gamepads, monkeypatch: pytest.MonkeyPatch, loop: str
+) -> None:
+    pad, inputs = Pad(tmp_path / "js0"), list[bool]()
     monkeypatch.setattr(module, "_SURVEY_EVERY_S", 0.0)
-    listening = asyncio.create_task(probe.listen(stirred.set))
-    await asyncio.sleep(0)
-    probe.look()
-    pad.says(BUTTON, 1, number=3)
-    await asyncio.wait_for(stirred.wait(), 30)
-    listening.cancel()
-    await asyncio.wait([listening])
+    async with running(loop, probe.listen(lambda: inputs.append(True))):
+        await until(lambda: probe._watched)
+        probe.look()
+        pad.says(BUTTON, 1, number=3)
+        await until(lambda: inputs)
+    assert probe._watched is None
+
+
+@in_both_loops
+async def test_one_that_was_there_before_is_watched_and_one_that_goes_is_not(
+    tmp_path: Path, probe: Gamepads, loop: str
+) -> None:
+    stays, goes, inputs = Pad(tmp_path / "js0"), Pad(tmp_path / "js1"), list[bool]()
+    assert probe.look().detail == "js0, js1"
+    async with running(loop, probe.listen(lambda: inputs.append(True))):
+        os.close(goes._file)
+        await until(lambda: list(probe._files) == ["js0"])
+        assert not inputs
+        stays.says(BUTTON, 1)
+        await until(lambda: inputs)

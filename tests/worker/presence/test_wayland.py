@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import struct
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from loopline_worker.presence import wayland
-from loopline_worker.presence.idle_detector import IdleDetector
 from loopline_worker.presence.wayland import Wayland
-from loopline_worker.task_group import TaskGroup
 from tests.worker.bench import until
+from tests.worker.presence.loops import in_both_loops, running
 
 OFFERS = {11: b"wl_compositor", 12: b"wl_seat", 13: b"wl_seat", 14: b"ext_idle_notifier_v1"}
 
@@ -76,31 +76,65 @@ async def compositor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIt
     server.close()
 
 
+@in_both_loops
 async def test_a_compositor_tells_when_it_gets_idle_and_of_the_next_input(
-    compositor: Compositor, tmp_path: Path
+    compositor: Compositor, tmp_path: Path, loop: str
 ) -> None:
-    probe = Wayland({"XDG_RUNTIME_DIR": str(tmp_path)})
-    detector = IdleDetector([probe])
-    async with TaskGroup() as task_group:
-        detector.listen(task_group)
+    probe, inputs = Wayland({"XDG_RUNTIME_DIR": str(tmp_path)}), list[bool]()
+    async with running(loop, probe.listen(lambda: inputs.append(True))):
         await until(lambda: compositor.notification)
         await until(lambda: probe.look().idle_s == 0)
         assert (compositor.timeout_ms, probe.look().sees_desktop) == (1000, True)
         compositor.says(event(compositor.notification, 0))
         await until(lambda: (probe.look().idle_s or 0) >= 1)
-        assert not detector.stirred.is_set()
-        compositor.says(event(compositor.notification, 1))
-        await detector.stirred.wait()
+        assert not inputs
+        idled, resumed = event(compositor.notification, 0), event(compositor.notification, 1)
+        compositor.says(resumed)
+        await until(lambda: inputs)
+        assert probe.look().idle_s == 0
+        compositor.says(idled, resumed)  # in one part
+        await until(lambda: len(inputs) == 2)
         assert probe.look().idle_s == 0
         compositor.says(event(1, 0, struct.pack("=II", 6, 1) + text(b"no seat")))
         await until(lambda: "no seat" in probe.look().detail)
         assert probe.look().idle_s is None, "nothing is known any more"
+        assert len(inputs) == 2
 
 
-async def test_a_compositor_without_the_protocol_does_not_vouch(compositor: Compositor, tmp_path: Path) -> None:
+@in_both_loops
+async def test_a_compositor_that_goes_does_not_vouch_and_one_that_comes_does(
+    compositor: Compositor, tmp_path: Path, loop: str
+) -> None:
+    probe = Wayland({"XDG_RUNTIME_DIR": str(tmp_path)})
+    async with running(loop, probe.listen(lambda: None)):
+        await until(lambda: probe.look().idle_s == 0)
+        assert compositor.writer
+        before, compositor.notification = compositor.writer, 0
+        before.close()
+        await until(lambda: "closed the connection" in probe.look().detail or compositor.notification)
+        await until(lambda: compositor.notification and probe.look().idle_s == 0)
+        assert compositor.writer is not before
+
+
+@in_both_loops
+async def test_a_compositor_without_the_protocol_does_not_vouch(
+    compositor: Compositor, tmp_path: Path, loop: str
+) -> None:
     del compositor.offers[14]
     probe = Wayland({"XDG_RUNTIME_DIR": str(tmp_path), "WAYLAND_DISPLAY": "wayland-1"})
-    async with TaskGroup() as task_group:
-        IdleDetector([probe]).listen(task_group)
+    async with running(loop, probe.listen(lambda: None)):
         await until(lambda: "no ext_idle_notifier_v1" in probe.look().detail)
         assert probe.look().idle_s is None
+
+
+@in_both_loops
+async def test_a_compositor_that_does_not_answer_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loop: str
+) -> None:
+    monkeypatch.setattr(wayland, "_ANSWER_WITHIN_S", 0.05)
+    probe = Wayland({"XDG_RUNTIME_DIR": str(tmp_path)})
+    with socket.socket(socket.AF_UNIX) as mute:
+        mute.bind(str(tmp_path / "wayland-1"))
+        mute.listen()
+        async with running(loop, probe.listen(lambda: None)):
+            await until(lambda: probe.look().detail == "TimeoutError")

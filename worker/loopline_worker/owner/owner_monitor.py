@@ -31,6 +31,7 @@ from loopline_worker.link.link_quality import LinkQuality
 from loopline_worker.owner.blockers import LOOK_AT_PROGRAMS_EVERY_S, BlockingPrograms, Pause
 from loopline_worker.presence.idle_detector import IdleDetector, Idleness, InputClock
 from loopline_worker.presence.session_reports import SessionReports
+from loopline_worker.presence.waiting.in_asyncio import run
 from loopline_worker.settings import WorkerSettings
 from loopline_worker.task_group import TaskGroup
 from loopline_worker.timings import CONTENTION_EVERY_S, LOOK_AGAIN_S, LOOK_EVERY_S, LOOK_WHILE_FROZEN_S
@@ -77,7 +78,7 @@ class OwnerMonitor:
         self._heeds_hours = not settings.dedicated
         self._idle_detector = _open_idle_detector() if self.preferences.asks_who_is_there else None
         self.idleness = Idleness(None, "nobody has looked yet") if self._idle_detector else Idleness(math.inf, "")
-        self._stirred = self._idle_detector.stirred if self._idle_detector else asyncio.Event()
+        self._stirred = asyncio.Event()
         self._input = InputClock()
         self._signs = Signs(computer.cores, computer.cores)
         watches = self.preferences.yields_cores and not is_contained()  # a container has no owner's programs in it
@@ -101,8 +102,8 @@ class OwnerMonitor:
             self._signs = replace(self._signs, program=self._programs.found())
         self.sample()
         self.look()
-        if self._idle_detector:
-            self._idle_detector.listen(task_group)
+        for listening in self._idle_detector.listen(self._stirred.set) if self._idle_detector else ():
+            task_group.start(run(listening))
         task_group.start(self._attend())
         if self._contention:
             task_group.start(self._yield_processor(self._contention))
@@ -111,7 +112,7 @@ class OwnerMonitor:
         if self._allowance.asks_for_metered:
             from loopline_worker.owner import metered
 
-            task_group.start(metered.watch(self._learn_metered))
+            task_group.start(run(metered.watch(self._learn_metered)))
 
     def tell_of_waking(self, on_wake: Callable[[], None]) -> None:
         """Call ``on_wake`` whenever the computer was suspended and goes on."""

@@ -1,28 +1,33 @@
-"""A D-Bus connection that is opened again whenever it is lost, and the base of the two probes that use it."""
+"""A D-Bus connection that is opened again whenever it is lost, and the base of the two probes that use it.
+
+Messages are written and read by jeepney, which can do that without any loop. What it has for asyncio is not used:
+here a bus is spoken with by routines.
+"""
 
 from __future__ import annotations
 
-import asyncio
+import itertools
 import os
 import time
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import replace
+from collections.abc import Callable
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from loopline_worker.presence.probe import Probe, Reading
+from loopline_worker.presence.waiting.local_connection import LocalConnection
+from loopline_worker.presence.waiting.routine import Routine, pause
 
 if TYPE_CHECKING:
     from jeepney import Message
-    from jeepney.io.asyncio import DBusRouter
 
 _ASK_WITHIN_S = 2.0
 _AGAIN_S = 10.0
 _STALE_S = 15.0
 """Age of a reading that no longer counts: longer than the intervals at which ``logind`` and ``mutter`` ask."""
 _SYSTEM_BUS = "/run/dbus/system_bus_socket"
+_DBUS = "org.freedesktop.DBus"
+_DBUS_PATH = "/org/freedesktop/DBus"
 
 
 class BusError(Exception):
@@ -30,67 +35,105 @@ class BusError(Exception):
 
 
 class Bus:
-    """Connection to a bus."""
+    """Connection to a bus, for one routine. Signals are passed on whenever that waits for something of the bus."""
 
-    def __init__(self, router: DBusRouter) -> None:
-        self._router = router
+    def __init__(self, connection: LocalConnection) -> None:
+        from jeepney import Parser
+
+        self._connection = connection
+        self._parser = Parser()
+        self._serials = itertools.count(1)
+        self._on_signal: Callable[[str, tuple[Any, ...]], None] = lambda signal, body: None
+        self._has_signal = False
 
     @classmethod
-    @asynccontextmanager
-    async def open(cls, of_system: bool) -> AsyncIterator[Bus]:
+    def open(cls, of_system: bool) -> Routine[Self]:
         """Connect. Raises BusError if there is no bus; OSError and others if it does not answer."""
         if not _may_be_there(of_system):
             raise BusError("there is no such bus here")
-        from jeepney.io.asyncio import DBusRouter, open_dbus_connection
+        from jeepney.bus import get_bus
 
-        async with asyncio.timeout(_ASK_WITHIN_S):
-            connection = await open_dbus_connection("SYSTEM" if of_system else "SESSION")
+        until = time.monotonic() + _ASK_WITHIN_S
+        bus = cls(LocalConnection(get_bus("SYSTEM" if of_system else "SESSION")))
         try:
-            async with connection, DBusRouter(connection) as router:
-                yield cls(router)
-        except Exception:
-            if (
-                task := asyncio.current_task()
-            ) and task.cancelling():  # of a bus that is gone, it raises that instead
-                raise asyncio.CancelledError from None
+            yield from bus._authenticate(until)
+            yield from bus._call((_DBUS, _DBUS_PATH, _DBUS, "Hello"), until)
+        except BaseException:
+            bus.close()
             raise
+        return bus
 
-    async def ask(self, service: str, path: str, interface: str, member: str, signature: str = "", *body: Any) -> Any:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def ask(
+        self, service: str, path: str, interface: str, member: str, signature: str = "", *body: Any
+    ) -> Routine[Any]:
         """Call a method and return the first value of the answer. Raises BusError if that is an error."""
-        from jeepney import DBusAddress, MessageType, new_method_call
+        return self._call((service, path, interface, member), time.monotonic() + _ASK_WITHIN_S, signature, body)
 
+    def properties(self, service: str, path: str, interface: str) -> Routine[dict[str, Any]]:
+        """Return all properties of an object."""
+        found = yield from self.ask(service, path, "org.freedesktop.DBus.Properties", "GetAll", "s", interface)
+        return {name: value for name, (_, value) in found.items()}
+
+    def subscribe(self, rule: str, on_signal: Callable[[str, tuple[Any, ...]], None]) -> Routine[None]:
+        """Call ``on_signal`` with the name and content of each signal that matches the rule."""
+        yield from self.ask(_DBUS, _DBUS_PATH, _DBUS, "AddMatch", "s", f"type='signal',{rule}")
+        self._on_signal, self._has_signal = on_signal, False
+
+    def signalled(self, until: float) -> Routine[bool]:
+        """Wait for a signal (True), or until that time (False). One that came since the last call counts."""
+        try:
+            while not self._has_signal:
+                yield from self._receive(until)
+        except TimeoutError:
+            return False
+        self._has_signal = False
+        return True
+
+    def _authenticate(self, until: float) -> Routine[None]:
+        from jeepney.auth import BEGIN, Authenticator
+
+        conversation = Authenticator()
+        for words in conversation:
+            self._connection.send(words)
+            conversation.feed((yield from self._connection.part(until)))
+        self._connection.send(BEGIN)
+
+    def _call(
+        self, method: tuple[str, str, str, str], until: float, signature: str = "", body: tuple[Any, ...] = ()
+    ) -> Routine[Any]:
+        from jeepney import DBusAddress, HeaderFields, MessageType, new_method_call
+
+        service, path, interface, member = method
         question = new_method_call(DBusAddress(path, service, interface), member, signature or None, body)
-        async with asyncio.timeout(_ASK_WITHIN_S):
-            answer = await self._router.send_and_get_reply(question)
+        serial = next(self._serials)
+        self._connection.send(question.serialise(serial))
+        answer = yield from self._receive(until)
+        while answer.header.fields.get(HeaderFields.reply_serial) != serial:  # a signal, or an answer that is late
+            answer = yield from self._receive(until)
         if answer.header.message_type is MessageType.error:
             raise BusError(f"{service}: {answer.body[0] if answer.body else 'no answer'}")
         return answer.body[0] if answer.body else None
 
-    async def properties(self, service: str, path: str, interface: str) -> dict[str, Any]:
-        """Return all properties of an object."""
-        found = await self.ask(service, path, "org.freedesktop.DBus.Properties", "GetAll", "s", interface)
-        return {name: value for name, (_, value) in found.items()}
+    def _receive(self, until: float) -> Routine[Message]:
+        """Return the next message, and pass it on if it is a signal. Raises TimeoutError if none comes in time."""
+        from jeepney import HeaderFields, MessageType
 
-    async def subscribe(self, rule: str, on_signal: Callable[[str, tuple[Any, ...]], None]) -> None:
-        """Call ``on_signal`` with the name and content of each signal that matches the rule."""
-        from jeepney import MatchRule
-
-        self._router.filter(MatchRule(type="signal"), queue=_SignalQueue(on_signal))
-        dbus = "org.freedesktop.DBus"
-        await self.ask(dbus, "/org/freedesktop/DBus", dbus, "AddMatch", "s", f"type='signal',{rule}")
-
-
-class _SignalQueue:
-    """Passes signals on in place of queueing them."""
-
-    def __init__(self, on_signal: Callable[[str, tuple[Any, ...]], None]) -> None:
-        self._on_signal = on_signal
-
-    def put_nowait(self, message: Message) -> None:
-        """Pass a signal on."""
-        from jeepney import HeaderFields
-
-        self._on_signal(message.header.fields[HeaderFields.member], message.body)
+        while (message := self._parser.get_next_message()) is None:
+            self._parser.add_data((yield from self._connection.part(until)))
+        if message.header.message_type is MessageType.signal:
+            self._has_signal = True
+            self._on_signal(message.header.fields[HeaderFields.member], message.body)
+        return message
 
 
 class BusProbe(Probe):
@@ -104,7 +147,7 @@ class BusProbe(Probe):
         self._learned: tuple[float, Reading] | None = None
 
     @abstractmethod
-    async def keep_up(self, bus: Bus, on_input: Callable[[], None]) -> None:
+    def keep_up(self, bus: Bus, on_input: Callable[[], None]) -> Routine[NoReturn]:
         """Take readings, again and again, until the connection fails."""
 
     @property
@@ -120,35 +163,32 @@ class BusProbe(Probe):
         idle_s = reading.idle_s
         if idle_s is not None and not (idle_s == 0 and self.zero_is_in_use):
             idle_s += time.monotonic() - at
-        return replace(reading, idle_s=idle_s, is_fresh=False)
+        return reading._replace(idle_s=idle_s, is_fresh=False)
 
     def learn(self, reading: Reading) -> None:
         """Remember a reading."""
         self._learned = (time.monotonic(), reading)
 
-    async def listen(self, on_input: Callable[[], None]) -> None:
+    def listen(self, on_input: Callable[[], None]) -> Routine[None]:
         """Stay connected, and call ``on_input`` at an input."""
         if not find_spec("jeepney"):  # it is not everywhere
             self._trouble = "jeepney is not installed"
             return
         while True:
             try:
-                await self._stay_connected(on_input)
-            except (BusError, OSError, TimeoutError, EOFError, ValueError) as error:
+                with (yield from Bus.open(self.is_of_system)) as bus:
+                    yield from self.keep_up(bus, on_input)
+            except (BusError, OSError, EOFError, ValueError) as error:
                 self._trouble = str(error) or type(error).__name__
             except Exception as error:  # a library may raise anything about a broken peer
                 self._trouble = f"{type(error).__name__}: {error}"
             self._learned = None
-            await asyncio.sleep(_AGAIN_S)
-
-    async def _stay_connected(self, on_input: Callable[[], None]) -> None:
-        async with Bus.open(self.is_of_system) as bus:
-            await self.keep_up(bus, on_input)
+            yield from pause(_AGAIN_S)
 
 
 def _may_be_there(is_of_system: bool) -> bool:
-    """True if a bus may exist, so that importing the library is worth it."""
+    """True if a bus may exist, so that importing the library is worth it: it finds a session's by the address."""
     if address := os.environ.get(f"DBUS_{'SYSTEM' if is_of_system else 'SESSION'}_BUS_ADDRESS"):
         path = address.partition("unix:path=")[2].partition(",")[0].partition(";")[0]
         return not path or os.path.exists(path)
-    return os.path.exists(_SYSTEM_BUS) if is_of_system else "DISPLAY" in os.environ
+    return is_of_system and os.path.exists(_SYSTEM_BUS)

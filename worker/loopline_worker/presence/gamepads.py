@@ -6,14 +6,16 @@ records of eight bytes (the kernel's joystick API, ``struct js_event``): time, v
 
 from __future__ import annotations
 
-import asyncio
+import math
 import os
 import re
+import select
 import struct
 import time
 from collections.abc import Callable
 
 from loopline_worker.presence.probe import Probe, Reading
+from loopline_worker.presence.waiting.routine import Routine, Wait
 
 _NAME = re.compile(r"js\d+")
 _EVENT = struct.Struct("=IhBB")
@@ -35,28 +37,30 @@ class Gamepads(Probe):
         self._axes: dict[tuple[str, int], int] = {}  # where each stood when it last counted as moved
         self._surveyed = float("-inf")
         self._last: float | None = None
-        self._on_input: Callable[[], None] | None = None
+        self._watched: select.epoll | None = None  # while anybody listens: one file for all of them
 
     def look(self) -> Reading:
         """Return the time since somebody last used one."""
         if time.monotonic() - self._surveyed > _SURVEY_EVERY_S:
             self._survey()
-        for name in list(self._files):
-            self._read(name)
+        self._read_all()
         idle_s = None if self._last is None else max(0.0, time.monotonic() - self._last)
         return Reading(self.name, idle_s, detail=", ".join(sorted(self._files)) or "there is none")
 
-    async def listen(self, on_input: Callable[[], None]) -> None:
+    def listen(self, on_input: Callable[[], None]) -> Routine[None]:
         """Call ``on_input`` at each button that is pressed, and each stick that is moved."""
-        self._on_input = on_input
-        for name in self._files:
-            self._watch(name)
-        try:
-            await asyncio.Event().wait()
-        finally:
-            self._on_input = None
-            for file in self._files.values():
-                asyncio.get_running_loop().remove_reader(file)
+        with select.epoll() as watched:
+            self._watched = watched
+            try:
+                for name in self._files:
+                    self._watch(name)
+                while (yield Wait(watched.fileno(), math.inf)):
+                    before = self._last
+                    self._read_all()
+                    if self._last != before:
+                        on_input()
+            finally:
+                self._watched = None
 
     def close(self) -> None:
         """Close all."""
@@ -74,14 +78,12 @@ class Gamepads(Probe):
             return
 
     def _watch(self, name: str) -> None:
-        if self._on_input:
-            asyncio.get_running_loop().add_reader(self._files[name], self._notice, name)
+        if self._watched:
+            self._watched.register(self._files[name], select.EPOLLIN)
 
-    def _notice(self, name: str) -> None:
-        before = self._last
-        self._read(name)
-        if self._last != before and self._on_input:
-            self._on_input()
+    def _read_all(self) -> None:
+        for name in list(self._files):
+            self._read(name)
 
     def _read(self, name: str) -> None:
         try:
@@ -108,7 +110,4 @@ class Gamepads(Probe):
             self._last = time.monotonic()
 
     def _drop(self, name: str) -> None:
-        file = self._files.pop(name)
-        if self._on_input:
-            asyncio.get_running_loop().remove_reader(file)
-        os.close(file)
+        os.close(self._files.pop(name))  # which ends its watch

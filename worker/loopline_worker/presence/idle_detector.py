@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from loopline_worker.presence.probe import Probe, Reading
 from loopline_worker.presence.session_reports import SessionReports
-from loopline_worker.task_group import TaskGroup
+from loopline_worker.presence.waiting.routine import Routine
 
 _COARSE_S = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class Idleness:
+class Idleness(NamedTuple):
     """Combined reading of the whole computer: when somebody last used it, and which probe says so."""
 
     idle_s: float | None  # None: no probe can tell, so the computer counts as in use
@@ -38,16 +36,14 @@ def judge(readings: Sequence[Reading]) -> Idleness:
 
 
 class IdleDetector:
-    """Reads all probes: several times a second while tasks run. Probes that are notified of input set ``stirred``."""
+    """Reads all probes: several times a second while tasks run."""
 
     def __init__(self, probes: Sequence[Probe]) -> None:
-        self.stirred = asyncio.Event()
         self._probes = probes
 
-    def listen(self, task_group: TaskGroup) -> None:
-        """Start the probes that are notified of input."""
-        for probe in self._probes:
-            task_group.start(probe.listen(self.stirred.set))
+    def listen(self, on_input: Callable[[], None]) -> list[Routine[None]]:
+        """Return what is to run so that the probes that are notified of an input call ``on_input``."""
+        return [probe.listen(on_input) for probe in self._probes]
 
     def tell_of_waking(self, on_wake: Callable[[], None]) -> None:
         """Call ``on_wake`` whenever the computer was suspended and goes on, where the system tells that."""

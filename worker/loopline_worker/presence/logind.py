@@ -7,20 +7,18 @@ input. Text sessions are left to the terminals probe.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import psutil
 
 from loopline_worker.presence.bus import Bus, BusError, BusProbe
 from loopline_worker.presence.probe import Reading
 from loopline_worker.presence.session_reports import SessionReports
+from loopline_worker.presence.waiting.routine import Routine
 
 _SERVICE = "org.freedesktop.login1"
 _PATH = "/org/freedesktop/login1"
@@ -48,33 +46,27 @@ class Logind(BusProbe):
         self._locked: dict[str, float] = {}  # since when this is known
         self._empty_since = psutil.boot_time()  # when somebody was last logged in
 
-    async def keep_up(self, bus: Bus, on_input: Callable[[], None]) -> None:
+    def keep_up(self, bus: Bus, on_input: Callable[[], None]) -> Routine[NoReturn]:
         """Read the sessions, again and again."""
-        changed = asyncio.Event()
-        rule = f"sender='{_SERVICE}'"
 
         def told(signal: str, body: tuple[Any, ...]) -> None:
-            changed.set()
             if signal == "PrepareForSleep" and body == (False,):
                 self.on_wake()
                 on_input()
 
-        await bus.subscribe(rule, told)
+        yield from bus.subscribe(f"sender='{_SERVICE}'", told)
         while True:
-            changed.clear()
-            self._sessions, self._inhibitors = await _sessions(bus), await _inhibitors(bus)
+            self._sessions, self._inhibitors = (yield from _sessions(bus)), (yield from _inhibitors(bus))
             reading = self.judge(self._sessions, time.time())
             self.learn(reading)
             if reading.idle_s is not None and reading.idle_s < _EVERY_S:
                 on_input()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_EVERY_S):
-                    await changed.wait()
+            yield from bus.signalled(time.monotonic() + _EVERY_S)
 
     def look(self) -> Reading:
         """Return the last reading with what has been reported since."""
         if self.reports is not None and self.is_up_to_date:
-            return replace(self.judge(self._sessions, time.time()), is_fresh=False)
+            return self.judge(self._sessions, time.time())._replace(is_fresh=False)
         return super().look()
 
     def judge(self, sessions: Mapping[str, Mapping[str, Any]], now: float) -> Reading:
@@ -115,15 +107,17 @@ class Logind(BusProbe):
         return 0.0
 
 
-async def _sessions(bus: Bus) -> dict[str, dict[str, Any]]:
-    listed = await bus.ask(_SERVICE, _PATH, _MANAGER, "ListSessions")
-    return {entry[0]: await bus.properties(_SERVICE, entry[4], _SESSION) for entry in listed}
+def _sessions(bus: Bus) -> Routine[dict[str, dict[str, Any]]]:
+    sessions: dict[str, dict[str, Any]] = {}
+    for entry in (yield from bus.ask(_SERVICE, _PATH, _MANAGER, "ListSessions")):
+        sessions[entry[0]] = yield from bus.properties(_SERVICE, entry[4], _SESSION)
+    return sessions
 
 
-async def _inhibitors(bus: Bus) -> dict[int, str]:
+def _inhibitors(bus: Bus) -> Routine[dict[int, str]]:
     """Return who keeps the screen on, by user: a film, a call or a presentation does."""
     try:
-        listed = await bus.ask(_SERVICE, _PATH, _MANAGER, "ListInhibitors")
+        listed = yield from bus.ask(_SERVICE, _PATH, _MANAGER, "ListInhibitors")
     except BusError:
         return {}
     return {uid: who for what, who, _, mode, uid, _ in listed if mode == "block" and "idle" in what.split(":")}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
+import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from loopline_worker.presence.bus import Bus, BusProbe
 from loopline_worker.presence.probe import Reading
+from loopline_worker.presence.waiting.routine import Routine
 
 _SERVICE = _INTERFACE = "org.gnome.Mutter.IdleMonitor"
 _PATH = "/org/gnome/Mutter/IdleMonitor/Core"
@@ -21,7 +22,7 @@ class Mutter(BusProbe):
     name = "gnome"
     is_of_system = False
 
-    async def keep_up(self, bus: Bus, on_input: Callable[[], None]) -> None:
+    def keep_up(self, bus: Bus, on_input: Callable[[], None]) -> Routine[NoReturn]:
         """Read the idle time, again and again."""
         watch: int | None = None
 
@@ -32,13 +33,15 @@ class Mutter(BusProbe):
                 self._note(0.0)
                 on_input()
 
-        await bus.subscribe(f"interface='{_INTERFACE}',member='WatchFired'", fired)
+        yield from bus.subscribe(f"interface='{_INTERFACE}',member='WatchFired'", fired)
         while True:
-            idle_s = int(await bus.ask(_SERVICE, _PATH, _INTERFACE, "GetIdletime")) / 1000
+            idle_s = int((yield from bus.ask(_SERVICE, _PATH, _INTERFACE, "GetIdletime"))) / 1000
             self._note(idle_s)
             if watch is None and idle_s >= _ARM_AFTER_S:  # while somebody types it would fire all the time
-                watch = await bus.ask(_SERVICE, _PATH, _INTERFACE, "AddUserActiveWatch")
-            await asyncio.sleep(_EVERY_S)
+                watch = yield from bus.ask(_SERVICE, _PATH, _INTERFACE, "AddUserActiveWatch")
+            next_at = time.monotonic() + _EVERY_S
+            while (yield from bus.signalled(next_at)):
+                pass  # which ``fired`` has been told
 
     def _note(self, idle_s: float) -> None:
         self.learn(Reading(self.name, idle_s, True, "Mutter's idle monitor"))

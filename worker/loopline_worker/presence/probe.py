@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
+
+from loopline_worker.presence.waiting.routine import Routine
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(NamedTuple):
     """Reading of one probe."""
 
     probe: str
@@ -28,9 +28,9 @@ class Probe(ABC):
     def look(self) -> Reading:
         """Return a reading within a moment, ten times a second if need be; never raises."""
 
-    async def listen(self, on_input: Callable[[], None]) -> None:
-        """Call ``on_input`` at each input that the system reports, until cancelled. Most probes are not notified."""
-        await asyncio.Event().wait()
+    def listen(self, on_input: Callable[[], None]) -> Routine[None]:
+        """Call ``on_input`` at each input that the system reports. Most probes are not notified, and end at once."""
+        yield from ()
 
     def close(self) -> None:  # noqa: B027 - most have nothing open
         """Close open connections."""

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 _COARSE_S = 0.01
 _GOOD_FOR_S = 15.0
 """Age of a report that no longer counts: reporters speak every few seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionReport:
+class SessionReport(NamedTuple):
     """State of one session."""
 
     idle_s: float | None  # since its last input; None: the reporter cannot tell
@@ -36,7 +34,7 @@ class SessionReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return the report for the socket."""
-        return asdict(self)
+        return self._asdict()
 
 
 class SessionReports:

@@ -7,15 +7,18 @@ GNOME has a way of its own (``mutter.py``).
 
 from __future__ import annotations
 
-import asyncio
+import math
 import os
 import stat
 import struct
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import NoReturn
 
 from loopline_worker.presence.probe import Probe, Reading
+from loopline_worker.presence.waiting.local_connection import LocalConnection
+from loopline_worker.presence.waiting.routine import Routine, pause
 
 _DISPLAY, _REGISTRY, _LISTED, _SEAT, _NOTIFIER, _NOTIFICATION = range(1, 7)
 """Numbers of the objects of a connection, as this client gives them."""
@@ -52,37 +55,35 @@ class Wayland(Probe):
         idle_s = 0.0 if self._idle_since is None else time.monotonic() - self._idle_since
         return Reading(self.name, idle_s, True, "the compositor's idle notification", is_fresh=False)
 
-    async def listen(self, on_input: Callable[[], None]) -> None:
+    def listen(self, on_input: Callable[[], None]) -> Routine[NoReturn]:
         """Stay connected, and call ``on_input`` at the first input after a pause."""
         while True:
             try:
-                await self._stay_connected(on_input)
-            except (OSError, EOFError, TimeoutError, struct.error) as error:
+                yield from self._stay_connected(on_input)
+            except (OSError, EOFError, struct.error) as error:
                 self._trouble = getattr(error, "strerror", None) or str(error) or type(error).__name__
             self._is_connected = False
-            await asyncio.sleep(_AGAIN_S)
+            yield from pause(_AGAIN_S)
 
-    async def _stay_connected(self, on_input: Callable[[], None]) -> None:
-        reader, writer = await asyncio.open_unix_connection(self._find())
-        try:
-            async with asyncio.timeout(_ANSWER_WITHIN_S):
-                globals_ = await _list(reader, writer)
+    def _stay_connected(self, on_input: Callable[[], None]) -> Routine[NoReturn]:
+        with LocalConnection(self._find()) as compositor:
+            globals_ = yield from _list(compositor, time.monotonic() + _ANSWER_WITHIN_S)
             for needed in (_SEATS, _NOTIFIERS):
                 if needed not in globals_:
                     raise WaylandError(f"the compositor has no {needed.decode()}")
-            writer.write(_bind(globals_[_SEATS], _SEATS, _SEAT) + _bind(globals_[_NOTIFIERS], _NOTIFIERS, _NOTIFIER))
+            compositor.send(
+                _bind(globals_[_SEATS], _SEATS, _SEAT) + _bind(globals_[_NOTIFIERS], _NOTIFIERS, _NOTIFIER)
+            )
             terms = struct.pack("=III", _NOTIFICATION, int(1000 * _IDLE_AFTER_S), _SEAT)
-            writer.write(_message(_NOTIFIER, _GET_IDLE_NOTIFICATION, terms))
+            compositor.send(_message(_NOTIFIER, _GET_IDLE_NOTIFICATION, terms))
             self._idle_since, self._is_connected = None, True
             while True:
-                source, kind, _ = await _receive(reader)
+                source, kind, _ = yield from _receive(compositor, math.inf)
                 if (source, kind) == (_NOTIFICATION, _IDLED):
                     self._idle_since = time.monotonic() - _IDLE_AFTER_S
                 elif (source, kind) == (_NOTIFICATION, _RESUMED):
                     self._idle_since = None
                     on_input()
-        finally:
-            writer.close()
 
     def _find(self) -> str:
         """Return the socket of the compositor: that of our environment, or the first one of this user."""
@@ -99,13 +100,13 @@ def _is_socket(entry: os.DirEntry[str]) -> bool:
     return stat.S_ISSOCK(entry.stat().st_mode)
 
 
-async def _list(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> dict[bytes, int]:
+def _list(compositor: LocalConnection, until: float) -> Routine[dict[bytes, int]]:
     """Return what the compositor offers: the first of each kind, with its number."""
-    writer.write(_message(_DISPLAY, _GET_REGISTRY, struct.pack("=I", _REGISTRY)))
-    writer.write(_message(_DISPLAY, _SYNC, struct.pack("=I", _LISTED)))
+    compositor.send(_message(_DISPLAY, _GET_REGISTRY, struct.pack("=I", _REGISTRY)))
+    compositor.send(_message(_DISPLAY, _SYNC, struct.pack("=I", _LISTED)))
     found: dict[bytes, int] = {}
     while True:
-        source, kind, body = await _receive(reader)
+        source, kind, body = yield from _receive(compositor, until)
         if source == _LISTED:
             return found
         if (source, kind) == (_REGISTRY, _GLOBAL):
@@ -113,10 +114,10 @@ async def _list(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> d
             found.setdefault(body[8 : 8 + length].rstrip(b"\0"), number)
 
 
-async def _receive(reader: asyncio.StreamReader) -> tuple[int, int, bytes]:
+def _receive(compositor: LocalConnection, until: float) -> Routine[tuple[int, int, bytes]]:
     """Return the next event: its object, its kind, its content. Raises WaylandError if the compositor refuses."""
-    source, head = struct.unpack("=II", await reader.readexactly(8))
-    body = await reader.readexactly(max(0, (head >> 16) - 8))
+    source, head = struct.unpack("=II", (yield from compositor.exactly(8, until)))
+    body = yield from compositor.exactly(max(0, (head >> 16) - 8), until)
     if (source, head & 0xFFFF) == (_DISPLAY, _ERROR):
         raise WaylandError(f"the compositor refuses: {body[12:].rstrip(bytes(1)).decode(errors='replace')}")
     return source, head & 0xFFFF, body
