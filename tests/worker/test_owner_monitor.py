@@ -20,6 +20,7 @@ from loopline_worker import parts as parts_module
 from loopline_worker.attempts.limits import Stopwatch
 from loopline_worker.host import load as load_module
 from loopline_worker.host.computer import Computer
+from loopline_worker.host.contention import Contention
 from loopline_worker.launch.posix import DurationEstimate
 from loopline_worker.owner import owner_monitor
 from loopline_worker.owner.blockers import Pause
@@ -59,6 +60,7 @@ async def start(
         owners = {"dedicated": False, "leave_memory_bytes": 0, "owner_page": False, "on_battery": True}
         # Other tests share the processor, and are nobody's owner.
         monkeypatch.setattr(Computer, "busy_cpu_s", lambda computer: 0.0)
+        monkeypatch.setattr(Contention, "look", lambda contention, now, times=1: False)
         agents.append(Started(tmp_path / "data", master.url, owners | settings))
         return agents[-1]
 
