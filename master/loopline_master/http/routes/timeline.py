@@ -103,7 +103,7 @@ async def _pieces_of_trace(store: Store, job: int, zipping: Zipping | None) -> A
     comma = b""
     async with aclosing(_lists_of_events(store, job)) as lists:
         async for events in lists:
-            if piece := await asyncio.to_thread(lambda: trace.packed(list(events))):  # noqa: B023 waited for
+            if piece := await asyncio.to_thread(lambda: trace.packed(events)):  # noqa: B023 waited for
                 yield await asyncio.to_thread(sent, comma + piece)
                 comma = b","
     yield sent(trace.END) + (zipping.end() if zipping else b"")

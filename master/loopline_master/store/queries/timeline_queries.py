@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
@@ -51,16 +51,35 @@ _BAR: Sequence[ColumnElement[Any]] = (  # as the database has them: decoding enu
 _held_until = func.coalesce(jobs.c.released_at, jobs.c.finished_at)
 
 
+class Bar(NamedTuple):
+    """An attempt as a picture shows it: the columns of ``_BAR``, which a row would look up by name each time."""
+
+    job: int
+    task: int
+    number: int
+    worker: str
+    state: str
+    replica: int
+    accepted: int
+    dispatched_at: float
+    started_at: float | None
+    ended_at: float | None
+    wall_s: float
+    freezes: str
+    slot: int
+    phases: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A window of time. ``bars``: rows of ``_BAR``; ``held``: (job, since, until); ``names``: of all jobs in them.
+    """A window of time. ``held``: (job, since, until); ``names``: of all jobs in them.
 
     Bars and holds are in the order of their beginnings.
     """
 
     since: float
     until: float
-    bars: list[Row[Any]]
+    bars: list[Bar]
     held: list[Row[Any]]
     names: dict[int, str]
     truncated: bool
@@ -128,14 +147,14 @@ class TimelineQueries:
 
         def work(connection: Connection) -> Window:
             tasks = None if of.job is None else tasks_in(connection, of.job, since, until, limit + 1)
-            rows = connection.execute(_bars(since, until, of, limit, tasks)).all()[::-1]
+            rows = [Bar._make(row) for row in connection.execute(_bars(since, until, of, limit, tasks))][::-1]
             holds = [] if of.worker is not None else connection.execute(held).all()[::-1]
-            names = _names(connection, sorted({row.job for row in (*rows, *holds)}))
+            names = _names(connection, sorted({one.job for one in rows} | {hold.job for hold in holds}))
             truncated = len(rows) > limit or len(holds) > limit
             return Window(
                 since=since,
                 until=until,
-                bars=list(rows)[-limit:],
+                bars=rows[-limit:],
                 held=list(holds)[-limit:],
                 names=names,
                 truncated=truncated,
@@ -159,10 +178,10 @@ class TimelineQueries:
 
         return await self._read(work)
 
-    async def bars_of(self, job: int, tasks: Collection[int]) -> list[Row[Any]]:
+    async def bars_of(self, job: int, tasks: Collection[int]) -> list[Bar]:
         """Return the bars of all attempts of these tasks."""
         query = select(*_BAR).where(_a.job == job, _a.task.in_(tasks))
-        return await self._read(lambda connection: list(connection.execute(query)))
+        return await self._read(lambda connection: [Bar._make(row) for row in connection.execute(query)])
 
 
 def _bars(since: float, until: float, of: Chosen, limit: int, tasks: Sequence[Tasks] | None = None) -> Select[Any]:
