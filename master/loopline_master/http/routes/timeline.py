@@ -117,7 +117,7 @@ async def _lists_of_events(store: Store, job: int) -> AsyncGenerator[Iterable[tr
     tracing = trace.Tracing(begun.workers, {job: begun.name}, zero, now)
     yield tracing.begin()
     for part in begun.parts(_TRACED_AT_ONCE):
-        found = await store.timelines.bars_of(job, {task for task, _ in part})
+        found = await store.timelines.bars_of(job, {task for task, _ in part}, _TRACED_AT_ONCE)
         bars = {(bar.task, bar.number): bar for bar in found}
         yield tracing.add(bars[key] for key in part if key in bars)
     yield tracing.end(begun.held)

@@ -15,6 +15,7 @@ from sqlalchemy import (
     Select,
     Text,
     and_,
+    bindparam,
     case,
     false,
     func,
@@ -48,6 +49,7 @@ _BAR: Sequence[ColumnElement[Any]] = (  # as the database has them: decoding enu
     _a.slot,
     type_coerce(_a.phases, Text).label("phases"),  # JSON
 )
+_BARS_OF = select(*_BAR).where(_a.job == bindparam("of_job"), _a.task.in_(bindparam("tasks", expanding=True)))
 _held_until = func.coalesce(jobs.c.released_at, jobs.c.finished_at)
 
 
@@ -167,21 +169,26 @@ class TimelineQueries:
 
         def work(connection: Connection) -> Begun:
             tasks = tasks_in(connection, job, 0.0, until, limit)
-            latest = _keys(0.0, until, Chosen(job), limit - 1, tasks).subquery()
-            keys = select(latest.c.task, latest.c.number, latest.c.worker, latest.c.started_at)
+            keys = _keys(0.0, until, Chosen(job), limit - 1, tasks)
+            latest = keys.where(_a.started_at.is_not(None)).subquery()  # those that never began take no place
+            begun = select(latest.c.task, latest.c.number, latest.c.worker, latest.c.started_at)
             by_begin = (latest.c.started_at, latest.c.task, latest.c.number)
             held = list(connection.execute(_held(0.0, until, Chosen(job), 1)))
             found = Begun(_names(connection, [job]).get(job, ""), held)
-            for row in connection.execute(keys.where(latest.c.started_at.is_not(None)).order_by(*by_begin)):
+            for row in connection.execute(begun.order_by(*by_begin)):
                 found.add(*row)
             return found
 
         return await self._read(work)
 
-    async def bars_of(self, job: int, tasks: Collection[int]) -> list[Bar]:
-        """Return the bars of all attempts of these tasks."""
-        query = select(*_BAR).where(_a.job == job, _a.task.in_(tasks))
-        return await self._read(lambda connection: [Bar._make(row) for row in connection.execute(query)])
+    async def bars_of(self, job: int, tasks: Collection[int], most: int) -> list[Bar]:
+        """Return the bars of all attempts of these tasks, of which there are at most so many at a time.
+
+        The last one is named as often as it takes: each number of parameters would be another statement, which the
+        driver keeps.
+        """
+        values = {"of_job": job, "tasks": [*tasks, *[max(tasks)] * (most - len(tasks))]}
+        return await self._read(lambda connection: [Bar._make(row) for row in connection.execute(_BARS_OF, values)])
 
 
 def _bars(since: float, until: float, of: Chosen, limit: int, tasks: Sequence[Tasks] | None = None) -> Select[Any]:
