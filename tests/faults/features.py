@@ -9,13 +9,14 @@ from tests.faults.database import POSTGRES
 from tests.faults.driver import Feature
 from tests.faults.encryption import TLS
 from tests.faults.gangs import GANGS
+from tests.faults.object_storage import BUCKETS
 from tests.faults.peers import PEERS
 from tests.faults.plain import PLAIN
 from tests.faults.standby import STANDBY
 from tests.faults.walls import SANDBOX
 
 FEATURES: dict[str, Feature] = {
-    feature.name: feature for feature in (PLAIN, SANDBOX, TLS, POSTGRES, PEERS, GANGS, STANDBY)
+    feature.name: feature for feature in (PLAIN, SANDBOX, TLS, POSTGRES, PEERS, GANGS, BUCKETS, STANDBY)
 }
 
 APART = (
