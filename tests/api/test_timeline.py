@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections import namedtuple
 from itertools import pairwise
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pydantic_core import to_json
 
-from loopline_master.dashboard.trace import Tracing
+from loopline_master.dashboard.trace import Tracing, trace
+from loopline_master.store.queries.timeline_queries import Bar, Window
 from loopline_shared.model import AttemptId, Held, Outcome, Phases, Result
 from loopline_shared.protocol.worker_link import Run
 from loopline_shared.rest.columns import Samples, SweepColumns, Timeline, Trace
@@ -213,16 +215,37 @@ async def test_the_trace_of_a_job_comes_in_pieces_and_is_that_of_its_time(
 
 
 def test_a_traced_attempt_ends_where_the_next_one_in_its_slot_begins() -> None:
-    always = {"job": 1, "number": 1, "worker": "ant", "slot": 1, "phases": None, "freezes": "[]", "replica": 0}
-    rows = [
-        SimpleNamespace(**always, task=task, state="succeeded", accepted=1, started_at=begin, ended_at=begin + 9.0)
+    bars = [
+        Bar(1, task, 1, "ant", "succeeded", 0, 1, begin, begin, begin + 9.0, 9.0, "[]", 1, None)
         for task, begin in ((1, 10.0), (2, 15.0))
     ]
     tracing = Tracing({"ant"}, {1: "work"}, 10.0, 99.0)
-    events = [*tracing.add(rows[:1]), *tracing.add(rows[1:]), *tracing.end([])]
+    events = [json.loads(one) for one in (*tracing.add(bars[:1]), *tracing.add(bars[1:]), *tracing.end([]))]
     assert [(event["name"], event["ts"], event["dur"]) for event in events] == [
         ("1.1.1", 0, 5_000_000),
         ("1.2.1", 5_000_000, 9_000_000),
+    ]
+
+
+def test_a_trace_is_written_as_its_json_would_be() -> None:
+    """Whatever names hold; frozen, lost and running attempts, replicas, and those whose worker says no slot."""
+    odd = 'a "job" of \\ \x07 \x7f\u2028 \u00fc \U0001f600'
+    phases = '{"inputs_s": 0.25, "began_s": 1.5, "ended_s": 7.0}'
+    shared, Hold = (odd, "lost", 0, 0, 10.0, 10.0), namedtuple("Hold", "job since until")
+    bars = [
+        Bar(1, 1, 1, *shared, None, 0.0, "[]", 0, None),
+        Bar(1, 2, 1, *shared, None, 0.0, "[[11.0, 12.5], [13.0, null]]", 0, phases),
+        Bar(1, 3, 2, odd, "finished", 1, 1, 10.0, 10.0, 18.0001, 7.0, "[[null, 11.0]]", 2, phases),
+        Bar(1, 3, 3, odd, "retracting", 1, 0, 12.0, 12.0, 19.0, 7.0, "[]", 2, phases),
+        Bar(1, 4, 1, odd, "prefetched", 0, 0, 12.0, None, None, 0.0, "[]", 0, None),
+    ]
+    written = trace(Window(0.0, 99.0, bars, [Hold(1, 5.0, None)], {1: odd}, truncated=False), 30.0)
+    events = json.loads(written)["traceEvents"]
+    assert to_json(json.loads(written)) == written
+    assert {event["args"]["job"] for event in events if event.get("cat") in ("attempt", "replica")} == {odd}
+    assert [(event["name"], event["args"]) for event in events if event.get("cat") == "replica"] == [
+        ("1.3.2", {"job": odd, "state": "running", "replica": True, "accepted": True, "upload_s": 6.0}),
+        ("1.3.3", {"job": odd, "state": "cancelling", "replica": True, "accepted": False, "upload_s": 0.0}),
     ]
 
 

@@ -117,6 +117,22 @@ def what_could_not_be_written_counts_as_written() -> None:
 
 
 @bug
+def what_the_bucket_did_not_take_counts_as_kept() -> None:
+    from loopline_master.files.bucket_store import BucketStore
+    from loopline_shared.errors import LooplineError
+
+    keep = BucketStore.keep
+
+    def careless(self: BucketStore, file: Any, part: Any, sha256: str, seal: str) -> None:
+        try:
+            keep(self, file, part, sha256, seal)
+        except LooplineError:
+            self._know(sha256, part.stat().st_size)
+
+    BucketStore.keep = careless  # type: ignore[method-assign]
+
+
+@bug
 def a_peer_lies() -> None:
     """No bug of ours: others must bear such a worker."""
     from benchmarks.light.faulty_worker import lie

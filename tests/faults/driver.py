@@ -29,6 +29,8 @@ WORKERS = ("ant", "bee", "cat")
 LIMIT_S = 120.0
 """All must have ended so long after the last fault."""
 PATIENCE_S = 90.0
+TURNS = 4
+"""So often a fault is drawn for each one that is wanted: some can do nothing just then."""
 MASTER = ("--lease-s", "2", "--report-every-s", "0.5", "--stall-after-s", "3600", "--overdrawn-after", "0")
 """A lease that ends within the run. No job is excused from the order: what is found needs no explaining."""
 
@@ -92,7 +94,7 @@ class Campaign:
     """One run. Features' faults and jobs see the grid, its cables and the seed's chance by it."""
 
     def __init__(self, folder: Path, features: Sequence[Feature], seed: int, *, faults: int, bug: str = "") -> None:
-        self.folder, self.features, self.seed, self._turns = folder, features, seed, faults
+        self.folder, self.features, self.seed, self._wanted = folder, features, seed, faults
         strange = {name: what for feature in features for name, what in feature.strange.items()}
         self.grid, self._is_broken = StrangeGrid(folder, bug, strange), bool(bug)
         self.chance = Random(f"{seed} faults")
@@ -142,8 +144,7 @@ class Campaign:
         client = self.client
         running = {
             one.id.task_id
-            for job in self.jobs
-            if job.id not in self._ended
+            for job in self._going_on
             async for one in client.attempts(job.id)
             if one.worker == worker and one.ended_at is None
         }
@@ -203,7 +204,9 @@ class Campaign:
         self._looking = looking = asyncio.create_task(self._keep_looking())
         under_way = set[asyncio.Task[None]]()
         try:
-            for turn in range(self._turns):
+            for turn in range(TURNS * self._wanted):
+                if self._counts.total() >= self._wanted:
+                    break
                 if self._unfinished < 4:
                     await self._submit_some(turn)
                 under_way.add(asyncio.create_task(self._one_fault()))
@@ -268,14 +271,18 @@ class Campaign:
         try:
             await wait_for("all jobs to end", self._all_ended, LIMIT_S)
         except AssertionError:
-            for job in self.jobs:
-                if job.id not in self._ended:
-                    async with asyncio.timeout(PATIENCE_S):
-                        said = await self.client.explain(job.id)
-                    self.found(f"job {job.id} does not end: {said.sentence}")
+            for job in self._going_on:
+                async with asyncio.timeout(PATIENCE_S):
+                    said = await self.client.explain(job.id)
+                self.found(f"job {job.id} does not end: {said.sentence}")
             raise
 
     # --- what is seen meanwhile -------------------------------------------------------------------------------
+
+    @property
+    def _going_on(self) -> list[Drawn]:
+        """Those that were acknowledged, and are not shown as ended: a fault may submit one just now."""
+        return [job for job in self.jobs if job.id and job.id not in self._ended]
 
     @property
     def _unfinished(self) -> int:
@@ -289,7 +296,7 @@ class Campaign:
     async def _keep_looking(self) -> None:
         """Note which tasks are shown as ended: what was shown once must hold for ever."""
         while True:
-            for job in [job for job in self.jobs if job.id and job.id not in self._ended]:
+            for job in self._going_on:
                 try:
                     await self._look_at(job)
                 except LooplineError as error:

@@ -70,7 +70,7 @@ async def stand_between(campaign: Campaign, worker: str) -> None:
         cable.lead_to(campaign.chance.choice(impostor.ports))
         await asyncio.sleep(campaign.chance.choice((1.5, 4.5)))
     finally:
-        cable.lead_to(campaign.grid.port)
+        cable.lead_to(campaign.ports[0])
         await impostor.stop()
     if impostor.told:
         campaign.found(f"{worker} told an impostor {impostor.told[0][:100]!r}")

@@ -1,16 +1,35 @@
-"""The features of a campaign, by name."""
+"""The features of a campaign, by name, and which of them go together."""
 
 from __future__ import annotations
+
+from itertools import combinations
+from random import Random
 
 from tests.faults.database import POSTGRES
 from tests.faults.driver import Feature
 from tests.faults.encryption import TLS
 from tests.faults.gangs import GANGS
+from tests.faults.object_storage import BUCKETS
 from tests.faults.peers import PEERS
 from tests.faults.plain import PLAIN
 from tests.faults.standby import STANDBY
 from tests.faults.walls import SANDBOX
 
 FEATURES: dict[str, Feature] = {
-    feature.name: feature for feature in (PLAIN, SANDBOX, TLS, POSTGRES, PEERS, GANGS, STANDBY)
+    feature.name: feature for feature in (PLAIN, SANDBOX, TLS, POSTGRES, PEERS, GANGS, BUCKETS, STANDBY)
 }
+
+APART = (
+    {SANDBOX.name, GANGS.name},  # tasks without a network do not find each other
+    {POSTGRES.name, STANDBY.name},  # each brings its server
+    {TLS.name, STANDBY.name},  # the standby is asked in plain HTTP
+)
+
+
+def drawn_together(chance: Random) -> list[Feature]:
+    """Draw two or three features that go together, beside the faults that any grid must bear."""
+    names = [name for name in FEATURES if name != PLAIN.name]
+    together = [
+        some for count in (2, 3) for some in combinations(names, count) if not any(pair <= {*some} for pair in APART)
+    ]
+    return [PLAIN, *(FEATURES[name] for name in chance.choice(together))]

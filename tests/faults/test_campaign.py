@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from loopline_worker.launch import sandbox
 from tests.faults.database import POSTGRES
 from tests.faults.driver import Campaign, Feature
-from tests.faults.features import FEATURES
+from tests.faults.features import FEATURES, drawn_together
 from tests.faults.plain import PLAIN
 from tests.faults.standby import STANDBY
 from tests.faults.walls import SANDBOX
@@ -22,6 +23,8 @@ LONG = [pytest.mark.long, pytest.mark.timeout(1500)]
 FAULTS = 40
 HUNTS = 4
 """A bug that takes a coincidence is hunted by so many seeds."""
+DRAWS = 2
+"""So many sets of features that go together are drawn by a seed."""
 
 
 @pytest.fixture
@@ -33,12 +36,16 @@ def seed(request: pytest.FixtureRequest) -> int:
 
 def with_plain(name: str) -> list[Feature]:
     """Return a feature beside the faults that any grid must bear; the campaign skips where it cannot be had."""
-    if name == SANDBOX.name and (reason := sandbox.obstacle()):
+    return had([PLAIN] if name == PLAIN.name else [PLAIN, FEATURES[name]])
+
+
+def had(features: list[Feature]) -> list[Feature]:
+    if SANDBOX in features and (reason := sandbox.obstacle()):
         pytest.skip(reason)
-    if name in (POSTGRES.name, STANDBY.name):
+    if POSTGRES in features or STANDBY in features:
         with or_skip(restartable_postgres()):
             pass
-    return [PLAIN] if name == PLAIN.name else [PLAIN, FEATURES[name]]
+    return features
 
 
 async def test_a_plain_grid_bears_a_few_faults(tmp_path: Path) -> None:
@@ -49,6 +56,13 @@ async def test_a_plain_grid_bears_a_few_faults(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [pytest.param(name, marks=LONG) for name in FEATURES])
 async def test_a_feature_bears_its_faults(name: str, seed: int, tmp_path: Path) -> None:
     report = await Campaign(tmp_path, with_plain(name), seed, faults=FAULTS).run()
+    assert not report.findings
+
+
+@pytest.mark.parametrize("draw", [pytest.param(draw, marks=LONG) for draw in range(DRAWS)])
+async def test_features_bear_their_faults_together(draw: int, seed: int, tmp_path: Path) -> None:
+    features = had(drawn_together(Random(f"{seed} together {draw}")))
+    report = await Campaign(tmp_path, features, seed + draw, faults=FAULTS).run()
     assert not report.findings
 
 

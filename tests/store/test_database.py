@@ -9,6 +9,7 @@ from sqlalchemy import text
 
 from loopline_master.store import StoreBroken, database, open_store
 from loopline_master.store.database import open_database, parse_url, shrink, writing
+from tests.api.bench import until
 
 
 def where(connection):
@@ -64,6 +65,38 @@ async def test_no_transaction_cuts_into_one_that_nobody_waits_for_any_more(sqlit
         assert not next_one.done()
         go_on.set()
         assert await next_one != threading.get_ident()
+
+
+async def test_who_no_longer_waits_for_a_transaction_does_not_end_the_connection_that_has_the_lock(postgres_url):
+    url, lock = parse_url(postgres_url), text("SELECT pg_advisory_lock(1)")
+
+    def own_process(connection):
+        return connection.scalar(text("SELECT pg_backend_pid()"))
+
+    def waits(connection):
+        return connection.scalar(text("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"))
+
+    async with writing(url) as block, writing(url, exclusive=True) as write:
+        before = await write(own_process)
+        await block(lambda connection: connection.execute(lock))
+        waiting = asyncio.create_task(write(lambda connection: connection.execute(lock)))
+        await until(lambda: block(waits))
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        assert waiting.cancelled()
+        await block(lambda connection: connection.execute(text("SELECT pg_advisory_unlock(1)")))
+        assert await write(own_process) == before
+
+
+async def test_what_waits_behind_a_lost_connection_is_not_written_by_another_one_without_the_lock(postgres_url):
+    url = parse_url(postgres_url)
+    end = text("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = :of")
+    async with writing(url) as other, writing(url, exclusive=True) as write:
+        own = await write(lambda connection: connection.scalar(text("SELECT pg_backend_pid()")))
+        await other(lambda connection: connection.execute(end, {"of": own}))
+        both = [asyncio.create_task(write(lambda connection: connection.execute(text("SELECT 1")))) for _ in range(2)]
+        lost = await asyncio.gather(*both, return_exceptions=True)
+    assert [(type(one), one.is_passing) for one in lost] == [(StoreBroken, True)] * 2
 
 
 async def test_an_error_undoes_what_was_written_at_once(sqlite_url, takes):

@@ -292,3 +292,22 @@ async def test_cursors_that_are_none(store, cursor):
     for read in reads[:-1] if cursor == "1@1" else reads:  # that one is a cursor of results
         with pytest.raises(LooplineError, match="not a cursor"):
             await read()
+
+
+async def test_failures_of_a_job_that_is_over_are_read_once_unless_they_may_change(store, monkeypatch):
+    def failing(job, state):
+        told = {"state": state, "reason": "no data", "exit_code": 3, "ended_at": None}
+        over = a_job(job, state=JobState.FAILED, finished_at=9.0, departure=job)
+        return over, a_task(1, job, FAILED, finished_at=9.0), an_attempt(1, job, **told)
+
+    await keep(store, a_worker(), *failing(1, AttemptState.FAILED), *failing(2, AttemptState.LOST))
+    read, asked = store.failures._read, []
+    monkeypatch.setattr(store.failures, "_read", lambda work: asked.append(work) or read(work))
+    for job, times in ((1, 1), (2, 2)):
+        asked.clear()
+        first, second = [await store.failures.of_job(job, 9.0) for _ in range(2)]
+        assert first == second == await store.failures.of_job(job)
+        assert [(group.count, group.exit_code, group.reason) for group in first] == [(1, 3, "no data")]
+        assert len(asked) == times + 1
+    await keep(store, a_task(1, 1, SUCCEEDED, finished_at=10.0), new=False)
+    assert await store.failures.of_job(1, 10.0) == [], "it was retried"

@@ -11,7 +11,7 @@ from sqlalchemy import Row
 
 from loopline_master.core.entities import UNSEATED
 from loopline_master.store.queries.task_queries import SweepTasks
-from loopline_master.store.queries.timeline_queries import Window
+from loopline_master.store.queries.timeline_queries import Bar, Window
 from loopline_shared.model import AttemptState, TaskState
 from loopline_shared.scalar import Scalar
 from loopline_shared.spec import RowFile
@@ -19,13 +19,16 @@ from loopline_shared.sweep import Sweep
 
 _COLUMNS = 14
 _NEVER = "[]"
+Ends = dict[str, float] | None
+"""The fields of model.Phases, of an attempt whose worker says them."""
 
 
 def timeline(window: Window) -> bytes:
     """Return the window as JSON, with times to the millisecond."""
     columns = list(zip(*window.bars, strict=True)) or [()] * _COLUMNS
     job, task, number, worker, state, replica, accepted, dispatched = columns[:8]
-    start, told, wall, freezes, slot, phases = columns[8:]
+    start, told, wall, freezes, slot = columns[8:13]
+    phases = [phases_of(bar) for bar in window.bars]
     workers = {name: place for place, name in enumerate(sorted(set(worker)))}
     jobs = {id_: place for place, id_ in enumerate(window.names)}
     bars = {
@@ -37,10 +40,10 @@ def timeline(window: Window) -> bytes:
         "accepted": [int(flag) for flag in accepted],
         "dispatched": _ms(dispatched),
         "start": _ms(start),
-        "end": _ms(until_free(window.bars)),
+        "end": _ms(until_free(window.bars, phases)),
         "ended": _ms(told),
         "slot": [number or None for number in slot],
-        "began": [text and round(json.loads(text)["began_s"], 3) for text in phases],
+        "began": [each and round(each["began_s"], 3) for each in phases],
         "ran": [round(wall_s, 3) if wall_s else None for wall_s in wall],
         "frozen": [None if text == _NEVER else spans(text) for text in freezes],
     }
@@ -56,32 +59,37 @@ def timeline(window: Window) -> bytes:
     return to_json(whole)
 
 
-def until_free(bars: Sequence[Row[Any]]) -> list[float | None]:
+def until_free(bars: Sequence[Bar], phases: Sequence[Ends]) -> list[float | None]:
     """Return until when each attempt had its slot, as far as is known; None if it goes on.
 
     The end of its last process, where its worker says when that was, else when its result came; and in no case longer
     than until the next attempt began in the same slot.
     """
-    ends: list[float | None] = [own_end(row) for row in bars]
+    ends: list[float | None] = [own_end(*each) for each in zip(bars, phases, strict=True)]
     latest: dict[tuple[str, int], int] = {}  # place of the last one of each slot
-    for place in sorted((at for at, row in enumerate(bars) if row.started_at and row.slot), key=_start_of(bars)):
-        row = bars[place]
-        before = latest.get((row.worker, row.slot))
+    for place in sorted((at for at, bar in enumerate(bars) if bar.started_at and bar.slot), key=_start_of(bars)):
+        bar = bars[place]
+        before = latest.get((bar.worker, bar.slot))
         if before is not None and (end := ends[before]) is not None:
-            ends[before] = min(end, row.started_at)
-        latest[row.worker, row.slot] = place
+            ends[before] = min(end, bar.started_at or 0.0)
+        latest[bar.worker, bar.slot] = place
     return ends
 
 
-def own_end(row: Row[Any]) -> float | None:
+def phases_of(bar: Bar) -> Ends:
+    """Return when the phases of an attempt were over, if its worker says so."""
+    return json.loads(bar.phases) if bar.phases else None
+
+
+def own_end(bar: Bar, phases: Ends) -> float | None:
     """Return until when an attempt had its slot by what is known of itself; None if it goes on."""
-    if not row.phases or row.started_at is None or row.ended_at is None:
-        return row.ended_at  # type: ignore[no-any-return]
-    return min(row.ended_at, row.started_at + json.loads(row.phases)["ended_s"])  # type: ignore[no-any-return]
+    if not phases or bar.started_at is None or bar.ended_at is None:
+        return bar.ended_at
+    return min(bar.ended_at, bar.started_at + phases["ended_s"])
 
 
-def _start_of(bars: Sequence[Row[Any]]) -> Callable[[int], float]:
-    return lambda place: bars[place].started_at
+def _start_of(bars: Sequence[Bar]) -> Callable[[int], float]:
+    return lambda place: bars[place].started_at or 0.0
 
 
 def sweep(tasks: SweepTasks) -> bytes:

@@ -1,22 +1,27 @@
 """A window of time as Chrome's trace-event JSON (rest.columns.Trace), for Perfetto, speedscope and
 chrome://tracing.
+
+A long trace has half a million events. So each is written as text at once, in place of an object that is encoded
+later, and the phases of an attempt are parsed once.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
 from pydantic_core import to_json
 
-from loopline_master.dashboard.columns import own_end, spans
-from loopline_master.store.queries.timeline_queries import Window
+from loopline_master.dashboard.columns import Ends, own_end, phases_of, spans
+from loopline_master.store.queries.timeline_queries import Bar, Window
 from loopline_shared.model import AttemptState
 
 _HOLDS = "last tasks held"
-Event = dict[str, Any]
+_STATES = {str(state): str(state.without_phase) for state in AttemptState}
+_FLAGS = ("false", "true")
+Event = str
+"""The JSON of an event."""
 
 
 def trace(window: Window, now: float) -> bytes:
@@ -25,9 +30,10 @@ def trace(window: Window, now: float) -> bytes:
     Times count from the first event. Attempts that never took a slot, because they were only prefetched, are left
     out.
     """
-    started = sorted((row for row in window.bars if row.started_at is not None), key=lambda row: row.started_at)
-    begins = [row.started_at for row in started] + [hold.since for hold in window.held]
-    tracing = Tracing({row.worker for row in started}, window.names, min(begins, default=window.since), now)
+    times = [(bar.started_at, place) for place, bar in enumerate(window.bars) if bar.started_at is not None]
+    begins = [began_at for began_at, _ in times] + [hold.since for hold in window.held]
+    started = [window.bars[place] for _, place in sorted(times)]
+    tracing = Tracing({bar.worker for bar in started}, window.names, min(begins, default=window.since), now)
     events = [*tracing.begin(), *tracing.add(started), *tracing.end(window.held)]
     return BEGIN + packed(events) + END
 
@@ -35,71 +41,68 @@ def trace(window: Window, now: float) -> bytes:
 BEGIN, END = b'{"traceEvents":[', b'],"displayTimeUnit":"ms"}'
 
 
-def packed(events: Sequence[Event]) -> bytes:
+def packed(events: Iterable[Event]) -> bytes:
     """Return events as they stand in the list of a trace, without its brackets."""
-    return to_json(events)[1:-1]
+    return ",".join(events).encode()
 
 
 class Tracing:
     """Makes the events of a trace, of attempts in the order in which they began; it keeps one a slot."""
 
     def __init__(self, workers: Collection[str], names: Mapping[int, str], zero: float, now: float) -> None:
-        self._names, self._zero, self._now = names, zero, now
+        self._names, self._zero, self._now = {job: _json(name) for job, name in names.items()}, zero, now
         self._pids = {name: pid for pid, name in enumerate(sorted(workers), start=1)}
         self._lanes = {name: _Lanes() for name in workers}
-        self._latest: dict[tuple[str, int], Any] = {}
+        self._latest: dict[tuple[str, int], tuple[Bar, Ends]] = {}  # with its phases
 
     def begin(self) -> Iterator[Event]:
         """Yield the names of the processes."""
         yield from (_name("process_name", pid, 0, name) for name, pid in self._pids.items())
 
-    def add(self, started: Iterable[Any]) -> Iterator[Event]:
+    def add(self, started: Iterable[Bar]) -> Iterator[Event]:
         """Yield the events of attempts that end before others begin in their slots."""
-        for row in started:
-            if not row.slot:
-                yield from self._attempt(row, own_end(row))
+        for bar in started:
+            assert bar.started_at is not None
+            phases = phases_of(bar)
+            if not bar.slot:
+                yield from self._attempt(bar, phases, own_end(bar, phases))
                 continue
-            before = self._latest.get((row.worker, row.slot))
-            self._latest[row.worker, row.slot] = row
+            slot = bar.worker, bar.slot
+            before = self._latest.get(slot)
+            self._latest[slot] = bar, phases
             if before is not None:
-                end = own_end(before)
-                yield from self._attempt(before, None if end is None else min(end, row.started_at))
+                end = own_end(*before)
+                yield from self._attempt(*before, None if end is None else min(end, bar.started_at))
 
     def end(self, held: Sequence[Any]) -> Iterator[Event]:
         """Yield the events of the last attempt of each slot, and of the times for which last tasks were held."""
-        for row in self._latest.values():
-            yield from self._attempt(row, own_end(row))
+        for bar, phases in self._latest.values():
+            yield from self._attempt(bar, phases, own_end(bar, phases))
         yield from _holds(held, self._names, len(self._pids) + 1, self._zero, self._now)
 
-    def _attempt(self, row: Any, free_at: float | None) -> Iterator[Event]:
-        end, zero = max(row.started_at, self._now) if free_at is None else free_at, self._zero
-        pid, tid = self._pids[row.worker], row.slot or self._lanes[row.worker].place(row.started_at, end)
-        arguments = {
-            "job": self._names[row.job],
-            "state": AttemptState(row.state).without_phase,
-            "replica": bool(row.replica),
-            "accepted": bool(row.accepted),
-        }
-        if row.phases and row.ended_at is not None:
-            arguments["upload_s"] = round(max(0.0, row.ended_at - end), 3)
-        if row.state == AttemptState.LOST and row.ended_at is None:
-            arguments["end"] = "not known: it may come back"
-        category = "replica" if row.replica else "attempt"
-        name = f"{row.job}.{row.task}.{row.number}"
-        yield _span(name, category, row.started_at, end, zero, pid, tid) | {"args": arguments}
-        for since, until in spans(row.freezes):
-            yield _span("frozen", "frozen", since or 0.0, min(until or end, end), zero, pid, tid)
-        for phase, since, until in _phases(row, end):
-            yield _span(phase, "phase", since, until, zero, pid, tid)
+    def _attempt(self, bar: Bar, phases: Ends, free_at: float | None) -> Iterator[Event]:
+        started_at, zero = bar.started_at or 0.0, self._zero
+        end = max(started_at, self._now) if free_at is None else free_at
+        pid, tid = self._pids[bar.worker], bar.slot or self._lanes[bar.worker].place(started_at, end)
+        name, category = f'"{bar.job}.{bar.task}.{bar.number}"', "replica" if bar.replica else "attempt"
+        yield _span(name, category, started_at, end, zero, pid, tid, self._arguments(bar, phases, end))
+        for since, until in spans(bar.freezes):
+            yield _span('"frozen"', "frozen", since or 0.0, min(until or end, end), zero, pid, tid)
+        if phases:  # what it did in its slot, where its worker says when it did what
+            inputs, began = min(end, started_at + phases["inputs_s"]), min(end, started_at + phases["began_s"])
+            yield _span('"fetch"', "phase", started_at, inputs, zero, pid, tid)
+            yield _span('"run"', "phase", began, end, zero, pid, tid)
 
-
-def _phases(row: Any, end: float) -> Iterator[tuple[str, float, float]]:
-    """Yield what an attempt did in its slot, where its worker says when it did what: name, begin, end."""
-    if row.phases:
-        phases = json.loads(row.phases)
-        inputs, began = (min(end, row.started_at + phases[name]) for name in ("inputs_s", "began_s"))
-        yield "fetch", row.started_at, inputs
-        yield "run", began, end
+    def _arguments(self, bar: Bar, phases: Ends, end: float) -> str:
+        """Return what is told of an attempt, as it stands at the end of its event."""
+        upload = lost = ""
+        if phases and bar.ended_at is not None:
+            upload = f',"upload_s":{round(max(0.0, bar.ended_at - end), 3)}'
+        if bar.state == AttemptState.LOST and bar.ended_at is None:
+            lost = ',"end":"not known: it may come back"'
+        replica, accepted = _FLAGS[bool(bar.replica)], _FLAGS[bool(bar.accepted)]
+        known = f'"state":"{_STATES[bar.state]}","replica":{replica},"accepted":{accepted}'
+        return f',"args":{{"job":{self._names[bar.job]},{known}{upload}{lost}}}'
 
 
 def _holds(held: Sequence[Any], names: Mapping[int, str], pid: int, zero: float, now: float) -> Iterator[Event]:
@@ -108,7 +111,7 @@ def _holds(held: Sequence[Any], names: Mapping[int, str], pid: int, zero: float,
     lanes = _Lanes()
     for job, since, until in map(tuple, held):
         end = max(since, now) if until is None else until
-        yield _span(f"job {job}: {names[job]}", "held", since, end, zero, pid, lanes.place(since, end))
+        yield _span(f'"job {job}: {names[job][1:]}', "held", since, end, zero, pid, lanes.place(since, end))
 
 
 class _Lanes:
@@ -130,10 +133,18 @@ class _Lanes:
         return lane
 
 
-def _span(name: str, category: str, since: float, until: float, zero: float, pid: int, tid: int) -> Event:
+def _span(
+    name: str, category: str, since: float, until: float, zero: float, pid: int, tid: int, more: str = ""
+) -> Event:
+    """``name`` is JSON; ``more``: what else its event says."""
     begin, end = round((since - zero) * 1e6), round((until - zero) * 1e6)
-    return {"name": name, "cat": category, "ph": "X", "ts": begin, "dur": max(0, end - begin), "pid": pid, "tid": tid}
+    where = f'"ts":{begin},"dur":{max(0, end - begin)},"pid":{pid},"tid":{tid}'
+    return f'{{"name":{name},"cat":"{category}","ph":"X",{where}{more}}}'
 
 
 def _name(what: str, pid: int, tid: int, name: str) -> Event:
-    return {"name": what, "ph": "M", "pid": pid, "tid": tid, "args": {"name": name}}
+    return f'{{"name":"{what}","ph":"M","pid":{pid},"tid":{tid},"args":{{"name":{_json(name)}}}}}'
+
+
+def _json(text: str) -> str:
+    return to_json(text).decode()

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from ipaddress import ip_address
-from typing import Literal
+from typing import Any, Literal
 from weakref import WeakSet
 
 from aiohttp import web
@@ -54,11 +54,10 @@ class Listener:
 
     async def accept(self, listening: socket.socket) -> None:
         """Accept connections until it is cancelled."""
-        loop = asyncio.get_running_loop()
         while True:
             await self._undecided.acquire()
             try:
-                connection, place = await loop.sock_accept(listening)
+                connection, place = await _next_of(listening)
             except OSError as error:  # no file left: some will be closed
                 self._undecided.release()
                 log.warning("cannot accept a connection: %s", error)
@@ -131,16 +130,31 @@ class Places:
         self._open.setdefault(address, WeakSet()).add(transport)
 
 
+async def _next_of(listening: socket.socket) -> tuple[socket.socket, Any]:
+    """Accept a connection, and none once it is cancelled.
+
+    The loop's own ``sock_accept`` may accept one at that moment. Nobody has it then, and it stays open unanswered.
+    """
+    while True:
+        with suppress(BlockingIOError, InterruptedError):
+            return listening.accept()
+        await _is_readable(listening)
+
+
 async def _first_byte(connection: socket.socket) -> bytes:
     """Return the first byte without taking it. Raises TimeoutError if it does not come."""
-    loop, arrived = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(connection, arrived.set)
-    try:
-        async with asyncio.timeout(PEEK_WITHIN_S):
-            await arrived.wait()
-    finally:
-        loop.remove_reader(connection)
+    async with asyncio.timeout(PEEK_WITHIN_S):
+        await _is_readable(connection)
     return connection.recv(1, socket.MSG_PEEK)
+
+
+async def _is_readable(one: socket.socket) -> None:
+    loop, came = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(one, came.set)
+    try:
+        await came.wait()
+    finally:
+        loop.remove_reader(one)
 
 
 @asynccontextmanager

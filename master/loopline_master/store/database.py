@@ -24,7 +24,7 @@ from math import inf
 from pathlib import Path
 from time import monotonic as _now
 from types import SimpleNamespace
-from typing import Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
@@ -32,6 +32,9 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from loopline_master.store import postgres
 from loopline_master.store.lock import Epoch, FileLock, lock_connection
 from loopline_shared.errors import LooplineError
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection
 
 Result = TypeVar("Result")
 
@@ -58,15 +61,16 @@ QUICK_S = 0.001
 """After a transaction that took no longer, a short one runs in the event loop's own thread: handing it to another
 thread and back takes as long as a good disk does. A slow disk is waited for in a thread.
 """
-_PRAGMAS = ("busy_timeout=5000", "cache_size=-16384")
 WRITER_PRAGMAS = (
-    *_PRAGMAS,
+    "busy_timeout=5000",
+    "cache_size=-16384",
     "auto_vacuum=INCREMENTAL",
     "journal_mode=WAL",
     "synchronous=FULL",
     "journal_size_limit=67108864",
 )
-READER_PRAGMAS = (*_PRAGMAS, "query_only=ON")
+READER_PRAGMAS = ("busy_timeout=5000", "cache_size=-2048", "query_only=ON")
+"""Each connection that reads keeps 2 MiB of the file: the system's cache has the rest."""
 
 
 class Transact(Protocol):
@@ -245,19 +249,50 @@ async def writing(
             connection = await stack.enter_async_context(postgres.connected(engine))
             if exclusive:
                 await lock_connection(connection, url.render_as_string(), ends_silent=standby)
-        turn = asyncio.Lock()
+        writer = _WritingConnection(connection, url, epoch)
+        stack.push_async_callback(writer.close)
+        yield writer.run
 
-        async def write(work: Callable[[Connection], Result], *, is_short: bool = False) -> Result:
-            with explained("writing to", url):
-                async with turn, connection.begin():
-                    done = await connection.run_sync(work)
-                    if epoch and not await connection.run_sync(epoch.holds):
+
+class _WritingConnection:
+    """The connection that writes to PostgreSQL. The lock ends with it: no other connection takes its place."""
+
+    def __init__(self, connection: AsyncConnection, url: URL, epoch: Epoch | None) -> None:
+        self._connection, self._url, self._epoch = connection, url, epoch
+        self._turn, self._under_way = asyncio.Lock(), set[asyncio.Task[Any]]()
+
+    async def run(self, work: Callable[[Connection], Result], *, is_short: bool = False) -> Result:
+        """Run work in a transaction, which goes on if nobody waits for it any more.
+
+        To cancel a statement would end the connection.
+        """
+        self._under_way.add(task := asyncio.create_task(self._transact(work)))
+        task.add_done_callback(self._ended)
+        return await asyncio.shield(task)
+
+    async def close(self) -> None:
+        """Give up what is under way."""
+        for task in self._under_way:
+            task.cancel()
+        await asyncio.gather(*self._under_way, return_exceptions=True)
+
+    async def _transact(self, work: Callable[[Connection], Result]) -> Result:
+        with explained("writing to", self._url):
+            async with self._turn:
+                if self._connection.invalidated:
+                    raise _passing("database_lost", "the connection to the database was lost", _AWAY[1])
+                async with self._connection.begin():
+                    done = await self._connection.run_sync(work)
+                    if self._epoch and not await self._connection.run_sync(self._epoch.holds):
                         raise _superseded()
-                if epoch:
-                    epoch.note_commit()
-                return done
+            if self._epoch:
+                self._epoch.note_commit()
+            return done
 
-        yield write
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._under_way.discard(task)
+        if not task.cancelled():
+            task.exception()  # told to whoever waits, if anybody does
 
 
 def _unfit(message: str) -> LooplineError:

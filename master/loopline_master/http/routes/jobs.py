@@ -130,7 +130,8 @@ async def explain_this_job(scheduler: Scheduler, store: Store, exchange: Exchang
     """Explain the state of a job."""
     view = await job_view(store, job)
     ended = await store.jobs.states(view.waiting_for) if view.waiting_for else {}
-    failures = failure_reasons(job, await store.failures.of_job(job)) if view.tasks.failed else []
+    groups = await store.failures.of_job(job, view.finished_at) if view.tasks.failed else []
+    failures = failure_reasons(job, groups)
     waiting = explain_job(scheduler, job, ended)
     if waiting is not None:
         waiting = with_ways(waiting, exchange, files_of_job(scheduler, job))

@@ -103,7 +103,7 @@ async def _pieces_of_trace(store: Store, job: int, zipping: Zipping | None) -> A
     comma = b""
     async with aclosing(_lists_of_events(store, job)) as lists:
         async for events in lists:
-            if piece := await asyncio.to_thread(lambda: trace.packed(list(events))):  # noqa: B023 waited for
+            if piece := await asyncio.to_thread(lambda: trace.packed(events)):  # noqa: B023 waited for
                 yield await asyncio.to_thread(sent, comma + piece)
                 comma = b","
     yield sent(trace.END) + (zipping.end() if zipping else b"")
@@ -117,7 +117,7 @@ async def _lists_of_events(store: Store, job: int) -> AsyncGenerator[Iterable[tr
     tracing = trace.Tracing(begun.workers, {job: begun.name}, zero, now)
     yield tracing.begin()
     for part in begun.parts(_TRACED_AT_ONCE):
-        found = await store.timelines.bars_of(job, {task for task, _ in part})
+        found = await store.timelines.bars_of(job, {task for task, _ in part}, _TRACED_AT_ONCE)
         bars = {(bar.task, bar.number): bar for bar in found}
         yield tracing.add(bars[key] for key in part if key in bars)
     yield tracing.end(begun.held)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
@@ -15,6 +15,7 @@ from sqlalchemy import (
     Select,
     Text,
     and_,
+    bindparam,
     case,
     false,
     func,
@@ -48,19 +49,39 @@ _BAR: Sequence[ColumnElement[Any]] = (  # as the database has them: decoding enu
     _a.slot,
     type_coerce(_a.phases, Text).label("phases"),  # JSON
 )
+_BARS_OF = select(*_BAR).where(_a.job == bindparam("of_job"), _a.task.in_(bindparam("tasks", expanding=True)))
 _held_until = func.coalesce(jobs.c.released_at, jobs.c.finished_at)
+
+
+class Bar(NamedTuple):
+    """An attempt as a picture shows it: the columns of ``_BAR``, which a row would look up by name each time."""
+
+    job: int
+    task: int
+    number: int
+    worker: str
+    state: str
+    replica: int
+    accepted: int
+    dispatched_at: float
+    started_at: float | None
+    ended_at: float | None
+    wall_s: float
+    freezes: str
+    slot: int
+    phases: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A window of time. ``bars``: rows of ``_BAR``; ``held``: (job, since, until); ``names``: of all jobs in them.
+    """A window of time. ``held``: (job, since, until); ``names``: of all jobs in them.
 
     Bars and holds are in the order of their beginnings.
     """
 
     since: float
     until: float
-    bars: list[Row[Any]]
+    bars: list[Bar]
     held: list[Row[Any]]
     names: dict[int, str]
     truncated: bool
@@ -128,14 +149,14 @@ class TimelineQueries:
 
         def work(connection: Connection) -> Window:
             tasks = None if of.job is None else tasks_in(connection, of.job, since, until, limit + 1)
-            rows = connection.execute(_bars(since, until, of, limit, tasks)).all()[::-1]
+            rows = [Bar._make(row) for row in connection.execute(_bars(since, until, of, limit, tasks))][::-1]
             holds = [] if of.worker is not None else connection.execute(held).all()[::-1]
-            names = _names(connection, sorted({row.job for row in (*rows, *holds)}))
+            names = _names(connection, sorted({one.job for one in rows} | {hold.job for hold in holds}))
             truncated = len(rows) > limit or len(holds) > limit
             return Window(
                 since=since,
                 until=until,
-                bars=list(rows)[-limit:],
+                bars=rows[-limit:],
                 held=list(holds)[-limit:],
                 names=names,
                 truncated=truncated,
@@ -148,21 +169,26 @@ class TimelineQueries:
 
         def work(connection: Connection) -> Begun:
             tasks = tasks_in(connection, job, 0.0, until, limit)
-            latest = _keys(0.0, until, Chosen(job), limit - 1, tasks).subquery()
-            keys = select(latest.c.task, latest.c.number, latest.c.worker, latest.c.started_at)
+            keys = _keys(0.0, until, Chosen(job), limit - 1, tasks)
+            latest = keys.where(_a.started_at.is_not(None)).subquery()  # those that never began take no place
+            begun = select(latest.c.task, latest.c.number, latest.c.worker, latest.c.started_at)
             by_begin = (latest.c.started_at, latest.c.task, latest.c.number)
             held = list(connection.execute(_held(0.0, until, Chosen(job), 1)))
             found = Begun(_names(connection, [job]).get(job, ""), held)
-            for row in connection.execute(keys.where(latest.c.started_at.is_not(None)).order_by(*by_begin)):
+            for row in connection.execute(begun.order_by(*by_begin)):
                 found.add(*row)
             return found
 
         return await self._read(work)
 
-    async def bars_of(self, job: int, tasks: Collection[int]) -> list[Row[Any]]:
-        """Return the bars of all attempts of these tasks."""
-        query = select(*_BAR).where(_a.job == job, _a.task.in_(tasks))
-        return await self._read(lambda connection: list(connection.execute(query)))
+    async def bars_of(self, job: int, tasks: Collection[int], most: int) -> list[Bar]:
+        """Return the bars of all attempts of these tasks, of which there are at most so many at a time.
+
+        The last one is named as often as it takes: each number of parameters would be another statement, which the
+        driver keeps.
+        """
+        values = {"of_job": job, "tasks": [*tasks, *[max(tasks)] * (most - len(tasks))]}
+        return await self._read(lambda connection: [Bar._make(row) for row in connection.execute(_BARS_OF, values)])
 
 
 def _bars(since: float, until: float, of: Chosen, limit: int, tasks: Sequence[Tasks] | None = None) -> Select[Any]:

@@ -1,0 +1,77 @@
+"""A grid that keeps its files in a bucket, whose service refuses requests or is away."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, asynccontextmanager
+from unittest.mock import patch
+
+from tests.faults.driver import Campaign, Fault, Feature
+from tests.object_storage import BUCKET, ObjectStorage
+
+REFUSED = 0.05
+"""The share of requests that is refused while nothing is done to the service."""
+
+
+class Service:
+    """The service of a campaign, which can be taken away; what it has stays."""
+
+    def __init__(self, seed: int) -> None:
+        self.storage = ObjectStorage(seed=seed)
+        self._port = 0
+        self._serving: AbstractContextManager[ObjectStorage]
+
+    def begin(self) -> None:
+        self.storage.refused = 0.0  # the bucket is made first
+        self._serving = self.storage.serving(self._port)
+        self._serving.__enter__()
+        self._port = self.storage.port
+        self.storage.refused = REFUSED
+
+    def end(self) -> None:
+        self._serving.__exit__(None, None, None)
+
+
+SERVICES: dict[int, Service] = {}
+"""By the seed of the campaign that uses it."""
+
+
+async def refuse_most(campaign: Campaign, _: str) -> None:
+    storage = SERVICES[campaign.seed].storage
+    storage.refused = 0.7
+    await asyncio.sleep(campaign.chance.choice((1.0, 4.0)))
+    storage.refused = REFUSED
+
+
+async def take_away(campaign: Campaign, _: str) -> None:
+    service = SERVICES[campaign.seed]
+    await asyncio.to_thread(service.end)
+    await asyncio.sleep(campaign.chance.choice((0.5, 4.0, 10.0)))
+    await asyncio.to_thread(service.begin)
+
+
+@asynccontextmanager
+async def in_a_bucket(campaign: Campaign) -> AsyncIterator[None]:
+    """Start a service, for this campaign alone."""
+    service = SERVICES[campaign.seed] = Service(campaign.seed)
+    await asyncio.to_thread(service.begin)
+    campaign.master_options += ["--files", f"s3://{BUCKET}/grid"]
+    campaign.targets["service"] = ["service"]
+    try:
+        with patch.dict(os.environ, service.storage.environment):
+            yield
+    finally:
+        await asyncio.to_thread(service.end)
+
+
+BUCKETS = Feature(
+    "buckets",
+    faults=(
+        Fault("most requests to the bucket refused", refuse_most, "service"),
+        Fault("the bucket's service away", take_away, "service"),
+    ),
+    bugs={"what_the_bucket_did_not_take_counts_as_kept": "brought"},
+    around=in_a_bucket,
+)
