@@ -6,14 +6,16 @@ import contextlib
 import gc
 import importlib
 import os
+import shlex
 import signal
-from collections.abc import Sequence
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from tests.campaign import PATIENT
+from tests.warm import python_as_this_process
 
 settings.register_profile("loopline", PATIENT)
 settings.load_profile("loopline")
@@ -26,27 +28,20 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 """Whatever a script runs in the background ignores Ctrl-C, and so would all that tests start."""
 
 
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """Import the whole suite in a turned order, so that each process of a fresh clone compiles its share first.
+def pytest_configure(config: pytest.Config) -> None:
+    """Have the processes of a whole run be forks of this one, which imports the suite for them all.
 
-    Collecting alone has one order, in which all processes would compile each file at the same moment. What cannot be
-    imported is reported when it is collected.
+    It does so before anything of pytest's session is open. What cannot be imported is reported when it is collected.
     """
-    process = os.environ.get("PYTEST_XDIST_WORKER", "")
-    tests = Path(__file__).parent
-    if not process or [Path(argument).resolve() for argument in session.config.args] != [tests]:
+    tests, specs = Path(__file__).parent, getattr(config.option, "tx", None)
+    if sys.platform != "linux" or not specs or [Path(argument).resolve() for argument in config.args] != [tests]:
         return
-    modules = sorted(file for file in tests.rglob("test_*.py") if file.parent.name not in {"compose", "snakemake"})
-    turn = int(process.removeprefix("gw")) / int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    for file in turned(modules, turn):
-        with contextlib.suppress(Exception, pytest.skip.Exception):
-            importlib.import_module(".".join(file.relative_to(tests.parent).with_suffix("").parts))
-
-
-def turned(modules: Sequence[Path], turn: float) -> list[Path]:
-    """Return all of these, beginning after this part of them."""
-    start = int(len(modules) * turn)
-    return [*modules[start:], *modules[:start]]
+    for file in sorted(tests.rglob("test_*.py")):
+        if file.parent.name not in {"compose", "snakemake"}:
+            with contextlib.suppress(Exception, pytest.skip.Exception):
+                importlib.import_module(".".join(file.relative_to(tests.parent).with_suffix("").parts))
+    python = shlex.join(python_as_this_process())
+    config.option.tx = [f"{spec}//python={python}" for spec in specs]
 
 
 def pytest_collection_finish() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.warm import starting
+from tests.warm import python_as_this_process, starting
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere commands are started")
 
@@ -43,3 +43,11 @@ def test_nothing_is_left_of_it_after_a_signal(signum: signal.Signals) -> None:
         running.send_signal(signum)
         assert running.stdout.read() == b"", "until the last one has closed it, while its stdin stays open"
         assert running.wait() == -signum
+
+
+def test_a_fork_of_this_process_has_what_this_one_has_imported_and_runs_code_as_a_start_would() -> None:
+    says = "import sys; print(sys.stdin.readline() + __name__, 'tests.test_warm' in sys.modules)"
+    done = subprocess.run(
+        [*python_as_this_process(), "-u", "-c", says], input="asked\n", capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "asked\n__main__ True\n", "")

@@ -1,5 +1,7 @@
 """Commands begin as forks of a process that has imported the command line, for imports are most of a start.
 
+So do the processes of pytest-xdist, as forks of the one that has imported the suite for them all.
+
 What runs has the caller's streams, folder, environment and signals, and processes of its own. That
 `python -m loopline` is a start is what tests/docs/test_tutorial.py, tests/live/test_local.py and
 tests/cli/test_commands.py say.
@@ -23,8 +25,10 @@ import tempfile
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import NoReturn
 
 from tests.live.daemons import FORKS, PR_SET_PDEATHSIG
@@ -39,25 +43,48 @@ def starting(module: str) -> list[str]:
     return [sys.executable, "-I", "-S", str(_CLIENT), _address(), module]
 
 
+def python_as_this_process() -> list[str]:
+    """Return what does as ``python`` in ``python -u -c CODE``: CODE is run by a fork of this process as it is now."""
+
+    def serve(listener: socket.socket) -> None:
+        if os.fork() == 0:
+            _serve(listener)
+
+    return [sys.executable, "-I", "-S", str(_CLIENT), _served_by(serve)]
+
+
 @cache
 def _address() -> str:
-    """Where the process listens that is forked; there is one for each process of the suite."""
+    """Where the process listens that commands are forked from; there is one for each process of the suite."""
+    return _served_by(lambda listener: FORKS.Process(target=_serve_commands, args=(listener,), daemon=True).start())
+
+
+def _served_by(start: Callable[[socket.socket], None]) -> str:
     folder = tempfile.mkdtemp(prefix="loopline-warm-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(_remove, folder, os.getpid())
     address = f"{folder}/socket"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
         listener.listen(64)
-        FORKS.Process(target=_serve, args=(listener,), daemon=True).start()
+        start(listener)
     return address
 
 
-def _serve(listener: socket.socket) -> None:
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a killed run leaves none behind
+def _remove(folder: str, owner: int) -> None:
+    if os.getpid() == owner:  # a fork has this to do at its end, too
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _serve_commands(listener: socket.socket) -> None:
     from loopline.cli import app
 
     for _, path, _ in app.COMMANDS.values():
         importlib.import_module(path.partition(":")[0])
+    _serve(listener)
+
+
+def _serve(listener: socket.socket) -> NoReturn:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a killed run leaves none behind
     gc.collect()
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how an attendant ended
@@ -116,8 +143,12 @@ def _run(module: str, words: list[str], folder: str, environment: dict[str, str]
 
 
 def _main(module: str, words: list[str]) -> int:
-    os.execv = _become  # type: ignore[assignment]
     try:
+        if module == "-u":  # -u -c CODE: a process of pytest-xdist
+            main = sys.modules["__main__"] = ModuleType("__main__")
+            exec(words[-1], main.__dict__)
+            return 0
+        os.execv = _become  # type: ignore[assignment]
         sys.argv = [module, *words]
         for known in (module, f"{module}.__main__"):
             if not hasattr(sys.modules.get(known), "__path__"):

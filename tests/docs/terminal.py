@@ -20,9 +20,10 @@ DONE_ALREADY = ("pip install",)
 
 
 class Terminal:
-    def __init__(self, home: Path, loopline: Sequence[str]) -> None:
-        """``loopline``: the words that its command stands for."""
+    def __init__(self, home: Path, loopline: Sequence[str], serving: Sequence[str]) -> None:
+        """``loopline``: the words that its command stands for; ``serving``: in terminals of their own."""
         self.home = self.folder = home
+        self._starts = shlex.join(serving)
         self._serving: list[subprocess.Popen[bytes]] = []
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -66,7 +67,7 @@ class Terminal:
         log = self.home / f"{len(self._serving)}.log"
         with log.open("wb") as file:
             port = f" --port {self.port}" if step.command == "loopline local" else ""
-            words = ["sh", "-c", f"exec {step.command}{port}"]
+            words = ["sh", "-c", f"exec {self._starts}{step.command.removeprefix('loopline')}{port}"]
             process = subprocess.Popen(words, cwd=self.home, env=self.environment, stdout=file, stderr=file)
         self._serving.append(process)
         until = time.monotonic() + 30
@@ -87,8 +88,8 @@ class Terminal:
 
 
 @contextmanager
-def terminal(home: Path, loopline: Sequence[str] = (sys.executable, "-m", "loopline")) -> Iterator[Terminal]:
-    one = Terminal(home, loopline)
+def terminal(home: Path, loopline: Sequence[str], serving: Sequence[str] = ("loopline",)) -> Iterator[Terminal]:
+    one = Terminal(home, loopline, serving)
     try:
         yield one
     finally:

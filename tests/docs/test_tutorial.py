@@ -1,9 +1,13 @@
-"""The tutorial, done as it stands: a real master and a real worker, every command, what each of them prints."""
+"""The tutorial, done as it stands: a real master and a real worker, every command, what each of them prints.
+
+The grid is started as users start it; commands to it are forked (tests/warm.py).
+"""
 
 from __future__ import annotations
 
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +17,7 @@ from loopline.cli.submission.inputs import FileOptions, read
 from loopline_shared.spec import JobSpec
 from tests.docs.console import missing, steps
 from tests.docs.terminal import terminal
+from tests.warm import starting
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -21,7 +26,7 @@ DOCS = ROOT / "docs"
 @pytest.mark.timeout(300)  # a whole page of real starts: half a minute alone, two on a slow computer beside the suite
 def test_every_step_comes_to_what_the_page_says(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
-    with terminal(tmp_path) as one:
+    with terminal(tmp_path, starting("loopline"), (sys.executable, "-m", "loopline")) as one:
         for step in steps(DOCS / "tutorial.md"):
             one.type(step)
         assert "0 order violations" in one.run("loopline passing")[1]

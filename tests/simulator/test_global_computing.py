@@ -21,15 +21,18 @@ from loopline_simulator.papers.global_computing.schedulers import SCHEDULERS
 from loopline_simulator.papers.global_computing.tables import picture
 from loopline_simulator.streams import stream
 from loopline_simulator.sweep import on_cores, sweep
-from tests.campaign import tried
+from tests.campaign import LONG, tried
 
 DOCS = Path(__file__).parents[2] / "docs" / "global-computing.md"
 
 
 def settings(table: int, reading: str, seeds: int) -> dict[str, QueueingSetting]:
+    """Compare the paper's schedulers; a quick run, which looks at how tables are printed, ends after 10 requests."""
+    asked_for = paper_scenarios(table, reading)
+    scenarios = asked_for if LONG else [scenario.model_copy(update={"completions": 10}) for scenario in asked_for]
     cases = [
         QueueingCase(seed, scheduler, scenario, table, reading)
-        for scenario in paper_scenarios(table, reading)
+        for scenario in scenarios
         for scheduler in scenario.schedulers
         for seed in range(seeds)
     ]

@@ -36,7 +36,7 @@ def test_where_there_is_nothing_to_find_nothing_is_lost() -> None:
 
 
 def test_the_command_tells_what_each_run_found(capsys: pytest.CaptureFixture[str]) -> None:
-    words = "transfer --unknown --hosts 4 --switches 2 --size-mb 5 --seeds 1"
+    words = "transfer --unknown --hosts 4 --switches 2 --size-mb 5 --seeds 1 --processes 1"
     assert main([*words.split(), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["unknown"]
     assert [one["known"] for one in found] == list(KNOWN)

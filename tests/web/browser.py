@@ -20,7 +20,17 @@ from tests.live.grid import Grid
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 ON_MACOS = [f"/Applications/{name}.app/Contents/MacOS/{name}" for name in ("Chromium", "Google Chrome")]
-FLAGS = ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--disable-gpu"]
+_OF_A_DESKTOP = ["WebUIOmniboxPopup", "WebUIOmniboxAimPopup", "SpareRendererForSitePerProcess"]
+"""Features that nobody looks at: the first two draw the lists under the address bar of each window."""
+_OF_PLAYWRIGHT = """AvoidUnnecessaryBeforeUnloadCheckSync DestroyProfileOnBrowserClose HttpsUpgrades
+    HttpsFirstBalancedModeAutoEnable LensOverlay MediaRouter PaintHolding ThirdPartyStoragePartitioning
+    AvoidCorsURLLoaderRestartOnRedirect OptimizationHints NetworkTimeServiceQuerying AimEnabled PreconnectToSearch"""
+"""What it turns off itself: of several --disable-features Chromium heeds the last."""
+FLAGS = [
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+    "--disable-gpu",
+    f"--disable-features={','.join([*_OF_A_DESKTOP, *_OF_PLAYWRIGHT.split()])}",
+]
 PATIENCE_MS = 30_000
 DESKTOP: ViewportSize = {"width": 1280, "height": 800}
 PHONE: ViewportSize = {"width": 390, "height": 844}

@@ -27,15 +27,24 @@ from tests.worker.bench import Bench, run_of, until
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or os.geteuid() != 0, reason="only root gives tasks users of their own"
 )
-FIRST = 20_000 + 4 * (os.getpid() % 10_000)  # of this process alone: all that runs as one of them may be killed
-USERS = {FIRST, FIRST + 1}
-ZYGOTE = f"""
+ZYGOTE = """
 import socket, sys
-sys.path.append({str(Path(service.__file__).parents[3])!r})
+sys.path.append({worker!r})
 from loopline_worker.supervisor.users.slot_users import SlotUsers, find
 from loopline_worker.supervisor.zygote import Zygote
-Zygote(socket.socket(fileno=int(sys.argv[1])), SlotUsers(find("{min(USERS)}-{max(USERS)}"))).run()
+Zygote(socket.socket(fileno=int(sys.argv[1])), SlotUsers(find("{first}-{last}"))).run()
 """
+
+
+def one_user() -> int:
+    """Return the first of two users of this process alone: all that runs as one of them may be killed."""
+    return 20_000 + 4 * (os.getpid() % 10_000)
+
+
+def two_users() -> set[int]:
+    return {one_user(), one_user() + 1}
+
+
 SANDBOXES = [SandboxChoice.OFF, *([SandboxChoice.LANDLOCK] if landlock.version() else [])]
 
 
@@ -45,9 +54,11 @@ async def bench(request: pytest.FixtureRequest) -> AsyncIterator[Bench]:
     folder.chmod(0o711)
     sandbox: Sandbox | None = open_sandbox(request.param)
     ours, theirs = socket.socketpair()
+    names = {"worker": str(Path(service.__file__).parents[3]), "first": min(two_users()), "last": max(two_users())}
     with theirs:
         zygote = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", ZYGOTE, str(theirs.fileno())], pass_fds=[theirs.fileno()]
+            [sys.executable, "-I", "-S", "-c", ZYGOTE.format(**names), str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
         )
     try:
         async with Bench(folder, sandbox=sandbox, given=ZygoteLine(ours)) as bench:
@@ -91,10 +102,13 @@ async def test_what_a_slot_has_is_no_other_slot_s(bench: Bench) -> None:
 
     (first / "go").touch()
     results = [await bench.end_of(runs[0]), second]
-    assert {int(result.stdout.data) for result in results} == USERS
+    assert {int(result.stdout.data) for result in results} == two_users()
     await until(lambda: not any(bench.scratch.iterdir()))  # what only the task's user might enter, too
     assert not [
-        path for user in USERS for path in (Path("/dev/shm", str(user)), Path("/tmp", str(user))) if path.exists()
+        path
+        for user in two_users()
+        for path in (Path("/dev/shm", str(user)), Path("/tmp", str(user)))
+        if path.exists()
     ]
 
 
@@ -125,21 +139,21 @@ def test_a_folder_is_lent_to_a_group_alone(tmp_path: Path) -> None:
     cached.chmod(0o600)
     os.link(cached, folder / "large")
     (folder / "inner" / "program").touch(mode=0o700)
-    folders.lend(str(folder), FIRST)
+    folders.lend(str(folder), one_user())
     found = {path.name: path.stat() for path in (folder, *folder.rglob("*"))}
     modes = {name: (status.st_gid, oct(status.st_mode & 0o7777)) for name, status in found.items()}
     assert modes == {
-        "1.1.1": (FIRST, "0o2770"),
-        "inner": (FIRST, "0o2770"),
+        "1.1.1": (one_user(), "0o2770"),
+        "inner": (one_user(), "0o2770"),
         "large": (0, "0o644"),
-        "program": (FIRST, "0o770"),
+        "program": (one_user(), "0o770"),
     }
     assert {status.st_uid for status in found.values()} == {0}
 
 
 def test_what_an_earlier_service_left_is_handed_over_by_its_group(tmp_path: Path) -> None:
     """A folder that its user has closed, below one that nobody may list; and what runs as that user is killed."""
-    user = TaskUser(FIRST, FIRST)
+    user = TaskUser(one_user(), one_user())
     room = tmp_path / "scratch" / "session-1" / "1.1.1"
     room.mkdir(parents=True)
     for path in (tmp_path, *tmp_path.parents):
@@ -149,7 +163,7 @@ def test_what_an_earlier_service_left_is_handed_over_by_its_group(tmp_path: Path
     leaves = ["setpriv", f"--reuid={user.uid}", f"--regid={user.gid}", "--clear-groups", "sh", "-c"]
     subprocess.run([*leaves, f"cd {room}; mkdir -m 700 closed; touch closed/one; chmod 0 closed"], check=True)
     left = subprocess.Popen([*leaves, "exec sleep 600"])
-    users = SlotUsers([user, TaskUser(FIRST + 1, FIRST + 1)])
+    users = SlotUsers([user, TaskUser(one_user() + 1, one_user() + 1)])
     users.kill_leftovers()
     assert left.wait(60) == -signal.SIGKILL
     users.hand_over(str(tmp_path / "scratch"))
@@ -165,7 +179,7 @@ def test_where_nothing_has_come_nothing_is_looked_for(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(folders, "_SHARED", (str(tmp_path), str(tmp_path / "missing")))
     monkeypatch.setattr(folders, "_start", start)
-    shared = folders.SharedFolders(TaskUser(FIRST, FIRST))
+    shared = folders.SharedFolders(TaskUser(one_user(), one_user()))
     for number, searched in ((1, 1), (2, 1), (3, 2), (4, 2)):
         if number == 3:
             (tmp_path / "left").touch()
@@ -186,24 +200,26 @@ def test_a_folder_is_handed_over_only_where_the_group_is_kept_out(
     path = tmp_path / "made"
     path.mkdir() if what.endswith("folder") else path.touch()
     path.chmod({"file": 0o660, "closed file": 0o600, "closed folder": 0o700, "sticky folder": 0o1770}[what])
-    folders.hand_over(str(tmp_path), TaskUser(FIRST, tmp_path.stat().st_gid))
+    folders.hand_over(str(tmp_path), TaskUser(one_user(), tmp_path.stat().st_gid))
     assert bool(handed) is not is_open
 
 
 def _is_a_task(process: psutil.Process) -> bool:
     try:
-        return process.uids().real in USERS and process.status() != psutil.STATUS_ZOMBIE
+        return process.uids().real in two_users() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
         return False
 
 
 def test_the_agent_of_a_service_has_no_power_and_is_in_its_tasks_groups(tmp_path: Path) -> None:
     says = "id -u; id -G; umask; grep -h -E 'CapPrm|CapEff|CapAmb|NoNewPrivs' /proc/self/status; exit 7"
-    done = _serve("--user", "nobody", "--tasks-as", f"{min(USERS)}-{max(USERS)}", "--", "/bin/sh", "-c", says)
+    done = _serve(
+        "--user", "nobody", "--tasks-as", f"{min(two_users())}-{max(two_users())}", "--", "/bin/sh", "-c", says
+    )
     nobody = int(subprocess.check_output(["id", "-u", "nobody"]))
     uid, groups, umask, *powers = done.stdout.splitlines()
     assert (int(uid), umask) == (nobody, "0077")
-    assert set(map(int, groups.split())) >= USERS
+    assert set(map(int, groups.split())) >= two_users()
     assert {line.split()[0]: int(line.split()[1], 16) for line in powers} == {
         "CapPrm:": 0,
         "CapEff:": 0,
