@@ -24,7 +24,7 @@ from loopline_master.store.tables import job_sums as kept
 from loopline_shared.model import AttemptId, AttemptState, JobState, Outcome, Result, TaskState
 from tests.campaign import PATIENT, tried
 from tests.store.examples import a_job, a_task, a_worker, an_attempt, ended, keep
-from tests.store.workload import log_of
+from tests.store.workload import lived_through
 
 SUBJECTS = ("user", "worker", "job")
 
@@ -109,7 +109,7 @@ async def windows_of(store, random):
 @given(seed=st.integers(0, 10**6))
 def test_they_say_what_the_attempts_say_whatever_happens(runner, seed):
     async def live(url: str) -> None:
-        random, log = Random(seed), log_of(seed, turns=40)
+        random, log = Random(seed), lived_through(seed, turns=40).store.log
         async with open_store(url) as store:
             scheduler = Scheduler()
             for number, line in enumerate(log):

@@ -19,14 +19,11 @@ NAMES = ("ant", "bee", "cat")
 
 @cache
 def log_of(seed: int, turns: int = 60) -> tuple[bytes, ...]:
-    """Return the log of such a life, which several tests store: it is lived once a process.
-
-    Nobody looks after each of its steps: test_whole_workload.py does, and tests/properties.
-    """
-    return tuple(lived_through(seed, turns, check_every=turns * 1000).store.log)
+    """Return the log of such a life, which several tests store: it is lived once a process."""
+    return tuple(lived_through(seed, turns).store.log)
 
 
-def lived_through(seed: int, turns: int = 60, check_every: int = 1) -> World:
+def lived_through(seed: int, turns: int = 60) -> World:
     """A world after many turns; its store holds the log, and what the rows must be."""
     random = Random(seed)
     settings = SchedulerSettings(
@@ -38,7 +35,7 @@ def lived_through(seed: int, turns: int = 60, check_every: int = 1) -> World:
         max_replicas=random.choice([1, 2, None]),
     )
     facts = Facts("linux", "x86_64", "3.11", "0", "model", cpus=2, memory_bytes=10**9, slots=2)
-    world = World(settings, [Machine(name, facts) for name in NAMES], check_every=check_every)
+    world = World(settings, [Machine(name, facts) for name in NAMES])
     for _ in range(turns):
         _turn(world, random)
     return world
