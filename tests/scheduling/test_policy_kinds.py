@@ -203,3 +203,16 @@ def test_a_view_answers_few_questions() -> None:
     """More would have to be learnt by whoever writes a policy: what only indexes ask is for them to look up."""
     asked = {name for name in (*vars(View), *vars(Grid().scheduler._view)) if not name.startswith("_")}
     assert len(asked) <= 16
+
+
+# --- what a computer has ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", sorted(REGISTRY))
+def test_of_computers_alike_but_for_what_they_have_the_one_that_has_it_gets_the_task(policy: str) -> None:
+    """Folders, as fast, and as much memory; also while the grid is not idle, when any policy would do."""
+    grid = Grid(policy=policy, order=Order.NONE)
+    for name in ("a", "b", "c"):
+        grid.join(name, replace(facts(), folders=(f"/{name}",)))
+    jobs = [grid.submit(1, 1.0, requires={"folder": f"/{name}/mine"}) for name in ("b", "c", "a")]
+    assert [attempt.job for name in ("b", "c", "a") for attempt in grid.running(name)] == jobs

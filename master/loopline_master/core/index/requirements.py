@@ -81,11 +81,11 @@ def meets(facts: Facts, key: RequirementClass, most_bytes: int | None = None) ->
     )
 
 
-def kind_of(facts: Facts) -> WorkerKind:
-    """Return all that ``meets`` reads of these facts."""
+def kind_of(facts: Facts, memory: int | None = None) -> WorkerKind:
+    """Return all that ``meets`` reads of these facts; with ``memory`` in place of theirs, if it is given."""
     return (
         facts.os,
-        facts.memory_bytes,
+        facts.memory_bytes if memory is None else memory,
         facts.labels,
         facts.slots,
         facts.network,

@@ -17,7 +17,7 @@ from itertools import islice
 from loopline_master.core.chance import draw
 from loopline_master.core.entities import Job, Worker
 from loopline_master.core.estimates import measure
-from loopline_master.core.index.requirements import RequirementClass, meets, owner_of, slots_of
+from loopline_master.core.index.requirements import RequirementClass, kind_of, meets, owner_of, slots_of
 from loopline_master.core.policies.least_work import LeastWork
 from loopline_master.core.policies.policy import FEW, Later, Placement, Policy, Proposal, View, first_of
 from loopline_shared.model import Facts
@@ -369,8 +369,7 @@ class WorkerIndex:
         facts, kind = self._kinds.get(worker.name, (None, ()))
         if facts is not worker.facts:
             facts = worker.facts
-            labels = frozenset(facts.labels)
-            kind = (facts.os, _memory_level(facts), labels, facts.slots, facts.network, facts.functions)
+            kind = kind_of(facts, _memory_level(facts))
             self._kinds[worker.name] = facts, kind
         return (kind, worker.is_trusted, _level(self._policy.speed(self._view, worker)))
 
