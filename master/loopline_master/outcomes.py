@@ -16,12 +16,17 @@ _LONG = 1.5
 """The slowest task is named if it took so many times the mean."""
 
 
-def failure_reasons(job: int, groups: Sequence[FailureGroup]) -> list[Reason]:
-    """Return what the failures of a job have in common, with an example of each."""
+def failure_reasons(job: int, failed: int, groups: Sequence[FailureGroup]) -> list[Reason]:
+    """Return what the failures of a job have in common, with an example of each.
+
+    ``failed`` tasks there are: of those with very many different ends, some may be in no group.
+    """
     reasons = [Reason(code="failures", count=one.count, detail=_failure(job, one)) for one in groups[:_MOST_GROUPS]]
     if others := groups[_MOST_GROUPS:]:
         count = sum(one.count for one in others)
         reasons.append(Reason(code="failures", count=count, detail=f"{count} failed in {len(others)} other ways"))
+    if (rest := failed - sum(one.count for one in groups)) > 0:
+        reasons.append(Reason(code="failures", count=rest, detail=f"{rest} more failed in ways that are rarer still"))
     return reasons
 
 

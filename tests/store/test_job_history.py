@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from loopline_master.outcomes import explain_ended_job
+from loopline_master.outcomes import explain_ended_job, failure_reasons
+from loopline_master.store.queries.failure_queries import FailureGroup
 from loopline_master.store.records import ToldEta
 from loopline_shared.model import AttemptId, AttemptState, JobState, Outcome, Result
 from loopline_shared.rest.bodies import JobAccounting
@@ -79,3 +80,9 @@ async def test_forecasts_are_judged_when_their_job_has_completed(store):
     }
     await keep(store, replace(job, arrival=7, departure=8, **DONE), new=False)  # retried: it is another one
     assert await store.eta_records.judged() == []
+
+
+def test_failures_that_are_in_no_group_are_counted_all_the_same():
+    groups = [FailureGroup(3, f"no {word}", 2, example) for example, word in enumerate("abcdefg", 1)]
+    assert [reason.count for reason in failure_reasons(1, 20, groups)] == [2, 2, 2, 2, 2, 4, 6]
+    assert [reason.count for reason in failure_reasons(1, 14, groups)] == [2, 2, 2, 2, 2, 4]

@@ -131,7 +131,7 @@ async def explain_this_job(scheduler: Scheduler, store: Store, exchange: Exchang
     view = await job_view(store, job)
     ended = await store.jobs.states(view.waiting_for) if view.waiting_for else {}
     groups = await store.failures.of_job(job, view.finished_at) if view.tasks.failed else []
-    failures = failure_reasons(job, groups)
+    failures = failure_reasons(job, view.tasks.failed, groups)
     waiting = explain_job(scheduler, job, ended)
     if waiting is not None:
         waiting = with_ways(waiting, exchange, files_of_job(scheduler, job))
