@@ -149,12 +149,12 @@ async def _first_byte(connection: socket.socket) -> bytes:
 
 
 async def _is_readable(one: socket.socket) -> None:
-    loop, came = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(one, came.set)
+    loop, came, file = asyncio.get_running_loop(), asyncio.Event(), one.fileno()
+    loop.add_reader(file, came.set)
     try:
         await came.wait()
     finally:
-        loop.remove_reader(one)
+        loop.remove_reader(file)
 
 
 @asynccontextmanager
