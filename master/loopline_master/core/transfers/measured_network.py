@@ -20,7 +20,7 @@ from loopline_master.core.transfers.network_fit import NetworkFit
 _PART = " #"
 """Between the name of a switch and the number of one that was parted from it."""
 _MOST_TURNED = 2
-_MOST_CLIMBS, _MOST_PASSES = 6, 3
+_MOST_CLIMBS, _MOST_PASSES = 4, 3
 """Bounds of the search: so many ways to part a switch are bettered, and each host is moved so often at most ..."""
 _MOST_FLOWS, _MOST_LOOKED_AT = 16_000, 1_000_000
 """... of so many flows, the newest, and so many in all with each choice's: about a second, or two, of a thread."""
@@ -65,8 +65,9 @@ class _Search:
 
     def __init__(self, record: FlowRecord) -> None:
         self._record, self._samples = record, record.samples
-        self._flows = sum(len(sample.rates) for sample in self._samples)
-        self._choices_left = _MOST_LOOKED_AT // max(1, self._flows)
+        self._hosts = sorted({name for sample in self._samples for pair in sample.rates for name in pair})
+        self._choices_left = _MOST_LOOKED_AT // max(1, sum(len(sample.rates) for sample in self._samples))
+        self._are_many = 2 * len(self._hosts) > self._choices_left  # too many to move each
 
     def best(self, assumed: Switches) -> Switches:
         best, least = dict(assumed), self._cost(assumed)
@@ -87,8 +88,9 @@ class _Search:
         """Yield ways to part a switch between the two ends of slow flows.
 
         Flows of one sample that are slow share a link: their sources are on one side of it, or their receivers are;
-        or, along a line that crosses it again and again, the ends of each, which all samples together tell of more
-        hosts than one does. And hosts between which flows were faster than the slow one are on one side.
+        or, along a line that crosses it again and again, the ends of each. (Where there are too many hosts to move
+        each, all samples together tell of more of them than one does.) And hosts between which flows were faster than
+        the slow one are on one side.
         """
         slow: dict[int, list[Pair]] = {}
         for flow in NetworkFit(self._record, switch_of).slow():
@@ -96,7 +98,7 @@ class _Search:
                 slow.setdefault(flow.sample, []).append(flow.pair)
         sides: dict[frozenset[str], None] = {}
         near = {number: _near(self._samples[number], pairs) for number, pairs in slow.items()}
-        if len(slow) > 1:
+        if len(slow) > 1 and self._are_many:
             sides |= dict.fromkeys(_two_sides([*chain(*near.values())], [*chain(*slow.values())]))
         for number, pairs in slow.items():
             for end in (0, 1):
@@ -112,10 +114,9 @@ class _Search:
     def _climbed(self, least: float, switch_of: dict[str, str]) -> tuple[float, dict[str, str]]:
         """Move single hosts to other switches for as long as that explains more; return the cost and the switches."""
         names = sorted(set(switch_of.values()))
-        moved = sorted({name for sample in self._samples for pair in sample.rates for name in pair})
         for _ in range(_MOST_PASSES):
             before = least
-            for host, name in product(moved, names):
+            for host, name in product(self._hosts, names):
                 if name != switch_of[host] and self._choices_left > 0:
                     changed = {**switch_of, host: name}
                     if (found := self._cost(changed)) < least - 1e-9:
