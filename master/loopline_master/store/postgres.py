@@ -84,6 +84,7 @@ async def connections(
     """Open a pool of so many connections. ``is_limited``: statements have a limit of time, as all but migrations."""
     from sqlalchemy.ext.asyncio import create_async_engine  # slow to import, and SQLite does not need it
 
+    opened: list[Any] = []
     with _explaining_missing():
         import asyncpg
 
@@ -96,6 +97,7 @@ async def connections(
                 **({} if "target_session_attrs" in url.query else {"target_session_attrs": _session_of(url)}),
             )
             _limit_silence(one)
+            opened[:] = [*(known for known in opened if not known.is_closed()), one]
             await one.execute(_SESSION.format(limit_ms=round(STATEMENT_WITHIN_S * 1000) if is_limited else 0))
             return one
 
@@ -105,20 +107,23 @@ async def connections(
     try:
         yield engine
     finally:
-        with suppress(Exception):  # of a server that is gone
+        # Each ends within its time; the pool would wait for a server that is gone, and log how it was interrupted.
+        await asyncio.gather(*(one.close(timeout=_CLOSE_WITHIN_S) for one in opened), return_exceptions=True)
+        with suppress(Exception):
             async with asyncio.timeout(_CLOSE_WITHIN_S):
                 await engine.dispose()
 
 
 @asynccontextmanager
 async def connected(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
-    """Open one connection; a server that is gone does not keep it from being closed."""
+    """Open one connection. It does not go back to its pool, which would wait for a server that is gone."""
     connection = await engine.connect()
     try:
         yield connection
     finally:
         with suppress(Exception):
             async with asyncio.timeout(_CLOSE_WITHIN_S):
+                await connection.invalidate()  # closes it in two seconds, or ends it
                 await connection.close()
 
 
