@@ -14,7 +14,7 @@ from typing import TypeVar
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from loopline_master.busy_time import rest_after
-from loopline_master.certificates.job_secrets import lacks_something
+from loopline_master.certificates.job_secrets import has_secrets
 from loopline_master.certificates.worker_keys import shown_by
 from loopline_master.timings import CLOSE_WITHIN_S, HELLO_WITHIN_S
 from loopline_shared.errors import LooplineError, ProtocolError
@@ -177,7 +177,7 @@ class WorkerLink:
 
     async def _send_all(self) -> None:
         while not isinstance(item := await self._outgoing.get(), _Closing):
-            message = await self._complete(item) if isinstance(item, Assign) and lacks_something(item) else item
+            message = await self._complete(item) if isinstance(item, Assign) and _lacks_something(item) else item
             await self._socket.send_bytes(self._protocol.send(self._timed(message)))
         reason = item.reason.encode()[:_MAX_REASON_BYTES].decode(errors="ignore").encode()
         await self._socket.close(code=item.code, message=reason)
@@ -222,6 +222,11 @@ class WorkerLink:
     def _abort(self) -> None:
         if self._transport:
             self._transport.abort()
+
+
+def _lacks_something(assign: Assign) -> bool:
+    """True if some of a run is to be filled in: a row file's line, a gang's or a job's secret."""
+    return any(run.row_file or run.gang or (run.environment and has_secrets(run)) for run in assign.run)
 
 
 def _resolve(waiting: asyncio.Future[Answer | None] | None, answer: Answer | None) -> None:
