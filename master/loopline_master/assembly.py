@@ -29,8 +29,7 @@ from loopline_master.forecaster import Forecaster
 from loopline_master.gang_secrets import GangSecrets
 from loopline_master.history.forgetting import Forgetting
 from loopline_master.history.summing import Summing
-from loopline_master.http.auth import Auth
-from loopline_master.http.deeds import Deeds
+from loopline_master.http.auth import Auth, Deeds
 from loopline_master.http.live.client_link import ClientLinks
 from loopline_master.http.live.open_streams import OpenStreams
 from loopline_master.http.live.shared_answers import SharedAnswers
