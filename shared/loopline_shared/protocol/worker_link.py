@@ -127,7 +127,7 @@ class Report:
     results: Annotated[tuple[Result, ...], Field(max_length=MAX_RESULTS_PER_REPORT, fail_fast=True)]
     load: Load
     _: KW_ONLY
-    waiting: AttemptRanges = ()  # for a slot, in the order in which it came
+    waiting: Annotated[AttemptRanges, Field(exclude_if=not_)] = ()  # for a slot, in the order in which it came
     members: Annotated[tuple[Member, ...], Field(max_length=MAX_MEMBERS, fail_fast=True)] = ()  # of gangs, not begun
     peers: Annotated[PeerReport | None, Field(exclude_if=not_)] = None  # files that go between workers
     life: Life = ""  # of all attempts of this session, in its first Report; empty: not known
