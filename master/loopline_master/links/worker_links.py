@@ -26,7 +26,7 @@ from loopline_master.settings import MasterSettings
 from loopline_master.timings import CLOSE_WITHIN_S, TWIN_SHOWN_S
 from loopline_shared.errors import LooplineError, ProtocolError
 from loopline_shared.model import AttemptId, Stream
-from loopline_shared.protocol.frame_numbers import ANSWER
+from loopline_shared.protocol.link_session import ANSWER
 from loopline_shared.protocol.transfers import FileSource, FlowMeasured
 from loopline_shared.protocol.worker_link import (
     MAX_FRAME_BYTES,
