@@ -125,8 +125,13 @@ class Grid:
     def token(self) -> str:
         return (self.folder / "master" / "tokens" / "admin").read_text("utf-8").strip()
 
+    def ca_file(self) -> Path | None:
+        """Return the CA to trust the master by; None if it does not encrypt."""
+        return next((self.folder / "master" / "tokens").glob("ca.pem"), None)
+
     def client(self) -> AsyncClient:
-        return AsyncClient(self.url, self.token())
+        ca = self.ca_file()
+        return AsyncClient(self.url, self.token(), ca=ca.read_text("utf-8") if ca else "")
 
     def cpu_by_role(self) -> dict[str, float]:
         """Return the CPU time of the master, of agents, of processes below agents, and of this client."""
