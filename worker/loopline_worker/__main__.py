@@ -74,6 +74,7 @@ def _run(options: dict[str, object]) -> None:
 
     descriptors.raise_limit()
     settings = with_master(WorkerSettings.load(**options))
+    settings.find_token()  # raises if its file is not there: what is not there cannot be hidden from tasks
     data_directory = DataDirectory(settings.data_dir)
     try:
         delegation.kill_leftovers()

@@ -151,7 +151,7 @@ class Link:
         try:
             async with asyncio.timeout(_OPEN_WITHIN_S):
                 tls = self._http_client.tls()
-                address, headers = self._http_client.address("link"), self._http_client.headers()
+                address, headers = self._http_client.address("link"), self._http_client.headers
                 socket = await WebSocket.connect(address, headers, MAX_FRAME_BYTES, tls)
         except SSLError as error:
             self._http_client.trust.refused(error)
