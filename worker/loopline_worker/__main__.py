@@ -65,6 +65,7 @@ def _log_file(file: str) -> logging.Handler:
 
 
 def _run(options: dict[str, object]) -> None:
+    gc.disable()  # while modules are imported: they stay
     from loopline_worker import agent
     from loopline_worker.discovery import with_master
     from loopline_worker.host import descriptors
@@ -81,12 +82,14 @@ def _run(options: dict[str, object]) -> None:
         data_directory.sweep()
         asyncio.run(agent.run(settings, data_directory, _on_start))
     finally:
+        gc.enable()
         data_directory.close()
 
 
 def _on_start(agent: Agent) -> None:
     gc.freeze()  # what is here now stays: it need not be looked through again and again
     gc.set_threshold(_GARBAGE)
+    gc.enable()
     _stop_on_signals(agent)
 
 
