@@ -120,6 +120,7 @@ class Link:
             except (LostError, ProtocolError, OSError, TimeoutError) as error:
                 await self._http_client.turn_to_next(self._lease_s)
                 self._complain(str(error) or "no answer", pause_s := self._backoff.next_s())
+                link_session.prepare()  # while it is waited for
                 await self._pause(pause_s)
 
     async def _connect_once(self) -> None:
@@ -233,6 +234,7 @@ class Conversation:
         master refuses.
         """
         self._socket.send(self._session.hello(request))
+        link_session.prepare()  # while the master reads it
         await self._socket.until(self._welcome)
         return self._welcome.result()
 
