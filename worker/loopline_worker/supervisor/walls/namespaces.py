@@ -43,7 +43,7 @@ def become_first(*, with_processes: bool = False) -> None:
         with open(f"/proc/self/{file}", "w") as stream:  # noqa: PTH123 - pathlib is not light
             stream.write(text)
     _mount("", "/", flags=_RECURSIVE | _PRIVATE)
-    drop_capabilities()
+    drop_capabilities(of_all=True)
 
 
 def mount_processes() -> None:
