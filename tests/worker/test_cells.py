@@ -125,6 +125,21 @@ async def test_nothing_of_a_task_is_there_for_the_next(cells: Bench, changes: bo
     assert len(firsts) == 1
 
 
+@pytest.mark.parametrize("what", ["libc.mq_open(b'/left', {}, 0o666, None)", "libc.shmget(4711, 4096, {})"])
+async def test_shared_memory_alone_is_not_there_for_the_next(cells: Bench, what: str) -> None:
+    """A queue or a segment, without a file in any folder."""
+    load = "import ctypes, os; libc = ctypes.CDLL(None); "
+    makes, finds = (
+        what.format(flags) for flags in (f"{os.O_RDWR | os.O_CREAT | 0o1000 * ('shm' in what) | 0o666}", "0")
+    )
+    for task in (1, 3):
+        assert (await cells.result(run_of("true", task=task))).outcome is Outcome.SUCCEEDED
+        made = await cells.result(python(f"{load}assert {makes} >= 0; assert {finds} >= 0", task=task + 1))
+        assert made.outcome is Outcome.SUCCEEDED, made.stderr.data
+        found = await cells.result(python(f"{load}assert {finds} < 0", task=task + 4))
+        assert found.outcome is Outcome.SUCCEEDED, "it was left for the next"
+
+
 async def test_a_task_cannot_look_behind_its_cell(cells: Bench) -> None:
     """Not by what it may do in a user namespace of its own, nor by the first process, nor by killing that."""
     other = run_of("sh", "-c", "echo mine > secret; echo > begun; exec sleep 100", task=9)

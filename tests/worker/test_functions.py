@@ -228,6 +228,24 @@ print(subprocess.run("echo $WHAT $LONG $KEPT", shell=True, check=True, text=True
     assert (done.stdout.strip(), done.stderr) == ("last last kept", "")
 
 
+async def test_what_a_call_does_to_its_variables_is_undone_for_the_next(caller: Caller) -> None:
+    """Of those that are each call's own, also where they are to be as they were for the call before."""
+
+    def change() -> tuple[str | None, str | None, str]:
+        import os
+        import subprocess
+
+        before = os.environ.get("LOOPLINE_WORKER"), os.environ.get("LOOPLINE_SLOTS")
+        seen = subprocess.run("echo $LOOPLINE_WORKER $LOOPLINE_SLOTS", shell=True, check=True, text=True, stdout=-1)
+        os.environ.pop("LOOPLINE_WORKER")
+        os.environ["LOOPLINE_SLOTS"] = "changed"
+        return *before, seen.stdout
+
+    found = [await caller.value(change) for _ in range(3)]
+    assert found == [(worker := found[0][0], "1", f"{worker} 1\n")] * 3
+    assert worker
+
+
 async def test_long_values_and_arguments_are_files(caller: Caller) -> None:
     arguments = caller.files.add(cloudpickle.dumps(((b"x" * 50_000,), {})))
     run = caller.run(lambda data: data + data)

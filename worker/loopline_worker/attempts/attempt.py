@@ -217,6 +217,7 @@ class Attempt:
         try:
             ended = await self._tree.wait()
         finally:
+            self._clock.stop()
             self._stop_watching()
         for stream in (self._stdout, self._stderr):
             if stream.is_piped:
@@ -266,7 +267,6 @@ class Attempt:
         self.end(Outcome.FAILED, self._job.limits.words(breach))
 
     def _stop_watching(self) -> None:
-        self._clock.stop()
         if self._watch:
             self._watch.stop()
 

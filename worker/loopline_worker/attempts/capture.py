@@ -113,14 +113,13 @@ class Capture(asyncio.Protocol):
         """Return the output, all of it if ``whole``, otherwise its beginning. Raises OSError if it is not on disk."""
         self._on_trouble = _ignore  # whose it was goes at once, not with the next collection
         try:
-            return self._output(whole)
+            return self._output(whole) if self._size_bytes else _NOTHING
         finally:
             self._is_at_end = True
-            self._tell()
+            if self._news:
+                self._tell()
 
     def _output(self, whole: bool) -> Output:
-        if not self._size_bytes:
-            return _NOTHING
         if self._file is None:
             return Output(self._size_bytes, self._size_bytes > len(self._head), self._head)
         if whole and self._hash:

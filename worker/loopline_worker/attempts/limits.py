@@ -223,8 +223,11 @@ class Stopwatch:
 
     def stop(self) -> None:
         """Stop counting until ``start()``."""
-        self._counted_s, self._since = self.elapsed_s, None
-        self._set_alarm()
+        if self._since is None:
+            return
+        self._counted_s, self._since = self._counted_s + time.monotonic() - self._since, None
+        if self._alarm:
+            self._set_alarm()
 
     def start(self) -> None:
         """Count on."""

@@ -42,9 +42,13 @@ class Bubblewrap:
         self._etc = etc
         self._cells: dict[tuple[str, str, tuple[str, ...]], tuple[int, list[str]]] = {}
 
-    def cell(self, job: Job) -> tuple[int, list[str]]:
-        """Return the cell that a task runs in: its number, and the program that makes it with its options."""
-        scratch = _real(os.path.dirname(job.room or job.folder))  # noqa: PTH120
+    def walls(self, job: Job, has_network: bool) -> tuple[int, list[str], Places]:
+        """Return the number of a task's cell, the program that makes it with its options, and what is its own."""
+        around, _, name = (job.room or job.folder).rpartition(os.sep)
+        scratch = _real(around or os.sep)
+        return *self._cell(job, scratch), self._places(job, f"{scratch}{os.sep}{name}", has_network)
+
+    def _cell(self, job: Job, scratch: str) -> tuple[int, list[str]]:
         shared = job.shared_folder and self._sees.shared(job.shared_folder)
         key = scratch, job.shared_folder if shared else "", job.shown
         if key not in self._cells:
@@ -54,15 +58,13 @@ class Bubblewrap:
             self._cells[key] = len(self._cells) + 1, words
         return self._cells[key]
 
-    def places(self, job: Job, has_network: bool) -> Places:
-        """Return what is a task's own in there.
+    def _places(self, job: Job, room: str, has_network: bool) -> Places:
+        """Return what is a task's own.
 
         Its /tmp is its own folder of temporary files, whose size is watched. Calls share a room, in which one could
         replace that folder by a link while the next one starts; and a folder below /tmp would be in itself. Both have
         one in memory.
         """
-        room = job.room or job.folder
-        room = f"{_real(os.path.dirname(room))}{os.sep}{os.path.basename(room)}"  # noqa: PTH119, PTH120
         in_memory = bool(job.room or self._shown_in_shared) or room.startswith(f"{_SHARED}/")
         temporary = "" if in_memory else f"{room}/{TEMPORARY}"
         kept = [*self._shown_in_shared, *(path for path in job.shown if path.startswith(f"{_SHARED}/"))]

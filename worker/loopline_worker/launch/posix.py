@@ -149,12 +149,13 @@ class PosixLauncher:
 
     def _busy_links(self) -> list[SupervisorLink]:
         """Return the links behind whose tasks others can be prefetched."""
-        return [link for link in self._links if link.first and link.first.listener]
+        return [link for link in self._links if (first := link.first) and first.listener]
 
     def _links_with_short_task(self) -> list[SupervisorLink]:
         """Return the busy links whose task has not run for long."""
         long_ago = time.monotonic() - SLOW_TASK_S
-        return [link for link in self._busy_links() if link.started_at > long_ago]
+        links = self._links
+        return [one for one in links if (first := one.first) and first.listener and first.started_at > long_ago]
 
     def _ask_zygote(self, *files: int) -> None:
         """Have the zygote fork a supervisor with these files; start a zygote if there is none."""
@@ -258,8 +259,7 @@ class PosixLauncher:
         limits, threads = job.limits, None
         if limits.processes and "pids" not in self._places:  # stops what is faster than the watch
             threads = self._users_threads.now() + 2 * limits.processes
-        walls = self._sandbox.walls(job, has_user=self._given is not None) if self._sandbox else None
-        return TaskOrder(
+        order = TaskOrder(
             list(job.command),
             job.folder,
             job.environment,
@@ -269,8 +269,11 @@ class PosixLauncher:
             file_bytes=limits.scratch_bytes,
             user_threads=threads,
             opens_loopback=job.opens_loopback,
-            **(walls._asdict() if walls else {}),
         )
+        if self._sandbox:
+            walls = self._sandbox.walls(job, has_user=self._given is not None)
+            order.cell, order.walls, order.places, order.paths, order.reaches = walls
+        return order
 
 
 class _UsersThreads:

@@ -88,7 +88,8 @@ class PosixTree:
         self._is_in_frozen_group = False  # or was
         self._must_thaw = False  # the last attempt to thaw it failed
         self._seen_cpu_s: dict[int, float] = {}  # of processes that are to stop
-        self._cpu_time = TreeCpuTime()
+        self._past_cpu_s = 0.0  # of its supervisor's tasks, as it started
+        self._cpu_time: TreeCpuTime | None = None  # once it is measured
         self._shares: MemoryShares | None = None  # read once the tree seems to be above its limit
         self._hits = 0, 0
         self._usage = Usage()
@@ -183,7 +184,7 @@ class PosixTree:
 
     def started(self, before: PosixTree | None = None) -> None:
         """The supervisor started this task in the slot of ``before``. If that was frozen, this task is frozen too."""
-        self._cpu_time = TreeCpuTime(self.link.past_cpu_s)
+        self._past_cpu_s, self._cpu_time = self.link.past_cpu_s, None
         self._hits = self.link.hits
         self.started_at = time.monotonic()
         if before and self.listener and self.name and before.name:
@@ -280,6 +281,7 @@ class PosixTree:
         number = sum(process.threads for process in tree) if number is None else number
         hit = control_groups.breach(self._hits, self._group.hits())
         pids = [process.pid for process in tree]
+        self._cpu_time = self._cpu_time or TreeCpuTime(self._past_cpu_s)
         cpu_s, in_group = self._cpu_time.cpu_s(root, tree), self._group.memory_bytes()
         if in_group is not None:
             return Usage(cpu_s, in_group, number, hit, pids, memory_is_kept=True)

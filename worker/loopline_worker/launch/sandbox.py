@@ -93,8 +93,7 @@ class Sandbox:
         if self._wrapper:
             has_network = self._has_network(job)
             reaches = list(job.hosts) if has_network and self._network is NetworkAccess.GANGS else None
-            places = self._wrapper.places(job, has_network)
-            return Walls(*self._wrapper.cell(job), places, reaches=reaches)
+            return Walls(*self._wrapper.walls(job, has_network), reaches=reaches)
         return (_ENCLOSED if self._encloses and not has_user else Walls())._replace(paths=self._paths(job))
 
     def _has_network(self, job: Job) -> bool:

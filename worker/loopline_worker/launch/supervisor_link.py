@@ -88,7 +88,7 @@ class SupervisorLink:
     @property
     def prefetched(self) -> int:
         """Number of tasks behind the first."""
-        return max(0, len(self._trees) - 1)
+        return len(self._trees) - 1 if self._trees else 0
 
     def start(self, tree: PosixTree, files: Sequence[int] = ()) -> None:
         """Have an idle supervisor start a task at once. Raises OSError if it does not take the order."""

@@ -58,15 +58,23 @@ class RaisedOomScore:
             self._file = os.open(_OOM_SCORE, os.O_WRONLY)
 
     def __enter__(self) -> None:
-        self._set(b"900")
+        if self._file >= 0:
+            try:
+                os.pwrite(self._file, b"900", 0)
+            except OSError:
+                self.close()
 
     def __exit__(self, *_: object) -> None:
-        self._set(self._before)
-
-    def _set(self, score: bytes) -> None:
         if self._file >= 0:
-            with suppress(OSError):
-                os.pwrite(self._file, score, 0)
+            try:
+                os.pwrite(self._file, self._before, 0)
+            except OSError:
+                self.close()
+
+    def close(self) -> None:
+        """Leave the score as it is from now on."""
+        os.close(self._file)
+        self._file = -1
 
 
 def yield_to_owner() -> None:

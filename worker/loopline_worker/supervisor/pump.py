@@ -88,7 +88,7 @@ class Pump:
         except BlockingIOError:
             return False
         self._reads[end] += part
-        return bool(part)
+        return len(part) == _PART_BYTES
 
     def _flow(self) -> None:
         size_bytes = len(self._kept[0]) + len(self._kept[1])

@@ -39,21 +39,25 @@ class ScratchFolders:
         spare, self._spare = self._spare, ""
         inner = f"{folder}/{TEMPORARY}"
         if spare:
-            with suppress(OSError):
+            try:
                 os.rename(spare, folder)  # noqa: PTH104 - pathlib is not light
                 self._is_watched = self._is_watched or self._watcher.watch(folder, inner)
                 return
+            except OSError:
+                self._is_watched = False
         os.makedirs(inner)  # noqa: PTH103
         self._lend(folder)
         self._fingerprints, self._is_watched = [_fingerprint(folder), _fingerprint(inner)], False
 
     def recycle(self, folder: str) -> bool:
         """Keep an unchanged folder for the next task. False leaves it to others, because something is in it."""
-        with suppress(OSError):
+        try:
             self._is_watched = self._is_watched and self._watcher.saw_nothing()
             is_itself = _fingerprint(folder) == self._fingerprints[0]  # it may have been replaced by another
             if is_itself and (self._is_watched or self._is_unchanged(folder)):
                 self._spare = folder
+        except OSError:
+            return False
         return self._spare == folder
 
     def clear(self) -> None:

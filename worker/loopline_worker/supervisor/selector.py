@@ -9,10 +9,11 @@ import ctypes
 import os
 import select
 import signal
-from contextlib import suppress
 
 from loopline_worker.supervisor.subreaper import libc
 
+_CHILDREN_BYTES = 4096
+"""More than there ever is to read of ends of children."""
 _MOST_SIGNALS = 1024
 """Size of the C library's sets of signals."""
 
@@ -42,7 +43,7 @@ class Selector:
         self.child_ended = self._child_file in ready
         if self.child_ended:
             ready.remove(self._child_file)
-            self._clear_child_file()
+            os.read(self._child_file, _CHILDREN_BYTES)
         return ready
 
     def is_readable(self, file: int) -> bool:
@@ -52,11 +53,7 @@ class Selector:
     def wait_for_child(self, longest_s: float) -> None:
         """Wait until a child has ended, for ``longest_s`` at most, whatever else is readable."""
         if select.select([self._child_file], [], [], longest_s)[0]:
-            self._clear_child_file()
-
-    def _clear_child_file(self) -> None:
-        with suppress(BlockingIOError):
-            os.read(self._child_file, 4096)
+            os.read(self._child_file, _CHILDREN_BYTES)
 
 
 def _open_child_file() -> int:

@@ -42,7 +42,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from loopline_worker.supervisor.control_groups import Places
+    from loopline_worker.supervisor.control_groups import Hits, Places
     from loopline_worker.supervisor.task_processes import TreeEnd
     from loopline_worker.supervisor.users.credentials import TaskUser
 
@@ -154,10 +154,13 @@ class Supervisor:
                 self._folders.make(order.folder)
             else:
                 self._lend(order.folder)
-            os.chdir(order.folder)
             files = given or self._pump.open()
             self._open_to_user(files)
-            self._runner = self._prepared_cell(order) if order.cell else self._own
+            if order.cell:
+                self._runner = self._prepared_cell(order)
+            else:
+                os.chdir(order.folder)
+                self._runner = self._own
             self._group.limit(order.memory_bytes, order.processes)
         except OSError as error:
             _close(given)
@@ -205,11 +208,12 @@ class Supervisor:
         cell = self._cell.file if self._runner is self._cell and not self._cell.has_ended else None
         if cell is not None:
             self._selector.watch(cell)
-        quiet_until, is_quiet = time.monotonic() + OUTPUT_QUIET_S, True
+        quiet_s: float | None = OUTPUT_QUIET_S
+        quiet_until = time.monotonic() + OUTPUT_QUIET_S
         while not self._runner.has_ended and not self._killed:
-            ready = self._selector.wait(max(0.0, quiet_until - time.monotonic()) if is_quiet else None)
-            if is_quiet and time.monotonic() >= quiet_until:
-                is_quiet = False
+            ready = self._selector.wait(quiet_s)
+            if quiet_s is not None and (quiet_s := quiet_until - time.monotonic()) <= 0:
+                quiet_s = None
                 self._pump.watch()
                 self._flush()
             if self._connection in ready:
@@ -238,22 +242,23 @@ class Supervisor:
             end["trouble"] = "its sandbox was killed"
         if task.strays:
             end["strays"] = task.strays
-        self._add_breach(task.status, end)
-        with suppress(OSError):  # no file descriptor left
-            if self._group.is_spent():
-                end["is_spent"] = self._is_spent = True  # the next task goes to another supervisor
+        try:
+            hits, self._is_spent = self._group.hits(), self._group.is_spent()
+        except OSError:  # no file descriptor left
+            hits = self._hits
+        self._add_breach(task.status, hits, end)
+        if self._is_spent:
+            end["is_spent"] = True  # the next task goes to another supervisor
         return end
 
-    def _add_breach(self, status: int, end: dict[str, Any]) -> None:
+    def _add_breach(self, status: int, hits: Hits, end: dict[str, Any]) -> None:
         """Add the limit that a failed task hit, and how often limits were hit if that has changed."""
-        before = self._hits
-        with suppress(OSError):  # no file descriptor left
-            self._hits = self._group.hits()
-        if before != self._hits:
-            end["hits"] = self._hits
+        before, self._hits = self._hits, hits
+        if before != hits:
+            end["hits"] = hits
         if not status:
             return
-        hit = breach(before, self._hits)
+        hit = breach(before, hits)
         if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXFSZ:
             hit = Breach.SCRATCH
         if hit:
@@ -299,7 +304,9 @@ class Supervisor:
     def _claim(self) -> TaskOrder | None:
         """Claim the next order; None if the agent has just retracted it."""
         self._number = number = claim(self._claims)
-        while number and number not in self._orders and not self._is_over:
+        if not number:
+            return None
+        while number not in self._orders and not self._is_over:
             if self._selector.is_readable(self._connection):
                 self._receive()
             else:  # it will not come, and waiting for it would ignore all else
@@ -310,12 +317,13 @@ class Supervisor:
         return order
 
     def _receive(self) -> None:
-        part = b""
-        with suppress(OSError):
+        try:
             part, files, _, _ = socket.recv_fds(self._agent, 65536, FILES)
-            for file in files:
-                os.set_inheritable(file, False)
-            self._files += files
+        except OSError:
+            part, files = b"", []
+        for file in files:
+            os.set_inheritable(file, False)
+        self._files += files
         self._unpacker.feed(part)
         if not part:
             self._is_over = self._killed = True
@@ -367,9 +375,12 @@ class Supervisor:
 
     def _flush(self) -> None:
         unsent, self._unsent = self._unsent, b""
-        if unsent:
-            with suppress(OSError):  # the agent is gone
-                self._agent.sendall(unsent)
+        if not unsent:
+            return
+        try:
+            self._agent.sendall(unsent)
+        except OSError:  # the agent is gone
+            self._is_over = True
 
 
 def _with_output(stdout: bytes, stderr: bytes, message: dict[str, object]) -> dict[str, object]:

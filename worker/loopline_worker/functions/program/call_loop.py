@@ -45,6 +45,7 @@ _GROWTH_KIB = 1024
 _LONG_BYTES = 1024
 _libc = ctypes.CDLL(None) if ctypes and os.name == "posix" else None
 _buffers: dict[bytes, Any] = {}  # of variables, for the C library
+_variables: dict[str, tuple[str, bytes, bytes]] = {}  # as they were set: the value, and both as they are kept
 _functions: dict[str, Callable[..., Any]] = {}  # by hash, so that a session imports its modules once
 
 
@@ -199,11 +200,15 @@ def _split(arguments: bytes) -> Iterator[bytes]:
 
 def _set_environment(environment: dict[str, str]) -> None:
     """Set the variables of this call, and have ``tempfile`` forget the last call's folder."""
-    for name, value in environment.items():
-        if _libc and isinstance(os.environ, os._Environ):
-            _set(os.fsencode(name), os.fsencode(value))
-        else:
-            os.environ[name] = value
+    if _libc and isinstance(os.environ, os._Environ):
+        kept = os.environ._data  # type: ignore[attr-defined]
+        for name, value in environment.items():
+            known = _variables.get(name)
+            if not known or known[0] != value or kept.get(known[1]) != known[2]:  # most are as in the last call
+                _, *words = _variables[name] = value, os.fsencode(name), os.fsencode(value)
+                _set(*words)
+    else:
+        os.environ.update(environment)
     if "tempfile" in sys.modules:
         sys.modules["tempfile"].tempdir = None  # type: ignore[attr-defined]
 

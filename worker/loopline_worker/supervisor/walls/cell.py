@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _PART_BYTES = 65536
 _WRAPPER_BYTES = 2**19
+_LOOK = int(socket.MSG_PEEK | socket.MSG_DONTWAIT)
 
 
 class Cell:
@@ -68,7 +69,7 @@ class Cell:
         if not self._socket or self._number != order.cell:
             return False
         try:
-            return bool(self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+            return bool(self._socket.recv(1, _LOOK))
         except BlockingIOError:  # it has nothing to say
             return True
         except OSError:

@@ -42,13 +42,13 @@ def become_first(*, with_processes: bool = False) -> None:
     for file, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
         with open(f"/proc/self/{file}", "w") as stream:  # noqa: PTH123 - pathlib is not light
             stream.write(text)
-    _mount("", "/", "", _RECURSIVE | _PRIVATE)
-    drop_capabilities()
+    _mount("", "/", flags=_RECURSIVE | _PRIVATE)
+    drop_capabilities(of_all=True)
 
 
 def mount_processes() -> None:
     """Have /proc show the processes of this namespace alone. Raises OSError."""
-    _mount("proc", "/proc", "proc", _NO_SETUID | _NO_DEVICES | _NO_PROGRAMS)
+    _mount("proc", "/proc", b"proc", flags=_NO_SETUID | _NO_DEVICES | _NO_PROGRAMS)
 
 
 def part(*, has_network: bool = True) -> None:
@@ -64,14 +64,17 @@ def return_to(files: int) -> None:
 def enter(room: str, temporary: str, memory_bytes: int, kept: list[str], has_network: bool, root: str) -> None:
     """Give the calling thread files and shared memory of its own, as ``mount_own`` has them. Raises OSError.
 
-    ``has_network``: that of the computer, or a loopback of its own.
+    ``has_network``: that of the computer, or a loopback of its own. ``root``: the folder that it has as /; empty: the
+    cell's own.
     """
     part(has_network=has_network)
     around = open_around(room)
     try:
-        mount_own(around, room, temporary, memory_bytes, kept, has_network, root)
+        os.close(mount_own(around, room, temporary, memory_bytes, kept))
     finally:
         os.close(around)
+    if root:
+        _change_root(root, os.path.dirname(room))  # noqa: PTH120
     if not has_network:
         _raise_loopback()
 
@@ -81,26 +84,23 @@ def open_around(room: str) -> int:
     return os.open(os.path.dirname(room), os.O_PATH)  # noqa: PTH120
 
 
-def mount_own(
-    around: int, room: str, temporary: str, memory_bytes: int, kept: list[str], _has_network: bool, root: str
-) -> None:
-    """Mount what is a task's own. Raises OSError.
+def mount_own(around: int, room: str, temporary: str, memory_bytes: int, kept: list[str]) -> int:
+    """Mount what is a task's own. Return the open folder with the points that rooms are mounted on. Raises OSError.
 
     ``room``: the folder that it may write to, of all in the folder ``around``. ``temporary``: the folder within that
     it has as /tmp; empty: one in memory. ``memory_bytes``: most that such a one takes; 0: half of all memory.
-    ``kept``: what else is seen below /tmp. ``root``: the folder that it has as /; empty: the cell's own.
+    ``kept``: what else is seen below /tmp.
     """
-    folder = os.path.dirname(room)  # noqa: PTH120
+    folder, name = os.path.split(room)
     held = {path: os.open(path, os.O_PATH) for path in kept}
     try:
         if temporary:
-            _bind_within(around, room, temporary, _SHARED)
+            _bind_within(around, f"{name}{temporary[len(room) :]}", _SHARED)
         else:
             _mount_memory(_SHARED, memory_bytes)
         os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - it may be below /tmp
-        _mount_memory(folder, _POINTS_BYTES)
-        _mount_room(around, room)
-        _let_write(folder, may=False)
+        points = _mount_points(folder)
+        _mount_room(around, points, room, name)
         for path, file in held.items():
             _make_point(path, file)
             _bind(file, path)
@@ -108,29 +108,27 @@ def mount_own(
     finally:
         for file in held.values():
             os.close(file)
-    if root:
-        _change_root(root, folder)
+    return points
 
 
-def exchange(around: int, old: str, room: str, temporary: str) -> None:
+def exchange(around: int, points: int, old: str, room: str, temporary: str) -> None:
     """Mount a room, and its folder for temporary files, in place of another's, of whose task nothing is left.
 
     The room may be the same folder by another name: to move a mount is a matter of microseconds, for the kernel lets
-    nobody wait. Or it is another folder by the same name. Raises OSError.
+    nobody wait. Or it is another folder by the same name. ``points``: what ``mount_own`` returned. Raises OSError.
     """
-    _let_write(os.path.dirname(room), may=True)  # noqa: PTH120
-    if not _is_mounted(around, room, room, old):
+    name = room[room.rindex("/") + 1 :]
+    if not _is_mounted(around, name, old):
         _unmount(old)
-        _mount_room(around, room)
+        _mount_room(around, points, room, name)
     elif room != old:
-        os.mkdir(room)  # noqa: PTH102
-        _mount(old, room, "", _MOVE)
+        os.mkdir(name, dir_fd=points)
+        _mount(old, room, flags=_MOVE)
     if room != old:
-        os.rmdir(old)  # noqa: PTH106
-    _let_write(os.path.dirname(room), may=False)  # noqa: PTH120
-    if temporary and not _is_mounted(around, room, temporary, _SHARED):
+        os.rmdir(old[old.rindex("/") + 1 :], dir_fd=points)
+    if temporary and not _is_mounted(around, inner := f"{name}{temporary[len(room) :]}", _SHARED):
         _unmount(_SHARED)
-        _bind_within(around, room, temporary, _SHARED)
+        _bind_within(around, inner, _SHARED)
 
 
 def in_memory(room: str, temporary: str) -> list[str]:
@@ -146,36 +144,40 @@ def in_memory(room: str, temporary: str) -> list[str]:
 
 def open_queues() -> int:
     """Open the folder with the message queues of the calling process (mq_overview(7)). Raises OSError."""
-    _mount("mqueue", _MEMORY, "mqueue", _NO_SETUID | _NO_DEVICES)
+    _mount("mqueue", _MEMORY, b"mqueue", flags=_NO_SETUID | _NO_DEVICES)
     try:
         return os.open(_MEMORY, os.O_RDONLY | os.O_DIRECTORY)
     finally:
         _unmount(_MEMORY)
 
 
-def _mount_room(around: int, room: str) -> None:
-    os.makedirs(room, exist_ok=True)  # noqa: PTH103
-    _bind_within(around, room, room, room)
+def _mount_points(folder: str) -> int:
+    """Mount a folder of points for rooms, which nobody can write to; return it open as it is below, where one can."""
+    _mount_memory(folder, _POINTS_BYTES)
+    points = os.open(folder, os.O_PATH)
+    _bind(points, folder)
+    _mount("", folder, flags=_REMOUNT | _BIND | _NO_SETUID | _NO_DEVICES | _READ_ONLY)
+    return points
 
 
-def _bind_within(around: int, room: str, path: str, to: str) -> None:
+def _mount_room(around: int, points: int, room: str, name: str) -> None:
+    with suppress(FileExistsError):
+        os.mkdir(name, dir_fd=points)
+    _bind_within(around, name, room)
+
+
+def _bind_within(around: int, path: str, to: str) -> None:
     """Mount a path that is in a room, or is it, of those around."""
-    file = os.open(os.path.relpath(path, os.path.dirname(room)), os.O_PATH, dir_fd=around)  # noqa: PTH120
+    file = os.open(path, os.O_PATH, dir_fd=around)
     try:
         _bind(file, to)
     finally:
         os.close(file)
 
 
-def _is_mounted(around: int, room: str, path: str, on: str) -> bool:
+def _is_mounted(around: int, path: str, on: str) -> bool:
     """True if it is this path in a room, of those around, that is mounted there. What is mounted keeps its number."""
-    found = os.stat(os.path.relpath(path, os.path.dirname(room)), dir_fd=around)  # noqa: PTH120
-    return os.path.samestat(found, os.stat(on))  # noqa: PTH116
-
-
-def _let_write(folder: str, *, may: bool) -> None:
-    flags = _REMOUNT | _BIND | _NO_SETUID | _NO_DEVICES
-    _mount("", folder, "", flags | (0 if may else _READ_ONLY))
+    return os.path.samestat(os.stat(path, dir_fd=around), os.stat(on))  # noqa: PTH116
 
 
 def _unmount(path: str) -> None:
@@ -190,18 +192,18 @@ def _change_root(root: str, around: str) -> None:
     for path in ("/proc", "/dev", _SHARED, around, *_NETWORK_FILES):
         inner = f"{root}{path}"
         if os.path.exists(path) and os.path.exists(inner) and not os.path.samefile(path, inner):  # noqa: PTH110, PTH121
-            _mount(path, inner, "", _BIND | _RECURSIVE)
+            _mount(path, inner, flags=_BIND | _RECURSIVE)
     os.chroot(root)
     os.chdir("/")
 
 
 def _mount_memory(folder: str, size_bytes: int) -> None:
     size = f"size={size_bytes}," if size_bytes else ""
-    _mount("tmpfs", folder, "tmpfs", _NO_SETUID | _NO_DEVICES, f"{size}mode=0755")
+    _mount("tmpfs", folder, b"tmpfs", flags=_NO_SETUID | _NO_DEVICES, data=f"{size}mode=0755".encode())
 
 
 def _bind(file: int, path: str) -> None:
-    _mount(f"/proc/thread-self/fd/{file}", path, "", _BIND | _RECURSIVE)
+    _mount(f"/proc/thread-self/fd/{file}", path, flags=_BIND | _RECURSIVE)
 
 
 def _make_point(path: str, file: int) -> None:
@@ -222,9 +224,10 @@ def _raise_loopback() -> None:
         ioctl(any_socket, _SET_FLAGS, request)
 
 
-def _mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
-    words = [os.fsencode(word) or None for word in (source, target, kind, data)]
-    _check(_libc.mount(words[0], words[1], words[2], ctypes.c_ulong(flags), words[3]), f"mount on {target}")
+def _mount(source: str, target: str, kind: bytes | None = None, *, flags: int, data: bytes | None = None) -> None:
+    result = _libc.mount(os.fsencode(source) or None, os.fsencode(target), kind, ctypes.c_ulong(flags), data)
+    if result:
+        _check(result, f"mount on {target}")
 
 
 def _check(result: int, what: str) -> None:

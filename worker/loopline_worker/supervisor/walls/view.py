@@ -30,18 +30,20 @@ class View:
         self._kind: tuple[str, bool, int] | None = None  # of the view that this process is in
         self._room = ""  # of the last task
         self._around = -1  # the folder with all rooms, as the cell has it
+        self._points = -1  # the folder that the view has in its place
         self._watcher = FolderWatcher()
         self._is_watched = False
         self._tables: list[int] = []
         self._queues = -1
+        self._without_queues = 0, 0
 
     def show(self, places: Places) -> None:
         """See what the next task is to see. Raises OSError."""
         room, temporary, memory_bytes, *_ = places
-        kind = os.path.dirname(room), bool(temporary), memory_bytes  # noqa: PTH120 - pathlib is not light
+        kind = room[: room.rindex("/")], bool(temporary), memory_bytes
         if kind == self._kind and self._is_untouched():
             self._kind = None  # until all is done
-            namespaces.exchange(self._around, self._room, room, temporary)
+            namespaces.exchange(self._around, self._points, self._room, room, temporary)
         else:
             self.leave()
             self._make(places)
@@ -51,10 +53,10 @@ class View:
         """See what the cell sees, for a task that needs more than files and memory of its own. Raises OSError."""
         self._kind = None
         self._watcher.close()
-        for file in (self._around, self._queues, *self._tables):
+        for file in (self._around, self._points, self._queues, *self._tables):
             with suppress(OSError):
                 os.close(file)
-        self._around, self._queues, self._tables = -1, -1, []
+        self._around, self._points, self._queues, self._tables = -1, -1, -1, []
         namespaces.return_to(self._of_cell)
 
     def _make(self, places: Places) -> None:
@@ -62,14 +64,24 @@ class View:
         self._around = namespaces.open_around(places[0])
         self._tables = [os.open(table, os.O_RDONLY) for table in _TABLES]
         self._queues = namespaces.open_queues()
-        namespaces.mount_own(self._around, *places)
+        self._without_queues = _content(self._queues)
+        self._points = namespaces.mount_own(self._around, *places[:4])
         self._is_watched = self._watcher.watch(*namespaces.in_memory(*places[:2]))
 
     def _is_untouched(self) -> bool:
         """True if no task has left anything, or has changed anything, since the view was made."""
-        if not self._is_watched or not self._watcher.saw_nothing() or os.listdir(self._queues):  # noqa: PTH208
+        if not self._is_watched or not self._watcher.saw_nothing() or _content(self._queues) != self._without_queues:
             return False
-        return all(os.pread(table, 4096, 0).count(b"\n") <= 1 for table in self._tables)
+        for table in self._tables:  # noqa: SIM110 - three calls more than a loop
+            if os.pread(table, 4096, 0).count(b"\n") > 1:
+                return False
+        return True
+
+
+def _content(queues: int) -> tuple[int, int]:
+    """Return what the kernel changes of a folder of message queues with each that is made or removed."""
+    status = os.fstat(queues)
+    return status.st_size, status.st_mtime_ns
 
 
 def can_hold(places: Places) -> bool:
