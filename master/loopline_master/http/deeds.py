@@ -10,6 +10,7 @@ from aiohttp import web
 from loopline_master.http.auth import Caller
 from loopline_master.settings import MasterSettings
 from loopline_master.store import Store
+from loopline_master.store.queries.audit_log import Deed
 
 _CUT = 200
 
@@ -21,11 +22,16 @@ class Deeds:
         self._log = store.audit_log
         self._keep_s = settings.keep_audit_days * 86400.0
 
-    async def note(self, caller: Caller, request: web.Request, did: str, on: str = "") -> None:
-        """Note that this caller did something. ``on``: to what; the ids in the request's path if not given."""
-        by = {"who": caller.name, "role": caller.role, "token": caller.token, "address": request.remote or ""}
-        deed = {"at": time.time(), **by, "did": did, "on": (on or _ids(request.match_info))[:_CUT]}
-        await self._log.note(deed, self._keep_s)
+    def begin(self, caller: Caller, request: web.Request, did: str) -> Deed:
+        """Return what this caller does, to what the request's path names."""
+        on, address = _ids(request.match_info)[:_CUT], request.remote or ""
+        return Deed(time.time(), caller.name, caller.role, caller.token, address, did, on, self._keep_s)
+
+    async def note(self, deed: Deed, made: str = "") -> None:
+        """Note it now that it is done, unless a step has. ``made``: the id of what was made."""
+        if not deed.is_noted:
+            deed.on = made[:_CUT] or deed.on
+            await self._log.note(deed)
 
 
 def _ids(path: Mapping[str, str]) -> str:
