@@ -77,7 +77,7 @@ class Engine:
         self._end: Exception | None = None
 
     async def ask(self, event: Event, deed: Deed | None = None) -> Done | Submitted:
-        """Carry out a request; it is on disk on return, and so is the deed. Raises LooplineError if it is declined."""
+        """Carry out a request; it is on disk on return, with the deed. Raises LooplineError if it is declined."""
         reply = await self.request(event, deed)
         if isinstance(reply, Declined):
             raise LooplineError(reply.code, reply.message, reply.hint, reply.status, quota=reply.quota)
@@ -90,7 +90,7 @@ class Engine:
         return await self.post(event, deed)
 
     def post(self, event: Event, deed: Deed | None = None) -> ReplyFuture:
-        """Put in an event that must be processed. The future resolves when it is on disk, with the deed if it is done.
+        """Put in an event that must be processed. The future resolves when it is on disk, with its deed.
 
         A link that waits for it before it reads on has only one event in the inbox.
         """

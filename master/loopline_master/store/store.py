@@ -56,6 +56,7 @@ from loopline_master.store.rows import (
     is_changed,
     late_rows,
     notification_rows,
+    run,
 )
 from loopline_master.store.tables import (
     attempts,
@@ -290,8 +291,7 @@ class Writer:
             if begins:
                 checkpoint.note(connection, batch.now)
             _delete(connection, deletes, effects.forgotten_jobs)
-            for statement, rows in written:
-                statement.run(connection, rows)
+            run(connection, written)
             if late:
                 connection.execute(_ENDED_LATE, late)
             if wrong:
@@ -302,7 +302,7 @@ class Writer:
                 audit.audit(connection, completed, batch.now)
             if ended:
                 connection.execute(_insert_new(notifications, connection.dialect.name), ended)
-            _LOG.run(connection, [log])
+            run(connection, [(_LOG, [log])])
             if deeds:
                 note(connection, deeds)
 

@@ -74,7 +74,7 @@ class Json(TypeDecorator[Value]):
         return TypeAdapter(self.kind)
 
     def encode(self, value: Value) -> str:
-        return self._adapter.serializer.to_json(value).decode()
+        return "[]" if value is _NOTHING else self._adapter.serializer.to_json(value).decode()
 
     def process_bind_param(self, value: Value | None, dialect: Dialect) -> str | None:
         return None if value is None else self.encode(value)
@@ -83,15 +83,12 @@ class Json(TypeDecorator[Value]):
         return None if value is None else self._adapter.validate_json(value)
 
 
-def encoder(column: Column[Any]) -> Callable[[Any], str | None] | None:
+def encoder(column: Column[Any]) -> Callable[[Any], str] | None:
     """Return the function that encodes a column's values for the database; None if they are kept as they are."""
-    if not isinstance(column.type, Json):
-        return None
-    encode = column.type.encode
-    return lambda value: _NOTHING if value == () else None if value is None else encode(value)
+    return column.type.encode if isinstance(column.type, Json) else None
 
 
-_NOTHING = "[]"
+_NOTHING: tuple[()] = ()
 
 
 class Choice(TypeDecorator[Value]):

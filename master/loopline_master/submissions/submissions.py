@@ -61,7 +61,13 @@ class Submissions:
         self._predecessors = Predecessors(store, engine, lock)
 
     async def submit(
-        self, owner: str, spec: JobSpec, key: str | None = None, *, on_its_link: bool = False, deed: Deed | None = None
+        self,
+        owner: str,
+        spec: JobSpec,
+        key: str | None = None,
+        *,
+        on_its_link: bool = False,
+        deed: Deed | None = None,
     ) -> Submission:
         """Return the answer once the job is on disk. Raises LooplineError if it is refused.
 

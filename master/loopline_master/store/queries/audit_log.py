@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -11,12 +11,11 @@ from sqlalchemy import Connection, bindparam, delete, insert, select
 
 from loopline_master.store.database import Transact
 from loopline_master.store.queries.paging import after, number, page_of
-from loopline_master.store.rows import Statement
+from loopline_master.store.rows import Statement, run
 from loopline_master.store.tables import audit_log
 from loopline_shared.model import MAX_ID
 from loopline_shared.rest.access import AuditEntry
 from loopline_shared.rest.bodies import Page
-
 
 _COLUMNS = ("at", "who", "role", "token", "address", "did", "on")
 _NOTE = Statement(lambda _: insert(audit_log).inline().values({name: bindparam(name) for name in _COLUMNS}))
@@ -42,10 +41,10 @@ class Deed:
     is_noted: bool = False
 
 
-def note(connection: Connection, deeds: Iterable[Deed]) -> None:
+def note(connection: Connection, deeds: Sequence[Deed]) -> None:
     """Store these deeds."""
-    _NOTE.run(connection, [_values(deed) for deed in deeds])
-    _FORGET.run(connection, [(deed.at - deed.keep_s,) for deed in deeds])
+    forget = max(deed.at - deed.keep_s for deed in deeds)
+    run(connection, [(_NOTE, [_values(deed) for deed in deeds]), (_FORGET, [(forget,)])])
 
 
 class AuditLog:
