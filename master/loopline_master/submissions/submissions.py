@@ -22,13 +22,13 @@ from loopline_master.store import Store
 from loopline_master.store.queries.audit_log import Deed
 from loopline_master.submissions.ended_jobs import Predecessors
 from loopline_master.submissions.idempotency import FreshKeys, Idempotency, KeyLock
-from loopline_master.submissions.large_tables import with_its_table_as_file
+from loopline_master.submissions.large_tables import has_many_rows, with_its_table_as_file
 from loopline_shared import manifest, paths
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import InputFile
 from loopline_shared.rest.bodies import Submission
 from loopline_shared.settings_source import meant
-from loopline_shared.spec import JobSpec, RowFile, Table, named_files, staged
+from loopline_shared.spec import JobSpec, RowFile, named_files, staged
 from loopline_shared.sweep import unknown_names
 
 _FEW = 2
@@ -95,7 +95,7 @@ class Submissions:
         return Submission(id=reply.job, task_count=spec.task_count, warnings=warnings, plan=plan)
 
     async def _with_its_table_as_file(self, spec: JobSpec) -> tuple[JobSpec, int]:
-        if isinstance(spec.parameters, Table) or spec.tasks:
+        if has_many_rows(spec):
             return await asyncio.to_thread(with_its_table_as_file, self._blobs, spec, self._check_room)
         return spec, 0
 
