@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import Callable
@@ -73,6 +74,8 @@ class Engine:
         self._inbox: deque[Posted] = deque()
         self._taken: list[Posted] = []
         self._woken = asyncio.Event()
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at = math.inf
         self._checkpointed: ReplyFuture | None = None  # a checkpoint is asked for, and not yet on disk
         self._end: Exception | None = None
 
@@ -200,15 +203,29 @@ class Engine:
         if self._inbox or self._checkpointed or self._end is not None:
             return
         self._woken.clear()
-        alarm, wake_at = None, self.wake_at
-        if wake_at is not None:
-            alarm = asyncio.get_running_loop().call_later(max(0.0, wake_at - self._clock()), self._woken.set)
+        wake_at = self.wake_at
+        self._set_alarm(wake_at)
         await self._woken.wait()
-        if alarm:
-            alarm.cancel()
         if wake_at is not None and (late_s := self._clock() - wake_at) > STOOD_STILL_S:
             log.warning("the master stood still for %.0f s or longer: the leases of its workers begin anew", late_s)
             self.begin_leases()
+
+    def _set_alarm(self, wake_at: float | None) -> None:
+        """Have the loop woken then. An alarm that is set for earlier stays, and is set anew when it goes off."""
+        if wake_at is None or wake_at >= self._alarm_at:
+            return
+        if self._alarm:
+            self._alarm.cancel()
+        wait_s = max(0.0, wake_at - self._clock())
+        self._alarm, self._alarm_at = asyncio.get_running_loop().call_later(wait_s, self._go_off), wake_at
+
+    def _go_off(self) -> None:
+        self._alarm, self._alarm_at = None, math.inf
+        wake_at = self.wake_at
+        if wake_at is not None and wake_at <= self._clock():
+            self._woken.set()
+        else:
+            self._set_alarm(wake_at)
 
 
 def _deliver(effects: Effects, links: AssignSink) -> None:
