@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 EncodedRow = Iterable[Any]
 """Values in the order of a statement's parameters, encoded for the database."""
 
+_NOTHING: tuple[()] = ()
 Entity = TypeVar("Entity")
 Values = dict[str, Any]
 """A row: its values by column."""
@@ -134,7 +135,7 @@ class Mapper(Generic[Entity]):
         for place, encode in self._encoders:
             for row in rows:
                 if (value := row[place]) is not None:
-                    row[place] = encode(value)
+                    row[place] = "[]" if value is _NOTHING else encode(value)
         return rows
 
     def select(self) -> Select[Any]:

@@ -74,7 +74,7 @@ class Json(TypeDecorator[Value]):
         return TypeAdapter(self.kind)
 
     def encode(self, value: Value) -> str:
-        return "[]" if value is _NOTHING else self._adapter.serializer.to_json(value).decode()
+        return self._adapter.serializer.to_json(value).decode()
 
     def process_bind_param(self, value: Value | None, dialect: Dialect) -> str | None:
         return None if value is None else self.encode(value)
@@ -86,9 +86,6 @@ class Json(TypeDecorator[Value]):
 def encoder(column: Column[Any]) -> Callable[[Any], str] | None:
     """Return the function that encodes a column's values for the database; None if they are kept as they are."""
     return column.type.encode if isinstance(column.type, Json) else None
-
-
-_NOTHING: tuple[()] = ()
 
 
 class Choice(TypeDecorator[Value]):
