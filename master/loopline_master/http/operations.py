@@ -3,8 +3,8 @@ answered. openapi.py describes the same operations.
 
 A handler's signature says what it takes. A parameter of a plain class is handed in: the Caller, the request, its
 Deed, or the part of the master of that type (Parts). ``body`` is the JSON body. The others are annotated with what
-they must be: names in the path's braces come from the path, those marked ``Header`` from that header, the rest from the
-query. The return annotation is the answer; a web.StreamResponse goes out as it is.
+they must be: names in the path's braces come from the path, those marked ``Header`` from that header, the rest from
+the query. The return annotation is the answer; a web.StreamResponse goes out as it is.
 
 Errors are answered as application/problem+json (RFC 9457).
 """

@@ -33,7 +33,7 @@ from loopline_master.store.migrate import prepare
 from loopline_master.store.past.clock import set_clock_right
 from loopline_master.store.past.lives import JOB_GAP, begin_again, current_life
 from loopline_master.store.queries.attempt_queries import AttemptQueries
-from loopline_master.store.queries.audit_log import AuditLog, Deed, note
+from loopline_master.store.queries.audit_log import AuditLog, Deed, noted
 from loopline_master.store.queries.failure_queries import FailureQueries
 from loopline_master.store.queries.file_references import FileReferences
 from loopline_master.store.queries.job_history import JobHistories
@@ -277,15 +277,15 @@ class Writer:
         deletes = [(_FORGET, forgotten), (_DISBAND, disbanded_rows(effects)), *((table, gone) for table in _GONE)]
         if not (batch.events or late or is_changed(effects)):
             return False
+        log = (batch.now, BATCH.serializer.to_json(batch).decode())
         written, ended, wrong = (
-            self._written.writes(effects),
+            [*self._written.writes(effects), (_LOG, [log]), *noted(deeds)],
             notification_rows(effects),
             self._summed.changed(effects),
         )
         sampler = self._sampler
         sampled = sampler.samples_of(effects) if sampler else []
         begins = isinstance(next(iter(batch.events), None), Checkpointed)
-        log = (batch.now, BATCH.serializer.to_json(batch).decode())
 
         def work(connection: Connection) -> None:
             if begins:
@@ -302,9 +302,6 @@ class Writer:
                 audit.audit(connection, completed, batch.now)
             if ended:
                 connection.execute(_insert_new(notifications, connection.dialect.name), ended)
-            run(connection, [(_LOG, [log])])
-            if deeds:
-                note(connection, deeds)
 
         changed = len(completed) + len(late) + len(sampled) + sum(len(rows) for _, rows in written)
         await self.write(work, is_short=changed <= _SHORT_ROWS)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, insert, select
+from sqlalchemy import bindparam, delete, insert, select
 
 from loopline_master.store.database import Transact
 from loopline_master.store.queries.paging import after, number, page_of
-from loopline_master.store.rows import Statement, run
+from loopline_master.store.rows import Statement, Write, run
 from loopline_master.store.tables import audit_log
 from loopline_shared.model import MAX_ID
 from loopline_shared.rest.access import AuditEntry
@@ -41,10 +41,12 @@ class Deed:
     is_noted: bool = False
 
 
-def note(connection: Connection, deeds: Sequence[Deed]) -> None:
-    """Store these deeds."""
-    forget = max(deed.at - deed.keep_s for deed in deeds)
-    run(connection, [(_NOTE, [_values(deed) for deed in deeds]), (_FORGET, [(forget,)])])
+def noted(deeds: Sequence[Deed]) -> list[Write]:
+    """Return the writes of these deeds."""
+    if not deeds:
+        return []
+    forgotten_before = max(deed.at - deed.keep_s for deed in deeds)
+    return [(_NOTE, [_values(deed) for deed in deeds]), (_FORGET, [(forgotten_before,)])]
 
 
 class AuditLog:
@@ -55,7 +57,7 @@ class AuditLog:
 
     async def note(self, deed: Deed) -> None:
         """Store a deed that no step has stored."""
-        await self._write(lambda connection: note(connection, [deed]), is_short=True)
+        await self._write(lambda connection: run(connection, noted([deed])), is_short=True)
 
     async def page(
         self, *, who: str | None = None, since: float = 0.0, cursor: str | None = None, limit: int = 100
