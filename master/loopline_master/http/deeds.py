@@ -24,8 +24,16 @@ class Deeds:
 
     def begin(self, caller: Caller, request: web.Request, did: str) -> Deed:
         """Return what this caller does, to what the request's path names."""
-        on, address = _ids(request.match_info)[:_CUT], request.remote or ""
-        return Deed(time.time(), caller.name, caller.role, caller.token, address, did, on, self._keep_s)
+        return Deed(
+            at=time.time(),
+            who=caller.name,
+            role=caller.role,
+            token=caller.token,
+            address=request.remote or "",
+            did=did,
+            on=_ids(request.match_info)[:_CUT],
+            keep_s=self._keep_s,
+        )
 
     async def note(self, deed: Deed, made: str = "") -> None:
         """Note it now that it is done, unless a step has. ``made``: the id of what was made."""

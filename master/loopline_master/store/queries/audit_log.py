@@ -25,9 +25,9 @@ _values = attrgetter(*_COLUMNS)
 
 @dataclass(slots=True)
 class Deed:
-    """What somebody does (the fields of an AuditEntry but its id), to be noted in the same transaction if it can be.
+    """A deed of somebody, to be noted once it is done, in the same transaction if it can be.
 
-    Entries that are older by ``keep_s`` are forgotten with it.
+    It has the fields of an AuditEntry but its id. Entries that are older by ``keep_s`` are forgotten with it.
     """
 
     at: float
