@@ -24,7 +24,7 @@ from typing import Any
 from loopline_master.core.events import JobSubmitted, MasterStarted, SchedulerSettings, WorkerJoined, WorkerReported
 from loopline_master.core.scheduler import Scheduler
 from loopline_shared.model import AttemptId, Held, Load, Outcome, Output, Result
-from loopline_shared.protocol import worker_link
+from loopline_shared.protocol import link_session
 from loopline_shared.protocol.attempt_ranges import ranges_of
 from loopline_shared.protocol.worker_link import Assign, Report, Run
 from tests.scheduling.driver import facts, spec
@@ -97,16 +97,16 @@ def a_report_with_20_results() -> float:
     report = Report(
         7, 6, holding, tuple(results), Load(2), waiting=ranges_of(AttemptId(1, n, 1) for n in range(22, 42))
     )
-    worker_link.decode_from_worker(worker_link.encode(report))
-    return counted(lambda: worker_link.decode_from_worker(worker_link.encode(report)))
+    link_session.decode_from_worker(link_session.encode(report))
+    return counted(lambda: link_session.decode_from_worker(link_session.encode(report)))
 
 
 def an_assign_with_20_runs() -> float:
     """Of the link: encoded by the master, decoded by the worker."""
     runs = tuple(Run(AttemptId(1, n, 1), ("work", str(n)), {"i": n}, {"A": "B"}, job_name="sweep") for n in range(20))
     assign = Assign(7, 6, runs)
-    worker_link.decode_from_master(worker_link.encode(assign))
-    return counted(lambda: worker_link.decode_from_master(worker_link.encode(assign)))
+    link_session.decode_from_master(link_session.encode(assign))
+    return counted(lambda: link_session.decode_from_master(link_session.encode(assign)))
 
 
 def all_counts() -> dict[str, int]:

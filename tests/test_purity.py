@@ -38,7 +38,7 @@ from loopline_master.core.explain.explain_job import explain_job
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.scheduler import Scheduler
 from loopline_shared.model import Facts, Outcome
-from loopline_shared.protocol import worker_link
+from loopline_shared.protocol import link_session
 from loopline_shared.rest.bodies import Explanation, Reason
 from loopline_shared.spec import JobSpec, Range, Requirements
 from loopline_simulator.full import grid_world
@@ -157,7 +157,7 @@ def _built() -> None:
     """Pydantic makes models of the API and of the link at their first use, and looks at the environment for that."""
     for model in (Reason, Explanation):
         model.model_rebuild()
-    for frames in (worker_link._from_worker, worker_link._from_master):
+    for frames in (link_session._from_worker, link_session._from_master):
         frames.rebuild()
 
 

@@ -18,7 +18,7 @@ import aiohttp
 
 from loopline_shared.model import AttemptId, Facts
 from loopline_shared.protocol.attempt_ranges import ranges_of
-from loopline_shared.protocol.worker_link import WorkerSession
+from loopline_shared.protocol.link_session import WorkerSession
 
 STDOUT = {"size_bytes": 5, "data": "ZG9uZQo="}
 EMPTY = {"size_bytes": 0}

@@ -28,7 +28,7 @@ from benchmarks.light.workers import Tally, swarm
 from benchmarks.master.swarm import COMMAND, SLOTS, master
 from loopline.client import AsyncClient
 from loopline_shared.model import AttemptId, Facts, Load
-from loopline_shared.protocol.worker_link import WorkerSession
+from loopline_shared.protocol.link_session import WorkerSession
 from loopline_shared.spec import JobSpec, Range
 
 WORKERS = 10

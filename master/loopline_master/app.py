@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from loopline_master import data_folder
 from loopline_master.assembly import assemble
 from loopline_master.certificates.encryption import Encryption, prepare_folder
-from loopline_master.engine import Clock, Engine
+from loopline_master.engine import Engine
 from loopline_master.files.bucket import AWAY
 from loopline_master.files.retention import Retention
 from loopline_master.forecaster import Forecaster
@@ -34,8 +34,6 @@ from loopline_master.settings import MasterSettings
 from loopline_master.store import StoreBroken, open_store
 from loopline_master.store.database import SUPERSEDED, is_sqlite, parse_url
 from loopline_master.store.lock import Epoch
-from loopline_master.store.past.clock import LEAD_S
-from loopline_master.timings import CLOCK_LOOK_EVERY_S
 from loopline_master.transfers.solver_thread import SolverThread
 from loopline_shared.errors import LooplineError
 
@@ -155,22 +153,6 @@ async def serving(
             await asyncio.wait([working])  # its error is for the caller, which runs the master
 
 
-async def _watch_clock(engine: Engine, clock: Clock) -> None:
-    """Follow the wall clock: it was set, or the computer suspended. To go back, the master has to start over."""
-    while True:
-        await asyncio.sleep(CLOCK_LOOK_EVERY_S)
-        if clock.lead_s > LEAD_S:
-            message = f"the clock was set back by {clock.lead_s:.0f} s or more"
-            set_back = StoreBroken("clock_set_back", message, "the master starts over by itself", status=503)
-            set_back.is_passing = True
-            engine.stop(set_back)
-            return
-        if clock.lead_s < -LEAD_S:
-            log.warning("the clock went %.0f s forward: the leases of workers begin anew", -clock.lead_s)
-            clock.catch_up()
-            engine.begin_leases()
-
-
 def _stop_if_broken(engine: Engine, watching: asyncio.Task[None]) -> None:
     if not watching.cancelled() and isinstance(error := watching.exception(), Exception):
         engine.stop(error)
@@ -190,7 +172,7 @@ def _in_background(parts: Parts) -> Iterator[None]:
         "uses of tokens are no longer noted, and links no longer end when a token expires": parts[Auth].times.run(),
         "certificates are no longer renewed": parts[Encryption].keep_fresh(),
         "the event log is no longer kept within its bound": parts[LogBound].run(),
-        "the computer's clock is no longer followed": _watch_clock(parts[Engine], parts[Clock]),
+        "the computer's clock is no longer followed": parts[Engine].watch_clock(),
         "the history of computers without news has gaps": parts[Engine].keep_sampling(),
         "what transfers show of the network is no longer learnt": parts[LiveNetwork].run(),
     }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from functools import partial
 
 from loopline_master.busy_time import BusyTime
 from loopline_master.certificates.encryption import Encryption
@@ -19,7 +18,6 @@ from loopline_master.files.blobs import Blobs
 from loopline_master.files.bucket import Bucket
 from loopline_master.files.bucket_store import BucketStore
 from loopline_master.files.file_store import FileStore, FolderStore
-from loopline_master.files.named_files import with_files
 from loopline_master.files.retained import RetainedFiles
 from loopline_master.files.retention import Retention
 from loopline_master.files.row_files import RowFiles
@@ -29,8 +27,7 @@ from loopline_master.forecaster import Forecaster
 from loopline_master.gang_secrets import GangSecrets
 from loopline_master.history.forgetting import Forgetting
 from loopline_master.history.summing import Summing
-from loopline_master.http.auth import Auth
-from loopline_master.http.deeds import Deeds
+from loopline_master.http.auth import Auth, Deeds
 from loopline_master.http.live.client_link import ClientLinks
 from loopline_master.http.live.open_streams import OpenStreams
 from loopline_master.http.live.shared_answers import SharedAnswers
@@ -166,7 +163,7 @@ def _add_worker_links(parts: Parts) -> None:
         engine,
         settings,
         complete,
-        check=partial(with_files, parts[Blobs]),
+        blobs=parts[Blobs],
         exchange=exchange,
         keys=WorkerKeys(encryption, parts[Store].tokens),
         busy_time=parts[BusyTime],

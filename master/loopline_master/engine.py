@@ -24,8 +24,9 @@ from loopline_master.core.reports.kept_back import KeptBack
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.transfers.carrier import NumberedRequest
 from loopline_master.store import Store, StoreBroken
+from loopline_master.store.past.clock import LEAD_S
 from loopline_master.store.queries.audit_log import Deed
-from loopline_master.timings import SAMPLE_EVERY_S, STOOD_STILL_S
+from loopline_master.timings import CLOCK_LOOK_EVERY_S, SAMPLE_EVERY_S, STOOD_STILL_S
 from loopline_shared.errors import LooplineError
 from loopline_shared.protocol.worker_link import Assign
 
@@ -197,6 +198,22 @@ class Engine:
         """Have every lease begin anew before anything else: time has passed in which nobody was heard."""
         self._inbox.appendleft((MasterStoodStill(), asyncio.get_running_loop().create_future(), None))
         self._woken.set()
+
+    async def watch_clock(self) -> None:
+        """Follow the wall clock: it was set, or the computer suspended. To go back, the master has to start over."""
+        while True:
+            await asyncio.sleep(CLOCK_LOOK_EVERY_S)
+            lead_s = self._clock.lead_s
+            if lead_s > LEAD_S:
+                message = f"the clock was set back by {lead_s:.0f} s or more"
+                set_back = StoreBroken("clock_set_back", message, "the master starts over by itself", status=503)
+                set_back.is_passing = True
+                self.stop(set_back)
+                return
+            if lead_s < -LEAD_S:
+                log.warning("the clock went %.0f s forward: the leases of workers begin anew", -lead_s)
+                self._clock.catch_up()
+                self.begin_leases()
 
     async def _wait(self) -> None:
         """Wait for an event, or for the time at which a step is due without one."""

@@ -145,6 +145,7 @@ class Forecaster:
         self._calibration = Calibration()
         self._record: dict[int, MomentReport] = {}
         self._stored: dict[int, tuple[int, int]] = {}  # by job: its arrival and the moment last stored
+        self._has_more_to_judge = False  # a job has ended whose ETAs are stored
 
     async def watch(self, changes: ChangeFeed) -> None:
         """Store the ETAs of each job at its moments, for ever."""
@@ -152,10 +153,10 @@ class Forecaster:
             await self._calibrate()
             while True:
                 change = await reader.next()
-                await self._store_due(
-                    self._due(change.jobs if not change.missed else list(self._scheduler.state.jobs))
-                )
-                if self._clock() - self._calibrated_at >= ETA_CALIBRATE_EVERY_S:
+                jobs = change.jobs if not change.missed else {*self._scheduler.state.jobs, *self._stored}
+                if due := self._due(jobs):
+                    await self._store_due(due)
+                if self._has_more_to_judge and self._clock() - self._calibrated_at >= ETA_CALIBRATE_EVERY_S:
                     await self._calibrate()
                 await asyncio.sleep(ETA_FRESH_FOR_S)  # meanwhile changes gather
 
@@ -227,7 +228,7 @@ class Forecaster:
         for number in jobs:
             job = self._scheduler.state.jobs.get(number)
             if job is None or not job.is_live:
-                self._stored.pop(number, None)
+                self._has_more_to_judge |= self._stored.pop(number, None) is not None
                 continue
             moment = moment_of(job.succeeded + job.failed, job.task_count)
             if moment is not None and (job.arrival, moment) > self._stored.get(number, (0, -1)):
@@ -257,6 +258,7 @@ class Forecaster:
         await self._store.add(etas)
 
     async def _calibrate(self) -> None:
+        self._has_more_to_judge = False
         judged = await self._store.judged()
         self._calibration = Calibration(_outcome(one) for one in judged)
         by_moment: dict[int, list[JudgedEta]] = defaultdict(list)

@@ -23,7 +23,9 @@ OUTPUT_LOOK_AGAIN_S = 1.0  # between looks at a silent task; a change of its job
 # ETAs.
 ETA_FRESH_FOR_S = 1.0  # an outlook is computed at most so often ...
 ETA_FRESH_SHARE = 20  # ... and kept for so many times as long as it took: at most 5 % of the processor
-ETA_CALIBRATE_EVERY_S = 2.0  # the calibration is read at most so often, after an outlook: not below ETA_FRESH_FOR_S
+ETA_CALIBRATE_EVERY_S = (
+    2.0  # past ETAs are read at most so often, after ends of their jobs: not below ETA_FRESH_FOR_S
+)
 
 # Notifications: the n-th retry comes NOTIFY_FIRST_PAUSE_S * 2**n later, up to NOTIFY_LONGEST_PAUSE_S.
 NOTIFY_FIRST_PAUSE_S = 1.0

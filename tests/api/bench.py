@@ -17,7 +17,8 @@ from loopline_master.http.auth import Auth
 from loopline_master.http.operations import Parts
 from loopline_master.settings import MasterSettings
 from loopline_shared.model import Facts, Held, Load, Outcome, Output, Result
-from loopline_shared.protocol.worker_link import Assign, Run, Welcome, WorkerSession
+from loopline_shared.protocol.link_session import WorkerSession
+from loopline_shared.protocol.worker_link import Assign, Run, Welcome
 from loopline_shared.rest.access import Role
 
 FACTS = Facts("linux", "x86_64", "3.11.7", "0.1.0", "test", cpus=4, memory_bytes=2**33, slots=4)

@@ -8,6 +8,7 @@ import time
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import aiohttp
 import pytest
@@ -16,6 +17,7 @@ from loopline_master import buckets
 from loopline_master.http import auth
 from loopline_master.http.auth import Auth
 from loopline_master.http.operations import Operation
+from loopline_master.http.token_times import TokenTimes
 from loopline_master.http.web_app import OPERATIONS
 from loopline_master.settings import MasterSettings
 from loopline_master.store import Store
@@ -154,6 +156,19 @@ async def test_a_token_that_has_expired_is_of_no_use_and_what_it_opened_ends(
     monkeypatch.setattr(auth.time, "time", lambda: now + 3700)
     assert await own.by_secret(made["secret"]) is None
     assert await own.by_secret(master.tokens["reader"])
+
+
+async def test_what_a_token_opened_ends_at_the_moment_at_which_it_expires() -> None:
+    ended: asyncio.Queue[str] = asyncio.Queue()
+    times = TokenTimes(Mock(), ended.put_nowait)
+    for _ in range(2):
+        times.note_use("eve", "10.0.0.1", time.time() + 0.05)
+        times.note_use("eve", "10.0.0.2", time.time() + 0.05)
+        assert ended.empty()
+        assert await asyncio.wait_for(ended.get(), 10) == "eve"
+    times.note_use("for ever", "10.0.0.1", None)
+    times.end_expired(time.time() + 1e9)
+    assert ended.empty()
 
 
 async def test_a_list_of_tokens_tells_the_last_use(master: Bench) -> None:

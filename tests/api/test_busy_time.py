@@ -13,7 +13,7 @@ from loopline_master import buckets, busy_time
 from loopline_master.busy_time import BURST_S, FREE_S, LINK_RESTS, SHARE, BusyTime, rest_after
 from loopline_master.links import connection
 from loopline_shared.errors import LooplineError
-from loopline_shared.protocol.worker_link import WorkerSession
+from loopline_shared.protocol.link_session import WorkerSession
 from tests.api.bench import FACTS, Bench, running_master, until
 
 

@@ -20,7 +20,7 @@ from loopline_shared import grants
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import Load
 from loopline_shared.pieces import PieceList
-from loopline_shared.protocol import worker_link
+from loopline_shared.protocol import link_session
 from loopline_shared.protocol.host_link import HostLink
 from loopline_shared.protocol.transfers import (
     Dial,
@@ -224,7 +224,7 @@ def test_without_peers_nothing_is_said_and_nothing_kept(tmp_path: Path) -> None:
 
 def test_frames_without_peers_are_as_they_were() -> None:
     for message in (Assign(1, 1), Report(1, 1, (), (), Load(1)), Welcome(1.0, 2.0)):
-        assert b"peers" not in worker_link.encode(message)
+        assert b"peers" not in link_session.encode(message)
 
 
 def test_a_release_that_does_not_know_peers_reads_the_frames_of_one_that_does(room: Room) -> None:
@@ -232,11 +232,11 @@ def test_a_release_that_does_not_know_peers_reads_the_frames_of_one_that_does(ro
     room.join("ant", "10.0.0.1")
     room.join("bee", "10.0.0.2", **WANTS)
     sent = room.exchange.with_orders("bee", Assign(1, 1, peers=of("ant")))
-    frame = worker_link.encode(sent)
+    frame = link_session.encode(sent)
     assert b'"peers":' in frame
-    unknown = worker_link.decode_from_master(frame.replace(b'"peers":', b'"what_is_to_come":'))
+    unknown = link_session.decode_from_master(frame.replace(b'"peers":', b'"what_is_to_come":'))
     assert unknown == Assign(1, 1)
-    assert worker_link.decode_from_master(frame) == sent
+    assert link_session.decode_from_master(frame) == sent
 
 
 # Lists of pieces.

@@ -18,15 +18,9 @@ from loopline_master.links import WorkerLinks, connection
 from loopline_master.store import Store
 from loopline_master.store.tables import event_log
 from loopline_shared.model import Load
-from loopline_shared.protocol import worker_link
-from loopline_shared.protocol.worker_link import (
-    MAX_FRAME_BYTES,
-    PROTOCOL_VERSION,
-    Assign,
-    Refused,
-    Welcome,
-    WorkerSession,
-)
+from loopline_shared.protocol import link_session
+from loopline_shared.protocol.link_session import WorkerSession
+from loopline_shared.protocol.worker_link import MAX_FRAME_BYTES, PROTOCOL_VERSION, Assign, Refused, Welcome
 from tests.api.bench import FACTS, Bench, running_master, until
 
 
@@ -170,7 +164,7 @@ async def test_a_worker_that_was_known_and_speaks_another_version_is_named(
 async def test_a_version_between_the_oldest_and_this_is_spoken(
     master: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_link, "PROTOCOL_VERSION", PROTOCOL_VERSION + 1)  # the next release's master
+    monkeypatch.setattr(link_session, "PROTOCOL_VERSION", PROTOCOL_VERSION + 1)  # the next release's master
     async with connect(master) as socket:
         session = WorkerSession("w1", "boot", FACTS, PROTOCOL_VERSION)
         await socket.send_bytes(session.hello())

@@ -16,9 +16,9 @@ import pytest
 from loopline_master.files import retention
 from loopline_master.files.blobs import Blobs
 from loopline_master.files.file_store import FolderStore
-from loopline_master.files.named_files import with_files
 from loopline_master.files.retention import Retention
 from loopline_master.http.routes import outputs as outputs_module
+from loopline_master.links.worker_links import with_files
 from loopline_master.settings import MasterSettings
 from loopline_master.store import Store
 from loopline_shared import manifest

@@ -10,7 +10,8 @@ import pytest
 
 from loopline_master.certificates.encryption import Encryption
 from loopline_shared.joining import hash_of
-from loopline_shared.protocol.worker_link import Refused, ToWorker, Welcome, WorkerSession
+from loopline_shared.protocol.link_session import WorkerSession
+from loopline_shared.protocol.worker_link import Refused, ToWorker, Welcome
 from loopline_shared.rest.trust import trusting
 from loopline_worker.link.identity import WorkerIdentity
 from tests.api.bench import FACTS, Bench, running_master

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from loopline_shared.protocol import worker_link
+from loopline_shared.protocol import link_session
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload([f"{__name__}_imported"])
@@ -71,7 +71,7 @@ def imported() -> None:
     """
     for module in ("loopline_master.__main__", "loopline_worker.__main__", "loopline_worker.agent"):
         importlib.import_module(module)
-    for side in (worker_link._from_worker, worker_link._from_master):
+    for side in (link_session._from_worker, link_session._from_master):
         side.rebuild()
     for operation in importlib.import_module("loopline_master.http.web_app").OPERATIONS:
         assert operation.handed_in is not None  # its annotations are evaluated

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
+from types import SimpleNamespace
 
 import pytest
 
+from loopline_master import forecaster
+from loopline_master.change_feed import ChangeFeed
 from loopline_master.core.estimates.eta import Forecast, Unknown, outlook, preview
 from loopline_master.core.estimates.lognormal import Lognormal, fitted
 from loopline_master.core.events import JobPaused
 from loopline_master.core.policies import REGISTRY
-from loopline_master.forecaster import MOMENTS, Calibration, EtaOutcome, Situation, moment_of
+from loopline_master.forecaster import MOMENTS, Calibration, EtaOutcome, Forecaster, Situation, moment_of
 from loopline_shared.model import Order
 from tests.scheduling.driver import Grid, result, spec
 
@@ -217,3 +221,31 @@ def test_a_size_that_was_far_off_is_no_error(policy: str, size: float) -> None:
     for one in (job, after):
         found = forecast(grid, one)
         assert 0 <= found.p50_s <= found.p90_s < math.inf
+
+
+async def test_the_record_is_read_again_once_a_job_has_ended_that_is_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forecaster, "ETA_FRESH_FOR_S", 0.0)
+    grid, changes, stored, read = Grid(), ChangeFeed(), list[int](), asyncio.Queue[None]()
+
+    async def add(etas: list[forecaster.ToldEta]) -> None:
+        stored.extend(eta.job for eta in etas)
+
+    async def judged() -> list[forecaster.JudgedEta]:
+        read.put_nowait(None)
+        return []
+
+    store = SimpleNamespace(add=add, judged=judged)
+    watching = asyncio.create_task(Forecaster(grid.scheduler, store, lambda: grid.now).watch(changes))  # type: ignore[arg-type]
+    await asyncio.wait_for(read.get(), 10)
+    grid.workers("a")
+    for tasks in (1, 2):
+        job = grid.submit(tasks, size=10.0 * tasks)
+        for _ in range(tasks):
+            assert read.empty(), "no ETA of a job that has ended was stored"
+            grid.now += 10.0
+            changes.publish(grid.end(grid.running("a")[0], wall_s=10.0, cpu_s=10.0))
+            for _ in range(10):
+                await asyncio.sleep(0)
+    await asyncio.wait_for(read.get(), 10)
+    assert stored == [job]
+    watching.cancel()

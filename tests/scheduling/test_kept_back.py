@@ -18,8 +18,7 @@ from loopline_master.core.events import (
     WorkersHeard,
 )
 from loopline_master.core.gangs.gang import GangPhase
-from loopline_master.core.reports.kept_back import LONG_LEASES, KeptBack
-from loopline_master.core.reports.news import brings_news
+from loopline_master.core.reports.kept_back import LONG_LEASES, KeptBack, brings_news
 from loopline_shared.model import AttemptId, AttemptState, Held, Load, Yielded
 from loopline_shared.protocol.attempt_ranges import ranges_of
 from loopline_shared.protocol.transfers import CachedFile, PeerReport

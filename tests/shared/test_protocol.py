@@ -24,8 +24,9 @@ from loopline_shared.model import (
     Result,
     TaskId,
 )
-from loopline_shared.protocol import worker_link
-from loopline_shared.protocol.frame_numbers import ANSWER
+from loopline_shared.protocol import link_session
+from loopline_shared.protocol.attempt_ranges import ranges_of
+from loopline_shared.protocol.link_session import ANSWER, MasterSession, WorkerSession
 from loopline_shared.protocol.transfers import PeerReport
 from loopline_shared.protocol.worker_link import (
     MAX_FRAME_BYTES,
@@ -35,13 +36,10 @@ from loopline_shared.protocol.worker_link import (
     PROTOCOL_VERSION,
     Assign,
     Hello,
-    MasterSession,
     Refused,
     Report,
     Run,
     Welcome,
-    WorkerSession,
-    ranges_of,
 )
 from tests.campaign import PATIENT, tried
 
@@ -144,13 +142,13 @@ def typed(value: Any) -> Any:
 @settings(PATIENT, max_examples=tried(40))
 @given(st.one_of(hellos, reports))
 def test_what_a_worker_says_survives_the_way(message: Hello | Report) -> None:
-    assert worker_link.decode_from_worker(worker_link.encode(message)) == message
+    assert link_session.decode_from_worker(link_session.encode(message)) == message
 
 
 @settings(PATIENT, max_examples=tried(40))
 @given(st.one_of(welcomes, refusals, assigns))
 def test_what_the_master_says_survives_the_way(message: Welcome | Refused | Assign) -> None:
-    again = worker_link.decode_from_master(worker_link.encode(message))
+    again = link_session.decode_from_master(link_session.encode(message))
     assert again == message
     if isinstance(message, Assign) and isinstance(again, Assign):
         assert [typed(run.parameters) for run in again.run] == [typed(run.parameters) for run in message.run]
@@ -158,13 +156,13 @@ def test_what_the_master_says_survives_the_way(message: Welcome | Refused | Assi
 
 # --- what is no message -----------------------------------------------------------------------------------------
 
-GOOD = json.loads(worker_link.encode(Report(1, 0, (Held(AttemptId(1, 1, 1)),), (), Load(1))))
+GOOD = json.loads(link_session.encode(Report(1, 0, (Held(AttemptId(1, 1, 1)),), (), Load(1))))
 
 
 @settings(PATIENT, max_examples=tried(40))
 @given(st.one_of(st.binary(max_size=50), st.text(max_size=50).map(lambda text: text.encode("utf-8", "replace"))))
 def test_noise_is_a_protocol_error_and_nothing_else(frame: bytes) -> None:
-    for decode in (worker_link.decode_from_worker, worker_link.decode_from_master):
+    for decode in (link_session.decode_from_worker, link_session.decode_from_master):
         with pytest.raises(ProtocolError):
             decode(frame)
 
@@ -175,7 +173,7 @@ def test_noise_is_a_protocol_error_and_nothing_else(frame: bytes) -> None:
 )
 def test_malformed_frames(frame: bytes) -> None:
     with pytest.raises(ProtocolError, match="malformed frame"):
-        worker_link.decode_from_worker(frame)
+        link_session.decode_from_worker(frame)
 
 
 @pytest.mark.parametrize(
@@ -207,17 +205,17 @@ def test_malformed_frames(frame: bytes) -> None:
 )
 def test_a_bad_field_is_named(field: str, value: Any) -> None:
     with pytest.raises(ProtocolError, match=rf"malformed frame: report\.{field}"):
-        worker_link.decode_from_worker(json.dumps({**GOOD, field: value}).encode())
+        link_session.decode_from_worker(json.dumps({**GOOD, field: value}).encode())
 
 
 def test_output_over_the_inline_limit_must_be_a_blob() -> None:
     def report(size: int) -> bytes:
         result = Result(AttemptId(1, 1, 1), Outcome.SUCCEEDED, stdout=Output(size, data=b"x" * size))
-        return worker_link.encode(Report(1, 0, (), (result,), Load(1)))
+        return link_session.encode(Report(1, 0, (), (result,), Load(1)))
 
-    worker_link.decode_from_worker(report(INLINE_LIMIT_BYTES))
+    link_session.decode_from_worker(report(INLINE_LIMIT_BYTES))
     with pytest.raises(ProtocolError, match="stdout"):
-        worker_link.decode_from_worker(report(INLINE_LIMIT_BYTES + 1))
+        link_session.decode_from_worker(report(INLINE_LIMIT_BYTES + 1))
 
 
 def test_a_first_frame_is_short() -> None:
@@ -229,12 +227,12 @@ def test_a_frame_over_the_limit_is_refused_unread() -> None:
     with pytest.raises(
         ProtocolError, match=f"{MAX_FRAME_BYTES + 1:,} bytes is over the limit of {MAX_FRAME_BYTES:,}"
     ):
-        worker_link.decode_from_worker(b" " * (MAX_FRAME_BYTES + 1))
+        link_session.decode_from_worker(b" " * (MAX_FRAME_BYTES + 1))
 
 
 def test_a_frame_of_very_many_values_is_refused_unread() -> None:
     with pytest.raises(ProtocolError, match=f"more than {MAX_FRAME_VALUES:,} values"):
-        worker_link.decode_from_worker(b"[" + b"1," * MAX_FRAME_VALUES + b"1,1]")
+        link_session.decode_from_worker(b"[" + b"1," * MAX_FRAME_VALUES + b"1,1]")
 
 
 @pytest.mark.parametrize(
@@ -249,13 +247,13 @@ def test_a_frame_of_very_many_values_is_refused_unread() -> None:
     ],
 )
 def test_a_list_is_read_up_to_its_first_mistake(place: tuple[str, ...], name: str) -> None:
-    frame = json.loads(worker_link.encode(Report(1, 0, (), (), Load(1), peers=PeerReport())))
+    frame = json.loads(link_session.encode(Report(1, 0, (), (), Load(1), peers=PeerReport())))
     inner = frame
     for key in place[:-1]:
         inner = inner[key]
     inner[place[-1]] = [1] * 1000
     with pytest.raises(ValidationError) as raised:
-        worker_link._from_worker.validate_json(json.dumps(frame))
+        link_session._from_worker.validate_json(json.dumps(frame))
     assert [error["loc"][-2:] for error in raised.value.errors() if name in error["loc"]] == [(name, 0)]
 
 
@@ -264,20 +262,20 @@ def test_the_largest_report_fits_into_a_frame() -> None:
     value = Output(MAX_INLINE_BYTES, data=b"x" * MAX_INLINE_BYTES)
     full = Result(AttemptId(10**15, 1, 1), Outcome.FAILED, 1, "ü" * 500, stdout=output, stderr=output, value=value)
     report = Report(1, 0, (), (full,) * MAX_RESULTS_PER_REPORT, Load(1))
-    assert len(worker_link.encode(report)) < MAX_FRAME_BYTES
+    assert len(link_session.encode(report)) < MAX_FRAME_BYTES
 
 
 def test_a_newer_peer_may_say_more() -> None:
-    assert worker_link.decode_from_worker(
+    assert link_session.decode_from_worker(
         json.dumps({**GOOD, "mood": "good"}).encode()
-    ) == worker_link.decode_from_worker(json.dumps(GOOD).encode())
+    ) == link_session.decode_from_worker(json.dumps(GOOD).encode())
 
 
 def test_nobody_may_speak_for_the_other_end() -> None:
     with pytest.raises(ProtocolError):
-        worker_link.decode_from_worker(worker_link.encode(Welcome(1.0, 1.0)))
+        link_session.decode_from_worker(link_session.encode(Welcome(1.0, 1.0)))
     with pytest.raises(ProtocolError):
-        worker_link.decode_from_master(worker_link.encode(Report(1, 0, (), (), Load(1))))
+        link_session.decode_from_master(link_session.encode(Report(1, 0, (), (), Load(1))))
 
 
 # --- ids --------------------------------------------------------------------------------------------------------
@@ -360,7 +358,7 @@ def test_a_session_begins_with_its_greeting() -> None:
 def test_a_worker_of_another_version_is_told_what_to_do() -> None:
     master = MasterSession()
     assert master.refusal() is None, "nobody has called yet"
-    master.receive(worker_link.encode(Hello(PROTOCOL_VERSION + 1, "w", "boot", FACTS)))
+    master.receive(link_session.encode(Hello(PROTOCOL_VERSION + 1, "w", "boot", FACTS)))
     refused = master.refusal()
     assert refused is not None
     assert (refused.code, "install" in refused.hint) == ("version", True)

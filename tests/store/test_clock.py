@@ -108,7 +108,7 @@ async def test_a_clock_that_is_set_back_has_the_master_start_over(tmp_path, monk
     wall = SimpleNamespace(ahead_s=TEN_DAYS_S)
     clock = SimpleNamespace(time=lambda: time.time() + wall.ahead_s, monotonic=time.monotonic)
     monkeypatch.setattr(engine, "time", clock)
-    monkeypatch.setattr(app, "CLOCK_LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(engine, "CLOCK_LOOK_EVERY_S", 0.01)
     starts, told_to_stop = [], asyncio.Event()
 
     def on_start(master, *, is_again):

@@ -8,8 +8,9 @@ from aiohttp import WSMsgType, web
 
 from loopline_shared.checksums import HEADER
 from loopline_shared.model import AttemptId, Quarantine, Result
-from loopline_shared.protocol import worker_link
-from loopline_shared.protocol.worker_link import Assign, Hello, MasterSession, Refused, Report, Run, Welcome
+from loopline_shared.protocol import link_session
+from loopline_shared.protocol.link_session import MasterSession
+from loopline_shared.protocol.worker_link import Assign, Hello, Refused, Report, Run, Welcome
 from tests.worker.bench import until
 
 
@@ -104,7 +105,7 @@ class SmallMaster:
             self.hellos.append(message)
             self._seq = 0
             answer = self.refuses or Welcome(self.report_every_s, self.lease_s)
-            await socket.send_bytes(worker_link.encode(answer))
+            await socket.send_bytes(link_session.encode(answer))
             self._socket = None if self.refuses else socket
         elif isinstance(message, Report):
             self.reports.append(message)
@@ -115,7 +116,7 @@ class SmallMaster:
         self._seq += 1
         assert self._socket
         assign = Assign(self._seq, seen, run, cancel, held_s=0.0, probation=self.probation)
-        await self._socket.send_bytes(worker_link.encode(assign))
+        await self._socket.send_bytes(link_session.encode(assign))
 
     def holds(self, content: bytes) -> str:
         """Have a file, to be fetched by its name."""

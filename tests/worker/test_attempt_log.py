@@ -6,8 +6,7 @@ import pytest
 
 from loopline_shared.model import AttemptId, Outcome, Result
 from loopline_worker.state import attempt_log as log_module
-from loopline_worker.state.attempt_log import AttemptLog
-from loopline_worker.state.contribution import Contributed, Contribution
+from loopline_worker.state.attempt_log import AttemptLog, Contributed, Contribution
 from tests.worker.bench import run_of
 
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from loopline_shared.model import Facts, Load
-from loopline_shared.protocol import worker_link
-from loopline_shared.protocol.worker_link import Assign, MasterSession, Read, Welcome, WorkerSession, Wrote
+from loopline_shared.protocol import link_session
+from loopline_shared.protocol.link_session import MasterSession, WorkerSession
+from loopline_shared.protocol.worker_link import PROTOCOL_VERSION, Assign, Read, Welcome, Wrote
 from loopline_worker.link import link as link_module
 from loopline_worker.link.link import Conversation
 from loopline_worker.link.websocket import LostError
@@ -35,13 +36,13 @@ class Socket:
         self.reports += message is not None and message.kind == "report"
 
     async def until(self, done: asyncio.Future[Any]) -> None:
-        self.on_frame(worker_link.encode(Welcome(3600, 3600)))
+        self.on_frame(link_session.encode(Welcome(3600, 3600)))
 
     def end(self, error: BaseException) -> None:
         self.ending = error
 
     def answers(self, seq: int, seen: int) -> None:
-        self.on_frame(worker_link.encode(Assign(seq, seen)))
+        self.on_frame(link_session.encode(Assign(seq, seen)))
 
 
 class ConversationListener:
@@ -57,7 +58,7 @@ class ConversationListener:
 
     def assigned(self, assign: Assign, frame: bytes) -> None:
         self.heard.append(assign)
-        assert worker_link.decode_from_master(frame) == assign
+        assert link_session.decode_from_master(frame) == assign
 
     def report(self, session: WorkerSession) -> bytes:
         return session.report((), (), Load(1))[1]
@@ -84,7 +85,7 @@ async def listener() -> ConversationListener:
 
 @pytest.fixture
 async def conversation(socket: Socket, listener: ConversationListener) -> AsyncIterator[Conversation]:
-    conversation = Conversation(socket, listener, "http://master", worker_link.PROTOCOL_VERSION)  # type: ignore[arg-type]
+    conversation = Conversation(socket, listener, "http://master", PROTOCOL_VERSION)  # type: ignore[arg-type]
     await conversation.open()
     conversation.begin()
     socket.answers(1, 1)

@@ -23,7 +23,7 @@ from pydantic import TypeAdapter
 
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import INLINE_LIMIT_BYTES, Function, Outcome, Output, Result
-from loopline_shared.protocol import worker_link
+from loopline_shared.protocol import link_session
 from loopline_shared.protocol.chunks import CRASHED, RAISED, RETURNED, ends
 from loopline_shared.protocol.worker_link import Run
 from loopline_worker.attempts.limits import Quota
@@ -308,7 +308,7 @@ def babble() -> int:
 async def test_what_a_function_writes_where_it_should_not_is_no_result_that_a_master_refuses(caller: Caller) -> None:
     """A Report with such a one would be refused, and sent again, forever."""
     result = await caller.call(babble)
-    assert worker_link.read_result(worker_link.write_result(result)) == result
+    assert link_session.read_result(link_session.write_result(result)) == result
 
 
 async def test_long_ends_of_several_calls_are_a_file(caller: Caller) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopline_shared.model import AttemptId, Outcome, Output, Result
-from loopline_shared.protocol import worker_link
+from loopline_shared.protocol import link_session
 from loopline_shared.protocol.worker_link import NAMES_OF_SECRETS, Assign, Run
 from loopline_worker.core.instructions import Entry
 from loopline_worker.state import journal as journal_module
@@ -31,7 +31,7 @@ def result(attempt: AttemptId) -> Result:
 
 def assign(*attempts: AttemptId, cancel: tuple[AttemptId, ...] = ()) -> list[tuple[Assign, bytes]]:
     message = Assign(1, 0, tuple(run(attempt) for attempt in attempts), cancel)
-    return [(message, worker_link.encode(message))]
+    return [(message, link_session.encode(message))]
 
 
 State = tuple[list[Run], list[AttemptId], list[Result]]
@@ -92,7 +92,7 @@ def test_a_run_with_secrets_is_not_written(path: Path) -> None:
     journal = Journal(path)
     secret = replace(run(A), environment={"KEY": "hush", NAMES_OF_SECRETS: "KEY"})
     message = Assign(1, 0, (secret, run(B)))
-    journal.write(Entry(came=[(message, worker_link.encode(message))]))
+    journal.write(Entry(came=[(message, link_session.encode(message))]))
     journal.write(Entry(began=[A]))
     assert b"hush" not in path.read_bytes()
     assert state(reopened(journal, path)) == ([run(B)], [A], [])
@@ -161,7 +161,7 @@ def test_one_long_run_does_not_have_it_cleaned_for_every_line(path: Path, monkey
     journal = Journal(path)
     short = [AttemptId(1, task, 1) for task in range(2, 100)]
     message = Assign(1, 0, (run(A, "x" * 50_000), *map(run, short)))
-    journal.write(Entry(came=[(message, worker_link.encode(message))]))
+    journal.write(Entry(came=[(message, link_session.encode(message))]))
     journal.write(Entry(over=short))
     for task in range(100):
         journal.write(Entry(results=[result(AttemptId(2, task, 1))]))

@@ -6,7 +6,7 @@ import pytest
 
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import AttemptId, Outcome, Output, Result
-from loopline_shared.protocol import worker_link
+from loopline_shared.protocol import link_session
 from loopline_shared.protocol.worker_link import Run
 from loopline_worker.state import legacy
 from loopline_worker.state.journal import Journal
@@ -28,8 +28,8 @@ def spool(tmp_path: Path) -> Path:
     (tmp_path / "inbox.jsonl").write_bytes(INBOX)
     spool = tmp_path / "spool"
     spool.mkdir()
-    (spool / "1.3.1.json").write_bytes(worker_link.write_result(RESULT))
-    (spool / "1.2.1.json").write_bytes(worker_link.write_result(RESULT))
+    (spool / "1.3.1.json").write_bytes(link_session.write_result(RESULT))
+    (spool / "1.2.1.json").write_bytes(link_session.write_result(RESULT))
     (spool / "notes.json").write_text("{}")
     return spool
 

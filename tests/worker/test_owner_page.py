@@ -26,7 +26,7 @@ from loopline_worker.owner.page import headline, presence, render
 from loopline_worker.owner.server import OwnerServer
 from loopline_worker.owner.state import PastFreeze, RunningTask, WorkerState
 from loopline_worker.presence.idle_detector import IdleDetector
-from loopline_worker.state.contribution import Contributed
+from loopline_worker.state.attempt_log import Contributed
 from tests.warm import starting
 from tests.worker.bench import run_of, until
 from tests.worker.presence.witnesses import Hand

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, NoReturn
 import psutil
 
 from loopline_shared.model import Quarantine
+from loopline_shared.protocol.link_session import WorkerSession
 from loopline_shared.protocol.transfers import FlowMeasured, MeasureFlow
-from loopline_shared.protocol.worker_link import MAX_WROTE_BYTES, Assign, Read, Welcome, WorkerSession, Wrote
+from loopline_shared.protocol.worker_link import MAX_WROTE_BYTES, Assign, Read, Welcome, Wrote
 from loopline_worker.core import instructions as do
 from loopline_worker.core.events import (
     Assigned,

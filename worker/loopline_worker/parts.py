@@ -41,8 +41,7 @@ from loopline_worker.owner.preferences import preferences_of
 from loopline_worker.peers.peering import Peering
 from loopline_worker.settings import SandboxChoice, WorkerSettings
 from loopline_worker.state import legacy
-from loopline_worker.state.attempt_log import AttemptLog
-from loopline_worker.state.contribution import Contribution
+from loopline_worker.state.attempt_log import AttemptLog, Contribution
 from loopline_worker.state.data_directory import DataDirectory, Disk
 from loopline_worker.state.journal import Journal, Spool
 from loopline_worker.state.result_delivery import ResultDelivery

@@ -85,8 +85,3 @@ def has_secrets(run: Run) -> bool:
 
 def _names(run: Run) -> list[str]:
     return [name for name, value in run.environment.items() if value.startswith(SEALED)]
-
-
-def lacks_something(assign: Assign) -> bool:
-    """True if some of a run is to be filled in: a row file's line, a gang's or a job's secret."""
-    return any(run.row_file or run.gang or (run.environment and has_secrets(run)) for run in assign.run)

@@ -32,7 +32,7 @@ from loopline_master.core.entities import Attempt, Grid, Job, Program, Task, Wor
 from loopline_master.core.events import SchedulerSettings
 from loopline_master.core.gangs.gang import Gang
 from loopline_master.core.index.attempts import ReadySet
-from loopline_master.core.index.exemptions import reason_of, renew
+from loopline_master.core.index.exemptions import renew
 from loopline_master.core.index.index import Index
 from loopline_master.core.index.policy_index import JobIndex, PolicyIndex
 from loopline_master.core.index.requirements import meets
@@ -359,9 +359,9 @@ class State:
         if not is_elsewhere and job.departure is None:
             return
         before = entry[1] if entry is not None else ""
-        if entry != self.index.in_grid.get(job.id):
+        if entry != (place := self.index.in_grid.get(job.id)):
             self.memos.clear()
-            self._renew_exemption(job, before)
+            self._renew_exemption(job, before, place[1] if place is not None else "")
         if self.index.is_held(job) and job.held_at is None:
             job.held_at = self.now
             self.effects.jobs[job.id] = job
@@ -374,9 +374,9 @@ class State:
                 self._changed_jobs[later.id] = later
         self._forget_if_over(job)
 
-    def _renew_exemption(self, job: Job, before: str) -> None:
-        if before != reason_of(job):
-            self.effects.exemptions += renew(job, before, self.now)
+    def _renew_exemption(self, job: Job, before: str, reason: str) -> None:
+        if before != reason:
+            self.effects.exemptions += renew(job, before, reason, self.now)
             self.effects.jobs[job.id] = job
 
     def _starve_or_feed(self, job: Job) -> None:

@@ -1,4 +1,4 @@
-"""Authentication: who is calling, and what their role may do. Every bearer token has one role.
+"""Authentication: who is calling, what their role may do, and what they did. Every bearer token has one role.
 
 A token reads ``ll_<id>_<secret>``. Only its SHA-256 is stored and looked up: the secrets are long and random, so
 that a slow hash or a comparison in constant time would add nothing.
@@ -18,7 +18,9 @@ from loopline_master.buckets import Buckets
 from loopline_master.core.effects import Effects
 from loopline_master.http.sessions import Sessions, check_own_page, foreign_page, is_own_page, session_cookie
 from loopline_master.http.token_times import TokenTimes
-from loopline_master.settings import is_loopback
+from loopline_master.settings import MasterSettings, is_loopback
+from loopline_master.store import Store
+from loopline_master.store.queries.audit_log import Deed
 from loopline_master.store.token_store import TOKEN_REFUSED, TokenStore
 from loopline_shared.errors import ExceededLimit, LooplineError
 from loopline_shared.joining import hash_of as _hash
@@ -48,6 +50,8 @@ _JOIN_PREFIX = "lj_"
 _JOIN_HINT = "an admin makes a new one with `loopline token join`"
 _MOST_FAILURES = 100
 """Wrong tokens from one address, at once or in as many seconds."""
+_CUT = 200
+"""Characters by which the audit log names what was changed."""
 _HINT = "send Authorization: Bearer <token>; an admin makes tokens with `loopline token create`"
 
 
@@ -235,6 +239,33 @@ class Auth:
             self._failures.spend(address)
             raise LooplineError("wrong_token", "invalid, expired or revoked token", _HINT, status=401)
         return caller
+
+
+class Deeds:
+    """Notes in the audit log what requests changed: who asked for it, and from where."""
+
+    def __init__(self, store: Store, settings: MasterSettings) -> None:
+        self._log = store.audit_log
+        self._keep_s = settings.keep_audit_days * 86400.0
+
+    def begin(self, caller: Caller, request: web.Request, did: str) -> Deed:
+        """Return what this caller does, to what the request's path names."""
+        return Deed(
+            at=time.time(),
+            who=caller.name,
+            role=caller.role,
+            token=caller.token,
+            address=request.remote or "",
+            did=did,
+            on=" ".join(request.match_info.values())[:_CUT],
+            keep_s=self._keep_s,
+        )
+
+    async def note(self, deed: Deed, made: str = "") -> None:
+        """Note it now that it is done, unless a step has. ``made``: the id of what was made."""
+        if not deed.is_noted:
+            deed.on = made[:_CUT] or deed.on
+            await self._log.note(deed)
 
 
 def _too_many_failures() -> LooplineError:

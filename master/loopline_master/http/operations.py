@@ -28,8 +28,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from loopline_master import timings
 from loopline_master.busy_time import BusyTime
 from loopline_master.http.answers import JSON, Encoded, json_answer, times_for
-from loopline_master.http.auth import Access, Auth, Caller
-from loopline_master.http.deeds import Deeds
+from loopline_master.http.auth import Access, Auth, Caller, Deeds
 from loopline_master.http.live.shared_answers import SharedAnswers
 from loopline_master.metrics import Metrics
 from loopline_master.settings import is_loopback

@@ -23,14 +23,19 @@ class TokenTimes:
 
     def note_use(self, token: str, address: str, expires_at: float | None) -> None:
         """Note that a valid token was used just now."""
-        self._uses[token] = (time.time(), address)
-        if expires_at is not None:
+        now = time.time()
+        self._uses[token] = (now, address)
+        if expires_at is not None and token not in self._expiring:
             self._expiring[token] = expires_at
+            asyncio.get_running_loop().call_later(expires_at - now, self._expire, token)
 
     def end_expired(self, now: float) -> None:
         """End the links and streams of the tokens that have expired."""
         for token in [token for token, expires_at in self._expiring.items() if expires_at <= now]:
-            del self._expiring[token]
+            self._expire(token)
+
+    def _expire(self, token: str) -> None:
+        if self._expiring.pop(token, None) is not None:
             self._end(token)
 
     async def store(self) -> None:
@@ -40,11 +45,8 @@ class TokenTimes:
             await self._tokens.note_uses(uses)
 
     async def run(self) -> None:
-        """End what expires within a second, and store the uses once a minute."""
-        stored = time.monotonic()
+        """Store the uses once a minute, and end what has expired early because the wall clock was set forward."""
         while True:
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(_STORED_EVERY_S)
             self.end_expired(time.time())
-            if time.monotonic() - stored >= _STORED_EVERY_S:
-                stored = time.monotonic()
-                await self.store()
+            await self.store()

@@ -35,7 +35,7 @@ def api_document() -> ApiDocument:
 def web_app(parts: Parts) -> web.Application:
     """Return the application, which serves its handlers the parts that their signatures name."""
     app = web.Application(
-        middlewares=[problems, no_longer_plain, _confirmed],
+        middlewares=[problems, no_longer_plain, *([_confirmed] if parts[Store].is_remote else [])],
         client_max_size=parts[MasterSettings].limits.max_body_bytes,
     )
     app[PARTS] = parts

@@ -14,17 +14,17 @@ from typing import TypeVar
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from loopline_master.busy_time import rest_after
-from loopline_master.certificates.job_secrets import lacks_something
+from loopline_master.certificates.job_secrets import has_secrets
 from loopline_master.certificates.worker_keys import shown_by
 from loopline_master.timings import CLOSE_WITHIN_S, HELLO_WITHIN_S
 from loopline_shared.errors import LooplineError, ProtocolError
 from loopline_shared.model import AttemptId, Stream
+from loopline_shared.protocol.link_session import MasterSession
 from loopline_shared.protocol.transfers import FileSource, FlowMeasured, MeasureFlow
 from loopline_shared.protocol.worker_link import (
     MAX_READS,
     Assign,
     Hello,
-    MasterSession,
     Read,
     Refused,
     Report,
@@ -177,7 +177,7 @@ class WorkerLink:
 
     async def _send_all(self) -> None:
         while not isinstance(item := await self._outgoing.get(), _Closing):
-            message = await self._complete(item) if isinstance(item, Assign) and lacks_something(item) else item
+            message = await self._complete(item) if isinstance(item, Assign) and _lacks_something(item) else item
             await self._socket.send_bytes(self._protocol.send(self._timed(message)))
         reason = item.reason.encode()[:_MAX_REASON_BYTES].decode(errors="ignore").encode()
         await self._socket.close(code=item.code, message=reason)
@@ -209,7 +209,7 @@ class WorkerLink:
         begin = time.perf_counter()
         with self._charged():
             message = self._protocol.receive(frame)
-        named = message.attempts_named if isinstance(message, Report) else 0
+        named = _attempts_named(message) if isinstance(message, Report) else 0
         self._rest_s = rest_after(time.perf_counter() - begin + _COMPARED_WITHIN_S * named)
         return message
 
@@ -222,6 +222,15 @@ class WorkerLink:
     def _abort(self) -> None:
         if self._transport:
             self._transport.abort()
+
+
+def _lacks_something(assign: Assign) -> bool:
+    """True if some of a run is to be filled in: a row file's line, a gang's or a job's secret."""
+    return any(run.row_file or run.gang or (run.environment and has_secrets(run)) for run in assign.run)
+
+
+def _attempts_named(report: Report) -> int:
+    return len(report.holding) + sum(one.last - one.first + 1 for one in report.waiting)
 
 
 def _resolve(waiting: asyncio.Future[Answer | None] | None, answer: Answer | None) -> None:

@@ -6,9 +6,10 @@ and nothing else: the worker reconnects, and its first Report brings the master 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -20,13 +21,14 @@ from loopline_master.certificates.worker_keys import Bearer, WorkerKeys
 from loopline_master.core.effects import Declined
 from loopline_master.core.events import WorkerJoined, WorkerLeft, WorkerReported
 from loopline_master.engine import Engine
+from loopline_master.files.blobs import Blobs
 from loopline_master.links.connection import Complete, WorkerLink
 from loopline_master.peers.exchange import Exchange
 from loopline_master.settings import MasterSettings
 from loopline_master.timings import CLOSE_WITHIN_S, TWIN_SHOWN_S
 from loopline_shared.errors import LooplineError, ProtocolError
-from loopline_shared.model import AttemptId, Stream
-from loopline_shared.protocol.frame_numbers import ANSWER
+from loopline_shared.model import AttemptId, Outcome, Output, Result, Stream
+from loopline_shared.protocol.link_session import ANSWER
 from loopline_shared.protocol.transfers import FileSource, FlowMeasured
 from loopline_shared.protocol.worker_link import (
     MAX_FRAME_BYTES,
@@ -45,8 +47,6 @@ _TAKEN = (
     "give this one another --name; if the other has stopped, it is let in as soon as its link is known to be dead",
 )
 _MOST_REFUSED = 1000
-Check = Callable[[Report], Awaitable[Report]]
-"""Removes results whose files are missing, before a Report is passed on."""
 
 
 class WorkerLinks:
@@ -57,7 +57,7 @@ class WorkerLinks:
         engine: Engine,
         settings: MasterSettings,
         complete: Complete,
-        check: Check,
+        blobs: Blobs,
         exchange: Exchange,
         keys: WorkerKeys,
         busy_time: BusyTime,
@@ -69,7 +69,7 @@ class WorkerLinks:
         self._busy_time = busy_time
         self._exchange = exchange
         self._complete = complete
-        self._check = check
+        self._blobs = blobs
         self._welcome = Welcome(settings.scheduler.report_every_s, settings.scheduler.lease_s, life=life)
         self._ca, self._keys = ca, keys
         self._max_frames = settings.limits.max_frames
@@ -183,7 +183,7 @@ class WorkerLinks:
                     self._exchange.heard(
                         hello, link.session, link.remote, report, has_certificate=link.has_certificate
                     )
-                event = WorkerReported(hello.worker, link.session, await self._check(report))
+                event = WorkerReported(hello.worker, link.session, await with_files(self._blobs, report))
                 if link.may_answer and self._engine.keep_back(event):
                     link.send(Assign(ANSWER, report.seq))
                 else:
@@ -223,3 +223,44 @@ class WorkerLinks:
             log.warning("a second computer at %s has the identity of worker %s: refused", link.remote, hello.worker)
         self._twins[hello.worker] = str(link.remote), time.monotonic()
         return refused
+
+
+async def with_files(blobs: Blobs, report: Report) -> Report:
+    """Return the report with results that name only files on this disk, retained until their rows name them.
+
+    Workers upload files first, and send results after them. A file may still be gone by then: the link may have been
+    down for longer than files without a name are retained. A success without its files could never be repaired. So an
+    attempt whose outputs or value are gone counts as preempted, and its task runs again; a missing stdout or stderr
+    is marked as cut. Reports that name no files cost nothing.
+    """
+    names = {name for result in report.results for name in _names(result)}
+    if not names:
+        return report
+    missing = await asyncio.to_thread(lambda: {name for name in names if blobs.retain(name) is None})
+    if not missing:
+        return report
+    return replace(report, results=tuple(_without(result, missing) for result in report.results))
+
+
+def _names(result: Result) -> Iterator[str]:
+    for output in (result.stdout, result.stderr, result.value):
+        if output is not None and output.sha256 is not None:
+            yield output.sha256
+    for file in result.outputs:
+        yield file.sha256
+
+
+def _without(result: Result, missing: set[str]) -> Result:
+    result = replace(result, stdout=_cut(result.stdout, missing), stderr=_cut(result.stderr, missing))
+    gone = next((file.path for file in result.outputs if file.sha256 in missing), "")
+    if not gone and (result.value is None or result.value.sha256 not in missing):
+        return result
+    reason = f"the master does not have {f'its output {gone}' if gone else 'its value'} any more"
+    log.warning("the result of attempt %s is not accepted: %s", result.attempt, reason)
+    is_over = result.outcome in (Outcome.SUCCEEDED, Outcome.FAILED)
+    outcome = Outcome.GIVEN_BACK if is_over else result.outcome
+    return replace(result, outcome=outcome, reason=reason[:500], outputs=(), value=None)
+
+
+def _cut(output: Output, missing: set[str]) -> Output:
+    return Output(output.size_bytes, cut=True) if output.sha256 in missing else output

@@ -119,9 +119,12 @@ class Store:
     def __init__(
         self, database: Database, keep_samples_s: float, *, is_remote: bool = False, life: str = "", summed: Summed
     ) -> None:
-        """``life``: the one that the database is in (lives.py). ``summed``: its pieces of large jobs with sums."""
+        """``life``: the one that the database is in (lives.py). ``summed``: its pieces of large jobs with sums.
+
+        ``is_remote``: another master may take it over.
+        """
         self.life = life
-        self._database, self._read, self._is_remote = database, database.read, is_remote
+        self._database, self._read, self.is_remote = database, database.read, is_remote
         self._summed = summed
         self._writer = Writer(database.write, Sampler(keep_samples_s), summed)
         self.jobs = JobQueries(self._read, database.look)
@@ -162,7 +165,7 @@ class Store:
     @property
     def is_sure(self) -> bool:
         """True if this master was heard so lately that no other one can have taken over."""
-        return self._database.epoch.is_sure
+        return not self.is_remote or self._database.epoch.is_sure
 
     async def confirm(self) -> None:
         """Raises StoreBroken if another master has taken over, or may have: this one says nothing then."""
@@ -173,7 +176,7 @@ class Store:
 
         ``on_doubt``: another master may have taken over, while the database does not say.
         """
-        while self._is_remote:
+        while self.is_remote:
             await asyncio.sleep(_WATCH_EVERY_S)
             checking = asyncio.create_task(self.check())
             try:

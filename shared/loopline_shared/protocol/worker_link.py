@@ -1,25 +1,18 @@
-"""The worker link without I/O: its messages, their form as bytes, and the session at both ends.
+"""The messages of the worker link; link_session.py has their form as bytes, and the session at both ends.
 
 In steady state a task takes two frames: a Report up, an Assign down. The link is level-triggered: a Report names
 everything that the worker holds, so that the next Report repairs loss, reboot and restart without recovery code
 (docs/design/architecture.md). A frame is validated JSON.
-
-A session lives as long as one connection. It opens with Hello / Welcome; afterwards Reports and Assigns are numbered
-1, 2, 3, ...: a repeated number is a duplicate and is dropped; a gap means that frames were lost, which closes the
-link (ProtocolError), and the next session's first Report restores the state. A Read and its answer, Wrote, are
-repeated by the reader if it still needs them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from operator import not_
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import Field
 
-from loopline_shared.errors import ProtocolError
 from loopline_shared.model import (
     MAX_ID,
     MAX_OUTPUT_PATTERNS,
@@ -43,8 +36,7 @@ from loopline_shared.model import (
     Stream,
 )
 from loopline_shared.paths import Pattern, RelativePath
-from loopline_shared.protocol.attempt_ranges import AttemptRanges, ranges_of
-from loopline_shared.protocol.frame_numbers import IncomingNumbers, OutgoingNumbers
+from loopline_shared.protocol.attempt_ranges import AttemptRanges
 from loopline_shared.protocol.gang_messages import GangPlace, Member, Word
 from loopline_shared.protocol.software import Software
 from loopline_shared.protocol.transfers import FlowMeasured, MeasureFlow, PeerOrders, PeerReport, PeerTerms
@@ -127,15 +119,11 @@ class Report:
     results: Annotated[tuple[Result, ...], Field(max_length=MAX_RESULTS_PER_REPORT, fail_fast=True)]
     load: Load
     _: KW_ONLY
-    waiting: AttemptRanges = ()  # for a slot, in the order in which it came
+    waiting: Annotated[AttemptRanges, Field(exclude_if=not_)] = ()  # for a slot, in the order in which it came
     members: Annotated[tuple[Member, ...], Field(max_length=MAX_MEMBERS, fail_fast=True)] = ()  # of gangs, not begun
     peers: Annotated[PeerReport | None, Field(exclude_if=not_)] = None  # files that go between workers
     life: Life = ""  # of all attempts of this session, in its first Report; empty: not known
     kind: Literal["report"] = "report"
-
-    @property
-    def attempts_named(self) -> int:
-        return len(self.holding) + sum(one.last - one.first + 1 for one in self.waiting)
 
 
 @dataclass(slots=True)  # not frozen: freezing triples the cost of creation
@@ -220,170 +208,3 @@ ToMaster = Hello | Report | Wrote | FlowMeasured
 ToWorker = Welcome | Refused | Assign | Read | MeasureFlow
 FromWorker = Annotated[ToMaster, Field(discriminator="kind")]
 FromMaster = Annotated[ToWorker, Field(discriminator="kind")]
-
-Message = TypeVar("Message")
-_from_worker: TypeAdapter[ToMaster] = TypeAdapter(FromWorker, config=ConfigDict(defer_build=True))
-_from_master: TypeAdapter[ToWorker] = TypeAdapter(FromMaster, config=ConfigDict(defer_build=True))
-_result: TypeAdapter[Result] = TypeAdapter(Result)
-_NO_RESULTS = b'"results":[]'
-
-
-def encode(message: ToMaster | ToWorker) -> bytes:
-    adapter: TypeAdapter[Any] = _from_worker if isinstance(message, ToMaster) else _from_master
-    return adapter.dump_json(message)
-
-
-def decode_from_worker(frame: bytes) -> ToMaster:
-    """Read a worker's frame. Raises ProtocolError if it is invalid."""
-    return _decode(_from_worker, frame)
-
-
-def decode_from_master(frame: bytes) -> ToWorker:
-    """Read a master's frame. Raises ProtocolError if it is invalid."""
-    return _decode(_from_master, frame)
-
-
-def _decode(adapter: TypeAdapter[Message], frame: bytes) -> Message:
-    if len(frame) > MAX_FRAME_BYTES:
-        raise ProtocolError(f"a frame of {len(frame):,} bytes is over the limit of {MAX_FRAME_BYTES:,}")
-    if frame.count(b",") > MAX_FRAME_VALUES:
-        raise ProtocolError(f"a frame of more than {MAX_FRAME_VALUES:,} values")
-    try:
-        return adapter.validate_json(frame)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise ProtocolError(f"malformed frame: {place}: {first['msg']}") from None
-
-
-def write_result(result: Result) -> bytes:
-    return _result.dump_json(result)
-
-
-def read_result(text: bytes) -> Result:
-    """Read a result. Raises ValidationError if it is invalid."""
-    return _result.validate_json(text)
-
-
-def with_results(report: bytes, results: list[bytes]) -> bytes:
-    """Insert these results into the frame of a Report without results, at the first empty list of that name."""
-    return report.replace(_NO_RESULTS, b'"results":[%s]' % b",".join(results), 1)
-
-
-class WorkerSession:
-    """The worker's end."""
-
-    def __init__(
-        self, worker: str, boot: str, facts: Facts, version: int = PROTOCOL_VERSION, *, instance: str = ""
-    ) -> None:
-        self.welcome: Welcome | None = None
-        self._hello = Hello(version, worker, boot, facts, instance=instance)
-        self._inbound = IncomingNumbers()
-        self._sent = 0
-
-    def hello(self, request: str = "") -> bytes:
-        """Return the first frame; ``request``: for a certificate."""
-        return encode(replace(self._hello, request=request))
-
-    def receive(self, frame: bytes) -> ToWorker | None:
-        """Return the message in a frame; None for a duplicate. Raises ProtocolError, which closes the link."""
-        message = decode_from_master(frame)
-        if isinstance(message, Assign | Read | MeasureFlow):
-            if self.welcome is None:
-                raise ProtocolError(f"{message.kind} before welcome")
-            return message if not isinstance(message, Assign) or self._inbound.is_new(message.seq) else None
-        if self.welcome is not None:
-            return None
-        if isinstance(message, Welcome):
-            self.welcome = message
-        return message
-
-    def report(
-        self,
-        holding: Sequence[Held],
-        results: Sequence[Result],
-        load: Load,
-        waiting: Iterable[AttemptId] = (),
-        members: Sequence[Member] = (),
-        peers: PeerReport | None = None,
-        *,
-        life: str = "",
-    ) -> tuple[int, bytes]:
-        """Return the next Report's number and frame. ``life``: of the attempts; the first Report has it."""
-        self._sent += 1
-        report = Report(
-            self._sent,
-            self._inbound.last,
-            tuple(holding),
-            tuple(results),
-            load,
-            waiting=ranges_of(waiting) if waiting else (),
-            members=tuple(members),
-            peers=peers,
-            life=life if self._sent == 1 else "",
-        )
-        return self._sent, encode(report)
-
-    def report_of(
-        self,
-        holding: Sequence[Held],
-        results: list[bytes],
-        load: Load,
-        waiting: Iterable[AttemptId],
-        members: Sequence[Member] = (),
-        peers: PeerReport | None = None,
-        *,
-        life: str = "",
-    ) -> tuple[int, bytes]:
-        """The same of results that are written already (``write_result``)."""
-        seq, frame = self.report(holding, (), load, waiting, members, peers, life=life)
-        return seq, with_results(frame, results)
-
-
-class MasterSession:
-    """The master's end. The scheduler numbers its Assigns; others, of number ANSWER, but answer a Report."""
-
-    def __init__(self) -> None:
-        self.hello: Hello | None = None
-        self._inbound, self._outbound = IncomingNumbers(), OutgoingNumbers()
-
-    @property
-    def may_answer(self) -> bool:
-        """True if a Report may be answered by an Assign of number ANSWER."""
-        return self._outbound.may_answer
-
-    def receive(self, frame: bytes) -> ToMaster | None:
-        """Return the message in a frame; None for a duplicate. Raises ProtocolError, which closes the link."""
-        if self.hello is None and len(frame) > MAX_HELLO_BYTES:
-            raise ProtocolError(f"a first frame of {len(frame):,} bytes is over the limit of {MAX_HELLO_BYTES:,}")
-        message = decode_from_worker(frame)
-        if isinstance(message, Report | Wrote | FlowMeasured):
-            if self.hello is None:
-                raise ProtocolError(f"{message.kind} before hello")
-            if not isinstance(message, Report):
-                return message
-            if not self._inbound.is_new(message.seq):
-                return None
-            seen = self._outbound.seen(message.seen)
-            return message if seen == message.seen else replace(message, seen=seen)
-        if self.hello is not None:
-            return None
-        self.hello = message
-        return message
-
-    def refusal(self) -> Refused | None:
-        """Return the reason for refusing this worker; None if it speaks this release's version, or the one before."""
-        if self.hello is None or OLDEST_VERSION <= self.hello.version <= PROTOCOL_VERSION:
-            return None
-        return Refused(
-            "version",
-            f"worker {self.hello.worker} (loopline {self.hello.facts.agent}) speaks link version "
-            f"{self.hello.version}, this master speaks {PROTOCOL_VERSION}",
-            "install the same loopline release on both",
-        )
-
-    def send(self, message: ToWorker) -> bytes:
-        """Return the frame, with the number that the worker sees."""
-        if isinstance(message, Assign) and (seq := self._outbound.number(message.seq)) != message.seq:
-            message = replace(message, seq=seq)
-        return encode(message)

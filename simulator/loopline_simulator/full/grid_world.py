@@ -37,7 +37,7 @@ from loopline_master.core.transfers.carrier import NumberedRequest
 from loopline_master.transfers.solver import FILLING
 from loopline_shared.errors import ProtocolError
 from loopline_shared.model import AttemptId, JobState
-from loopline_shared.protocol.frame_numbers import ANSWER
+from loopline_shared.protocol.link_session import ANSWER
 from loopline_shared.protocol.transfers import PeerTerms
 from loopline_shared.protocol.worker_link import Assign, Hello, Report, Welcome
 from loopline_shared.spec import JobSpec

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 from loopline_shared.errors import ProtocolError
 from loopline_shared.model import AttemptId, Facts, Held, Load, Outcome, Output, Result
-from loopline_shared.protocol.worker_link import Assign, MasterSession, Run, Welcome, WorkerSession
+from loopline_shared.protocol.link_session import MasterSession, WorkerSession
+from loopline_shared.protocol.worker_link import Assign, Run, Welcome
 from loopline_simulator.full.machine_files import MachineFiles
 from loopline_worker.core import instructions as do
 from loopline_worker.core import machine as worker

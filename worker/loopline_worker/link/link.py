@@ -17,7 +17,8 @@ from ssl import SSLError
 from typing import NoReturn, Protocol
 
 from loopline_shared.errors import LooplineError, ProtocolError
-from loopline_shared.protocol import worker_link
+from loopline_shared.protocol import link_session
+from loopline_shared.protocol.link_session import WorkerSession
 from loopline_shared.protocol.transfers import FlowMeasured, MeasureFlow
 from loopline_shared.protocol.worker_link import (
     MAX_FRAME_BYTES,
@@ -28,7 +29,6 @@ from loopline_shared.protocol.worker_link import (
     Read,
     Refused,
     Welcome,
-    WorkerSession,
     Wrote,
 )
 from loopline_worker.link.http_client import HttpClient
@@ -355,4 +355,4 @@ class Conversation:
             else:
                 answer = await self._listener.probed(question)
             await self._socket.drain()
-            self._socket.send(worker_link.encode(answer))
+            self._socket.send(link_session.encode(answer))

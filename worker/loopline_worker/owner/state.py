@@ -13,7 +13,7 @@ from loopline_worker.attempts.runner import Runner
 from loopline_worker.owner.owner_monitor import OwnerMonitor
 from loopline_worker.owner.preferences import in_words
 from loopline_worker.settings import WorkerSettings
-from loopline_worker.state.contribution import Contributed, Contribution
+from loopline_worker.state.attempt_log import Contributed, Contribution
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from typing import IO, TYPE_CHECKING, Protocol
 from loopline_shared import grants
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import Result
+from loopline_shared.protocol.link_session import WorkerSession
 from loopline_shared.protocol.transfers import (
     PROBE_FILE,
     FileSource,
@@ -32,7 +33,7 @@ from loopline_shared.protocol.transfers import (
     PeerReport,
     PeerTerms,
 )
-from loopline_shared.protocol.worker_link import Assign, WorkerSession
+from loopline_shared.protocol.worker_link import Assign
 from loopline_worker.link.http_client import HttpClient
 from loopline_worker.link.own_address import address_towards
 from loopline_worker.peers.orders_book import CachedFiles, OrdersBook

@@ -1,24 +1,30 @@
-"""The agent's log of attempts: a line at each start and end, or their number if that would flood the log.
+"""The agent's record of attempts: a line of its log at each start and end, and whose tasks ran here and for how long.
 
 A grid of short tasks has thousands a second at one worker: written one by one, they would cost more than the rest of
-the agent's work, and fill a disk. ``--verbose`` has them all.
+the agent's work, and fill a disk. So their number is logged if they would flood the log; ``--verbose`` has them all.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import shlex
 import time
 from collections import Counter
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
-from loopline_shared.model import Result
+from loopline_shared.model import AttemptId, Result
 from loopline_shared.protocol.worker_link import Run
-from loopline_worker.state.contribution import Contribution
 
 log = logging.getLogger(__name__)
 
 _AT_ONCE = 200
 _PER_S = 5.0
+_SAVE_EVERY_S = 30.0
+_UNKNOWN = "(unknown)"
+"""The user of tasks that a master of an earlier release sent."""
+_MOST_USERS = 200
 
 
 class AttemptLog:
@@ -74,3 +80,66 @@ def _detail(result: Result) -> str:
     if result.exit_code:
         return f" with exit code {result.exit_code}"
     return f" after {result.wall_s:.1f} s"
+
+
+@dataclass(slots=True)
+class Contributed:
+    """Share of one user: ended attempts, core-seconds, and the last end in seconds since 1970."""
+
+    tasks: int = 0
+    core_s: float = 0.0
+    last_at: float = 0.0
+
+
+class Contribution:
+    """The contribution of this computer since its first agent, counted at the ends of attempts.
+
+    A killed agent forgets what the last half minute brought.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._under_way: dict[AttemptId, tuple[str, int]] = {}  # user and slots
+        self._is_saved, self._saved_at = True, 0.0
+        self.since, self.users = self._read()
+
+    def began(self, run: Run) -> None:
+        """Note whose attempt begins."""
+        self._under_way[run.attempt] = (run.user or _UNKNOWN, run.slots)
+
+    def ended(self, result: Result) -> None:
+        """Count an attempt that had begun."""
+        user, slots = self._under_way.pop(result.attempt, ("", 0))
+        if not user:
+            return
+        if user not in self.users and len(self.users) >= _MOST_USERS:
+            user = _UNKNOWN
+        entry = self.users.setdefault(user, Contributed())
+        entry.tasks += 1
+        entry.core_s += result.wall_s * slots
+        entry.last_at = time.time()
+        self._is_saved = False
+
+    def save(self, at_once: bool = False) -> None:
+        """Save what has changed, unless that was done a moment ago."""
+        now = time.monotonic()
+        if self._is_saved or (not at_once and now - self._saved_at < _SAVE_EVERY_S):
+            return
+        self._is_saved, self._saved_at = True, now
+        unfinished = self._file.with_suffix(".tmp")
+        try:
+            users = {user: asdict(entry) for user, entry in self.users.items()}
+            unfinished.write_text(json.dumps({"since": self.since, "users": users}), "utf-8")
+            unfinished.replace(self._file)
+        except OSError as error:
+            log.debug("cannot save what this computer has contributed: %s", error)
+
+    def _read(self) -> tuple[float, dict[str, Contributed]]:
+        try:
+            saved = json.loads(self._file.read_text("utf-8"))
+            return float(saved["since"]), {user: Contributed(**entry) for user, entry in saved["users"].items()}
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            log.warning("cannot read %s (%s): counting begins anew", self._file, error)
+        return time.time(), {}

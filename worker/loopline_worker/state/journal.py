@@ -26,7 +26,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from loopline_shared.model import AttemptId, Outcome, Result
-from loopline_shared.protocol import worker_link
+from loopline_shared.protocol import link_session
 from loopline_shared.protocol.worker_link import NAMES_OF_SECRETS, Assign, Run
 from loopline_worker.core.attempts import names_files
 from loopline_worker.core.instructions import Entry
@@ -82,19 +82,19 @@ class Journal:
     @property
     def results(self) -> list[Result]:
         """Return the results that the master may lack, the oldest first."""
-        return [worker_link.read_result(text) for text in self._results.values()]
+        return [link_session.read_result(text) for text in self._results.values()]
 
     def text(self, result: Result) -> bytes:
         """Return a result as it is sent, which is as it is written."""
-        return self._results.get(result.attempt) or worker_link.write_result(result)
+        return self._results.get(result.attempt) or link_session.write_result(result)
 
     def has(self, result: Result) -> bool:
         """True if exactly this result is on disk."""
-        return self._results.get(result.attempt) == worker_link.write_result(result)
+        return self._results.get(result.attempt) == link_session.write_result(result)
 
     def write(self, entry: Entry) -> None:
         """Append an entry in one piece. Raises OSError if there is no room: nothing is kept but what is over."""
-        ended = [(result.attempt, worker_link.write_result(result)) for result in entry.results]
+        ended = [(result.attempt, link_session.write_result(result)) for result in entry.results]
         just = {attempt for attempt, _ in ended} if entry.over else ()
         gone = [attempt for attempt in entry.over if attempt in self._sizes or attempt in just]
         lines = [_RESULT % text for _, text in ended]
@@ -200,7 +200,7 @@ class Journal:
         if self._begun:
             yield _BEGAN % _list(self._begun)
         if self._waiting:
-            yield _CAME % worker_link.encode(Assign(0, 0, tuple(self._waiting.values())))
+            yield _CAME % link_session.encode(Assign(0, 0, tuple(self._waiting.values())))
 
     def _read(self, lines: bytes) -> int:
         """Read the lines of an earlier agent. Return how many bytes are whole lines."""
@@ -230,7 +230,7 @@ def _written(came: tuple[Assign, bytes]) -> bytes:
     kept = tuple(run for run in assign.run if not _has_secrets(run))
     if len(kept) == len(assign.run):
         return frame if kept else b""
-    return worker_link.encode(replace(assign, run=kept)) if kept else b""
+    return link_session.encode(replace(assign, run=kept)) if kept else b""
 
 
 def _has_secrets(run: Run) -> bool:

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import AttemptId, Result
-from loopline_shared.protocol import worker_link
+from loopline_shared.protocol import link_session
 from loopline_shared.protocol.worker_link import Assign, Run
 from loopline_worker.core.instructions import Entry
 from loopline_worker.state.journal import Journal
@@ -30,7 +30,7 @@ def take_over(journal: Journal, inbox: Path, spool: Path) -> None:
     waiting, begun = _left(inbox.read_bytes().splitlines() if inbox.exists() else [])
     came = Assign(0, 0, tuple(waiting.values()))
     try:
-        journal.write(Entry(list(results.values()), came=[(came, worker_link.encode(came))], began=begun))
+        journal.write(Entry(list(results.values()), came=[(came, link_session.encode(came))], began=begun))
     except OSError as error:
         raise LooplineError(
             "data_dir", f"cannot take over what the last release left: {error}", "make room"
@@ -62,7 +62,7 @@ def _left(lines: list[bytes]) -> tuple[dict[AttemptId, Run], list[AttemptId]]:
 
 def _result(file: Path) -> Result | None:
     try:
-        result = worker_link.read_result(file.read_bytes())
+        result = link_session.read_result(file.read_bytes())
         if file.name == f"{result.attempt}.json":
             return result
         reason = f"it is about attempt {result.attempt}"

@@ -22,17 +22,11 @@ class Exemption:
         return at is not None and self.since <= at and (self.until is None or at <= self.until)
 
 
-def reason_of(job: Job) -> str:
-    """Return why a job in the grid holds no other back; empty if it does, and for one outside of the grid."""
-    return job.exempt_reason if job.is_live else ""
-
-
-def renew(job: Job, before: str, now: float) -> list[Exemption]:
+def renew(job: Job, before: str, reason: str, now: float) -> list[Exemption]:
     """End the exemption that a job had for the reason ``before``, and begin the one for its present reason.
 
     Either reason may be empty. Returns the rows to be stored.
     """
     ended = [Exemption(job.id, job.exempt_since, before, now)] if before and job.exempt_since is not None else []
-    reason = reason_of(job)
     job.exempt_since = now if reason else None
     return [*ended, Exemption(job.id, now, reason)] if reason else ended

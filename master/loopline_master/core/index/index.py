@@ -17,12 +17,10 @@ from loopline_master.core.entities import Attempt, Job, Program, Task, Worker
 from loopline_master.core.estimates import measure
 from loopline_master.core.gangs.gang import Gang
 from loopline_master.core.index.attempts import Attempts, ReadySet, Slots, SpeedOctaves
-from loopline_master.core.index.exemptions import reason_of
 from loopline_master.core.index.gang_index import GangIndex
 from loopline_master.core.index.job_order import Dependents, HoldIndex, VirtualTime
 from loopline_master.core.index.requirements import RequirementClass, RequirementIndex
 from loopline_master.core.index.sorted_collections import IntervalSet, Ranking
-from loopline_master.core.index.user_jobs import UserJobs
 from loopline_master.core.runs import ProgramKey
 from loopline_shared.model import JobState, Order, OrderWithin, TaskId
 
@@ -31,6 +29,34 @@ Members = TypeVar("Members", IntervalSet, "SortedSet[tuple[float, int]]")
 
 _HOLD, _GRID = Order.HOLD, OrderWithin.GRID
 _NOBODY = HoldIndex()
+
+
+@dataclass(slots=True)
+class UserJobs:
+    """Unfinished jobs by user, those outside the grid included: what a user may have at once is limited."""
+
+    jobs: dict[str, int] = field(default_factory=dict)
+    tasks: dict[str, int] = field(default_factory=dict)
+    spec_bytes: dict[str, int] = field(default_factory=dict)
+    entered: dict[int, tuple[str, int, int]] = field(default_factory=dict)  # by job: its user, its tasks, and bytes
+
+    def place(self, job: Job) -> None:
+        """Enter a job as it is now; one that is over leaves."""
+        number = job.id
+        if (number in self.entered) is not job.is_over:  # as most often: it is entered, and goes on
+            return
+        if job.is_over:
+            self._count(*self.entered.pop(number), -1)
+        else:
+            self.entered[number] = job.owner, job.task_count, job.spec_bytes
+            self._count(*self.entered[number], 1)
+
+    def _count(self, owner: str, tasks: int, spec_bytes: int, sign: int) -> None:
+        self.jobs[owner] = self.jobs.get(owner, 0) + sign
+        self.tasks[owner] = self.tasks.get(owner, 0) + sign * tasks
+        self.spec_bytes[owner] = self.spec_bytes.get(owner, 0) + sign * spec_bytes
+        if not self.jobs[owner]:
+            del self.jobs[owner], self.tasks[owner], self.spec_bytes[owner]
 
 
 @dataclass(slots=True)
@@ -122,7 +148,7 @@ class Index:
         self.users.place(job)
         if job.waiting_for or job.id in self.dependents.jobs:
             self.dependents.place(job.id, job.waiting_for if job.state is JobState.WAITING else ())
-        entry, at_last = (job.arrival, reason_of(job)) if job.is_live else None, at_last and job.is_live
+        entry, at_last = (job.arrival, job.exempt_reason) if job.is_live else None, at_last and job.is_live
         if entry != self.in_grid.get(job.id):
             self._place_in_grid(job, entry)
         if entry is not None:

@@ -9,8 +9,7 @@ from aiohttp import web
 from pydantic import Field
 
 from loopline_master.certificates.encryption import Encryption
-from loopline_master.http.auth import ADMINS, OPEN, WORKERS, Auth, Caller
-from loopline_master.http.deeds import Deeds
+from loopline_master.http.auth import ADMINS, OPEN, WORKERS, Auth, Caller, Deeds
 from loopline_master.http.lookups import found
 from loopline_master.http.operations import Routes
 from loopline_master.http.parameters import Cursor, Limit

@@ -7,8 +7,7 @@ from typing import Annotated
 from aiohttp import web
 from pydantic import ConfigDict, Field, RootModel
 
-from loopline_master.http.auth import OPEN, Auth, Caller
-from loopline_master.http.deeds import Deeds
+from loopline_master.http.auth import OPEN, Auth, Caller, Deeds
 from loopline_master.http.operations import Routes
 from loopline_master.http.sessions import forget_in_browser, keep_in_browser
 from loopline_shared import __version__

@@ -6,7 +6,7 @@ import asyncio
 
 from aiohttp import web
 
-from loopline_master.core.index.user_jobs import UserJobs
+from loopline_master.core.index.index import UserJobs
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.forecaster import Forecaster
 from loopline_master.http.auth import OPEN, READERS, SCRAPERS
