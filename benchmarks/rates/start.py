@@ -1,6 +1,7 @@
 """Time from nothing to the first result: a master and a worker are started, and a process is run.
 
-In a fresh folder, in which all has to be made first; and on what an earlier one left, stopped in order or killed.
+In a fresh folder, in which all has to be made first; and on what an earlier one left, stopped in order or killed. The
+worker is started once the master serves; or both at once, as `loopline local` does it.
 The client is there already, as a peer's is, and what is read from disk is in the page cache. A peer's first result
 is that of a process too.
 
@@ -14,7 +15,7 @@ import asyncio
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -24,6 +25,9 @@ from benchmarks.harness import limits, peers
 from benchmarks.harness.grid import Figures, Grid, Run, Way, in_turns
 from benchmarks.harness.tables import answer, count, median, parser, progress, table
 from benchmarks.rates.latency import one_process
+from loopline.local.reserved_port import reserved
+
+KNOCKING = ("--retry-min-s", "0.02", "--retry-max-s", "0.1")
 
 
 async def first_result(one: Grid) -> Figures:
@@ -36,8 +40,25 @@ async def first_result(one: Grid) -> Figures:
     return {"seconds": time.perf_counter() - begin, "master_s": serving - begin}
 
 
+async def both_at_once(one: Grid) -> Figures:
+    begin = time.perf_counter()
+    port = reserved()
+    one.url = f"http://127.0.0.1:{port.number}"
+    token = one.folder / "master" / "tokens" / "worker"
+    token.parent.mkdir(mode=0o700, parents=True)
+    token.touch(mode=0o600)  # which the master fills
+    await one.run("master", "loopline_master", "--port", str(port.number))
+    await one.start_worker("w1", *KNOCKING)
+    await one.until_said("master", "serves at ")
+    serving = time.perf_counter()
+    async with one.client() as client:
+        await one_process(client)
+    port.release()
+    return {"seconds": time.perf_counter() - begin, "master_s": serving - begin}
+
+
 @asynccontextmanager
-async def ours(before: str) -> AsyncIterator[Run]:
+async def ours(before: str, start: Callable[[Grid], Awaitable[Figures]] = first_result) -> AsyncIterator[Run]:
     """``before``: what was there."""
     with tempfile.TemporaryDirectory(prefix="loopline-bench-", ignore_cleanup_errors=True) as folder:
         one = Grid(Path(folder))
@@ -45,7 +66,7 @@ async def ours(before: str) -> AsyncIterator[Run]:
             if before != "nothing":
                 await first_result(one)
                 await (one.kill() if before == "killed" else one.stop())
-            yield lambda: first_result(one)
+            yield lambda: start(one)
         finally:
             await one.stop()
 
@@ -53,6 +74,7 @@ async def ours(before: str) -> AsyncIterator[Run]:
 def ways(options: argparse.Namespace) -> list[Way]:
     found = [
         Way("Loopline, fresh folder", "yes", lambda: ours("nothing")),
+        Way("Loopline, both at once", "yes", lambda: ours("nothing", both_at_once)),
         Way("Loopline, again", "yes", lambda: ours("stopped")),
         Way("Loopline, after kill -9", "yes", lambda: ours("killed")),
         limits.floor(peers.START, 1),

@@ -21,6 +21,7 @@ from loopline_master.certificates.own_names import reached_at
 from loopline_master.settings import SCHEDULING, MasterSettings
 from loopline_shared import __version__
 from loopline_shared.errors import LooplineError
+from loopline_shared.protocol import link_session
 from loopline_shared.settings_source import old_names
 from loopline_shared.terminal.parser import Parser
 
@@ -87,8 +88,9 @@ async def _run(settings: MasterSettings) -> None:
         if is_again:
             log.info("the master serves again")
             return
-        gc.freeze()  # all objects of the start stay
         print(_greeting(settings, master), flush=True)
+        link_session.prepare()  # before the first worker comes
+        gc.freeze()  # all objects of the start stay
 
     await keep_serving(settings, told_to_stop, greet)
 

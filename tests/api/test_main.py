@@ -18,20 +18,21 @@ import pytest
 
 from loopline_master.__main__ import OneLine
 from loopline_master.certificates import own_names
+from tests.warm import starting
 
 ROOT = Path(__file__).parents[2]
 
 
-async def start(*arguments: str) -> asyncio.subprocess.Process:
+async def start(*command: str) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "loopline_master", *arguments, cwd=ROOT, env=dict(os.environ),
+        *command, cwd=ROOT, env=dict(os.environ),
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
 
 
 async def said(*arguments: str) -> tuple[int | None, str]:
-    """Exit code and standard error of one that ends by itself."""
-    process = await start(*arguments)
+    """Exit code and standard error of one that ends by itself, begun as a fork."""
+    process = await start(*starting("loopline_master"), *arguments)
     _, errors = await asyncio.wait_for(process.communicate(), 60)
     return process.returncode, errors.decode()
 
@@ -39,7 +40,7 @@ async def said(*arguments: str) -> tuple[int | None, str]:
 @asynccontextmanager
 async def running(*arguments: str) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
     """A master, and what it says when it serves."""
-    process = await start(*arguments)
+    process = await start(sys.executable, "-m", "loopline_master", *arguments)
     assert process.stdout
     try:
         lines = [(await asyncio.wait_for(process.stdout.readline(), 60)).decode() for _ in range(6)]

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
 from loopline_shared.model import TaskId
+from tests.live.conftest import running
 from tests.live.grid import Grid
 from tests.live.test_functions import executor, result
 
-BY_DEFAULT = {"LOOPLINE_SANDBOX": "auto"}
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def grid(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Grid]:
+    """One grid for all tests here, of which each has its own jobs."""
+    async with running(tmp_path_factory.mktemp("grid")) as grid:
+        await grid.start_worker("ant", settings={"LOOPLINE_SANDBOX": "auto"})
+        yield grid
 
 
 async def test_the_workers_token_is_out_of_reach_of_its_tasks(grid: Grid) -> None:
-    await grid.start_worker("ant", settings=BY_DEFAULT)
     agent = grid.workers["ant"].pid
     tokens = grid.data_dir / "tokens" / "worker"
     assert tokens.read_text().startswith("ll_")
@@ -27,7 +40,6 @@ async def test_the_workers_token_is_out_of_reach_of_its_tasks(grid: Grid) -> Non
 
 
 async def test_functions_run_and_see_no_owner(grid: Grid) -> None:
-    await grid.start_worker("ant", settings=BY_DEFAULT)
     secret = grid.folder / "diary"
     secret.write_text("dear diary")
 

@@ -10,7 +10,7 @@ from loopline_shared.model import JobState
 from tests.live.grid import Grid, wait_for
 
 
-@pytest.mark.parametrize("policy", ["fair", "round-robin"])
+@pytest.mark.parametrize("policy", ["fair", pytest.param("round-robin", marks=pytest.mark.long)])
 async def test_a_computed_job_is_delivered_after_its_predecessor(tmp_path: Path, policy: str) -> None:
     grid = Grid(tmp_path)
     try:

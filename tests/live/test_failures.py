@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 import pytest
+import pytest_asyncio
 
 from loopline.cli.submission import failed_of
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import JobState, TaskState
 from loopline_shared.spec import JobSpec, Range
+from tests.live.conftest import running
 from tests.live.grid import Grid
 
 SCRIPT = 'echo "working on {i}"; [ {i} -gt 3 ] || { echo "no data for {i}" >&2; exit 3; }'
 
 
-@pytest.fixture(autouse=True)
-def sandbox_by_default(grid: Grid) -> None:
-    grid.sandbox = "auto"
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def grid(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Grid]:
+    """One grid for all tests here, of which each has its own jobs."""
+    async with running(tmp_path_factory.mktemp("grid")) as grid:
+        grid.sandbox = "auto"
+        await grid.start_worker("ant", slots=2)
+        yield grid
 
 
 async def failing(grid: Grid, count: int = 6, **more: object) -> int:
@@ -24,7 +35,6 @@ async def failing(grid: Grid, count: int = 6, **more: object) -> int:
 
 
 async def test_why_they_failed_is_told_of_each_and_of_all(grid: Grid) -> None:
-    await grid.start_worker("ant", slots=2)
     job = await failing(grid)
     assert (await grid.ended(job)).tasks.failed == 3
     client = grid.client()
@@ -39,7 +49,6 @@ async def test_why_they_failed_is_told_of_each_and_of_all(grid: Grid) -> None:
 
 
 async def test_one_of_them_is_run_again(grid: Grid) -> None:
-    await grid.start_worker("ant", slots=2)
     job = await failing(grid)
     await grid.ended(job)
     client = grid.client()
@@ -53,7 +62,6 @@ async def test_one_of_them_is_run_again(grid: Grid) -> None:
 
 
 async def test_the_failed_ones_are_a_job_of_their_own(grid: Grid) -> None:
-    await grid.start_worker("ant", slots=2)
     job = await failing(grid, size=60.0)
     await grid.ended(job)
     found = await failed_of.read(grid.client(), job)
@@ -66,7 +74,6 @@ async def test_the_failed_ones_are_a_job_of_their_own(grid: Grid) -> None:
 
 
 async def test_a_job_that_fails_alike_is_stopped_and_says_so(grid: Grid) -> None:
-    await grid.start_worker("ant", slots=1)
     spec = {"command": ["sh", "-c", "exit 2"], "parameters": {"i": {"range": [1, 1000]}}, "max_attempts": 1}
     job = (await grid.client().submit(JobSpec.model_validate(spec | {"max_fails": "1%"}))).id
     view = await grid.ended(job)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 
 from loopline_shared.joining import JoinLine
 from tests.live.grid import Grid
+from tests.warm import starting
 
 
 async def test_a_computer_joins_and_works(grid: Grid) -> None:
@@ -17,7 +17,7 @@ async def test_a_computer_joins_and_works(grid: Grid) -> None:
     home |= {"HOME": str(grid.folder)}
     for _ in range(2):  # the second time, as if the first answer had been lost
         joining = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "loopline", "join", line, "--name", "pc-1", cwd=grid.folder, env=home
+            *starting("loopline"), "join", line, "--name", "pc-1", cwd=grid.folder, env=home
         )
         assert await joining.wait() == 0
     grid.workers["pc-1"] = await grid._spawn("pc-1", "loopline_worker", "--policy", "always")

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 import pytest
+import pytest_asyncio
 
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import JobState, TaskId
 from loopline_shared.spec import JobSpec, Requirements
+from tests.live.conftest import running
 from tests.live.grid import Grid, wait_for
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def grid(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Grid]:
+    """One grid for all tests here, of which each has its own jobs."""
+    async with running(tmp_path_factory.mktemp("grid")) as grid:
+        await grid.start_worker("ant", slots=2)
+        yield grid
 
 
 async def test_cancelling_a_job_kills_its_processes(grid: Grid) -> None:
-    await grid.start_worker("ant", slots=2)
     job = await grid.submit("sleep 1000 & sleep 1000", tasks=5)
     await grid.attempts_when("it to run", job, lambda all_: sum(a.state == "running" for a in all_) == 2)
     await grid.client().cancel(job)
@@ -23,8 +36,7 @@ async def test_cancelling_a_job_kills_its_processes(grid: Grid) -> None:
 
 
 async def test_failures_are_retried_then_given_up_and_retried_by_hand(grid: Grid) -> None:
-    await grid.start_worker("ant", slots=2)
-    gate = grid.gate()
+    gate = grid.gate("retried")
     job = await grid.submit(f"echo no >&2; [ -e {gate.file} ] || exit 7; echo yes", max_attempts=2)
     view = await grid.ended(job)
     assert (view.state, view.tasks.failed) == (JobState.FAILED, 1)
@@ -38,7 +50,6 @@ async def test_failures_are_retried_then_given_up_and_retried_by_hand(grid: Grid
 
 
 async def test_a_time_limit_is_kept(grid: Grid) -> None:
-    await grid.start_worker("ant")
     job = await grid.submit("sleep 1000 & sleep 1000", timeout_s=0.3, max_attempts=1)
     assert (await grid.ended(job)).state is JobState.FAILED
     (attempt,) = await grid.attempts(job)
@@ -47,33 +58,31 @@ async def test_a_time_limit_is_kept(grid: Grid) -> None:
 
 
 async def test_pause_and_resume(grid: Grid) -> None:
-    await grid.start_worker("ant")
-    gate = grid.gate()
+    gate = grid.gate("resumed")
     job = await grid.submit(f"{gate.wait}; echo {{i}}", tasks=3)
     client = grid.client()
-    await grid.attempts_when("it to run", job, lambda all_: any(a.started_at for a in all_))
+    await grid.attempts_when("it to run", job, lambda all_: sum(a.started_at is not None for a in all_) == 2)
     assert (await client.pause(job)).paused
     gate.open()
 
-    async def one_done() -> bool:
+    async def two_done() -> bool:
         view = await client.job(job)
-        return view.tasks.succeeded == 1 and view.tasks.running == 0
+        return view.tasks.succeeded == 2 and view.tasks.running == 0
 
-    await wait_for("the running task to end", one_done)
+    await wait_for("the running tasks to end", two_done)
     assert "paused" in (await client.explain(job)).sentence
     await client.resume(job)
     assert (await grid.ended(job)).state is JobState.SUCCEEDED
 
 
 async def test_a_drained_worker_finishes_and_gets_nothing_more(grid: Grid) -> None:
-    await grid.start_worker("ant")
-    gate = grid.gate()
-    job = await grid.submit(f"{gate.wait}; echo {{i}}", tasks=2, max_replicas=1)
-    await grid.attempts_when("it to run", job, lambda all_: any(a.started_at for a in all_))
+    gate = grid.gate("drained")
+    job = await grid.submit(f"{gate.wait}; echo {{i}}", tasks=3, max_replicas=1)
+    await grid.attempts_when("it to run", job, lambda all_: sum(a.started_at is not None for a in all_) == 2)
     client = grid.client()
     assert (await client.drain("ant")).draining
     gate.open()
-    await grid.attempts_when("the first to end", job, lambda all_: any(a.accepted for a in all_))
+    await grid.attempts_when("the first two to end", job, lambda all_: sum(a.accepted for a in all_) == 2)
     assert (await client.explain(job)).reasons[0].code == "no_worker"
     await client.undrain("ant")
     assert (await grid.ended(job)).state is JobState.SUCCEEDED
@@ -81,7 +90,6 @@ async def test_a_drained_worker_finishes_and_gets_nothing_more(grid: Grid) -> No
 
 async def test_requirements_send_tasks_to_the_right_workers(grid: Grid) -> None:
     client = grid.client()
-    await grid.start_worker("ant")
     await grid.start_worker("bee", "--label", "matlab")
     await grid.connected("ant", "bee")
     job = await grid.submit("echo {i}", tasks=4, requires=Requirements(labels=["matlab"]))
@@ -90,10 +98,10 @@ async def test_requirements_send_tasks_to_the_right_workers(grid: Grid) -> None:
     nowhere = await grid.submit("echo", requires=Requirements(labels=["quantum"]))
     assert "label quantum" in (await client.explain(nowhere)).sentence
     await client.cancel(nowhere)
+    await grid.stop_worker("bee")
 
 
 async def test_long_output_comes_home_whole(grid: Grid) -> None:
-    await grid.start_worker("ant")
     job = await grid.submit("seq 1 20000")
     await grid.ended(job)
     output = b"".join([piece async for piece in grid.client().output(TaskId(job, 1))])
@@ -101,7 +109,6 @@ async def test_long_output_comes_home_whole(grid: Grid) -> None:
 
 
 async def test_a_command_that_does_not_exist_says_so(grid: Grid) -> None:
-    await grid.start_worker("ant")
     client = grid.client()
     job = (await client.submit(JobSpec(command=["no-such-program"], max_attempts=1))).id
     await grid.ended(job)

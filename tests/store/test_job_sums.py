@@ -105,7 +105,7 @@ async def windows_of(store, random):
     return [(0.0, 1e12), (0.0, 1.0), (1.0, 1e12), *map(tuple, picked)]
 
 
-@settings(PATIENT, max_examples=tried(6))
+@settings(PATIENT, max_examples=tried(2, 120))
 @given(seed=st.integers(0, 10**6))
 def test_they_say_what_the_attempts_say_whatever_happens(runner, seed):
     async def live(url: str) -> None:

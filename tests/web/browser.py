@@ -40,6 +40,9 @@ _READING = re.compile("^Reading .* …$")
 AXE = Path(__file__).parent / "axe" / "axe.min.js"
 REFUSED = "status of 401"  # what the browser says of a wrong token
 AWAY = "net::ERR_"  # ... and of a master that is away
+_AXE_RUN = """(options) => axe.run(document, {resultTypes: ["violations"], selectors: false, ...options})
+  .then((found) => found.violations)"""
+"""Of what is in order nothing is described, nor sent here: that takes as long as to look for what is not."""
 _WATCH_POLICY = """addEventListener("securitypolicyviolation", (event) =>
   console.error(`policy violated: ${event.violatedDirective} by ${event.blockedURI}`));"""
 
@@ -121,10 +124,10 @@ class Visit:
 
     async def _violations(self, scheme: Literal["light", "dark"], options: dict[str, Any]) -> list[str]:
         await self.page.emulate_media(color_scheme=scheme)
-        found = await self.page.evaluate("(options) => axe.run(document, options)", options)
+        found = await self.page.evaluate(_AXE_RUN, options)
         return [
             f"{scheme}: {one['id']}: {node['html'][:160]}: {node['failureSummary']}"
-            for one in found["violations"]
+            for one in found
             for node in one["nodes"]
         ]
 

@@ -52,6 +52,14 @@ async def said(program: Program) -> str:
     return log.decode()
 
 
+def test_a_token_file_that_is_not_there_ends_it_though_no_master_answers_either(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    absent = ["--token-file", str(tmp_path / "absent"), "--data-dir", str(tmp_path / "data")]
+    assert main_module.main(["--master", "http://127.0.0.1:9", *absent]) == 4
+    assert "cannot read the join token" in capsys.readouterr().err
+
+
 async def test_killing_the_agent_leaves_no_process_behind(master: SmallMaster, start: Start, tmp_path: Path) -> None:
     agent = await start()
     run = run_of("sh", "-c", "(setsid sh -c 'trap \"\" TERM; sleep 100; sleep 100' &); sleep 100")

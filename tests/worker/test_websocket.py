@@ -52,7 +52,7 @@ class Server:
     async def connect(self, path: str = "/api/link", context: ssl.SSLContext | None = None) -> WebSocket:
         scheme = "https" if context else "http"
         url = f"{scheme}://127.0.0.1:{self.port}{path}"
-        return await WebSocket.connect(url, {"Authorization": "Bearer x"}, LIMIT_BYTES, context)
+        return await WebSocket.connect(url, lambda: {"Authorization": "Bearer x"}, LIMIT_BYTES, context)
 
 
 @pytest.fixture
@@ -136,9 +136,20 @@ async def test_an_address_that_never_answers_is_not_waited_for(
     monkeypatch.setattr(loop, "getaddrinfo", resolve)
     monkeypatch.setattr(loop, "sock_connect", reach)
     link = await asyncio.wait_for(
-        WebSocket.connect(f"http://master.example:{server.port}/api/link", {}, LIMIT_BYTES), 10
+        WebSocket.connect(f"http://master.example:{server.port}/api/link", dict, LIMIT_BYTES), 10
     )
     link.drop()
+
+
+async def test_headers_are_asked_for_once_the_server_is_there(server: Server) -> None:
+    await server.start()
+    asked: list[str] = []
+    await server.stop()
+    with pytest.raises(OSError, match="Connect call failed"):
+        await WebSocket.connect(
+            f"http://127.0.0.1:{server.port}/", lambda: {"x": asked.append("x") or ""}, LIMIT_BYTES
+        )
+    assert not asked
 
 
 async def test_what_the_listener_raises_ends_it_and_is_raised(server: Server) -> None:

@@ -65,6 +65,7 @@ def _log_file(file: str) -> logging.Handler:
 
 
 def _run(options: dict[str, object]) -> None:
+    gc.disable()  # while modules are imported: they stay
     from loopline_worker import agent
     from loopline_worker.discovery import with_master
     from loopline_worker.host import descriptors
@@ -74,18 +75,21 @@ def _run(options: dict[str, object]) -> None:
 
     descriptors.raise_limit()
     settings = with_master(WorkerSettings.load(**options))
+    settings.find_token()  # raises if its file is not there: what is not there cannot be hidden from tasks
     data_directory = DataDirectory(settings.data_dir)
     try:
         delegation.kill_leftovers()
         data_directory.sweep()
         asyncio.run(agent.run(settings, data_directory, _on_start))
     finally:
+        gc.enable()
         data_directory.close()
 
 
 def _on_start(agent: Agent) -> None:
     gc.freeze()  # what is here now stays: it need not be looked through again and again
     gc.set_threshold(_GARBAGE)
+    gc.enable()
     _stop_on_signals(agent)
 
 

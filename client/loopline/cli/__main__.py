@@ -6,6 +6,10 @@ too.
 
 from __future__ import annotations
 
+import gc
+
+gc.set_threshold(50_000)  # what is imported stays, and few commands leave as much garbage
+
 import difflib
 import os
 import re

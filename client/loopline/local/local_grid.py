@@ -25,7 +25,8 @@ from loopline_shared.errors import LooplineError
 from loopline_shared.rest.address import DEFAULT_PORT
 
 START_LIMIT_S = 60.0
-_PAUSE_S = 0.05
+_PAUSE_S = 0.02
+_KNOCKING = ("--retry-min-s", "0.02", "--retry-max-s", "0.1")
 _LAST_WORDS = 8  # lines of a log
 
 
@@ -64,23 +65,31 @@ class LocalGrid:
     async def start(self, workers: Sequence[str], slots: int | None) -> None:
         """Start master and workers; return when every worker is connected. Raises LooplineError.
 
+        They start beside each other: a worker knocks until the master listens, which has written a token by then.
         ``slots``: of each worker; None: as many as it has cores.
         """
+        own = ("--token-file", str(self._worker_token()), *(("--slots", str(slots)) if slots else ()))
         await self._run(
             "master", program("loopline_master", "master", "--host", "127.0.0.1", "--port", str(self.port.number))
         )
-        await self._until(self._answers)
-        token = str(self.admin_token.with_name("worker"))
-        joining = ("--master", self.url, "--token-file", token, *(("--slots", str(slots)) if slots else ()))
+        joining = ("--master", self.url, *_KNOCKING)
         for name in workers:  # who starts them wants the tasks run, though at this computer
-            command = program("loopline_worker", "worker", *joining, "--dedicated", "--name", name)
+            command = program("loopline_worker", "worker", *joining, "--dedicated", *own, "--name", name)
             await self._run(name, command)
+        await self._until(self._answers)
         async with self.client() as client:
 
             async def are_connected() -> bool:
                 return sum([worker.connected async for worker in client.workers()]) >= len(workers)
 
             await self._until(are_connected)
+
+    def _worker_token(self) -> Path:
+        """Return the file of the workers' token, empty before the first start of the master."""
+        file = self.admin_token.with_name("worker")
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file.touch(mode=0o600)
+        return file
 
     async def look_after(self, pid: int) -> None:
         """Have a command of the user's end with this program, however that ends."""

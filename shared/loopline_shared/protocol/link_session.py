@@ -54,6 +54,12 @@ _result: TypeAdapter[Result] = TypeAdapter(Result)
 _NO_RESULTS = b'"results":[]'
 
 
+def prepare() -> None:
+    """Build what encodes and decodes frames, which the first frame would wait for."""
+    _from_worker.rebuild()
+    _from_master.rebuild()
+
+
 def encode(message: ToMaster | ToWorker) -> bytes:
     adapter: TypeAdapter[Any] = _from_worker if isinstance(message, ToMaster) else _from_master
     return adapter.dump_json(message)

@@ -33,8 +33,8 @@ _OF_ETC = (
     *("openmpi", "mpich", "libblas.so.3", "OpenCL", "vulkan", "glvnd", "gnuplot", "environment-modules", "lmod"),
 )
 """What programs look up in /etc: names, certificates, fonts, their own settings. Nothing else of it is seen."""
-LIVE = ("/etc/hosts", "/etc/resolv.conf", "/etc/ssl/certs")
-"""Of that, what changes as a computer changes its network, and hundreds of links, which take long to copy."""
+LIVE = ("/etc/hosts", "/etc/resolv.conf", "/etc/ssl/certs", "/etc/alternatives")
+"""Of that, what changes as a computer changes its network, and hundreds of links each, which take long to copy."""
 
 
 @dataclass(frozen=True, slots=True)

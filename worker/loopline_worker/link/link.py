@@ -120,6 +120,7 @@ class Link:
             except (LostError, ProtocolError, OSError, TimeoutError) as error:
                 await self._http_client.turn_to_next(self._lease_s)
                 self._complain(str(error) or "no answer", pause_s := self._backoff.next_s())
+                link_session.prepare()  # while it is waited for
                 await self._pause(pause_s)
 
     async def _connect_once(self) -> None:
@@ -151,7 +152,7 @@ class Link:
         try:
             async with asyncio.timeout(_OPEN_WITHIN_S):
                 tls = self._http_client.tls()
-                address, headers = self._http_client.address("link"), self._http_client.headers()
+                address, headers = self._http_client.address("link"), self._http_client.headers
                 socket = await WebSocket.connect(address, headers, MAX_FRAME_BYTES, tls)
         except SSLError as error:
             self._http_client.trust.refused(error)
@@ -233,6 +234,7 @@ class Conversation:
         master refuses.
         """
         self._socket.send(self._session.hello(request))
+        link_session.prepare()  # while the master reads it
         await self._socket.until(self._welcome)
         return self._welcome.result()
 

@@ -64,16 +64,19 @@ class WebSocket(asyncio.Protocol):
 
     @classmethod
     async def connect(
-        cls, url: str, headers: Mapping[str, str], limit_bytes: int, tls: SSLContext | None = None
+        cls, url: str, headers: Callable[[], Mapping[str, str]], limit_bytes: int, tls: SSLContext | None = None
     ) -> WebSocket:
-        """Connect; messages have at most ``limit_bytes``. Raises RejectedError, LostError or OSError."""
+        """Connect; messages have at most ``limit_bytes``. Raises RejectedError, LostError or OSError.
+
+        ``headers`` is asked once the server is there: one that starts now writes a token before it listens.
+        """
         parts = urlsplit(url)
         loop, port = asyncio.get_running_loop(), parts.port or _PORTS[parts.scheme]
         _, socket = await loop.create_connection(
             lambda: cls(limit_bytes), parts.hostname or "", port, ssl=tls, happy_eyeballs_delay=_NEXT_ADDRESS_S
         )
         try:
-            fields = [(name.encode(), value.encode()) for name, value in headers.items()]
+            fields = [(name.encode(), value.encode()) for name, value in headers().items()]
             socket._send(Request(parts.netloc.rpartition("@")[2], parts.path, extra_headers=fields))
             await socket._opened
         except BaseException:
