@@ -51,10 +51,8 @@ class Change:
     @classmethod
     def by(cls, effects: Effects) -> Change:
         """Return what a commit has changed."""
-        change = cls(workers=dict.fromkeys((*effects.workers, *effects.gone)))
-        for of in (effects.jobs, (task.job for task in effects.tasks), (attempt.job for attempt in effects.attempts)):
-            change.jobs.update(dict.fromkeys(of))
-        return change
+        jobs = [*effects.jobs, *(task.job for task in effects.tasks), *(one.job for one in effects.attempts)]
+        return cls(dict.fromkeys(jobs), dict.fromkeys((*effects.workers, *effects.gone)))
 
     def add(self, later: Change) -> None:
         """Add a later change. Of too many names the oldest are forgotten."""

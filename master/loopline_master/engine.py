@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.transfers.carrier import NumberedRequest
 from loopline_master.store import Store, StoreBroken
 from loopline_master.store.past.clock import LEAD_S
+from loopline_master.store.queries.audit_log import Deed
 from loopline_master.timings import CLOCK_LOOK_EVERY_S, SAMPLE_EVERY_S, STOOD_STILL_S
 from loopline_shared.errors import LooplineError
 from loopline_shared.protocol.worker_link import Assign
@@ -32,6 +34,7 @@ log = logging.getLogger(__name__)
 
 MAX_BATCH = 1_000
 ReplyFuture = asyncio.Future[Reply]
+Posted = tuple[Event, ReplyFuture, Deed | None]
 AfterStep = Callable[[Effects, float, float, int], None]
 """Hears of a step once its frames and replies have gone out: its effects, the seconds that it took, those of its
 commit among them, and how many events had come meanwhile.
@@ -69,33 +72,35 @@ class Engine:
         self._after_step, self._plan = after_step, plan
         self._scheduler, self._store, self._clock = scheduler, store, clock
         self.kept_back = KeptBack(scheduler.state)
-        self._inbox: deque[tuple[Event, ReplyFuture]] = deque()
-        self._taken: list[tuple[Event, ReplyFuture]] = []
+        self._inbox: deque[Posted] = deque()
+        self._taken: list[Posted] = []
         self._woken = asyncio.Event()
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at = math.inf
         self._checkpointed: ReplyFuture | None = None  # a checkpoint is asked for, and not yet on disk
         self._end: Exception | None = None
 
-    async def ask(self, event: Event) -> Done | Submitted:
-        """Carry out a request; it is on disk on return. Raises LooplineError if it is declined."""
-        reply = await self.request(event)
+    async def ask(self, event: Event, deed: Deed | None = None) -> Done | Submitted:
+        """Carry out a request; it is on disk on return, with the deed. Raises LooplineError if it is declined."""
+        reply = await self.request(event, deed)
         if isinstance(reply, Declined):
             raise LooplineError(reply.code, reply.message, reply.hint, reply.status, quota=reply.quota)
         return reply
 
-    async def request(self, event: Event) -> Reply:
+    async def request(self, event: Event, deed: Deed | None = None) -> Reply:
         """Return the reply to a request once its effects are on disk; it is declined if too many are waiting."""
         if len(self._inbox) >= self._max_inbox:
             return Declined(503, "busy", f"{self._max_inbox:,} requests are waiting already", "try again in a moment")
-        return await self.post(event)
+        return await self.post(event, deed)
 
-    def post(self, event: Event) -> ReplyFuture:
-        """Put in an event that must be processed. The future resolves when it is on disk.
+    def post(self, event: Event, deed: Deed | None = None) -> ReplyFuture:
+        """Put in an event that must be processed. The future resolves when it is on disk, with its deed.
 
         A link that waits for it before it reads on has only one event in the inbox.
         """
         future = asyncio.get_running_loop().create_future()
         if self._end is None:
-            self._inbox.append((event, future))
+            self._inbox.append((event, future, deed))
             self._woken.set()
         else:
             _break(future, self._end)
@@ -136,7 +141,7 @@ class Engine:
             raise
         finally:
             self._end = self._end or _stopping()
-            for _, future in (*self._taken, *self._inbox):
+            for _, future, _ in (*self._taken, *self._inbox):
                 _break(future, self._end)
             if self._checkpointed:
                 _break(self._checkpointed, self._end)
@@ -149,20 +154,20 @@ class Engine:
         start = perf_counter()
         self._taken = [self._inbox.popleft() for _ in range(min(len(self._inbox), MAX_BATCH))]
         now = self._clock()
-        told = self.kept_back.told([event for event, _ in self._taken], now)
-        self._taken[:0] = [(event, asyncio.get_running_loop().create_future()) for event in told]
+        told = self.kept_back.told([event for event, _, _ in self._taken], now)
+        self._taken[:0] = [(event, asyncio.get_running_loop().create_future(), None) for event in told]
         if self._checkpointed:
-            self._taken.insert(0, (self._scheduler.checkpoint(), self._checkpointed))
+            self._taken.insert(0, (self._scheduler.checkpoint(), self._checkpointed, None))
             self._checkpointed = None
-        batch = Batch(now, [event for event, _ in self._taken])
+        batch = Batch(now, [event for event, _, _ in self._taken])
         effects = self._scheduler.step(batch.events, batch.now)
         decided = perf_counter()
-        await self._store.commit(batch, effects)
+        await self._store.commit(batch, effects, _done(self._taken, effects.replies))
         commit_s = perf_counter() - decided
         self.changes.publish(effects)
         if links:
             _deliver(effects, links)
-        for (_, future), reply in zip(self._taken, effects.replies, strict=True):
+        for (_, future, _), reply in zip(self._taken, effects.replies, strict=True):
             if not future.done():  # its poster may have gone
                 future.set_result(reply)
         self._taken = []
@@ -191,7 +196,7 @@ class Engine:
 
     def begin_leases(self) -> None:
         """Have every lease begin anew before anything else: time has passed in which nobody was heard."""
-        self._inbox.appendleft((MasterStoodStill(), asyncio.get_running_loop().create_future()))
+        self._inbox.appendleft((MasterStoodStill(), asyncio.get_running_loop().create_future(), None))
         self._woken.set()
 
     async def watch_clock(self) -> None:
@@ -215,15 +220,29 @@ class Engine:
         if self._inbox or self._checkpointed or self._end is not None:
             return
         self._woken.clear()
-        alarm, wake_at = None, self.wake_at
-        if wake_at is not None:
-            alarm = asyncio.get_running_loop().call_later(max(0.0, wake_at - self._clock()), self._woken.set)
+        wake_at = self.wake_at
+        self._set_alarm(wake_at)
         await self._woken.wait()
-        if alarm:
-            alarm.cancel()
         if wake_at is not None and (late_s := self._clock() - wake_at) > STOOD_STILL_S:
             log.warning("the master stood still for %.0f s or longer: the leases of its workers begin anew", late_s)
             self.begin_leases()
+
+    def _set_alarm(self, wake_at: float | None) -> None:
+        """Have the loop woken then. An alarm that is set for earlier stays, and is set anew when it goes off."""
+        if wake_at is None or wake_at >= self._alarm_at:
+            return
+        if self._alarm:
+            self._alarm.cancel()
+        wait_s = max(0.0, wake_at - self._clock())
+        self._alarm, self._alarm_at = asyncio.get_running_loop().call_later(wait_s, self._go_off), wake_at
+
+    def _go_off(self) -> None:
+        self._alarm, self._alarm_at = None, math.inf
+        wake_at = self.wake_at
+        if wake_at is not None and wake_at <= self._clock():
+            self._woken.set()
+        else:
+            self._set_alarm(wake_at)
 
 
 def _deliver(effects: Effects, links: AssignSink) -> None:
@@ -231,6 +250,16 @@ def _deliver(effects: Effects, links: AssignSink) -> None:
         links.deliver(worker, assign)
     for worker, session in effects.closes:
         links.close(worker, session)
+
+
+def _done(taken: list[Posted], replies: list[Reply]) -> list[Deed]:
+    """Return the deeds that a step has carried out, which are noted with it."""
+    deeds = []
+    for (_, _, deed), reply in zip(taken, replies, strict=True):
+        if deed and not isinstance(reply, Declined):
+            deed.is_noted, deed.on = True, str(reply.job) if isinstance(reply, Submitted) else deed.on
+            deeds.append(deed)
+    return deeds
 
 
 def _stopping() -> LooplineError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import fields
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias, get_type_hints
@@ -36,6 +37,7 @@ _DEFAULTS = {
 """Defaults that differ from those of SchedulerSettings, which are those of logs of earlier releases."""
 
 
+@lru_cache(maxsize=256)
 def is_loopback(host: str) -> bool:
     """True if the host is this computer itself, reached by no other."""
     try:

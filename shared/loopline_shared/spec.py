@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Literal, Self
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Discriminator,
-    Field,
-    JsonValue,
-    Tag,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, JsonValue, Tag, model_validator
+from pydantic_core import to_jsonable_python
 
 from loopline_shared.manifest import MAX_FILES
 from loopline_shared.max_fails import MaxFails
@@ -172,12 +165,17 @@ def named_files(spec: JobSpec) -> set[str]:
     return {name[len("sha256:") :] for name in names}
 
 
+def _fresh(kind: Callable[[], Any]) -> Any:
+    """Return a field whose default is made for each: pydantic copies one that is shared, deeply."""
+    return Field(default_factory=kind, json_schema_extra={"default": to_jsonable_python(kind())})
+
+
 class Requirements(Spec):
     """Requirements on a worker that runs the job's tasks."""
 
     os: Literal["linux", "macos", "windows"] | None = None
     memory_bytes: Annotated[int, Field(ge=0, le=2**60, description="of one task, which may use no more")] = 0
-    labels: Annotated[list[Name], Field(max_length=50)] = []
+    labels: Annotated[list[Name], Field(max_length=50)] = _fresh(list)
     slots: Annotated[int, Field(ge=1, le=65536)] = 1
     network: bool = Field(default=False, description="tasks use the network; in a sandbox they have none otherwise")
     python: PythonVersion | None = Field(default=None, description="that functions run under there: 3.11")
@@ -232,18 +230,18 @@ class JobSpec(Spec):
     function: Function | None = None
     parameters: Parameters | None = None
     tasks: Annotated[list[TaskSpec], Field(min_length=1, max_length=1_000_000, fail_fast=True)] | None = None
-    environment: Annotated[dict[str, Argument], Field(max_length=200)] = {}
+    environment: Annotated[dict[str, Argument], Field(max_length=200)] = _fresh(dict)
     secrets: Annotated[
         dict[str, Annotated[str, Field(min_length=1, max_length=10_000, pattern=NO_NUL)]],
         Field(max_length=50, repr=False, description="more variables, which are stored sealed and never shown"),
-    ] = {}
+    ] = _fresh(dict)
     folder: Annotated[str, Field(max_length=1000, pattern=r"^[^\x00-\x1f\x7f]*$")] = Field(
         default="", description="where it was submitted from: jobs of one name and folder are runs of one program"
     )
     size: JobSize | None = Field(
         default=None, description="of the whole job, in reference CPU-seconds; null: to be predicted"
     )
-    requires: Requirements = Requirements()
+    requires: Requirements = _fresh(Requirements)
     nodes: Nodes = 1
     max_attempts: Annotated[int, Field(ge=1, le=1000)] | None = None
     max_replicas: Annotated[int, Field(ge=1, le=65536)] | Literal["unlimited"] | None = None
@@ -253,7 +251,7 @@ class JobSpec(Spec):
     after: Annotated[
         list[Annotated[int, Field(ge=1, le=MAX_ID)]],
         Field(max_length=MAX_AFTER, description="jobs that must have succeeded before this one enters the grid"),
-    ] = []
+    ] = _fresh(list)
     quorum: Annotated[
         int | None, Field(ge=2, le=100, description="a task's result is accepted when so many workers agree on it")
     ] = None
@@ -262,10 +260,12 @@ class JobSpec(Spec):
         Field(ge=0, le=1e12, allow_inf_nan=False, description="CPU seconds that replicas of the job may take"),
     ] = None
 
-    inputs: Annotated[Inputs, Field(max_length=MAX_INPUTS, description="files, by where tasks find them")] = {}
+    inputs: Annotated[Inputs, Field(max_length=MAX_INPUTS, description="files, by where tasks find them")] = _fresh(
+        dict
+    )
     outputs: Annotated[
         list[Pattern], Field(max_length=MAX_OUTPUT_PATTERNS, description="files to bring back, such as *.csv")
-    ] = []
+    ] = _fresh(list)
 
     @model_validator(mode="after")
     def _has_places_for_its_inputs(self) -> Self:

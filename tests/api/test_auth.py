@@ -6,6 +6,7 @@ import asyncio
 import stat
 import time
 from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -20,6 +21,7 @@ from loopline_master.http.token_times import TokenTimes
 from loopline_master.http.web_app import OPERATIONS
 from loopline_master.settings import MasterSettings
 from loopline_master.store import Store
+from loopline_master.store.queries.audit_log import Deed
 from loopline_shared.errors import LooplineError
 from tests.api.bench import ROLES, Bench, running_master
 
@@ -194,11 +196,25 @@ async def test_the_audit_log_tells_who_did_what(master: Bench) -> None:
     assert [one["did"] for one in first["items"]] == ["submit_job"]
 
 
+async def test_what_a_step_does_is_in_the_audit_log_with_its_commit(
+    master: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def apart(deed: Deed) -> None:
+        raise AssertionError(f"{deed.did} was noted in a transaction of its own")
+
+    monkeypatch.setattr(master.parts[Store].audit_log, "note", apart)
+    job = await master.submit("user")
+    await master.ask("POST", f"/jobs/{job}/cancel", "user")
+    assert (await master.ask("POST", f"/jobs/{job}/pause", "user")).status == 409
+    found = (await master.get("/audit-log?who=the-user"))["items"]
+    assert [(one["did"], one["on"]) for one in found] == [("cancel_job", str(job)), ("submit_job", str(job))]
+
+
 async def test_the_audit_log_forgets(master: Bench) -> None:
     log = master.parts[Store].audit_log
-    first = {"at": 1.0, "who": "x", "role": "user", "token": "", "address": "", "did": "first", "on": ""}
-    await log.note(first, keep_s=10.0)
-    await log.note({**first, "at": 12.0, "did": "second"}, keep_s=10.0)
+    first = Deed(1.0, "x", "user", token="", address="", did="first", on="", keep_s=10.0)
+    await log.note(first)
+    await log.note(replace(first, at=12.0, did="second"))
     assert [one.did for one in (await log.page(who="x")).items] == ["second"]
 
 

@@ -1,6 +1,7 @@
 """A step is stored whole, exactly, or not at all."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import func, select, update
@@ -88,6 +89,21 @@ async def test_a_spec_is_written_once(database):
     await writer.commit(Batch(251.0), effects_of(changed, new=False))
     stored = await one(database, rows.JOBS)
     assert (stored.state, stored.spec) == (JobState.RUNNING, job.spec)
+
+
+async def test_a_worker_is_as_it_last_was_however_it_came(database):
+    writer, worker = Writer(database.write), a_worker()
+    await writer.commit(Batch(250.0), effects_of(worker))
+    worker.load, worker.reported = LOAD, 7
+    await writer.commit(Batch(251.0), effects_of(worker))
+    assert await one(database, rows.WORKERS) == worker
+    worker.boot, worker.facts = "boot-2", replace(worker.facts, model="another")  # it joins anew
+    await writer.commit(Batch(252.0), effects_of(worker))
+    assert await one(database, rows.WORKERS) == worker
+    await writer.commit(Batch(253.0), effects_of(gone=("ant",)))
+    come_back = replace(worker, joined_at=254.0)
+    await writer.commit(Batch(254.0), effects_of(come_back))
+    assert await one(database, rows.WORKERS) == come_back
 
 
 async def test_only_a_step_that_stores_notifications_wakes_the_notifier(database):

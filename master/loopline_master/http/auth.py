@@ -20,6 +20,7 @@ from loopline_master.http.sessions import Sessions, check_own_page, foreign_page
 from loopline_master.http.token_times import TokenTimes
 from loopline_master.settings import MasterSettings, is_loopback
 from loopline_master.store import Store
+from loopline_master.store.queries.audit_log import Deed
 from loopline_master.store.token_store import TOKEN_REFUSED, TokenStore
 from loopline_shared.errors import ExceededLimit, LooplineError
 from loopline_shared.joining import hash_of as _hash
@@ -247,16 +248,24 @@ class Deeds:
         self._log = store.audit_log
         self._keep_s = settings.keep_audit_days * 86400.0
 
-    async def note(self, caller: Caller, request: web.Request, did: str, on: str = "") -> None:
-        """Note that this caller did something. ``on``: to what; the ids in the request's path if not given."""
-        by = {"who": caller.name, "role": caller.role, "token": caller.token, "address": request.remote or ""}
-        deed = {
-            "at": time.time(),
-            **by,
-            "did": did,
-            "on": (on or " ".join(request.match_info.values()))[:_CUT],
-        }
-        await self._log.note(deed, self._keep_s)
+    def begin(self, caller: Caller, request: web.Request, did: str) -> Deed:
+        """Return what this caller does, to what the request's path names."""
+        return Deed(
+            at=time.time(),
+            who=caller.name,
+            role=caller.role,
+            token=caller.token,
+            address=request.remote or "",
+            did=did,
+            on=" ".join(request.match_info.values())[:_CUT],
+            keep_s=self._keep_s,
+        )
+
+    async def note(self, deed: Deed, made: str = "") -> None:
+        """Note it now that it is done, unless a step has. ``made``: the id of what was made."""
+        if not deed.is_noted:
+            deed.on = made[:_CUT] or deed.on
+            await self._log.note(deed)
 
 
 def _too_many_failures() -> LooplineError:

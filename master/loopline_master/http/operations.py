@@ -1,10 +1,10 @@
 """Operations of the REST API, made from the signatures of their handlers: who may call, what is checked, what is
 answered. openapi.py describes the same operations.
 
-A handler's signature says what it takes. A parameter of a plain class is handed in: the Caller, the request, or the
-part of the master of that type (Parts). ``body`` is the JSON body. The others are annotated with what they must
-be: names in the path's braces come from the path, those marked ``Header`` from that header, the rest from the query.
-The return annotation is the answer; a web.StreamResponse goes out as it is.
+A handler's signature says what it takes. A parameter of a plain class is handed in: the Caller, the request, its
+Deed, or the part of the master of that type (Parts). ``body`` is the JSON body. The others are annotated with what
+they must be: names in the path's braces come from the path, those marked ``Header`` from that header, the rest from
+the query. The return annotation is the answer; a web.StreamResponse goes out as it is.
 
 Errors are answered as application/problem+json (RFC 9457).
 """
@@ -32,6 +32,7 @@ from loopline_master.http.auth import Access, Auth, Caller, Deeds
 from loopline_master.http.live.shared_answers import SharedAnswers
 from loopline_master.metrics import Metrics
 from loopline_master.settings import is_loopback
+from loopline_master.store.queries.audit_log import Deed
 from loopline_shared.errors import ExceededLimit, LooplineError
 from loopline_shared.plain_words import plain
 from loopline_shared.rest.address import API_PREFIX
@@ -41,7 +42,7 @@ from loopline_shared.rest.times import Times
 Part = TypeVar("Part")
 
 Handler = Callable[..., Awaitable[Any]]
-_OF_A_REQUEST = (Caller, web.Request)
+_OF_A_REQUEST = (Caller, Deed, web.Request)
 
 log = logging.getLogger(__name__)
 PROBLEM_JSON = "application/problem+json"
@@ -193,6 +194,8 @@ class Operation:
         if self.body:
             arguments["body"] = await _read_body(request, self.body, parts[BusyTime], caller)
         of_request = Parts(caller, request)
+        if self._is_deed:
+            of_request.add(deed := parts[Deeds].begin(caller, request, self.id))
         for name, kind in self.handed_in.items():
             arguments[name] = (of_request if kind in of_request else parts)[kind]
         if self.is_shared:
@@ -200,7 +203,7 @@ class Operation:
             return await json_answer(request, await parts[SharedAnswers].give(request, make))
         answer = await self.handler(**arguments)
         if self._is_deed:
-            await parts[Deeds].note(caller, request, self.id, _made(answer) if self.status == 201 else "")
+            await parts[Deeds].note(deed, _made(answer) if self.status == 201 else "")
         if isinstance(answer, web.StreamResponse):
             return answer
         headers = {"Location": API_PREFIX + self.location.format_map(vars(answer))} if self.location else {}

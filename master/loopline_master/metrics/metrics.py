@@ -22,6 +22,7 @@ from loopline_master.core.invariants import check_job, check_worker
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.state import State
 from loopline_master.metrics.latest_steps import LatestSteps
+from loopline_master.metrics.totals import Totals
 from loopline_master.metrics.user_costs import UserCosts
 from loopline_master.timings import INVARIANT_SAMPLE_EVERY_S, LAG_EVERY_S
 from loopline_shared.rest.bodies import PassingReport, Sizes
@@ -38,12 +39,10 @@ class Metrics:
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
-        self._dispatched = self._counter("attempts_dispatched", "Attempts sent to workers", "replica")
-        self._ended = {
-            "jobs": self._counter("jobs_ended", "Jobs that ended", "state"),
-            "tasks": self._counter("tasks_ended", "Tasks that ended", "state"),
-            "attempts": self._counter("attempts_ended", "Attempts that ended", "state"),
-        }
+        self._dispatched = self._totals("attempts_dispatched", "Attempts sent to workers", "replica")
+        self._jobs_ended = self._totals("jobs_ended", "Jobs that ended", "state")
+        self._tasks_ended = self._totals("tasks_ended", "Tasks that ended", "state")
+        self._attempts_ended = self._totals("attempts_ended", "Attempts that ended", "state")
         self._live = {
             "jobs": self._gauge("jobs", "Jobs in the grid", "state"),
             "attempts": self._gauge("attempts", "Attempts that are not over", "state"),
@@ -71,7 +70,7 @@ class Metrics:
         self._step_s = self._histogram("step_seconds", "A step: decided and on disk")
         self._commit_s = self._histogram("commit_seconds", "The commit of a step: written and on disk")
         self._waiting = self._gauge("events_waiting", "Events that had come by the end of the latest step")
-        self._user_step_s = self._counter(
+        self._user_step_s = self._totals(
             "user_step_seconds", "Time of steps, by whose jobs they were about; empty: nobody's", "user"
         )
         self._database = self._gauge("database_bytes", "Size of the database")
@@ -93,17 +92,22 @@ class Metrics:
     def charge_step(self, effects: Effects, state: State, took_s: float) -> None:
         """Charge a step's time to the users whose jobs it was about."""
         for user, part_s in self.costs.charge_step(effects, state, took_s).items():
-            self._user_step_s.labels(user).inc(part_s)
+            self._user_step_s.of[user,] += part_s
 
     def count(self, effects: Effects) -> None:
         """Count what a step has begun and ended. No two have the same time: all that happened now is its own."""
-        now, attempts = effects.grid.now, effects.attempts.values()
-        dispatched = Counts(str(attempt.replica).lower() for attempt in attempts if attempt.dispatched_at == now)
-        for replica, count in dispatched.items():
-            self._dispatched.labels(replica).inc(count)
-        self._count_ends("jobs", (job.state for job in effects.jobs.values() if job.finished_at == now))
-        self._count_ends("tasks", (task.state for task in effects.tasks.values() if task.finished_at == now))
-        self._count_ends("attempts", (attempt.state for attempt in attempts if attempt.ended_at == now))
+        now = effects.grid.now
+        for job in effects.jobs.values():
+            if job.finished_at == now:
+                self._jobs_ended.of[job.state,] += 1
+        for task in effects.tasks.values():
+            if task.finished_at == now:
+                self._tasks_ended.of[task.state,] += 1
+        for attempt in effects.attempts.values():
+            if attempt.dispatched_at == now:
+                self._dispatched.of["true" if attempt.replica else "false",] += 1
+            if attempt.ended_at == now:
+                self._attempts_ended.of[attempt.state,] += 1
 
     def count_sample(self, *, is_breach: bool) -> None:
         """Count a sample of the invariants."""
@@ -137,10 +141,6 @@ class Metrics:
     def observe_plan(self, took_s: float) -> None:
         """Count a plan of transfers."""
         self._plan_s.observe(took_s)
-
-    def _count_ends(self, kind: str, states: Iterable[str]) -> None:
-        for state, count in Counts(states).items():
-            self._ended[kind].labels(state).inc(count)
 
     async def watch_loop(self) -> None:
         """Measure the lag of the event loop regularly, for ever."""
@@ -185,6 +185,9 @@ class Metrics:
         self._live[kind].clear()
         for state, count in Counts(states).items():
             self._live[kind].labels(state).set(count)
+
+    def _totals(self, name: str, text: str, *labels: str) -> Totals:
+        return Totals(self._registry, f"loopline_{name}", text, *labels)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"loopline_{name}", text, labels, registry=self._registry)

@@ -49,9 +49,7 @@ class UserCosts:
 
     def charge_step(self, effects: Effects, state: State, took_s: float) -> dict[str, float]:
         """Share a step's time among the users whom it is about; return each one's part."""
-        rows = Counter(task.job for task in effects.tasks)
-        rows.update(attempt.job for attempt in effects.attempts)
-        rows.update(list(effects.jobs))
+        rows = Counter([task.job for task in effects.tasks] + [one.job for one in effects.attempts] + [*effects.jobs])
         parts: dict[str, float] = {}
         row_s = took_s / max(1, rows.total())
         for number, count in rows.items():

@@ -100,17 +100,24 @@ def explained(doing: Doing, database: URL) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if isinstance(error, LooplineError) or not _is_of_the_database(error):
-            raise
-        said = str(error.orig if isinstance(error, DBAPIError) else error).strip() or type(error).__name__
-        meaning, hint = next(((means, do) for sign, means, do in _CAUSES if sign in said), _UNKNOWN)
-        is_passing = not is_sqlite(database) and postgres.is_passing(error)
-        if is_passing:
-            meaning, hint = _AWAY
-        message = f"{doing} the database failed: {meaning} ({database.render_as_string()}: {said})"
-        broken = StoreBroken("store_broken", message, hint, status=503)
-        broken.is_passing = is_passing
-        raise broken from error
+        if broken := _broken(doing, database, error):
+            raise broken from error
+        raise
+
+
+def _broken(doing: Doing, database: URL, error: Exception) -> StoreBroken | None:
+    """Return what an error of the database is told as; None if it is another's."""
+    if isinstance(error, LooplineError) or not _is_of_the_database(error):
+        return None
+    said = str(error.orig if isinstance(error, DBAPIError) else error).strip() or type(error).__name__
+    meaning, hint = next(((means, do) for sign, means, do in _CAUSES if sign in said), _UNKNOWN)
+    is_passing = not is_sqlite(database) and postgres.is_passing(error)
+    if is_passing:
+        meaning, hint = _AWAY
+    message = f"{doing} the database failed: {meaning} ({database.render_as_string()}: {said})"
+    broken = StoreBroken("store_broken", message, hint, status=503)
+    broken.is_passing = is_passing
+    return broken
 
 
 def _superseded() -> StoreBroken:
@@ -332,13 +339,17 @@ class _Threads:
 
     async def run(self, work: Callable[[Connection], Result], *, is_short: bool = False) -> Result:
         """Run work in a transaction."""
-        with explained(self._doing, self._url):
+        try:
             if is_short and self._is_one and not self._under_way and self._own.took_s <= QUICK_S:
                 return self._timed(work)
             future = self._pool.submit(self._timed, work)
             self._under_way.add(future)
             future.add_done_callback(self._under_way.discard)
             return await asyncio.wrap_future(future)
+        except Exception as error:  # as ``explained`` does, without a generator for each
+            if broken := _broken(self._doing, self._url, error):
+                raise broken from error
+            raise
 
     def close(self) -> None:
         """Finish the work that has been given, and close the connections."""

@@ -11,7 +11,7 @@ from functools import cache
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from sqlalchemy import Column, Connection, Dialect, Row, Select, Table, bindparam, select, update
+from sqlalchemy import Connection, Dialect, Row, Select, Table, bindparam, select, update
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql.base import Executable
 
@@ -26,7 +26,7 @@ from loopline_master.core.transfers.carrier import Carrier
 from loopline_master.core.transitions import END
 from loopline_master.store import tables
 from loopline_master.store.tables import encoder
-from loopline_shared.model import AttemptId
+from loopline_shared.model import AttemptId, Facts
 
 if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 EncodedRow = Iterable[Any]
 """Values in the order of a statement's parameters, encoded for the database."""
 
+_NOTHING: tuple[()] = ()
 Entity = TypeVar("Entity")
 Values = dict[str, Any]
 """A row: its values by column."""
@@ -44,25 +45,31 @@ class Statement:
 
     def __init__(self, make: Callable[[str], Executable]) -> None:
         self._make = make
-        self._compiled: dict[str, Any] = {}
-
-    def run(self, connection: Connection, rows: list[EncodedRow]) -> None:
-        """Run the statement for these rows. SQLite's own errors are raised unchanged."""
-        text = self._of(connection.dialect).string
-        if connection.dialect.name == "sqlite":
-            connection.connection.driver_connection.executemany(text, rows)  # type: ignore[union-attr]
-        else:
-            connection.exec_driver_sql(text, [tuple(row) for row in rows])
+        self._compiled: dict[str, tuple[str, Any]] = {}
 
     def run_named(self, connection: Connection, rows: list[dict[str, Any]]) -> None:
         """Run the statement with values by the names of its parameters, beside those in its text."""
-        compiled = self._of(connection.dialect)
-        self.run(connection, [itemgetter(*compiled.positiontup)({**compiled.params, **row}) for row in rows])
+        _, compiled = self.of(connection.dialect)
+        run(connection, [(self, [itemgetter(*compiled.positiontup)({**compiled.params, **row}) for row in rows])])
 
-    def _of(self, dialect: Dialect) -> Any:
+    def of(self, dialect: Dialect) -> tuple[str, Any]:
+        """Return its text for a dialect, and what it was compiled to."""
         if dialect.name not in self._compiled:
-            self._compiled[dialect.name] = self._make(dialect.name).compile(dialect=dialect)  # type: ignore[attr-defined]
+            compiled = self._make(dialect.name).compile(dialect=dialect)  # type: ignore[attr-defined]
+            self._compiled[dialect.name] = compiled.string, compiled
         return self._compiled[dialect.name]
+
+
+def run(connection: Connection, writes: Iterable[Write]) -> None:
+    """Run statements, each for its rows. SQLite's own errors are raised unchanged."""
+    dialect = connection.dialect
+    driver: Any = connection.connection.driver_connection if dialect.name == "sqlite" else None
+    for statement, rows in writes:
+        text, _ = statement.of(dialect)
+        if driver is None:
+            connection.exec_driver_sql(text, [tuple(row) for row in rows])
+        else:
+            driver.executemany(text, rows)
 
 
 def insert_into(table: Table, dialect: str) -> postgresql.Insert | sqlite.Insert:
@@ -87,24 +94,17 @@ def upsert(table: Table) -> Statement:
 
 
 def change(table: Table, fixed: Collection[str]) -> Statement:
-    """Return a statement that changes existing rows: values of columns not ``fixed``, then the key.
-
-    ``order_of_change`` gives that order.
-    """
-    names = [column.name for column in _changing_columns(table, fixed)]
+    """Return a statement that changes existing rows: values of columns not ``fixed``, then the key."""
     here = [column == bindparam(f"of_{column.name}") for column in table.primary_key]
+    names = order_of_change(table, fixed)[: -len(here)]
     statement = update(table).where(*here).values({name: bindparam(f"new_{name}") for name in names})
     return Statement(lambda _: statement)
 
 
-def order_of_change(table: Table, fixed: Collection[str]) -> list[int]:
-    """Return the places, in the table's order, of the values that ``change`` takes."""
-    columns = list(table.columns)
-    return [columns.index(column) for column in (*_changing_columns(table, fixed), *table.primary_key)]
-
-
-def _changing_columns(table: Table, fixed: Collection[str]) -> list[Column[Any]]:
-    return [column for column in table.columns if column.name not in fixed and not column.primary_key]
+def order_of_change(table: Table, fixed: Collection[str]) -> list[str]:
+    """Return the columns whose values ``change`` takes, in its order."""
+    changing = [column for column in table.columns if column.name not in fixed and not column.primary_key]
+    return [column.name for column in (*changing, *table.primary_key)]
 
 
 Write = tuple[Statement, list[Any]]
@@ -134,7 +134,8 @@ class Mapper(Generic[Entity]):
         rows = [list(self._values(entity)) for entity in entities]
         for place, encode in self._encoders:
             for row in rows:
-                row[place] = encode(row[place])
+                if (value := row[place]) is not None:
+                    row[place] = "[]" if value is _NOTHING else encode(value)
         return rows
 
     def select(self) -> Select[Any]:
@@ -184,7 +185,13 @@ EXEMPTIONS = Mapper(Exemption, tables.exemptions)
 _FIXED = ("worker", "slots", "replica", "dispatched_at", "expected_s")
 """Columns of an attempt that never change."""
 _CHANGE_ATTEMPTS = change(tables.attempts, _FIXED)
-_changing_values = itemgetter(*order_of_change(tables.attempts, _FIXED))
+_CHANGED_ATTEMPTS = Mapper(
+    Attempt, tables.attempts, {name: name for name in order_of_change(tables.attempts, _FIXED)}
+)
+_SAID = ("facts", "joined_at")
+"""Columns of a worker that change only as it joins."""
+_CHANGE_WORKERS = change(tables.workers, _SAID)
+_CHANGED_WORKERS = Mapper(Worker, tables.workers, {name: name for name in order_of_change(tables.workers, _SAID)})
 _LEARNT = ("first_run_at", "window", "strange", "changed_at")
 """Columns of a program that change only with its window."""
 _USE_PROGRAMS = change(tables.programs, _LEARNT)
@@ -233,11 +240,13 @@ def is_changed(effects: Effects) -> bool:
 class Written:
     """Memory of the rows written whole, so that later writes are shorter.
 
-    An attempt is written several times, once whole; a program whenever it is used, and whole if its window changed.
+    An attempt is written several times, once whole; a worker with each of its Reports, and whole as it joins; a
+    program whenever it is used, and whole if its window changed.
     """
 
     def __init__(self) -> None:
         self._attempts: set[AttemptId] = set()
+        self._facts: dict[str, Facts] = {}
         self._windows: dict[ProgramKey, tuple[Observation, ...]] = {}
 
     def writes(self, effects: Effects) -> list[Write]:
@@ -245,9 +254,13 @@ class Written:
         written: list[Write] = []
         for key in effects.forgotten:
             self._windows.pop(key, None)
+        for name in effects.gone:
+            self._facts.pop(name, None)
         for mapper, entities in changed(effects):
             if mapper is ATTEMPTS:
                 written += self._write_attempts(entities)
+            elif mapper is WORKERS:
+                written += self._write_workers(entities)
             elif mapper is PROGRAMS:
                 written += self._write_programs(entities)
             else:
@@ -261,9 +274,19 @@ class Written:
         if new:
             yield upsert(tables.attempts), ATTEMPTS.encoded(new)
         if old:
-            yield _CHANGE_ATTEMPTS, [_changing_values(row) for row in ATTEMPTS.encoded(old)]
+            yield _CHANGE_ATTEMPTS, _CHANGED_ATTEMPTS.encoded(old)
         self._attempts.update(attempt.id for attempt in new)
         self._attempts.difference_update(attempt.id for attempt in attempts if attempt.is_over)
+
+    def _write_workers(self, workers: list[Worker]) -> Iterator[Write]:
+        """Yield the writes of workers: what they say of themselves as they join is written only then."""
+        joined = [worker for worker in workers if self._facts.get(worker.name) is not worker.facts]
+        known = [worker for worker in workers if self._facts.get(worker.name) is worker.facts]
+        if joined:
+            yield upsert(tables.workers), WORKERS.encoded(joined)
+        if known:
+            yield _CHANGE_WORKERS, _CHANGED_WORKERS.encoded(known)
+        self._facts.update((worker.name, worker.facts) for worker in joined)
 
     def _write_programs(self, programs: list[Program]) -> Iterator[Write]:
         """Yield the writes of programs: the long window is written only if it has changed."""

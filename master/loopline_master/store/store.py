@@ -33,7 +33,7 @@ from loopline_master.store.migrate import prepare
 from loopline_master.store.past.clock import set_clock_right
 from loopline_master.store.past.lives import JOB_GAP, begin_again, current_life
 from loopline_master.store.queries.attempt_queries import AttemptQueries
-from loopline_master.store.queries.audit_log import AuditLog
+from loopline_master.store.queries.audit_log import AuditLog, Deed, noted
 from loopline_master.store.queries.failure_queries import FailureQueries
 from loopline_master.store.queries.file_references import FileReferences
 from loopline_master.store.queries.job_history import JobHistories
@@ -56,6 +56,7 @@ from loopline_master.store.rows import (
     is_changed,
     late_rows,
     notification_rows,
+    run,
 )
 from loopline_master.store.tables import (
     attempts,
@@ -145,9 +146,12 @@ class Store:
         self.tokens = TokenStore(self._read, self._writer.write)
         self.audit_log = AuditLog(self._read, self._writer.write)
 
-    async def commit(self, batch: Batch, effects: Effects) -> None:
-        """Store one step completely or not at all. Raises StoreBroken if that fails: the master must then stop."""
-        if await self._writer.commit(batch, effects):
+    async def commit(self, batch: Batch, effects: Effects, deeds: Sequence[Deed] = ()) -> None:
+        """Store one step completely or not at all, with the deeds that it carried out.
+
+        Raises StoreBroken if that fails: the master must then stop.
+        """
+        if await self._writer.commit(batch, effects, deeds):
             self.notifications.came.set()
 
     async def sample(self, loads: Iterable[tuple[Worker, Load]], now: float) -> None:
@@ -265,8 +269,8 @@ class Writer:
         self._broken: StoreBroken | None = None
         self.log_bytes = 0
 
-    async def commit(self, batch: Batch, effects: Effects) -> bool:
-        """Store a step's events and effects: all of it, or nothing and StoreBroken.
+    async def commit(self, batch: Batch, effects: Effects, deeds: Sequence[Deed] = ()) -> bool:
+        """Store a step's events and effects, and its deeds: all of it, or nothing and StoreBroken.
 
         Return True if somebody is to be notified of it. The effects are read before the first await. A step without
         events and effects leaves no trace.
@@ -276,22 +280,21 @@ class Writer:
         deletes = [(_FORGET, forgotten), (_DISBAND, disbanded_rows(effects)), *((table, gone) for table in _GONE)]
         if not (batch.events or late or is_changed(effects)):
             return False
+        log = (batch.now, BATCH.serializer.to_json(batch).decode())
         written, ended, wrong = (
-            self._written.writes(effects),
+            [*self._written.writes(effects), (_LOG, [log]), *noted(deeds)],
             notification_rows(effects),
             self._summed.changed(effects),
         )
         sampler = self._sampler
         sampled = sampler.samples_of(effects) if sampler else []
         begins = isinstance(next(iter(batch.events), None), Checkpointed)
-        log = (batch.now, BATCH.serializer.to_json(batch).decode())
 
         def work(connection: Connection) -> None:
             if begins:
                 checkpoint.note(connection, batch.now)
             _delete(connection, deletes, effects.forgotten_jobs)
-            for statement, rows in written:
-                statement.run(connection, rows)
+            run(connection, written)
             if late:
                 connection.execute(_ENDED_LATE, late)
             if wrong:
@@ -302,7 +305,6 @@ class Writer:
                 audit.audit(connection, completed, batch.now)
             if ended:
                 connection.execute(_insert_new(notifications, connection.dialect.name), ended)
-            _LOG.run(connection, [log])
 
         changed = len(completed) + len(late) + len(sampled) + sum(len(rows) for _, rows in written)
         await self.write(work, is_short=changed <= _SHORT_ROWS)

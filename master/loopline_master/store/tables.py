@@ -83,15 +83,9 @@ class Json(TypeDecorator[Value]):
         return None if value is None else self._adapter.validate_json(value)
 
 
-def encoder(column: Column[Any]) -> Callable[[Any], str | None] | None:
+def encoder(column: Column[Any]) -> Callable[[Any], str] | None:
     """Return the function that encodes a column's values for the database; None if they are kept as they are."""
-    if not isinstance(column.type, Json):
-        return None
-    encode = column.type.encode
-    return lambda value: _NOTHING if value == () else None if value is None else encode(value)
-
-
-_NOTHING = "[]"
+    return column.type.encode if isinstance(column.type, Json) else None
 
 
 class Choice(TypeDecorator[Value]):

@@ -15,14 +15,17 @@ _FEW = 16
 """Rows that are not measured: each is bounded (MAX_RUN_CHARACTERS)."""
 
 
+def has_many_rows(spec: JobSpec) -> bool:
+    """True if a table, or listed tasks, may be large."""
+    return len(spec.parameters.rows if isinstance(spec.parameters, Table) else spec.tasks or ()) > _FEW
+
+
 def with_its_table_as_file(blobs: Blobs, spec: JobSpec, check_room: Callable[[], None]) -> tuple[JobSpec, int]:
     """Return the job with a table of over 1 MiB replaced by a row file of the same rows, and that file's bytes.
 
     Other jobs are returned as they are. ``check_room`` raises LooplineError if nothing more may be written.
     """
     rows = _rows_of(spec)
-    if len(rows) <= _FEW:
-        return spec, 0
     lines = b"".join(map(write_row, rows))
     if len(lines) <= LARGER_BYTES:
         return spec, 0

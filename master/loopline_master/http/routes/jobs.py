@@ -32,6 +32,7 @@ from loopline_master.peers.exchange import Exchange
 from loopline_master.peers.ways import with_ways
 from loopline_master.settings import Limits
 from loopline_master.store import Store
+from loopline_master.store.queries.audit_log import Deed
 from loopline_master.submissions.ended_jobs import Retries
 from loopline_master.submissions.submissions import Submissions
 from loopline_shared.rest.bodies import Explanation, JobDetail, JobPage, JobView, Submission
@@ -45,6 +46,7 @@ async def submit_job(
     submissions: Submissions,
     forecaster: Forecaster,
     caller: Caller,
+    deed: Deed,
     body: JobSpec,
     idempotency_key: IdempotencyKey | None = None,
 ) -> Submission:
@@ -53,7 +55,7 @@ async def submit_job(
     The answer comes once the job is on disk. With an Idempotency-Key the request is safe to repeat: the same body
     gets the same answer, another body is declined.
     """
-    made = await submissions.submit(caller.name, body, idempotency_key)
+    made = await submissions.submit(caller.name, body, idempotency_key, deed=deed)
     more = {"warnings": [*made.warnings, *forecaster.notes_on(made.id)], "plan": made.plan}
     if body.nodes > 1 and made.plan is None:
         more["plan"] = forecaster.start_of(made.id)
@@ -98,21 +100,21 @@ async def get_job(
 
 
 @routes("POST /jobs/{job}/cancel", USERS, declines=(409,))
-async def cancel_job(engine: Engine, store: Store, caller: Caller, job: JobNumber) -> JobView:
+async def cancel_job(engine: Engine, store: Store, caller: Caller, deed: Deed, job: JobNumber) -> JobView:
     """Cancel a job: its attempts are stopped."""
-    return await _steer(engine, store, caller, JobCancelled(job))
+    return await _steer(engine, store, caller, deed, JobCancelled(job))
 
 
 @routes("POST /jobs/{job}/pause", USERS, declines=(409,))
-async def pause_job(engine: Engine, store: Store, caller: Caller, job: JobNumber) -> JobView:
+async def pause_job(engine: Engine, store: Store, caller: Caller, deed: Deed, job: JobNumber) -> JobView:
     """Pause a job: its running tasks go on, and no others start. Meanwhile it does not hold other jobs."""
-    return await _steer(engine, store, caller, JobPaused(job))
+    return await _steer(engine, store, caller, deed, JobPaused(job))
 
 
 @routes("POST /jobs/{job}/resume", USERS, declines=(409,))
-async def resume_job(engine: Engine, store: Store, caller: Caller, job: JobNumber) -> JobView:
+async def resume_job(engine: Engine, store: Store, caller: Caller, deed: Deed, job: JobNumber) -> JobView:
     """Resume a paused job."""
-    return await _steer(engine, store, caller, JobResumed(job))
+    return await _steer(engine, store, caller, deed, JobResumed(job))
 
 
 @routes("POST /jobs/{job}/retry", USERS, declines=(409, 410, 429, 503))
@@ -142,8 +144,8 @@ async def explain_this_job(scheduler: Scheduler, store: Store, exchange: Exchang
 
 
 async def _steer(
-    engine: Engine, store: Store, caller: Caller, event: JobCancelled | JobPaused | JobResumed
+    engine: Engine, store: Store, caller: Caller, deed: Deed, event: JobCancelled | JobPaused | JobResumed
 ) -> JobView:
     caller.check_may_steer((await job_view(store, event.job)).owner)
-    await engine.ask(event)
+    await engine.ask(event, deed)
     return await job_view(store, event.job)

@@ -51,7 +51,8 @@ async def revoke_join_token(store: Store, token: TokenId) -> JoinTokenView:
 async def join(auth: Auth, deeds: Deeds, request: web.Request, body: JoinRequest) -> TokenView:
     """Let a computer join. The same request twice is granted once: repeat it if the answer was lost."""
     token = await auth.join(body, request.remote or "")
-    await deeds.note(Caller(token.name, token.role, token.worker, token.id), request, "join", token.id)
+    caller = Caller(token.name, token.role, token.worker, token.id)
+    await deeds.note(deeds.begin(caller, request, "join"), token.id)
     return token
 
 

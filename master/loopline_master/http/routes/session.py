@@ -47,7 +47,7 @@ async def sign_in(auth: Auth, deeds: Deeds, request: web.Request, body: SignIn) 
     Requests that change something must come from this master's own page: their Origin is checked.
     """
     caller, cookie = await auth.sign_in(request, body.token)
-    await deeds.note(caller, request, "sign_in")
+    await deeds.note(deeds.begin(caller, request, "sign_in"))
     response = web.Response(text=_whoami(caller).model_dump_json(), content_type="application/json")
     if cookie:
         keep_in_browser(request, response, cookie)

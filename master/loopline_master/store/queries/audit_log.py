@@ -2,17 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import bindparam, delete, insert, select
 
 from loopline_master.store.database import Transact
 from loopline_master.store.queries.paging import after, number, page_of
+from loopline_master.store.rows import Statement, Write, run
 from loopline_master.store.tables import audit_log
 from loopline_shared.model import MAX_ID
 from loopline_shared.rest.access import AuditEntry
 from loopline_shared.rest.bodies import Page
+
+_COLUMNS = ("at", "who", "role", "token", "address", "did", "on")
+_NOTE = Statement(lambda _: insert(audit_log).inline().values({name: bindparam(name) for name in _COLUMNS}))
+_FORGET = Statement(lambda _: delete(audit_log).where(audit_log.c.at < bindparam("since")))
+_values = attrgetter(*_COLUMNS)
+
+
+@dataclass(slots=True)
+class Deed:
+    """A deed of somebody, to be noted once it is done, in the same transaction if it can be.
+
+    It has the fields of an AuditEntry but its id. Entries that are older by ``keep_s`` are forgotten with it.
+    """
+
+    at: float
+    who: str
+    role: str
+    token: str
+    address: str
+    did: str
+    on: str
+    keep_s: float
+    is_noted: bool = False
+
+
+def noted(deeds: Sequence[Deed]) -> list[Write]:
+    """Return the writes of these deeds."""
+    if not deeds:
+        return []
+    forgotten_before = max(deed.at - deed.keep_s for deed in deeds)
+    return [(_NOTE, [_values(deed) for deed in deeds]), (_FORGET, [(forgotten_before,)])]
 
 
 class AuditLog:
@@ -21,14 +55,9 @@ class AuditLog:
     def __init__(self, read: Transact, write: Transact) -> None:
         self._read, self._write = read, write
 
-    async def note(self, deed: Mapping[str, Any], keep_s: float) -> None:
-        """Store a deed (the fields of an AuditEntry but its id), and forget those that are older by ``keep_s``."""
-
-        def work(connection: Connection) -> None:
-            connection.execute(insert(audit_log), deed)
-            connection.execute(delete(audit_log).where(audit_log.c.at < deed["at"] - keep_s))
-
-        await self._write(work)
+    async def note(self, deed: Deed) -> None:
+        """Store a deed that no step has stored."""
+        await self._write(lambda connection: run(connection, noted([deed])), is_short=True)
 
     async def page(
         self, *, who: str | None = None, since: float = 0.0, cursor: str | None = None, limit: int = 100
