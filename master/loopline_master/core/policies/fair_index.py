@@ -32,6 +32,7 @@ _STEPS = 16
 """Speeds are told apart to one part in so many of a factor of two."""
 _LEVELS = 1024
 _MICRO = 1e6
+_NOWHERE = (False, False, False)
 
 
 class Capacity:
@@ -173,6 +174,7 @@ class FairIndex:
     alone: dict[int, Ranking[int, tuple[float, int]]] = field(default_factory=dict)
     """By job: tasks of one attempt with room for another, as (expected end, task)."""
     sizes: dict[int, BySize | None] = field(default_factory=dict)  # by job; None: its tasks do not differ
+    stands: dict[int, tuple[bool, bool, bool]] = field(default_factory=dict)  # by job: in new, ready or tails
 
     def __post_init__(self) -> None:
         for worker in self.view.workers.values():
@@ -196,9 +198,11 @@ class FairIndex:
         if by_size is not None:
             is_waiting = task.number in ready_set.to_retry
             by_size.place(task.number, is_waiting or task.number in self.view.fresh(job))
-        alive = self._alive(task.id) if task.number in ready_set.replicable else []
-        runs = len(alive) == 1 and not alive[0].is_queued
-        ends = (alive[0].since + alive[0].expected_s, task.number) if runs else None
+        ends = None
+        if task.number in ready_set.replicable and self.view.index.attempts.alive.get(task.id) == 1:
+            alone = self._alive(task.id)[0]
+            if not alone.is_queued:
+                ends = alone.since + alone.expected_s, task.number
         ranking = self.alone.get(job.id)
         if ranking is None:
             ranking = self.alone[job.id] = Ranking()
@@ -217,9 +221,14 @@ class FairIndex:
             self.turns.add(turn)
         is_ready = job.arrival in self.view.index.ready.get(key, ())
         has_alone = job.id in self.alone and not job.paused and self.view.index.may_replicate(job)
-        toggle_under(self.new, key, turn, is_ready and job.state is JobState.QUEUED, SortedSet)
-        toggle_under(self.ready, key, turn, is_ready, SortedSet)
-        toggle_under(self.tails, key, turn, has_alone and not is_ready, SortedSet)
+        stands = is_ready and job.state is JobState.QUEUED, is_ready, has_alone and not is_ready
+        if stands == self.stands.get(job.id, _NOWHERE):
+            return  # as most often
+        for family, is_in in zip((self.new, self.ready, self.tails), stands, strict=True):
+            toggle_under(family, key, turn, is_in, SortedSet)
+        self.stands[job.id] = stands
+        if stands == _NOWHERE:
+            del self.stands[job.id]
 
     def fastest_idle(self) -> Iterator[Worker]:
         """Return workers with free slots, fastest first. A worker that was given nothing is not offered again."""
