@@ -243,8 +243,10 @@ class WorkerIndex:
         key, work = self._view.index.requirements.key_of(task.job), task.work
         may_wait, found, later = slots_of(key) == 1, [], None
         for each in self._classes_for(key):
+            if not (each.free or each.busy):
+                continue  # as most often
             candidates = self.best_of(each, busy=False) if each.free else []
-            if may_wait and work <= each.longest and each.busy:
+            if each.busy and may_wait and work <= each.longest:
                 candidates += self.best_of(each, busy=True)
             for candidate in candidates:
                 cost = self._policy.cost(self._view, task, candidate)
