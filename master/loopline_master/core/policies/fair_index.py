@@ -32,7 +32,6 @@ _STEPS = 16
 """Speeds are told apart to one part in so many of a factor of two."""
 _LEVELS = 1024
 _MICRO = 1e6
-_NOWHERE = (False, False, False)
 
 
 class Capacity:
@@ -174,7 +173,6 @@ class FairIndex:
     alone: dict[int, Ranking[int, tuple[float, int]]] = field(default_factory=dict)
     """By job: tasks of one attempt with room for another, as (expected end, task)."""
     sizes: dict[int, BySize | None] = field(default_factory=dict)  # by job; None: its tasks do not differ
-    stands: dict[int, tuple[bool, bool, bool]] = field(default_factory=dict)  # by job: in new, ready or tails
 
     def __post_init__(self) -> None:
         for worker in self.view.workers.values():
@@ -190,10 +188,10 @@ class FairIndex:
         is_idle = worker.name in self.view.index.slots.idle.keys
         self.idle.place(worker.name, (-speed, worker.name) if is_idle else None)
 
-    def place_task(self, task: Task) -> None:
+    def place_task(self, task: Task) -> bool:
         job, ready_set = self.view.jobs[task.job], self.view.index.ready_sets[task.job]
         if not job.is_live:
-            return
+            return False
         by_size = self.sizes.get(job.id)
         if by_size is not None:
             is_waiting = task.number in ready_set.to_retry
@@ -206,9 +204,12 @@ class FairIndex:
         ranking = self.alone.get(job.id)
         if ranking is None:
             ranking = self.alone[job.id] = Ranking()
+        had_any = bool(ranking.keys)
         ranking.place(task.number, ends)
-        if not ranking.keys:
-            del self.alone[job.id]
+        if ranking.keys:
+            return not had_any
+        del self.alone[job.id]
+        return had_any
 
     def place_job(self, job: Job) -> None:
         key, turn = self.view.index.requirements.key_of(job), (job.tag, job.arrival)
@@ -221,14 +222,9 @@ class FairIndex:
             self.turns.add(turn)
         is_ready = job.arrival in self.view.index.ready.get(key, ())
         has_alone = job.id in self.alone and not job.paused and self.view.index.may_replicate(job)
-        stands = is_ready and job.state is JobState.QUEUED, is_ready, has_alone and not is_ready
-        if stands == self.stands.get(job.id, _NOWHERE):
-            return  # as most often
-        for family, is_in in zip((self.new, self.ready, self.tails), stands, strict=True):
-            toggle_under(family, key, turn, is_in, SortedSet)
-        self.stands[job.id] = stands
-        if stands == _NOWHERE:
-            del self.stands[job.id]
+        toggle_under(self.new, key, turn, is_ready and job.state is JobState.QUEUED, SortedSet)
+        toggle_under(self.ready, key, turn, is_ready, SortedSet)
+        toggle_under(self.tails, key, turn, has_alone and not is_ready, SortedSet)
 
     def fastest_idle(self) -> Iterator[Worker]:
         """Return workers with free slots, fastest first. A worker that was given nothing is not offered again."""
