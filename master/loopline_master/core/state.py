@@ -205,15 +205,9 @@ class State:
             and self.fresh[number].count > 1
             and job.budget_s is None
             and job.most_failed is None
+            and self.index.signatures[number][0] == (job.paused, job.stalled, job.starved_since, job.overdrawn)
         ):
-            known = self.index.signatures[number]
-            if (
-                known[2] is job.paused
-                and known[3] is job.stalled
-                and known[4] == job.starved_since
-                and known[-1] is job.overdrawn
-            ):
-                return
+            return
         if number not in self.jobs:
             self.restore(job, IntervalSet())
         self._changed_jobs[number] = job
