@@ -340,10 +340,13 @@ class Slots:
 
     def is_full(self, worker: Worker) -> bool:
         """True if all slots of the worker are busy and more attempts may wait there."""
-        if worker.name in self.idle.keys or worker.offered <= 0 or not worker.is_available:
-            return False
         return (
-            not worker.half_open and worker.quarantined_until is None and worker.name not in self.attempts.frozen_on
+            worker.offered > 0
+            and worker.session is not None
+            and not (worker.draining or worker.half_open)
+            and worker.quarantined_until is None
+            and worker.name not in self.idle.keys
+            and worker.name not in self.attempts.frozen_on
         )
 
     def free_slots(self, worker: Worker) -> int:
