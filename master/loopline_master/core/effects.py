@@ -72,7 +72,7 @@ class Effects:
     closes: list[tuple[str, int]]  # (worker, session): links to close
 
     def __init__(self, grid: Grid, **rows: Any) -> None:
-        """Begin with no effects but these rows. It is written out, for each step makes one, and factories are dear."""
+        """Begin with no effects but these rows: written out, for each step makes one, and factories are dear."""
         self.grid, self.asked, self.forgotten_jobs, self.gone = grid, None, (), ()
         self.replies, self.disbanded, self.broken, self.forgotten, self.exemptions = [], [], [], [], []
         self.completed, self.mismatches, self.late, self.closes = [], [], [], []

@@ -195,8 +195,8 @@ class State:
         """Note a job, and skip its indexing if only its counts can have changed.
 
         That is so if several of its tasks run and several are fresh, and it was not paused, resumed or starved: a job
-        that enters or leaves the grid has no task running. Replicas use up a budget, and failures may be too many; with
-        any of these, the job is indexed.
+        that enters or leaves the grid has no task running. Replicas use up a budget, and failures may be too many:
+        with either of these, the job is indexed.
         """
         number = job.id
         self.effects.jobs[number] = job
