@@ -83,7 +83,7 @@ async def fill(store: Store, attempts: int, begin: float, end: float) -> None:
         n: Job(n, "ann", JobSpec(command=["work"]), attempts, None, Order.HOLD, 3, 2, n, begin)
         for n in range(1, JOBS + 1)
     }
-    await store.commit(Batch(begin), Effects(Grid(now=begin), [Submitted(n) for n in jobs], jobs))
+    await store.commit(Batch(begin), Effects(Grid(now=begin), replies=[Submitted(n) for n in jobs], jobs=jobs))
     made = history(attempts, begin, end)
     while some := list(islice(made, AT_ONCE)):
         of = {a.id.task_id: Task(a.job, a.task, TaskState.SUCCEEDED, started=True, attempts=1) for a in some}

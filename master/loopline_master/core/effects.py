@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
 from loopline_master.core.entities import Attempt, Grid, Job, Program, Task, Worker
 from loopline_master.core.gangs.gang import Gang
@@ -41,31 +42,41 @@ class Declined:
 Reply = Done | Submitted | Declined
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class Effects:
     """Changed entities are the scheduler's own objects: read them before the next step."""
 
     grid: Grid
-    replies: list[Reply] = field(default_factory=list)  # one an event, in order
-    jobs: dict[int, Job] = field(default_factory=dict)
-    tasks: dict[TaskId, Task] = field(default_factory=dict)
-    attempts: dict[AttemptId, Attempt] = field(default_factory=dict)
-    workers: dict[str, Worker] = field(default_factory=dict)
-    users: dict[str, User] = field(default_factory=dict)
-    programs: dict[ProgramKey, Program] = field(default_factory=dict)
-    gangs: dict[AttemptId, Gang] = field(default_factory=dict)
-    disbanded: list[AttemptId] = field(default_factory=list)  # gangs
-    plans: dict[TaskId, Plan] = field(default_factory=dict)
-    broken: list[BrokenPromise] = field(default_factory=list)  # to be told to those whose jobs they concern
-    carriers: dict[str, Carrier] = field(default_factory=dict)
-    asked: NumberedRequest | None = None  # a plan of transfers is to be made, and to come back as TransfersPlanned
-    forgotten: list[ProgramKey] = field(default_factory=list)  # programs; one may have been learnt of anew since
-    forgotten_jobs: tuple[int, ...] = ()  # which ended long ago: their rows go
-    gone: tuple[str, ...] = ()  # workers that were away, and are forgotten with the end of the step
-    exemptions: list[Exemption] = field(default_factory=list)
-    completed: list[int] = field(default_factory=list)  # jobs that succeeded or failed: to be audited
-    mismatches: list[TaskId] = field(default_factory=list)  # tasks of which two results turned out to differ
-    late: list[tuple[str, Result]] = field(default_factory=list)
+    replies: list[Reply]  # one an event, in order
+    jobs: dict[int, Job]
+    tasks: dict[TaskId, Task]
+    attempts: dict[AttemptId, Attempt]
+    workers: dict[str, Worker]
+    users: dict[str, User]
+    programs: dict[ProgramKey, Program]
+    gangs: dict[AttemptId, Gang]
+    disbanded: list[AttemptId]  # gangs
+    plans: dict[TaskId, Plan]
+    broken: list[BrokenPromise]  # to be told to those whose jobs they concern
+    carriers: dict[str, Carrier]
+    asked: NumberedRequest | None  # a plan of transfers is to be made, and to come back as TransfersPlanned
+    forgotten: list[ProgramKey]  # programs; one may have been learnt of anew since
+    forgotten_jobs: tuple[int, ...]  # which ended long ago: their rows go
+    gone: tuple[str, ...]  # workers that were away, and are forgotten with the end of the step
+    exemptions: list[Exemption]
+    completed: list[int]  # jobs that succeeded or failed: to be audited
+    mismatches: list[TaskId]  # tasks of which two results turned out to differ
+    late: list[tuple[str, Result]]
     """(worker, result) of attempts no longer in memory; where the row says *lost*, it is recorded there."""
-    assigns: dict[str, Assign] = field(default_factory=dict)  # by worker, for its open link
-    closes: list[tuple[str, int]] = field(default_factory=list)  # (worker, session): links to close
+    assigns: dict[str, Assign]  # by worker, for its open link
+    closes: list[tuple[str, int]]  # (worker, session): links to close
+
+    def __init__(self, grid: Grid, **rows: Any) -> None:
+        """Begin with no effects but these rows: written out, for each step makes one, and factories are dear."""
+        self.grid, self.asked, self.forgotten_jobs, self.gone = grid, None, (), ()
+        self.replies, self.disbanded, self.broken, self.forgotten, self.exemptions = [], [], [], [], []
+        self.completed, self.mismatches, self.late, self.closes = [], [], [], []
+        self.jobs, self.tasks, self.attempts, self.workers, self.users = {}, {}, {}, {}, {}
+        self.programs, self.gangs, self.plans, self.carriers, self.assigns = {}, {}, {}, {}, {}
+        for name, value in rows.items():
+            setattr(self, name, value)

@@ -163,7 +163,8 @@ class Prefetch:
             return False
         if worker.facts.until is not None and not self.ends_in_time(job, task, worker):
             return False
-        return 0 < self.expected_s(job, task, worker) <= self.room_s(worker)
+        work = measure.work_of(self._grid, job, task)
+        return 0 < work / measure.speed_now(worker) <= self.room_s(worker)
 
     def ends_in_time(self, job: Job, task: int, worker: Worker) -> bool:
         """True if the task is expected to end before the worker has to, be it that it waits there for a slot."""

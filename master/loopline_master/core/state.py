@@ -195,26 +195,19 @@ class State:
         """Note a job, and skip its indexing if only its counts can have changed.
 
         That is so if several of its tasks run and several are fresh, and it was not paused, resumed or starved: a job
-        that enters or leaves the grid has no task running. A policy's index may depend on anything, replicas use up a
-        budget, and failures may be too many; with any of these, the job is indexed.
+        that enters or leaves the grid has no task running. Replicas use up a budget, and failures may be too many:
+        with either of these, the job is indexed.
         """
         number = job.id
         self.effects.jobs[number] = job
         if (
             job.running > 1
             and self.fresh[number].count > 1
-            and self.policy_job_index is None
             and job.budget_s is None
             and job.most_failed is None
+            and self.index.signatures[number][0] == (job.paused, job.stalled, job.starved_since, job.overdrawn)
         ):
-            known = self.index.signatures[number]
-            if (
-                known[2] is job.paused
-                and known[3] is job.stalled
-                and known[4] == job.starved_since
-                and known[-1] is job.overdrawn
-            ):
-                return
+            return
         if number not in self.jobs:
             self.restore(job, IntervalSet())
         self._changed_jobs[number] = job
@@ -335,14 +328,14 @@ class State:
         ready_sets, attempts, voters = index.ready_sets, index.attempts, index.voters
         for task in self._changed_tasks.values():
             job, ready_set = jobs[task.job], ready_sets[task.job]
-            if ready_set.place(task, job, attempts) or own is not None or job.budget_s is not None:
+            if ready_set.place(task, job, attempts) or job.budget_s is not None:
                 self._changed_jobs[job.id] = job
             if task.votes or voters:
                 index.place_voters(task)
                 if task.votes and job.is_live:
                     self._starve_or_feed(job)
-            if own is not None:
-                own.place_task(task)
+            if own is not None and own.place_task(task):
+                self._changed_jobs[job.id] = job
             if task.number not in ready_set.kept:
                 self.tasks.pop(task.id, None)
         self._changed_tasks.clear()

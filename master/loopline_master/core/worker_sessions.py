@@ -305,9 +305,7 @@ class Outbox:
     def _command(self, state: State, attempt: Attempt, worker: Worker) -> None:
         name = worker.name
         if attempt.state in _TO_RUN:
-            if name not in self._runs:
-                self._runs[name] = []
-            runs = self._runs[name]
+            runs = self._runs.setdefault(name, [])
             if len(runs) >= MAX_LONG_RUNS_PER_ASSIGN and not self._has_space(name, runs):
                 return
             job = state.jobs[attempt.job]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated, NamedTuple
 
 from pydantic import AfterValidator, Field
@@ -51,12 +51,11 @@ def ranges_of(attempts: Iterable[AttemptId]) -> tuple[AttemptRange, ...]:
     )
 
 
-def attempts_of(ranges: Iterable[AttemptRange]) -> list[tuple[int, int, int]]:
+def attempts_of(ranges: Sequence[AttemptRange]) -> list[tuple[int, int, int]]:
     """Return the attempts as plain tuples, which equal their ids: they are cheaper, and built again and again."""
-    attempts: list[tuple[int, int, int]] = []
-    for job, first, last, number in ranges:
-        if first == last:
-            attempts.append((job, first, number))
-        else:
-            attempts += [(job, task, number) for task in range(first, last + 1)]
-    return attempts
+    if not ranges:
+        return []
+    jobs, firsts, lasts, numbers = zip(*ranges, strict=True)
+    if firsts == lasts:  # as most often, where many workers take turns
+        return list(zip(jobs, firsts, numbers, strict=True))
+    return [(job, task, number) for job, first, last, number in ranges for task in range(first, last + 1)]

@@ -119,7 +119,10 @@ class Attempts:
         if changed & _ALIVE:
             _count(self.alive, attempt.task_id, 1 if new & _ALIVE else -1)
         if changed & _SEATED:
-            self._seat(attempt, 1 if new & _SEATED else -1)
+            sign = 1 if new & _SEATED else -1
+            _count(self.used, attempt.worker, sign * attempt.slots)
+            if attempt.replica:
+                _count(self.reserved_ms, attempt.job, sign * measure.expected_ms(attempt))
         if changed & _AHEAD:
             self.queues.toggle(attempt, new & _AHEAD)
         if changed & _FROZEN:
@@ -145,12 +148,6 @@ class Attempts:
         """Number of its slots in use and of the attempts that wait there for one."""
         queues = self.queues.of_worker
         return self.used.get(worker, 0) + (len(queues[worker]) if worker in queues else 0)
-
-    def _seat(self, attempt: Attempt, sign: int) -> None:
-        """Count the slots of an attempt as used (``sign`` 1) or as free (-1)."""
-        _count(self.used, attempt.worker, sign * attempt.slots)
-        if attempt.replica:
-            _count(self.reserved_ms, attempt.job, sign * measure.expected_ms(attempt))
 
     def _freeze(self, attempt: Attempt, change: int) -> None:
         _count(self.frozen, attempt.task_id, change)
@@ -343,10 +340,13 @@ class Slots:
 
     def is_full(self, worker: Worker) -> bool:
         """True if all slots of the worker are busy and more attempts may wait there."""
-        if worker.name in self.idle.keys or worker.offered <= 0 or not worker.is_available:
-            return False
         return (
-            not worker.half_open and worker.quarantined_until is None and worker.name not in self.attempts.frozen_on
+            worker.offered > 0
+            and worker.session is not None
+            and not (worker.draining or worker.half_open)
+            and worker.quarantined_until is None
+            and worker.name not in self.idle.keys
+            and worker.name not in self.attempts.frozen_on
         )
 
     def free_slots(self, worker: Worker) -> int:

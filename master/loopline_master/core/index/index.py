@@ -24,7 +24,9 @@ from loopline_master.core.index.sorted_collections import IntervalSet, Ranking
 from loopline_master.core.runs import ProgramKey
 from loopline_shared.model import JobState, Order, OrderWithin, TaskId
 
-Signature = tuple[bool | float | None, ...]
+Standing = tuple[bool, bool, float | None, bool]
+"""A job's ``paused``, ``stalled``, ``starved_since`` and ``overdrawn``."""
+Signature = tuple[Standing | bool | float | None, ...]
 Members = TypeVar("Members", IntervalSet, "SortedSet[tuple[float, int]]")
 
 _HOLD, _GRID = Order.HOLD, OrderWithin.GRID
@@ -265,7 +267,7 @@ class Index:
                     del self.holds[job.owner]
 
     def _signature_of(self, job: Job, fresh: IntervalSet) -> Signature:
-        """Return all that a live job's places depend on.
+        """Return all that a live job's places depend on: first how it stands whatever becomes of its tasks.
 
         When it is at its last task, they depend on other jobs, too.
         """
@@ -274,10 +276,9 @@ class Index:
         if job.budget_s is not None and not self.may_replicate(job):
             stalled = replicable = ready_set.under_replicated
         return (
-            job.arrival, job.departure, job.paused, job.stalled, job.starved_since, job.running > 0,
+            (job.paused, job.stalled, job.starved_since, job.overdrawn), job.arrival, job.departure, job.running > 0,
             job.succeeded + job.failed == job.task_count, job.is_failing,
             not fresh.starts, not ready_set.to_retry.starts, not stalled.starts, not replicable.starts,
-            job.overdrawn,
         )  # fmt: skip
 
     def _place_blocker(self, job: Job, at_last: bool) -> None:

@@ -15,7 +15,12 @@ class PolicyIndex(Protocol):
 
 @runtime_checkable
 class JobIndex(PolicyIndex, Protocol):
-    """A PolicyIndex that is told of tasks and jobs, too."""
+    """A PolicyIndex that is told of tasks and jobs, too.
 
-    def place_task(self, task: Task) -> None: ...
+    Of a job whose counts alone have changed it is told only where ``place_task`` asks for that.
+    """
+
+    def place_task(self, task: Task) -> bool:
+        """Enter a task as it is now. Return True if its job must be placed anew, too."""
+
     def place_job(self, job: Job) -> None: ...

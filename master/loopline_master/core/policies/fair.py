@@ -89,7 +89,7 @@ class _Turn:
             if self._is_fast and self._view.prefetch.is_too_long(job, self._worker):
                 return None  # a fast worker takes the first job's task in any case
             before += self._index.unassigned(job)
-            task = self._largest(job, self._ends_in(job, before))
+            task = self._largest(job, inf if self._is_fast else self._ends_in(job, before))
             if task is not None:
                 return self._place(job, task)
         return None
@@ -109,8 +109,7 @@ class _Turn:
             self._keys, self._takes, self._index.ready, self._index.tails, most=_LOOK_AHEAD
         ):
             before += self._index.unassigned(job)
-            ends_in = self._ends_in(job, before)
-            task = self._replicate_stalled(job) or self._start(job, ends_in) or self._rescue(job, ends_in)
+            task = self._replicate_stalled(job) or self._start(job, before) or self._rescue(job, before)
             if task is not None:
                 return self._place(job, task)
         return None
@@ -123,23 +122,28 @@ class _Turn:
         return key not in self._in_vain and takes(key)
 
     def _ends_in(self, job: Job, before: float) -> float:
+        """Return when the job is expected to end: after so much work, its own included."""
         capacity = self._index.capacity
         return before / capacity.total + measure.mean_work(self._view.grid, job) / capacity.median
 
     def _replicate_stalled(self, job: Job) -> int | None:
         """Return a task all of whose attempts are frozen."""
+        if not self._view.index.needs_replica(job).starts:
+            return None  # as most often
         task = self._view.first_stalled(job, self._worker)
-        self.is_barred |= task is None and bool(self._view.index.needs_replica(job))
+        self.is_barred |= task is None
         return task
 
-    def _start(self, job: Job, ends_in: float) -> int | None:
-        """Return the job's largest task: on a slow worker, the largest that it would finish in ``ends_in`` seconds.
+    def _start(self, job: Job, before: float) -> int | None:
+        """Return the job's largest task: on a slow worker, the largest that it would finish before the job ends.
 
         Or that it could have finished since anything was last started: faster workers do not come free then.
         """
-        grid = self._view.grid
+        grid, within_s = self._view.grid, inf
         delay_s = self._data_delay(job) if self._view.data.carriers else 0.0
-        task = self._largest(job, max(ends_in, grid.now - grid.last_start + _CLOSELY_S) - delay_s)
+        if not self._is_fast:
+            within_s = max(self._ends_in(job, before), grid.now - grid.last_start + _CLOSELY_S) - delay_s
+        task = self._largest(job, within_s)
         if task is None and (smallest := self._index.smallest(job)) is not None:
             self._is_due(grid.last_start + measure.work_of(grid, job, smallest) / self._speed + delay_s)
         return task
@@ -150,17 +154,17 @@ class _Turn:
         return 0.0 if smallest is None else self._view.data.delay(job, smallest, self._worker.name)
 
     def _largest(self, job: Job, within_s: float) -> int | None:
-        """Return the job's largest task to start that a slow worker would finish within that time."""
-        task = self._index.largest(job, inf if self._is_fast else within_s * self._speed)
+        """Return the job's largest task to start that the worker would finish within that time."""
+        task = self._index.largest(job, within_s * self._speed)
         if task is not None and self._view.should_go_elsewhere(job, task, self._worker):
             return self._view.first_startable(job, self._worker)
         return task
 
-    def _rescue(self, job: Job, ends_in: float) -> int | None:
+    def _rescue(self, job: Job, before: float) -> int | None:
         """Return the running task with most time left, if all are started and a copy is worth it."""
         if self._index.smallest(job) is not None:
             return None
-        found, grid = (0.0, 0), self._view.grid
+        found, grid, ends_in = (0.0, 0), self._view.grid, self._ends_in(job, before)
         for attempt in self._index.extremes(job):
             if attempt.worker == self._worker.name:
                 self.is_barred = True

@@ -19,7 +19,7 @@ from loopline_master.core.entities import LIVE, Attempt, Job, Task, Worker
 from loopline_master.core.estimates import measure
 from loopline_master.core.index.index import toggle_under
 from loopline_master.core.index.requirements import RequirementClass
-from loopline_master.core.index.sorted_collections import IntervalSet, LongRanking, Ranking
+from loopline_master.core.index.sorted_collections import IntervalSet, Ranking
 from loopline_master.core.policies.policy import FEW, View
 from loopline_shared.model import JobState, TaskId
 
@@ -170,7 +170,7 @@ class FairIndex:
     ready: Families = field(default_factory=dict)  # jobs with a task to start
     turns: SortedSet[Turn] = field(default_factory=SortedSet)  # of all live jobs
     tails: Families = field(default_factory=dict)  # jobs with none, of which tasks run that could be copied
-    alone: dict[int, LongRanking[int, tuple[float, int]]] = field(default_factory=dict)
+    alone: dict[int, Ranking[int, tuple[float, int]]] = field(default_factory=dict)
     """By job: tasks of one attempt with room for another, as (expected end, task)."""
     sizes: dict[int, BySize | None] = field(default_factory=dict)  # by job; None: its tasks do not differ
 
@@ -188,23 +188,28 @@ class FairIndex:
         is_idle = worker.name in self.view.index.slots.idle.keys
         self.idle.place(worker.name, (-speed, worker.name) if is_idle else None)
 
-    def place_task(self, task: Task) -> None:
+    def place_task(self, task: Task) -> bool:
         job, ready_set = self.view.jobs[task.job], self.view.index.ready_sets[task.job]
         if not job.is_live:
-            return
+            return False
         by_size = self.sizes.get(job.id)
         if by_size is not None:
             is_waiting = task.number in ready_set.to_retry
             by_size.place(task.number, is_waiting or task.number in self.view.fresh(job))
-        alive = self._alive(task.id) if task.number in ready_set.replicable else []
-        runs = len(alive) == 1 and not alive[0].is_queued
-        ends = (alive[0].since + alive[0].expected_s, task.number) if runs else None
+        ends = None
+        if task.number in ready_set.replicable and self.view.index.attempts.alive.get(task.id) == 1:
+            alone = self._alive(task.id)[0]
+            if not alone.is_queued:
+                ends = alone.since + alone.expected_s, task.number
         ranking = self.alone.get(job.id)
         if ranking is None:
-            ranking = self.alone[job.id] = LongRanking()
+            ranking = self.alone[job.id] = Ranking()
+        had_any = bool(ranking.keys)
         ranking.place(task.number, ends)
-        if not ranking.keys:
-            del self.alone[job.id]
+        if ranking.keys:
+            return not had_any
+        del self.alone[job.id]
+        return had_any
 
     def place_job(self, job: Job) -> None:
         key, turn = self.view.index.requirements.key_of(job), (job.tag, job.arrival)
@@ -300,7 +305,9 @@ class FairIndex:
         by_size = self.sizes[job.id]
         if by_size is not None:
             return by_size.largest(limit / measure.unit_of(job), but=self._held_back(job))
-        return self._any_startable(job) if measure.mean_work(self.view.grid, job) <= limit else None
+        if limit == math.inf or measure.mean_work(self.view.grid, job) <= limit:
+            return self._any_startable(job)
+        return None
 
     def smallest(self, job: Job) -> int | None:
         """Return the smallest task of the job that may be started."""
@@ -331,8 +338,10 @@ class FairIndex:
         return self.view.fresh(job).first_after(0) if self.view.index.is_held(job) else None
 
     def _any_startable(self, job: Job) -> int | None:
-        waiting = next(iter(self.view.index.ready_sets[job.id].to_retry), None)
-        return waiting or (None if self.view.index.is_held(job) else self.view.fresh(job).first_after(0))
+        to_retry = self.view.index.ready_sets[job.id].to_retry
+        if to_retry.starts:
+            return to_retry.starts[0]
+        return None if self.view.index.is_held(job) else self.view.fresh(job).first_after(0)
 
     def _by_size(self, job: Job) -> BySize | None:
         sizes = _differing_sizes(job)

@@ -216,18 +216,13 @@ class View:
             number = numbers.first_after(number)
         return number
 
-    def _members(self, family: Mapping[RequirementClass, IntervalSet], worker: Worker) -> list[IntervalSet]:
-        """Return the family's jobs by requirement class, of the classes that the worker could serve now."""
-        slots = self._slots.free_slots(worker) or 1
-        served = self.index.requirements.served_in(slots, worker.name, self.index.turn)
-        return [family[key] for key in family.keys() & served]
-
     def _round(self, after: int, family: Mapping[RequirementClass, IntervalSet], worker: Worker) -> Iterator[Job]:
         """Return jobs of the family for this worker, looked up one by one, since a placement changes them."""
+        slots = self._slots.free_slots(worker) or 1
         if len(family) <= FEW:
-            first_after = first_of(self._members(family, worker))
+            served = self.index.requirements.served_in(slots, worker.name, self.index.turn)
+            first_after = first_of([family[key] for key in family.keys() & served])
         else:
-            slots = self._slots.free_slots(worker) or 1
             takes = self.index.requirements.taken_by(worker.name, slots, self.index.turn)
             first_after = partial(self.index.first_of_many, family, takes)
         for low, high in ((after, MAX_ID), (-1, after)):

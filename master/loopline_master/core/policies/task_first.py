@@ -176,16 +176,12 @@ class WorkerIndex:
         self._most_classes = _SPARE
         self._kinds: dict[str, tuple[Facts, ClassKey]] = {}  # by worker: the part of its class that its facts tell
         for worker in view.workers.values():
-            self._place(worker)
+            self.place_worker(worker)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, WorkerIndex) and self._in_use() == other._in_use()
 
     __hash__ = None  # type: ignore[assignment]
-
-    def place_worker(self, worker: Worker) -> None:
-        """Enter a worker as it is now."""
-        self._place(worker)
 
     # --- asking -------------------------------------------------------------------------------------------------
 
@@ -243,8 +239,10 @@ class WorkerIndex:
         key, work = self._view.index.requirements.key_of(task.job), task.work
         may_wait, found, later = slots_of(key) == 1, [], None
         for each in self._classes_for(key):
+            if not (each.free or each.busy):
+                continue  # as most often
             candidates = self.best_of(each, busy=False) if each.free else []
-            if may_wait and work <= each.longest and each.busy:
+            if each.busy and may_wait and work <= each.longest:
                 candidates += self.best_of(each, busy=True)
             for candidate in candidates:
                 cost = self._policy.cost(self._view, task, candidate)
@@ -333,7 +331,8 @@ class WorkerIndex:
 
     # --- placing ------------------------------------------------------------------------------------------------
 
-    def _place(self, worker: Worker) -> None:
+    def place_worker(self, worker: Worker) -> None:
+        """Enter a worker as it is now."""
         name, old, new = worker.name, self.placed.get(worker.name), self._placing(worker)
         if old == new:
             return

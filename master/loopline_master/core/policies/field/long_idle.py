@@ -53,11 +53,12 @@ class LongIdleIndex:
     def place_worker(self, worker: Worker) -> None:
         """Change nothing: how long a task waited is the same for all workers."""
 
-    def place_task(self, task: Task) -> None:
+    def place_task(self, task: Task) -> bool:
         job = self.view.jobs[task.job]
         may_be_replicated = job.is_live and task.number in self.view.index.ready_sets[job.id].replicable
         waited_s = (task.started_at or 0.0) - (job.entered_at or job.submitted_at)
         self.waited.place(task.id, (-waited_s, task.id) if may_be_replicated else None)
+        return False
 
     def place_job(self, job: Job) -> None:
         """Forget the tasks of a job that is over."""
