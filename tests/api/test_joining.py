@@ -125,7 +125,7 @@ async def test_a_revoked_one_lets_nobody_in(master: Bench) -> None:
 
 
 async def test_guessing_is_slowed_down(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(buckets, "time", SimpleNamespace(monotonic=lambda: 1000.0))  # no guess is given back meanwhile
+    monkeypatch.setattr(buckets, "time", SimpleNamespace(monotonic=lambda: 1000.0))  # no guess is forgotten meanwhile
     statuses = [await joins(master, wish("lj_0_guess")) for _ in range(101)]
     assert (statuses[0], statuses[-1]) == (403, 429)
 

@@ -18,6 +18,7 @@ from loopline_master.http.listener import standing_in
 from loopline_master.http.live import streams
 from loopline_master.settings import MasterSettings
 from loopline_master.store import Store, StoreBroken
+from loopline_master.store import store as stores
 from tests.api.bench import Bench, running_master, until
 
 BOARD = Path(__file__).parents[2] / "examples/grafana/loopline.json"
@@ -117,16 +118,21 @@ async def test_it_is_well_until_the_database_breaks(master: Bench, monkeypatch: 
 
 
 async def test_a_master_whose_place_may_be_taken_says_nothing_but_that(
-    master: Bench, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def superseded(*_: object) -> None:
-        raise StoreBroken("superseded", "another master has taken over", status=503)
+    monkeypatch.setattr(stores, "is_sqlite", lambda _: False)  # the place of a file's master is nobody else's
+    monkeypatch.setattr(stores, "_begin_epoch", lambda *_: None)  # which only a server can
+    async with running_master(tmp_path) as master:
+        await master.get("/whoami")
 
-    monkeypatch.setattr(master.parts[Store], "confirm", superseded)
-    for path in ("/jobs", "/whoami", "//"):
-        answer = await master.ask("GET", path)
-        assert (answer.status, answer.body["code"]) == (503, "superseded")
-    assert (await master.ask("GET", "//healthz", None)).status == 200
+        async def superseded(*_: object) -> None:
+            raise StoreBroken("superseded", "another master has taken over", status=503)
+
+        monkeypatch.setattr(master.parts[Store], "confirm", superseded)
+        for path in ("/jobs", "/whoami", "//"):
+            answer = await master.ask("GET", path)
+            assert (answer.status, answer.body["code"]) == (503, "superseded")
+        assert (await master.ask("GET", "//healthz", None)).status == 200
 
 
 async def test_a_master_that_begins_waits_for_nobody_who_still_sends(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import hashlib
 import os
 import threading
@@ -200,7 +201,9 @@ async def test_a_file_that_was_changed_is_fetched_again(master: SmallMaster, cac
     assert len(downloads_of(master, name)) == 2
 
 
-async def test_a_download_that_nobody_waits_for_is_given_up(master: SmallMaster, cache: Cache) -> None:
+async def test_a_download_that_nobody_waits_for_is_given_up(
+    master: SmallMaster, cache: Cache, caplog: pytest.LogCaptureFixture
+) -> None:
     name = master.holds(CONTENT)
     master.gate.clear()
     first, second = (asyncio.create_task(read(cache, name)) for _ in range(2))
@@ -218,6 +221,9 @@ async def test_a_download_that_nobody_waits_for_is_given_up(master: SmallMaster,
     await asyncio.wait([only])
     master.gate.set()
     assert await read(cache, other) == b"other"
+    del first, only
+    gc.collect()
+    assert not caplog.records, "nothing is said of what nobody waits for"
 
 
 async def test_one_that_has_not_reached_the_master_is_given_up_at_once(

@@ -104,7 +104,9 @@ class Downloads:
             await asyncio.shield(fetching)
         except asyncio.CancelledError:
             if request.cut_off():
-                await asyncio.wait([fetching])
+                await asyncio.gather(fetching, return_exceptions=True)
+            else:
+                fetching.cancel()
             raise
         finally:
             if request.is_lost_elsewhere:

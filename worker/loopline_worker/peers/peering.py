@@ -205,7 +205,7 @@ class Peering:
             await asyncio.shield(running)
         except asyncio.CancelledError:
             fetch.cut_off()
-            await asyncio.wait([running])
+            await asyncio.gather(running, return_exceptions=True)
             raise
 
     def keep_outputs(self, result: Result, folder: Path) -> None:
