@@ -217,7 +217,7 @@ class CallSubmitter:
             parameters = await parameters_of(self._client, tasks)
             if not job.is_wanted:  # all its futures were cancelled
                 return
-            self._link.submit(spec_of(self._specs[known], parameters, calls or len(tasks), chunk), job)
+            await self._link.submit(spec_of(self._specs[known], parameters, calls or len(tasks), chunk), job)
         try:
             await job.answer
         except LooplineError as error:
