@@ -145,7 +145,7 @@ class Executor(concurrent.futures.Executor):
         future = self._pending.new()
         try:
             if self._batcher.add(fn, pickled((args, kwargs), self._modules), future):
-                self._begin(lambda: self._submitter.send_all(self._batcher.batches()))
+                self._begin(lambda: self._submitter.send_all(self._batcher))
         except Exception as error:  # as in a process pool, the error of pickling is set on the future
             self._pending.settled(future)
             future.fail(error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 from loopline.functions.futures import Batch, GridFuture
@@ -32,7 +32,7 @@ class CallBatcher:
         self._last_call = 0.0
 
     def add(self, fn: Callable[..., Any], call: bytes, future: GridFuture) -> bool:
-        """Add a call. True if the caller has to start sending what is gathered (``batches``).
+        """Add a call. True if the caller has to start sending what is gathered, until ``pop`` finds nothing.
 
         Functions are the same if they have the same pickle: each ``obj.method`` is another object.
         """
@@ -47,26 +47,17 @@ class CallBatcher:
             was_awaited, self._is_awaited = self._is_awaited, True
         return not was_awaited
 
-    async def batches(self) -> AsyncIterator[list[Batch]]:
-        """Yield batches until none are left.
-
-        The first call goes at once; those that come while it is on its way go together next. After many calls in a
-        row, the next batch waits until no more come.
-        """
-        while batches := self._pop_batches():
-            yield batches
-            if sum(len(batch.calls) for batch in self._batches.values()) >= MANY_CALLS:
-                await self._pause()
-
-    def _pop_batches(self) -> list[Batch]:
+    def pop(self) -> list[Batch]:
         """Remove and return all that is gathered. If it is empty, the next caller has to start sending."""
         with self._lock:
             batches, self._batches, self._pickles = self._batches, {}, {}
             self._is_awaited = bool(batches)
         return list(batches.values())
 
-    async def _pause(self) -> None:
-        """Wait until no call has come for a moment."""
+    async def pause(self) -> None:
+        """Wait until no call has come for a moment, if many came while others were submitted."""
+        if sum(len(batch.calls) for batch in self._batches.values()) < MANY_CALLS:
+            return
         give_up = time.monotonic() + _LONGEST_S
         while (now := time.monotonic()) < min(give_up, self._last_call + self._pause_s):  # noqa: ASYNC110
             await asyncio.sleep(self._last_call + self._pause_s - now)

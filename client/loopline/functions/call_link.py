@@ -90,11 +90,15 @@ class CallLink:
         self._background: set[asyncio.Task[None]] = set()
         self._beside: CallLink | None = None  # a second link, for jobs that are followed on this one already
 
-    def submit(self, spec: JobSpec, listener: Listener) -> None:
-        """Submit a job; the listener receives its events."""
-        self._unsent.append(_Submission(spec, listener))
+    async def submit(self, spec: JobSpec, listener: Listener) -> None:
+        """Submit a job; the listener receives its events. Back once the job is sent, or waits for a link."""
+        one = _Submission(spec, listener)
         self._open()
-        self._send_unsent()
+        if self._socket is None or self._background:  # what was said before is sent first
+            self._unsent.append(one)
+            self._send_unsent()
+        else:
+            await _send(self._socket, encode_to_master(self._numbered(one)))
 
     def follow(self, job: int, listener: Listener) -> None:
         """Follow a job from its first result on."""
@@ -185,10 +189,15 @@ class CallLink:
             return
         unsent, self._unsent = self._unsent, []
         for one in unsent:
-            self._numbers += 1
-            self._submissions[self._numbers] = one
-            self._say(Submit(self._numbers, one.spec, again=one.key))
-            one.key = one.key or key_of(self._name, self._numbers)
+            self._say(self._numbered(one))
+
+    def _numbered(self, one: _Submission) -> Submit:
+        """Return the message of a submission, which is unanswered from now on."""
+        self._numbers += 1
+        self._submissions[self._numbers] = one
+        message = Submit(self._numbers, one.spec, again=one.key)
+        one.key = one.key or key_of(self._name, self._numbers)
+        return message
 
     def _say(self, message: Submit | Follow | Drop) -> None:
         """Send a message if the link is open; a new link sends everything again."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from contextlib import suppress
 from statistics import median
 from typing import Any
 
+from loopline.functions.batching import CallBatcher
 from loopline.functions.call_limit import CallLimit
 from loopline.functions.call_link import CallLink
 from loopline.functions.calls import (
@@ -69,17 +70,25 @@ class CallSubmitter:
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
 
-    async def send_all(self, gathered: AsyncIterator[list[Batch]]) -> None:
-        """Submit all batches that are gathered."""
-        async for batches in gathered:
+    async def send_all(self, batcher: CallBatcher) -> None:
+        """Submit batches until none are left.
+
+        The first call goes at once; those that come while it is on its way go together next. After many calls in a
+        row, the next batch waits until no more come.
+        """
+        while batches := batcher.pop():
             if len(batches) == 1:
                 await self.send(batches[0])
             else:
                 await asyncio.gather(*map(self.send, batches))
+            await batcher.pause()
 
     async def send(self, batch: Batch) -> None:
         """Submit calls that are tasks of their own."""
-        async for start, end in self._parts(batch.futures):
+        self._limit.hold(batch.futures)
+        end = 0
+        while (start := end) < len(batch.futures):
+            end = await self._end_of_part(batch.futures, start)
             part = Batch(batch.function, batch.calls[start:end], batch.futures[start:end]).without_cancelled()
             if part.calls:
                 job = SubmittedJob(self, self._client, part.futures, len(part.calls))
@@ -87,21 +96,20 @@ class CallSubmitter:
 
     async def send_chunks(self, function: bytes, calls: list[bytes], futures: list[GridFuture], chunk: int) -> None:
         """Submit tasks of ``chunk`` calls each, with a future for each task."""
-        async for start, end in self._parts(futures):
+        self._limit.hold(futures)
+        end = 0
+        while (start := end) < len(futures):
+            end = await self._end_of_part(futures, start)
             some = calls[start * chunk : end * chunk]
             tasks = [join(some[first : first + chunk]) for first in range(0, len(some), chunk)]
             job = ChunkedJob(self, self._client, futures[start:end], len(tasks), calls=len(some), chunk=chunk)
             await self._send_job(job, function, tasks, chunk, len(some))
 
-    async def _parts(self, futures: list[GridFuture]) -> AsyncIterator[tuple[int, int]]:
-        """Yield which tasks go into one job, from where to where, as soon as the limit has places for them."""
-        self._limit.hold(futures)
-        start = 0
-        while start < len(futures):
-            end = start + await self._limit.acquire(min(MOST_CALLS_PER_JOB, len(futures) - start))
-            self._limit.release_after(futures[start:end])
-            yield start, end
-            start = end
+    async def _end_of_part(self, futures: list[GridFuture], start: int) -> int:
+        """Wait until the limit has places for tasks from ``start`` on, and return where those of the next job end."""
+        end = start + await self._limit.acquire(min(MOST_CALLS_PER_JOB, len(futures) - start))
+        self._limit.release_after(futures[start:end])
+        return end
 
     async def send_rest(self, function: bytes, calls: list[bytes], first: list[GridFuture], rest: GridFuture) -> None:
         """Submit the rest of a map when its first calls have shown how long they take, or have taken too long.
@@ -209,7 +217,7 @@ class CallSubmitter:
             parameters = await parameters_of(self._client, tasks)
             if not job.is_wanted:  # all its futures were cancelled
                 return
-            self._link.submit(spec_of(self._specs[known], parameters, calls or len(tasks), chunk), job)
+            await self._link.submit(spec_of(self._specs[known], parameters, calls or len(tasks), chunk), job)
         try:
             await job.answer
         except LooplineError as error:

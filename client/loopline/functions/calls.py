@@ -151,7 +151,7 @@ async def common_spec(client: RestClient, function: bytes, options: CallOptions,
 def spec_of(common: JobSpec, parameters: Table | RowFile, calls: int, chunk: int | None = None) -> JobSpec:
     """Return the spec of a job of so many calls. ``chunk``: calls in one task, if tasks make several."""
     assert common.function
-    function = replace(common.function, chunk=chunk, calls=calls if chunk else None)
+    function = replace(common.function, chunk=chunk, calls=calls) if chunk else common.function
     size = None if common.known_size is None else common.known_size * calls
     return common.model_copy(update={"function": function, "parameters": parameters, "size": size})
 

@@ -1,0 +1,37 @@
+"""The link on which calls are submitted: what is said on it keeps its order."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from loopline.functions.call_link import CallLink
+from loopline_shared.protocol.client_link import Submit, decode_from_client
+from loopline_shared.spec import JobSpec
+
+
+class Socket:
+    """Keeps what is sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[int, str]] = []
+
+    async def send_bytes(self, frame: bytes) -> None:
+        message = decode_from_client(frame)
+        assert isinstance(message, Submit)
+        self.sent.append((message.number, message.job.name))
+
+
+async def test_what_was_said_before_is_sent_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job is submitted just after a new link began, whose sendings of what waited have not run yet."""
+    monkeypatch.setattr(CallLink, "_open", lambda link: None)
+    link, socket, listener = CallLink(cast("Any", None)), Socket(), cast("Any", None)
+    await link.submit(JobSpec(name="waited", command=["true"]), listener)
+    link._begin(cast("Any", socket), "l1")
+    await link.submit(JobSpec(name="just after", command=["true"]), listener)
+    while link._background:
+        await asyncio.sleep(0)
+    await link.submit(JobSpec(name="later", command=["true"]), listener)
+    assert socket.sent == [(1, "waited"), (2, "just after"), (3, "later")]
