@@ -27,6 +27,7 @@ import time
 import traceback
 from collections.abc import Callable
 from functools import cache
+from multiprocessing import current_process, resource_tracker
 from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
@@ -125,6 +126,8 @@ def _run(module: str, words: list[str], folder: str, environment: dict[str, str]
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
     os.closerange(3, max(int(each.name) for each in Path("/proc/self/fd").iterdir()) + 1)
+    resource_tracker._resource_tracker._fd = None  # type: ignore[attr-defined]  # it is closed: who needs one starts one
+    current_process()._config["daemon"] = False  # type: ignore[attr-defined]  # or it may have no children
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)

@@ -96,6 +96,14 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
         yield one
 
 
+def wait_for_jobs(reader: Terminal) -> None:
+    """Wait until all jobs of earlier blocks are over: whoever submits another is warned if it is held behind them."""
+    with Client(reader.environment["LOOPLINE_MASTER"], reader.environment["TOKEN"]) as client:
+        for view in client.jobs():
+            if view.finished_at is None:
+                client.attach(view.id).wait(60)
+
+
 @pytest.mark.parametrize(
     ("page", "block"),
     [pytest.param(*each, marks=() if each[0] in QUICK else pytest.mark.long) for each in COMMANDS],
@@ -105,6 +113,7 @@ def test_it_runs_as_it_is_printed(reader: Terminal, page: str, block: list[str])
     lines = [line.replace("http://127.0.0.1:7461", "$MASTER") for line in block if not reason(line)]
     if not lines:
         pytest.skip("; ".join(sorted({reason(line) or "" for line in block})))
+    wait_for_jobs(reader)
     code, said = reader.run("set -x\n" + "\n".join(lines))
     assert code == 0, said
     assert "warning:" not in said

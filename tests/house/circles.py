@@ -41,7 +41,7 @@ def imports(files: tuple[Source, ...], *, late: bool) -> Graph:
     modules = {source.module: str(source.path) for source in files}
     graph: Graph = {}
     for source in files:
-        nodes = ast.walk(source.tree) if late else _as_loaded(source.tree)
+        nodes = source.nodes if late else _as_loaded(source.tree)
         names = {name for node in nodes for name in _imported(node, modules)}
         graph[str(source.path)] = {modules[name] for name in names} - {str(source.path)}
     return graph

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -70,7 +71,9 @@ def sources(*packages: str) -> tuple[Source, ...]:
 def _read(path: Path) -> Source:
     text = (ROOT / path).read_text("utf-8")
     module = ".".join(path.with_suffix("").parts[1:]).removesuffix(".__init__")
-    return Source(path, module, text, ast.parse(text))
+    source = Source(path, module, text, ast.parse(text))
+    gc.freeze()  # the nodes are as many as all else, and to walk through them again and again takes longer
+    return source
 
 
 def is_migration(source: Source) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from dataclasses import asdict
 from random import Random
 from tempfile import TemporaryDirectory
@@ -152,6 +153,8 @@ async def filled(store):
     )
 
 
+LATE = Result(AttemptId(1, 2, 1), Outcome.SUCCEEDED, 0, cpu_s=6.5)
+"""Of the attempt that is lost, which is in the first piece."""
 WINDOWS = [(0.0, 1e9), (0.0, 11.0), (11.0, 35.0), (20.0, 80.0), (81.0, 99.0)]
 
 
@@ -171,12 +174,11 @@ async def test_what_is_told_is_the_same_on_either_database(url):
 
 
 async def test_a_late_result_makes_one_piece_wrong_for_the_next_master_too(url):
-    late = Result(AttemptId(1, 2, 1), Outcome.SUCCEEDED, 0, cpu_s=6.5)
     async with open_store(url) as store:
         await filled(store)
         await sum_up(store)
     async with open_store(url) as store:
-        await keep(store, late=[("ant", late)])
+        await keep(store, late=[("ant", LATE)])
         assert await pieces(store) == [(1, 1), (1, 2)]
         await check_told(store, WINDOWS)
         await sum_up(store)
@@ -210,23 +212,48 @@ async def test_they_go_with_the_attempts(url):
         assert not await store.job_sums.sum_next()
 
 
-async def test_what_is_deleted_meanwhile_is_not_summed_up(store):
-    await filled(store)
-    reading, go_on, read = asyncio.Event(), asyncio.Event(), store.job_sums._read
+async def sum_while(store, change):
+    """Sum up a piece, and have this happen between its being read and being kept."""
+    read = store.job_sums._read
 
     async def slow(work, **more):
         found = await read(work, **more)
         if getattr(work, "func", None) is job_sums._sums_of:
-            reading.set()
-            await go_on.wait()
+            store.job_sums._read = read
+            await change
         return found
 
     store.job_sums._read = slow
-    summing = asyncio.create_task(store.job_sums.sum_next())
-    await reading.wait()
-    await store.shorten(1, 4, 500.0, await store.first_tasks(1))
-    go_on.set()
-    await summing
+    assert await store.job_sums.sum_next()
+    await check_kept(store)
+
+
+async def test_what_is_deleted_meanwhile_is_not_summed_up(store):
+    await filled(store)
+    await sum_while(store, store.shorten(1, 4, 500.0, await store.first_tasks(1)))
+
+
+async def test_what_changes_meanwhile_is_not_kept(store):
+    await filled(store)
+    await sum_while(store, keep(store, late=[("ant", LATE)]))
+    assert (1, 0) not in await pieces(store)
+
+
+async def test_what_is_still_being_written_is_summed_up(store):
+    await filled(store)
+    go_on, write = threading.Event(), store.job_sums._write
+
+    async def write_behind(work, **more):
+        go_on.set()
+        return await write(work, **more)
+
+    store.job_sums._write = write_behind
+    async with asyncio.TaskGroup() as under_way:
+        under_way.create_task(write(lambda connection: go_on.wait(60)))
+        under_way.create_task(keep(store, late=[("ant", LATE)]))
+        await asyncio.sleep(0)  # now both are with the writer
+        assert await store.job_sums.sum_next()
+    assert await pieces(store) == [(1, 0)]
     await check_kept(store)
 
 
