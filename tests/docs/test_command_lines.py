@@ -32,6 +32,8 @@ ELSEWHERE = {
     r"loopline service ": "changes this computer's services: tests/cli/test_service.py",
     r"loopline submit --nodes ": "needs several workers: tests/live/test_gangs.py",
     r"loopline master --database-url ": "needs a PostgreSQL: tests/live/test_postgres.py",
+    r"loopline master --files ": "needs an object storage: tests/live/test_object_storage.py",
+    r"loopline worker --until ": "a second agent of the reader's: tests/worker/test_departure.py",
     r"loopline elastic ": "asks a cluster, or goes on for ever: tests/cli/test_elastic.py, tests/live/test_slurm.py",
     r"loopline run ": "needs several workers: tests/live/test_engines.py",
     r"loopline submit --(requirements|image) ": "needs a package index or an image: tests/live/test_environments.py",
