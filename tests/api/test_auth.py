@@ -218,6 +218,17 @@ async def test_the_audit_log_forgets(master: Bench) -> None:
     assert [one.did for one in (await log.page(who="x")).items] == ["second"]
 
 
+async def test_the_audit_log_forgets_little_at_once(master: Bench) -> None:
+    log = master.parts[Store].audit_log
+    deed = Deed(1.0, "x", "user", token="", address="", did="old", on="", keep_s=10.0)
+    for _ in range(102):
+        await log.note(deed)
+    for left in (2, 0):
+        await log.note(replace(deed, at=12.0, did="new"))
+        old = [one for one in (await log.page(who="x", limit=200)).items if one.did == "old"]
+        assert len(old) == left
+
+
 async def _until_the_end(content: aiohttp.StreamReader) -> None:
     with suppress(aiohttp.ClientError):
         while await content.readany():

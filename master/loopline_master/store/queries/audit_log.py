@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import bindparam, delete, insert, select
+from sqlalchemy import bindparam, delete, insert, literal_column, select
 
 from loopline_master.store.database import Transact
 from loopline_master.store.queries.paging import after, number, page_of
@@ -19,7 +19,11 @@ from loopline_shared.rest.bodies import Page
 
 _COLUMNS = ("at", "who", "role", "token", "address", "did", "on")
 _NOTE = Statement(lambda _: insert(audit_log).inline().values({name: bindparam(name) for name in _COLUMNS}))
-_FORGET = Statement(lambda _: delete(audit_log).where(audit_log.c.at < bindparam("since")))
+_AT_ONCE = literal_column("100")
+"""So many entries go with a deed at most: no step waits for what is kept for a shorter time from now on."""
+_old = select(audit_log.c.id).where(audit_log.c.at < bindparam("since")).order_by(audit_log.c.at)
+_oldest = _old.limit(_AT_ONCE).offset(literal_column("0"))  # SQLite's text has one in any case
+_FORGET = Statement(lambda _: delete(audit_log).where(audit_log.c.id.in_(_oldest)))
 _values = attrgetter(*_COLUMNS)
 
 
@@ -27,7 +31,7 @@ _values = attrgetter(*_COLUMNS)
 class Deed:
     """A deed of somebody, to be noted once it is done, in the same transaction if it can be.
 
-    It has the fields of an AuditEntry but its id. Entries that are older by ``keep_s`` are forgotten with it.
+    It has the fields of an AuditEntry but its id. With it go the oldest entries of those that are older by ``keep_s``.
     """
 
     at: float
