@@ -31,7 +31,7 @@ _values = attrgetter(*_COLUMNS)
 class Deed:
     """A deed of somebody, to be noted once it is done, in the same transaction if it can be.
 
-    It has the fields of an AuditEntry but its id. With it go the oldest entries of those that are older by ``keep_s``.
+    It has the fields of an AuditEntry but its id. With it go some of the entries that are older by ``keep_s``.
     """
 
     at: float
