@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import bindparam, delete, insert, literal_column, select
+from sqlalchemy import ColumnElement, Integer, bindparam, delete, insert, literal_column, select
 
 from loopline_master.store.database import Transact
 from loopline_master.store.queries.paging import after, number, page_of
@@ -19,10 +19,17 @@ from loopline_shared.rest.bodies import Page
 
 _COLUMNS = ("at", "who", "role", "token", "address", "did", "on")
 _NOTE = Statement(lambda _: insert(audit_log).inline().values({name: bindparam(name) for name in _COLUMNS}))
-_AT_ONCE = literal_column("100")
+_AT_ONCE = 100
 """So many entries go with a deed at most: no step waits for what is kept for a shorter time from now on."""
+
+
+def _literal(number: int) -> ColumnElement[int]:
+    """Return a number in the text of a statement, which has no place for its value."""
+    return literal_column(str(number), Integer)
+
+
 _old = select(audit_log.c.id).where(audit_log.c.at < bindparam("since")).order_by(audit_log.c.at)
-_oldest = _old.limit(_AT_ONCE).offset(literal_column("0"))  # SQLite's text has one in any case
+_oldest = _old.limit(_literal(_AT_ONCE)).offset(_literal(0))  # SQLite's text has one in any case
 _FORGET = Statement(lambda _: delete(audit_log).where(audit_log.c.id.in_(_oldest)))
 _values = attrgetter(*_COLUMNS)
 
