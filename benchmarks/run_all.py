@@ -32,7 +32,10 @@ RESULTS = FOLDER / "results.md"
 LIMIT_S = 180.0
 SUBJECTS = ("rates", "master", "worker", "estimates")
 """Folders of benchmarks; the others hold what benchmarks share."""
-FIRST = ("processes", "functions", "latency", "start", "idle_agent", "swarm", "million_tasks", "scheduler_step")
+FIRST = (
+    "processes", "functions", "latency", "lone_task", "start", "idle_agent", "swarm", "million_tasks",
+    "scheduler_step",
+)  # fmt: skip
 SHORT = {
     "a_year": ["--days", "60"],
     "agent_cpu": ["--tasks", "3000"],
