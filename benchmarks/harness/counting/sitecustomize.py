@@ -19,7 +19,6 @@ from typing import Any
 FOLDER = os.environ.get("COUNTS_INTO")
 
 
-
 class Tally:
     """What is called and run while it counts, by code object."""
 
