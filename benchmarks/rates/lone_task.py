@@ -86,7 +86,7 @@ def _role(pid: int) -> str:
     return next((role for role in ("master", "worker") if role.encode() in words), "client")
 
 
-async def counted(pids: Pids, run: Tasks, tasks: int) -> dict[str, Counter[str]]:
+async def counted(pids: Pids, run: Tasks, tasks: int) -> dict[str, Figures]:
     """Return what each program did: bytecodes and calls, each by function."""
     await run(WARM_UP)
     await asyncio.sleep(WAIT_S)
@@ -126,7 +126,8 @@ async def measure(options: argparse.Namespace) -> list[Figures]:
 
 def _row(task: str, way: str, program: str, figures: Figures, tasks: int) -> Figures:
     """Return what a program does for one task; a function counts as one of it if it is called for most tasks."""
-    calls, bytecodes = figures["calls"], figures["bytecodes"]
+    calls: Counter[str] = figures["calls"]
+    bytecodes: Counter[str] = figures["bytecodes"]
     return {
         "task": task,
         "way": way,
@@ -134,7 +135,7 @@ def _row(task: str, way: str, program: str, figures: Figures, tasks: int) -> Fig
         "functions": sum(number >= tasks / 2 for number in calls.values()),
         "calls": sum(calls.values()) / tasks,
         "bytecodes": sum(bytecodes.values()) / tasks,
-        "dearest": {name: number / tasks for name, number in Counter(bytecodes).most_common(100)},
+        "dearest": {name: number / tasks for name, number in bytecodes.most_common(100)},
     }
 
 
