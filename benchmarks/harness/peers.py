@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 from dataclasses import dataclass
 from functools import partial
@@ -36,6 +37,10 @@ class Peer:
     kinds: frozenset[str] = ALL
     program: str = ""
     """A program that it needs, besides Python."""
+    as_root: bool = False
+    """Whether it runs as root only."""
+    least: int = 100
+    """As few tasks as it is given at least."""
 
 
 PEERS = (
@@ -47,6 +52,8 @@ PEERS = (
     Peer("Celery, Redis", "no", "with_celery.py", "", 600, 900, program="redis-server"),
     Peer("Celery, Redis with fsync", "yes", "with_celery.py", "fsync", 500, 600, program="redis-server"),
     Peer("HyperQueue", "no", "with_hyperqueue.py", "", 500, kinds=frozenset({PROCESSES, ONE_PROCESS, START})),
+    Peer("Slurm, steps", "no", "with_slurm.py", "steps", 30, 0, ALL - {CALLS, ONE_CALL}, "slurmctld", as_root=True),
+    Peer("Slurm, array", "no", "with_slurm.py", "array", 2, 0, frozenset({PROCESSES}), "slurmctld", True, least=20),
     Peer("GNU parallel", "no", "with_pools.py", "parallel", 300, kinds=frozenset({PROCESSES}), program="parallel"),
 )
 
@@ -57,7 +64,7 @@ OF_PYTHON = (
     Peer("multiprocessing.Pool", "no", "with_pools.py", "pool", 2000, 500_000, ALL - {PROCESSES, ONE_PROCESS}),
 )
 """Programs that are always there: they form no grid, but are quick. Pools make many calls at a time, as their
-documentation advises. Pools make many calls at a time, as their documentation advises.
+documentation advises.
 """
 
 
@@ -74,8 +81,13 @@ def ways(kind: str, tasks: int, slots: int = 2, *, silent: bool = False, seconds
         Way(peer.name, peer.durable, partial(yardstick, *_command(peer, kind, tasks, slots, silent, seconds),
                                              environment=environment()), rounds=1)
         for peer in chosen
-        if kind in peer.kinds and (not peer.program or shutil.which(peer.program, path=environment()["PATH"]))
+        if kind in peer.kinds and _can_run(peer)
     ]  # fmt: skip
+
+
+def _can_run(peer: Peer) -> bool:
+    is_there = not peer.program or shutil.which(peer.program, path=environment()["PATH"]) is not None
+    return is_there and (os.geteuid() == 0 or not peer.as_root)
 
 
 def hint() -> list[str]:
@@ -91,7 +103,7 @@ def _command(peer: Peer, kind: str, tasks: int, slots: int, silent: bool, second
 def _share(peer: Peer, kind: str, tasks: int, seconds: float) -> int:
     rate = peer.calls_per_s if kind == CALLS else peer.processes_per_s
     slowest = {"HyperQueue": 3}.get(peer.name, tasks)  # it looks once in a second
-    return min(tasks, slowest) if kind.startswith("one") else min(tasks, max(100, int(rate * seconds)))
+    return min(tasks, slowest) if kind.startswith("one") else min(tasks, max(peer.least, int(rate * seconds)))
 
 
 def environment() -> dict[str, str]:
@@ -116,4 +128,7 @@ def versions() -> dict[str, str]:
         name, version, *_ = package.name.split("_")
         if name in ("redis-server", "parallel"):
             found[name] = version.replace("%3a", ":")
+    if shutil.which("slurmctld"):
+        said = subprocess.run(["slurmctld", "-V"], capture_output=True, text=True, check=False).stdout
+        found["slurm"] = said.removeprefix("slurm-wlm ").strip()
     return found

@@ -16,13 +16,14 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.harness import limits, peers
-from benchmarks.harness.grid import Figures, Run, Way, fsync_s, grid, in_turns
+from benchmarks.harness.grid import Figures, Grid, Run, Way, fsync_s, grid, in_turns
+from benchmarks.harness.postgres import postgres_grid
 from benchmarks.harness.tables import answer, milliseconds, parser, progress, quantile, table
 from loopline.client import AsyncClient
 from loopline.executor import Executor
@@ -55,17 +56,20 @@ async def each_timed(work: Callable[[], Awaitable[object]], tasks: int) -> Figur
     return {"each_s": each_s}
 
 
+MadeGrid = Callable[..., AbstractAsyncContextManager[Grid]]
+
+
 @asynccontextmanager
-async def processes(tasks: int) -> AsyncIterator[Run]:
-    async with grid(slots=2) as one, one.client() as client:
+async def processes(tasks: int, made: MadeGrid = grid) -> AsyncIterator[Run]:
+    async with made(slots=2) as one, one.client() as client:
         await each_timed(lambda: one_process(client), WARM_UP)
         yield lambda: each_timed(lambda: one_process(client), tasks)
 
 
 @asynccontextmanager
-async def functions(tasks: int) -> AsyncIterator[Run]:
+async def functions(tasks: int, made: MadeGrid = grid) -> AsyncIterator[Run]:
     """The Executor is for ordinary code, so it is used from a thread that does nothing else."""
-    async with grid(slots=2) as one:
+    async with made(slots=2) as one:
         executor = Executor(one.url, one.token())
 
         def call(times: int) -> Figures:
@@ -101,7 +105,10 @@ def ways(options: argparse.Namespace, kind: str) -> list[Way]:
         limits.floor(kind, options.tasks),
         Way(DISK, "-", disk),
     ]
-    return found if options.no_peers else [*found, *peers.ways(kind, options.tasks)]
+    if options.no_peers:
+        return found
+    postgres = Way(f"{OURS}, PostgreSQL", "yes", lambda: ours(options.tasks, postgres_grid))
+    return [*found, postgres, *peers.ways(kind, options.tasks)]
 
 
 async def measure(options: argparse.Namespace) -> list[Figures]:

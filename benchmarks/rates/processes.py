@@ -2,9 +2,10 @@
 
 A master and a worker with their own settings, SQLite with synchronous=FULL, everything through REST; each task is
 /bin/echo with a line of stdout, which is kept and compared, or /bin/true; in the sandbox that a worker uses by
-default, and without it, as the peers do. The limit is a loop that does nothing but
-start processes, two in flight; the floor is the least that a durable master-worker system in Python does. The slower
-disk takes 5 ms longer for every fsync. CPU is of all processes together, the tasks' own included.
+default, and without it, as the peers do. The limit is a loop that does nothing but start processes, two in flight;
+the floor is the least that a durable master-worker system in Python does. The slower disk takes 5 ms longer for every
+fsync. A master's PostgreSQL runs on the same computer. CPU is of all processes together, the tasks' own included; a
+database's and Slurm's daemons are not among them.
 
     python benchmarks/rates/processes.py [--full] [--tasks 2000] [--rounds 3] [--no-peers] [--json]
 """
@@ -16,14 +17,15 @@ import asyncio
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.harness import limits, peers
 from benchmarks.harness.grid import Figures, Grid, Run, Way, grid, in_turns
+from benchmarks.harness.postgres import postgres_grid
 from benchmarks.harness.tables import answer, count, median, parser, progress, share, table
 from loopline_shared.spec import JobSpec, Range
 
@@ -56,12 +58,13 @@ def ours(
     *flags: str,
     silent: bool,
     environment: Mapping[str, str] | None = None,
+    made: Callable[..., AbstractAsyncContextManager[Grid]] = grid,
 ) -> Way:
-    """Return a way of ours; ``flags`` are the worker's."""
+    """Return a way of ours; ``flags`` are the worker's, and ``made`` makes its grid."""
 
     @asynccontextmanager
     async def start() -> AsyncIterator[Run]:
-        async with grid(SLOTS, worker_flags=flags, environment=environment) as one:
+        async with made(SLOTS, worker_flags=flags, environment=environment) as one:
             await all_results(one, WARM_UP, silent=silent)
             yield lambda: all_results(one, tasks, silent=silent)
 
@@ -78,6 +81,7 @@ def ways(options: argparse.Namespace, folder: Path, *, silent: bool) -> list[Way
     ]
     if silent or options.no_peers:
         return found
+    found.append(ours(f"{OURS}, PostgreSQL", tasks, silent=False, made=postgres_grid))
     if slower := limits.slower_disk(folder):
         found.append(ours(f"{OURS}, slower disk", tasks, silent=False, environment=slower))
     return found + peers.ways("processes", tasks, SLOTS, seconds=5.0 if options.full else 1.0)

@@ -55,7 +55,8 @@ class Server:
         """A server that has followed this one until now: it is behind from here on, and not started yet."""
         with tempfile.TemporaryDirectory(prefix="loopline-postgres-") as name:
             folder, port = Path(name), _free_port()
-            shutil.chown(folder, self._whose.get("user"), self._whose.get("group"))
+            if self._whose:
+                os.chown(folder, self._whose["user"], self._whose["group"])
             data = str(folder / "data")
             copy = str(Path(self._command[0]).resolve().with_name("pg_basebackup"))
             _run(
@@ -105,12 +106,15 @@ def restartable_postgres() -> Iterator[Server]:
 
 
 @contextmanager
-def running_postgres() -> Iterator[str]:
-    """The URL of a fresh server, without the database's name. Missing where it cannot be had."""
+def running_postgres(*settings: str) -> Iterator[str]:
+    """The URL of a fresh server with these settings besides, without the database's name. Missing where it cannot
+    be had.
+    """
     with ExitStack() as stack:
         folder, server, whose, port = stack.enter_context(_prepared())
         log = stack.enter_context((folder / "log").open("wb"))
-        process = stack.enter_context(_serving(server, stdout=log, stderr=log, **whose))
+        command = [*server, *(word for setting in settings for word in ("-c", setting))]
+        process = stack.enter_context(_serving(command, stdout=log, stderr=log, **whose))
         _wait_for(process, folder / "data" / "postmaster.pid", folder / "log")
         yield f"postgresql://loopline@127.0.0.1:{port}"
 
