@@ -177,7 +177,7 @@ class WorkerLinks:
         self._open[hello.worker] = link
         log.info("worker %s joined from %s", hello.worker, link.remote)
         try:
-            async for report in link.reports():
+            while report := await link.next_report():
                 self._refuse_other_life(report)
                 if report.peers is not None:
                     self._exchange.heard(
