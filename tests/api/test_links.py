@@ -145,7 +145,9 @@ async def test_that_a_result_is_on_disk_is_told_with_the_next_task_or_soon(
         assert (heard[0].held_s or 0) > 0
         assert len(heard) == frames
         assert heard[-1].seq == 2 + frames
-        await socket.send_bytes(session.report((), (Result(heard[-1].run[0].attempt, Outcome.SUCCEEDED, 0),), Load(1))[1])
+        await socket.send_bytes(
+            session.report((), (Result(heard[-1].run[0].attempt, Outcome.SUCCEEDED, 0),), Load(1))[1]
+        )
         await until(lambda: _has_succeeded(master, 2))
 
 

@@ -408,7 +408,7 @@ def test_what_is_held_is_seen_with_the_next_that_is_sent(deeds: list[str], data:
             frame, sent = master.send(Assign(ANSWER, 7)), seq
         elif deed == "release" and master.held:
             frame, sent = master.send(master.held), seq
-        if frame and isinstance(assign := worker.receive(frame), Assign):
+        if frame and isinstance(worker.receive(frame), Assign):
             seen = sent
             assert master.held is None
         if data.draw(st.booleans()):

@@ -1,7 +1,7 @@
 """The connection of one worker: a protocol session, and a bounded queue of messages that cannot be sent at once.
 
-A message is sent as it is given, unless others wait, the worker reads too slowly, or some of it is to be filled in. An
-Assign that but acknowledges results of a worker which has nothing else in hand waits for a moment: mostly a task
+A message is sent as it is given, unless others wait, the worker reads too slowly, or some of it is to be filled in.
+An Assign that but acknowledges results of a worker which has nothing else in hand waits for a moment: mostly a task
 follows, and goes with it.
 """
 
@@ -207,13 +207,19 @@ class WorkerLink:
 
     def _put(self, item: ToWorker | _Closing) -> None:
         """Send it at once, or else queue it."""
-        transport = self._transport
-        if self._is_queueing or isinstance(item, _Closing) or _lacks_something(item) or not transport:
+        if isinstance(item, _Closing) or self._is_queueing or _lacks_something(item):
             self._queue(item)
-        elif transport.get_write_buffer_size() or transport.is_closing() or self._socket.closed:
-            self._queue(item)
-        else:
+        elif transport := self._writable():
             transport.write(frame_of(self._frame(item)))
+        else:
+            self._queue(item)
+
+    def _writable(self) -> asyncio.Transport | None:
+        """Return the transport if it takes more, and nothing that it has still waits."""
+        transport = self._transport
+        if transport is None or transport.get_write_buffer_size() or transport.is_closing() or self._socket.closed:
+            return None
+        return transport
 
     def _queue(self, item: ToWorker | _Closing) -> None:
         self._is_queueing = True

@@ -6,8 +6,8 @@ link (ProtocolError), and the next session's first Report restores the state. A 
 repeated by the reader if it still needs them.
 
 The scheduler numbers the Assigns that follow from its steps. Between them the master answers Reports that bring no
-news, of which the scheduler never hears; and an Assign that but acknowledges may go with the next one. The worker sees
-the frames in one row of numbers, the scheduler its Assigns in another. OutgoingNumbers translates.
+news, of which the scheduler never hears; and an Assign that but acknowledges may go with the next one. The worker
+sees the frames in one row of numbers, the scheduler its Assigns in another. OutgoingNumbers translates.
 """
 
 from __future__ import annotations
@@ -254,7 +254,9 @@ class OutgoingNumbers:
     def __init__(self) -> None:
         self._last = 0  # that the worker sees
         self._ahead = 0  # by so much its number of the next is above the scheduler's
-        self._unseen: deque[tuple[int, int]] = deque()  # numbers that it has not seen, each by how much that grew there
+        self._unseen: deque[tuple[int, int]] = (
+            deque()
+        )  # numbers that it has not seen, each by how much that grew there
 
     @property
     def may_answer(self) -> bool:

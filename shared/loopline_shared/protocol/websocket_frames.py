@@ -79,7 +79,7 @@ class FrameReader:
         return found
 
     def _bounds(self, data: bytes, at: int) -> tuple[int, int]:
-        """Return where the payload of a frame begins and ends; as long as its header is incomplete, where that ends."""
+        """Return where the payload of a frame begins and ends; where its header ends, if not all of that is there."""
         start = at + _HEADER_BYTES
         if start > len(data):
             return start, start
