@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from typing import TypeVar
@@ -63,10 +63,10 @@ class WorkerLink:
         session: int,
         max_frames: int,
         complete: Complete,
-        charged: Callable[[], AbstractContextManager[None]],
+        charge: Callable[[float], None],
     ) -> None:
         self.session = session
-        self._complete, self._charged = complete, charged
+        self._complete, self._charge = complete, charge
         self.remote = request.remote
         self.shown, self.instance = shown_by(request), ""
         self.is_encrypted = request.secure
@@ -263,8 +263,11 @@ class WorkerLink:
         if self._rest_s:
             await asyncio.sleep(self._rest_s)
         begin = time.perf_counter()
-        with self._charged():
+        try:
             message = self._protocol.receive(frame)
+        except Exception:
+            self._charge(time.perf_counter() - begin)
+            raise
         named = _attempts_named(message) if isinstance(message, Report) else 0
         self._rest_s = rest_after(time.perf_counter() - begin + _COMPARED_WITHIN_S * named)
         return message

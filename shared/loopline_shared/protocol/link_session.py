@@ -283,7 +283,9 @@ class OutgoingNumbers:
         """Return the scheduler's number of its last Assign that a worker has seen which has seen ``number``."""
         while self._unseen and self._unseen[0][0] <= number:
             self._unseen.popleft()
-        return max(0, number - self._ahead + sum(step for _, step in self._unseen))
+        for _, step in self._unseen:
+            number += step
+        return max(0, number - self._ahead)
 
     def _shift(self, step: int) -> None:
         self._ahead += step

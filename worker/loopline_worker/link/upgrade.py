@@ -1,4 +1,4 @@
-"""How a connection becomes a WebSocket (RFC 6455, section 4): the request, and the server's answer."""
+"""The opening of a WebSocket (RFC 6455, section 4): the request, and the server's answer."""
 
 from __future__ import annotations
 
