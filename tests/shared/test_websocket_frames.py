@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from loopline_shared.errors import ProtocolError
 from loopline_shared.protocol.websocket_frames import (
     BINARY,
     CLOSE,
     PING,
     PONG,
     TEXT,
-    FrameError,
-    FrameReader,
+    IncomingFrames,
     close_payload,
     close_reason,
     frame_of,
@@ -25,7 +25,7 @@ LARGE = bytes(range(256)) * 256
 
 
 def read(data: bytes, pieces_of: int = 2**20) -> list[tuple[int, bytes]]:
-    reader = FrameReader(LIMIT_BYTES)
+    reader = IncomingFrames(LIMIT_BYTES)
     return [one for at in range(0, len(data), pieces_of) for one in reader.feed(data[at : at + pieces_of])]
 
 
@@ -66,7 +66,7 @@ def test_control_frames_come_between_those_of_a_message() -> None:
     ],
 )  # fmt: skip
 def test_what_a_server_may_not_send(data: str) -> None:
-    with pytest.raises(FrameError):
+    with pytest.raises(ProtocolError):
         read(bytes.fromhex(data))
 
 

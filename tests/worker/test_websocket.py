@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from loopline_shared.errors import ProtocolError
 from loopline_shared.rest.trust import trusting
 from loopline_worker.link.upgrade import RejectedError
 from loopline_worker.link.websocket import LostError, WebSocket
@@ -88,7 +89,7 @@ async def test_a_message_over_the_limit_ends_it(server: Server) -> None:
     await server.start()
     socket = await server.connect()
     socket.send(bytes(LIMIT_BYTES + 1))
-    with pytest.raises(LostError, match="more than 300,000 bytes"):
+    with pytest.raises(ProtocolError, match="more than 300,000 bytes"):
         await socket.ended()
 
 

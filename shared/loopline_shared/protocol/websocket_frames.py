@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from struct import Struct
 
+from loopline_shared.errors import ProtocolError
+
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 NORMAL_CLOSE = 1000
 _KINDS = {CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG}
@@ -16,10 +18,6 @@ _MOST_CONTROL_BYTES = 125
 _SHORT, _LONG = 126, 127  # in place of a length: it follows in two bytes, or in eight
 _HEADER_BYTES = 2
 _SHORT_HEADER, _LONG_HEADER = Struct("!BBH"), Struct("!BBQ")
-
-
-class FrameError(Exception):
-    """A frame that the other end may not send."""
 
 
 def frame_of(payload: bytes, kind: int = BINARY, mask: bytes = b"") -> bytes:
@@ -51,7 +49,7 @@ def close_reason(payload: bytes) -> str:
     return payload[2:].decode(errors="replace") or str(int.from_bytes(payload[:2]) or 1005)
 
 
-class FrameReader:
+class IncomingFrames:
     """Reads the frames of a server from pieces of any size. A message of more than ``limit_bytes`` is an error."""
 
     def __init__(self, limit_bytes: int) -> None:
@@ -62,7 +60,7 @@ class FrameReader:
         self._message = bytearray()
 
     def feed(self, piece: bytes) -> list[tuple[int, bytes]]:
-        """Return the kind and the payload of each message that this completes. Raises FrameError."""
+        """Return the kind and the payload of each message that this completes. Raises ProtocolError."""
         self._pieces.append(piece)
         self._missing_bytes -= len(piece)
         if self._missing_bytes > 0:
@@ -85,7 +83,7 @@ class FrameReader:
             return start, start
         size = data[at + 1]
         if size & _MASKED:
-            raise FrameError("a frame that is masked")
+            raise ProtocolError("the other end sent a frame that is masked")
         if size >= _SHORT:
             is_short = size == _SHORT
             start += 2 if is_short else 8
@@ -93,21 +91,21 @@ class FrameReader:
                 return start, start
             size = int.from_bytes(data[at + _HEADER_BYTES : start])
             if size < (_SHORT if is_short else 2**16):
-                raise FrameError("a length in more bytes than it takes")
+                raise ProtocolError("the other end sent a length in more bytes than it takes")
         self._check(data[at], size)
         return start, start + size
 
     def _check(self, first: int, size: int) -> None:
         kind = first & _KIND
         if first & _RESERVED or kind not in _KINDS:
-            raise FrameError("a frame of an unknown kind")
+            raise ProtocolError("the other end sent a frame of an unknown kind")
         if kind >= CLOSE:
             if size > _MOST_CONTROL_BYTES or not first & _LAST:
-                raise FrameError("a control frame that is too long, or in pieces")
+                raise ProtocolError("the other end sent a control frame that is too long, or in pieces")
         elif (kind == CONTINUATION) is (self._kind == CONTINUATION):
-            raise FrameError("a frame that does not follow from the one before")
+            raise ProtocolError("the other end sent a frame that does not follow from the one before")
         elif len(self._message) + size > self._limit_bytes:
-            raise FrameError(f"a message of more than {self._limit_bytes:,} bytes")
+            raise ProtocolError(f"the other end sent a message of more than {self._limit_bytes:,} bytes")
 
     def _add(self, first: int, payload: bytes, found: list[tuple[int, bytes]]) -> None:
         """Take in a frame, which may complete a message."""

@@ -18,8 +18,7 @@ from loopline_shared.protocol.websocket_frames import (
     NORMAL_CLOSE,
     PING,
     PONG,
-    FrameError,
-    FrameReader,
+    IncomingFrames,
     close_payload,
     close_reason,
     frame_of,
@@ -47,7 +46,7 @@ class WebSocket(asyncio.Protocol):
         self.on_writable: Callable[[], None] = _nothing
         self._writable = asyncio.Event()
         self._writable.set()
-        self._reader = FrameReader(limit_bytes)
+        self._reader = IncomingFrames(limit_bytes)
         self._upgrade: Upgrade | None = Upgrade()  # until the server has answered
         self._transport: asyncio.Transport | None = None
         self._has_closed = False  # nothing is sent after the frame that says so
@@ -167,8 +166,6 @@ class WebSocket(asyncio.Protocol):
                     self.on_frame(payload)
                 else:
                     self._control(kind, payload)
-        except FrameError as error:
-            self.end(LostError(f"the master sent {error}"))
         except UpgradeError as error:
             self.end(LostError(f"the master speaks no WebSocket: {error}"))
         except Exception as error:
