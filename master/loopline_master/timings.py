@@ -9,6 +9,8 @@ from __future__ import annotations
 HELLO_WITHIN_S = 10.0  # a new link without a Hello is closed; as long as report_every_s by default
 CLOSE_WITHIN_S = 2.0  # for the closing handshake; a link that takes twice as long is aborted
 STOP_WITHIN_S = 3.0  # for open requests when the master stops: longer than CLOSE_WITHIN_S, so that links can close
+ACKNOWLEDGE_WITHIN_S = 0.05  # a worker with nothing else in hand hears that its results are on disk, or has a task
+# before; far below its patience with an answer, after which it sends the next Report all the same
 
 # Streams to clients.
 CHANGES_STILL_HERE_EVERY_S = (

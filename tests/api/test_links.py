@@ -17,10 +17,10 @@ from sqlalchemy import func, select
 from loopline_master.links import WorkerLinks, connection
 from loopline_master.store import Store
 from loopline_master.store.tables import event_log
-from loopline_shared.model import Load
+from loopline_shared.model import AttemptId, Load, Outcome, Result
 from loopline_shared.protocol import link_session
 from loopline_shared.protocol.link_session import WorkerSession
-from loopline_shared.protocol.worker_link import MAX_FRAME_BYTES, PROTOCOL_VERSION, Assign, Refused, Welcome
+from loopline_shared.protocol.worker_link import MAX_FRAME_BYTES, PROTOCOL_VERSION, Assign, Refused, Run, Welcome
 from tests.api.bench import FACTS, Bench, running_master, until
 
 
@@ -112,6 +112,43 @@ async def test_an_answer_says_how_long_its_report_was_here_and_what_comes_later_
         assert isinstance(later, Assign)
         assert later.run
         assert later.held_s is None
+
+
+@pytest.mark.parametrize(("within_s", "frames"), [(3600.0, 1), (0.0, 2)])
+async def test_that_a_result_is_on_disk_is_told_with_the_next_task_or_soon(
+    master: Bench, monkeypatch: pytest.MonkeyPatch, within_s: float, frames: int
+) -> None:
+    """A worker with nothing else in hand waits for neither."""
+    monkeypatch.setattr(connection, "ACKNOWLEDGE_WITHIN_S", within_s)
+    async with connect(master) as socket:
+        session = WorkerSession("w1", "boot", FACTS)
+
+        async def hear() -> Assign:
+            assign = session.receive(await socket.receive_bytes())
+            assert isinstance(assign, Assign)
+            return assign
+
+        await socket.send_bytes(session.hello())
+        assert isinstance(session.receive(await socket.receive_bytes()), Welcome)
+        await socket.send_bytes(session.report((), (), Load(slots=1))[1])
+        assert (await hear()).seen == 1
+        first = await master.submit()
+        run = (await hear()).run[0]
+        done = Result(run.attempt, Outcome.SUCCEEDED, 0)
+        await socket.send_bytes(session.report((), (done,), Load(slots=1))[1])
+        await until(lambda: _has_succeeded(master, first))
+        heard = [await hear()] if frames == 2 else []
+        assert all(assign.seen == 2 and not assign.run for assign in heard)
+        await master.submit()
+        heard.append(await hear())
+        assert (heard[-1].seen, len(heard[-1].run)) == (2, 1)
+        assert (heard[0].held_s or 0) > 0
+        assert len(heard) == frames
+        assert heard[-1].seq == 2 + frames
+        await socket.send_bytes(
+            session.report((), (Result(heard[-1].run[0].attempt, Outcome.SUCCEEDED, 0),), Load(1))[1]
+        )
+        await until(lambda: _has_succeeded(master, 2))
 
 
 @pytest.mark.parametrize(("life", "is_let_in"), [("", True), ("another", False)])
@@ -295,11 +332,13 @@ async def test_a_silent_worker_is_cut_off_when_its_lease_ends(tmp_path: Path) ->
 async def test_a_worker_that_does_not_listen_is_cut_off(tmp_path: Path) -> None:
     async with running_master(tmp_path, limits={"max_frames": 2}) as master, master.worker("w1"):
         link = master.parts[WorkerLinks]._open["w1"]
-        for number in range(10):
-            master.parts[WorkerLinks].deliver("w1", Assign(number, 0))
-        await until(lambda: is_connected(master, "w1", False))
         assert link._transport is not None
+        long = Run(AttemptId(1, 1, 1), ("x" * 2**20,), {}, {})
+        for number in range(1, 100):
+            if not link._transport.is_closing():
+                master.parts[WorkerLinks].deliver("w1", Assign(number, 0, (long,)))
         assert link._transport.is_closing()
+        await until(lambda: is_connected(master, "w1", False))
 
 
 async def test_nobody_is_told_what_is_for_another(master: Bench) -> None:

@@ -393,6 +393,30 @@ def test_answers_between_have_numbers_of_their_own_on_the_way_alone() -> None:
         worker.receive(master.send(Assign(5, 7)))
 
 
+@given(st.lists(st.sampled_from(["assign", "answer", "hold", "release"]), max_size=40), st.data())
+@settings(PATIENT, max_examples=tried(50))
+def test_what_is_held_is_seen_with_the_next_that_is_sent(deeds: list[str], data: st.DataObject) -> None:
+    worker, master = opened()
+    seq, sent, seen = 0, 0, 0
+    for deed in deeds:
+        frame = None
+        if deed == "hold":
+            master.hold(Assign(seq := seq + 1, 7))
+        elif deed == "assign":
+            frame, sent = master.send(Assign(seq := seq + 1, 7)), seq
+        elif deed == "answer" and master.may_answer:
+            frame, sent = master.send(Assign(ANSWER, 7)), seq
+        elif deed == "release" and master.held:
+            frame, sent = master.send(master.held), seq
+        if frame and isinstance(worker.receive(frame), Assign):
+            seen = sent
+            assert master.held is None
+        if data.draw(st.booleans()):
+            report = master.receive(worker.report([], [], Load(1))[1])
+            assert isinstance(report, Report)
+            assert report.seen == seen
+
+
 def test_who_sees_none_of_many_answers_is_answered_by_the_scheduler() -> None:
     _, master = opened()
     while master.may_answer:

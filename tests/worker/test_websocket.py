@@ -1,6 +1,8 @@
 """The worker's end of the link against a server of another make."""
 
 import asyncio
+import base64
+import hashlib
 import shutil
 import socket
 import ssl
@@ -11,8 +13,10 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from loopline_shared.errors import ProtocolError
 from loopline_shared.rest.trust import trusting
-from loopline_worker.link.websocket import LostError, RejectedError, WebSocket
+from loopline_worker.link.upgrade import RejectedError
+from loopline_worker.link.websocket import LostError, WebSocket
 
 Talk = Callable[[web.WebSocketResponse], Awaitable[None]]
 LIMIT_BYTES = 300_000
@@ -85,7 +89,7 @@ async def test_a_message_over_the_limit_ends_it(server: Server) -> None:
     await server.start()
     socket = await server.connect()
     socket.send(bytes(LIMIT_BYTES + 1))
-    with pytest.raises(LostError, match="more than 300,000 bytes"):
+    with pytest.raises(ProtocolError, match="more than 300,000 bytes"):
         await socket.ended()
 
 
@@ -118,6 +122,39 @@ async def test_what_is_no_websocket_is_told_apart(server: Server) -> None:
         server.port = other.sockets[0].getsockname()[1]
         with pytest.raises(LostError, match="speaks no WebSocket"):
             await server.connect()
+
+
+ANSWER = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: WebSocket\r\nConnection: Upgrade\r\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "complaint"),
+    [
+        (ANSWER + "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n", "answered another request"),
+        (ANSWER.replace("Upgrade: WebSocket", "Accept: x") + "Sec-WebSocket-Accept: {}\r\n\r\n", "another request"),
+        (ANSWER + "Sec-WebSocket-Accept: {}\r\nSec-WebSocket-Extensions: x\r\n\r\n", "not offered"),
+        ("HTTP/1.1 1O1 Switching\r\n\r\n", "it answered 'HTTP/1.1 1O1"),
+        (ANSWER + "x" * 2**16, "does not end"),
+    ],
+)
+async def test_an_answer_that_opens_no_websocket(answer: str, complaint: str) -> None:
+    async def open_wrongly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        request = (await reader.readuntil(b"\r\n\r\n")).decode()
+        key = next(line for line in request.splitlines() if line.startswith("Sec-WebSocket-Key: "))[19:]
+        accepted = base64.b64encode(hashlib.sha1((key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11").encode()).digest())
+        writer.write(answer.replace("{}", accepted.decode()).encode())
+        await writer.drain()
+
+    async with await asyncio.start_server(open_wrongly, "127.0.0.1", 0) as other:
+        url = f"http://127.0.0.1:{other.sockets[0].getsockname()[1]}/api/link"
+        with pytest.raises(LostError, match=f"speaks no WebSocket: .*{complaint}"):
+            await asyncio.wait_for(WebSocket.connect(url, dict, LIMIT_BYTES), 10)
+
+
+async def test_a_header_is_one_line(server: Server) -> None:
+    await server.start()
+    with pytest.raises(LostError, match="line break"):
+        await WebSocket.connect(f"http://127.0.0.1:{server.port}/", lambda: {"x": "y\r\nz: 1"}, LIMIT_BYTES)
 
 
 async def test_an_address_that_never_answers_is_not_waited_for(

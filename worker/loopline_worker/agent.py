@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, NoReturn
 
 import psutil
 
-from loopline_shared.model import Quarantine
+from loopline_shared.model import Quarantine, Result
 from loopline_shared.protocol.link_session import WorkerSession
 from loopline_shared.protocol.transfers import FlowMeasured, MeasureFlow
 from loopline_shared.protocol.worker_link import MAX_WROTE_BYTES, Assign, Read, Welcome, Wrote
 from loopline_worker.core import instructions as do
 from loopline_worker.core.events import (
     Assigned,
+    AttemptEnded,
     Connected,
     Event,
     FreezeCompleted,
@@ -78,6 +79,8 @@ class Agent:
         self._boot = secrets.token_hex(8)
         self._task_group = task_group
         self._events: list[Event] = []
+        self._is_turning = False
+        self._ended: list[Result] = []  # of attempts of whose end no line is in the log yet
         self._link = Link(http_client, self)
         self.parts.peering.on_news = self.parts.environments.on_news = self._link.speak
         self.parts.peering.is_wanted = lambda: not self.parts.machine.is_idle or self.parts.machine.is_in_use
@@ -127,21 +130,34 @@ class Agent:
     # Events in, instructions out.
 
     def post(self, event: Event) -> None:
-        """Have the machine take in what has happened, with all that happens before the loop comes round."""
-        if not self._events:
-            self._task_group.soon(self.turn)
+        """Have the machine take in what has happened, with all that happens before the loop comes round.
+
+        What ends while nothing else is in hand is taken in at once: there is nothing that it could be told with.
+        """
         self._events.append(event)
+        if self._is_turning:
+            return
+        if isinstance(event, AttemptEnded) and len(self.parts.machine.attempts) == 1:
+            self.turn()
+        elif len(self._events) == 1:
+            self._task_group.soon(self.turn)
 
     def turn(self) -> None:
         """Take in what was posted; then report, if it is time for that."""
-        urgency = Urgency.NOT
-        while self._events:
-            events, self._events = self._events, []
-            urgency = max(urgency, self._step(events))
+        urgency, self._is_turning = Urgency.NOT, True
+        try:
+            while self._events:
+                events, self._events = self._events, []
+                urgency = max(urgency, self._step(events))
+        finally:
+            self._is_turning = False
         if urgency is Urgency.NOW:
             self._link.speak_now()
         elif urgency is Urgency.SOON:
             self._link.speak_soon()
+        ended, self._ended = self._ended, []
+        for result in ended:  # which nobody waits for
+            self.parts.attempt_log.ended(result)
 
     def _step(self, events: Sequence[Event]) -> Urgency:
         """Decide, commit, obey. Return how soon a Report is due."""
@@ -170,8 +186,7 @@ class Agent:
         else:
             for result in entry.results:
                 parts.spool.keep(result)
-        for result in entry.results:
-            parts.attempt_log.ended(result)
+        self._ended += entry.results
         if entry.over:
             parts.spool.forget(entry.over)
 
@@ -291,11 +306,8 @@ class Agent:
         if results:
             log.info("%d results of an earlier run wait for the master", len(results))
         if waiting or begun:
-            log.info(
-                "an earlier agent left %d attempts that wait; %d that had begun return to the queue",
-                len(waiting),
-                len(begun),
-            )
+            counts = len(waiting), len(begun)
+            log.info("an earlier agent left %d attempts that wait; %d that had begun return to the queue", *counts)
         died = journal.left_at > psutil.boot_time()  # else the computer may have been switched off
         self._step([Restored(results, begun, waiting, died, journal.life)])
 

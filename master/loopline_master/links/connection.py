@@ -1,13 +1,18 @@
-"""The connection of one worker: a protocol session, and a bounded queue of messages to be sent."""
+"""The connection of one worker: a protocol session, and a bounded queue of messages that cannot be sent at once.
+
+A message is sent as it is given, unless others wait, the worker reads too slowly, or some of it is to be filled in.
+An Assign that but acknowledges results of a worker which has nothing else in hand waits for a moment: mostly a task
+follows, and goes with it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from itertools import count
 from typing import TypeVar
 
@@ -16,11 +21,12 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from loopline_master.busy_time import rest_after
 from loopline_master.certificates.job_secrets import has_secrets
 from loopline_master.certificates.worker_keys import shown_by
-from loopline_master.timings import CLOSE_WITHIN_S, HELLO_WITHIN_S
+from loopline_master.timings import ACKNOWLEDGE_WITHIN_S, CLOSE_WITHIN_S, HELLO_WITHIN_S
 from loopline_shared.errors import LooplineError, ProtocolError
 from loopline_shared.model import AttemptId, Stream
 from loopline_shared.protocol.link_session import MasterSession
 from loopline_shared.protocol.transfers import FileSource, FlowMeasured, MeasureFlow
+from loopline_shared.protocol.websocket_frames import frame_of
 from loopline_shared.protocol.worker_link import (
     MAX_READS,
     Assign,
@@ -48,7 +54,7 @@ class _Closing:
 
 
 class WorkerLink:
-    """A connection of a worker: a protocol session, and a bounded queue of messages to be sent."""
+    """A connection of a worker: a protocol session, and a bounded queue of messages that cannot be sent at once."""
 
     def __init__(
         self,
@@ -57,10 +63,10 @@ class WorkerLink:
         session: int,
         max_frames: int,
         complete: Complete,
-        charged: Callable[[], AbstractContextManager[None]],
+        charge: Callable[[float], None],
     ) -> None:
         self.session = session
-        self._complete, self._charged = complete, charged
+        self._complete, self._charge = complete, charge
         self.remote = request.remote
         self.shown, self.instance = shown_by(request), ""
         self.is_encrypted = request.secure
@@ -68,11 +74,14 @@ class WorkerLink:
         self._socket = socket
         self._protocol = MasterSession()
         self._last_report = (0, 0.0)  # number and time of the last Report, until it is answered
+        self._may_hold = False  # its answer: it brings results, and the worker has nothing else in hand
+        self._holding: asyncio.TimerHandle | None = None
         self._outgoing: asyncio.Queue[ToWorker | _Closing] = asyncio.Queue(max_frames)
         self._reads: dict[int, asyncio.Future[Wrote | None]] = {}
         self._probes: dict[int, asyncio.Future[FlowMeasured | None]] = {}
         self._numbers = count(1)
         self._rest_s = 0.0
+        self._is_queueing = False
         self._sending = asyncio.create_task(self._send_all())
         self._sending.add_done_callback(self._has_stopped)
 
@@ -114,14 +123,18 @@ class WorkerLink:
             return self.shown.key == present.shown.key
         return not present.instance or self.instance == present.instance
 
-    async def reports(self) -> AsyncIterator[Report]:
-        """Generate the worker's Reports until the connection ends. Raises ProtocolError if a message is not
+    async def next_report(self) -> Report | None:
+        """Return the worker's next Report; None if the connection is over. Raises ProtocolError if a message is not
         allowed.
         """
         while message := await self._receive():
             if isinstance(message, Report):
                 self._last_report = message.seq, time.monotonic()
-                yield message
+                self._may_hold = bool(message.results) and not (
+                    message.holding or message.waiting or message.members or message.peers
+                )
+                return message
+        return None
 
     async def read(self, attempt: AttemptId, stream: Stream, offset: int) -> Wrote | None:
         """Ask the worker for output; None if the connection ends first."""
@@ -145,10 +158,13 @@ class WorkerLink:
         return await answer
 
     def send(self, message: Welcome | Refused | Assign) -> None:
-        """Queue a message without waiting. A worker that reads too slowly is disconnected: its next Report
-        reconciles.
+        """Send a message, or queue it, without waiting. A worker that reads too slowly is disconnected: its next
+        Report reconciles.
         """
-        self._put(message)
+        if isinstance(message, Assign) and self._may_hold and self._but_acknowledges(message):
+            self._hold(message)
+        else:
+            self._put(message)
 
     def close(self, reason: str, code: int = WSCloseCode.OK) -> None:
         """Close after the queued messages have been sent, or abort if that takes too long."""
@@ -162,6 +178,8 @@ class WorkerLink:
         for probe in self._probes.values():
             _resolve(probe, None)
         self._reads.clear()
+        if self._holding:
+            self._holding.cancel()
         try:
             if not self._socket.closed:
                 self.close("good-bye")
@@ -169,7 +187,42 @@ class WorkerLink:
         finally:
             self._sending.cancel()
 
+    def _but_acknowledges(self, assign: Assign) -> bool:
+        said = assign.run or assign.cancel or assign.words or assign.peers or assign.probation
+        return not said and assign.seen == self._last_report[0] and not self._is_queueing
+
+    def _hold(self, assign: Assign) -> None:
+        if assign is not self._protocol.held:
+            self._protocol.hold(assign)
+        if self._holding is None:
+            self._holding = asyncio.get_running_loop().call_later(ACKNOWLEDGE_WITHIN_S, self._release)
+
+    def _release(self) -> None:
+        """Send the Assign that is held, if no other was sent before."""
+        self._holding = None
+        if self._protocol.held and self._is_queueing:  # another may be in the queue
+            self._hold(self._protocol.held)
+        elif self._protocol.held:
+            self._put(self._protocol.held)
+
     def _put(self, item: ToWorker | _Closing) -> None:
+        """Send it at once, or else queue it."""
+        if isinstance(item, _Closing) or self._is_queueing or _lacks_something(item):
+            self._queue(item)
+        elif transport := self._writable():
+            transport.write(frame_of(self._frame(item)))
+        else:
+            self._queue(item)
+
+    def _writable(self) -> asyncio.Transport | None:
+        """Return the transport if it takes more, and nothing that it has still waits."""
+        transport = self._transport
+        if transport is None or transport.get_write_buffer_size() or transport.is_closing() or self._socket.closed:
+            return None
+        return transport
+
+    def _queue(self, item: ToWorker | _Closing) -> None:
+        self._is_queueing = True
         try:
             self._outgoing.put_nowait(item)
         except asyncio.QueueFull:
@@ -178,17 +231,20 @@ class WorkerLink:
     async def _send_all(self) -> None:
         while not isinstance(item := await self._outgoing.get(), _Closing):
             message = await self._complete(item) if isinstance(item, Assign) and _lacks_something(item) else item
-            await self._socket.send_bytes(self._protocol.send(self._timed(message)))
+            await self._socket.send_bytes(self._frame(message))
+            self._is_queueing = not self._outgoing.empty()
         reason = item.reason.encode()[:_MAX_REASON_BYTES].decode(errors="ignore").encode()
         await self._socket.close(code=item.code, message=reason)
 
-    def _timed(self, item: ToWorker) -> ToWorker:
-        """Return the Assign with the time that its Report spent here: the rest of the round trip is the network's."""
+    def _frame(self, item: ToWorker) -> bytes:
+        """Return the frame: of an Assign with the time that its Report spent here, for the rest of the round trip is
+        the network's.
+        """
         seq, received_at = self._last_report
-        if isinstance(item, Assign) and item.seen == seq:
-            self._last_report = (0, 0.0)
-            return replace(item, held_s=time.monotonic() - received_at)
-        return item
+        if not isinstance(item, Assign) or item.seen != seq:
+            return self._protocol.send(item)
+        self._last_report = (0, 0.0)
+        return self._protocol.send(item, time.monotonic() - received_at)
 
     async def _receive(self) -> Hello | Report | None:
         """Return the next message that is no answer to a Read; None if the connection is over."""
@@ -207,8 +263,11 @@ class WorkerLink:
         if self._rest_s:
             await asyncio.sleep(self._rest_s)
         begin = time.perf_counter()
-        with self._charged():
+        try:
             message = self._protocol.receive(frame)
+        except Exception:
+            self._charge(time.perf_counter() - begin)
+            raise
         named = _attempts_named(message) if isinstance(message, Report) else 0
         self._rest_s = rest_after(time.perf_counter() - begin + _COMPARED_WITHIN_S * named)
         return message
@@ -224,9 +283,11 @@ class WorkerLink:
             self._transport.abort()
 
 
-def _lacks_something(assign: Assign) -> bool:
+def _lacks_something(message: ToWorker) -> bool:
     """True if some of a run is to be filled in: a row file's line, a gang's or a job's secret."""
-    return any(run.row_file or run.gang or (run.environment and has_secrets(run)) for run in assign.run)
+    if not isinstance(message, Assign) or not message.run:
+        return False
+    return any(run.row_file or run.gang or (run.environment and has_secrets(run)) for run in message.run)
 
 
 def _attempts_named(report: Report) -> int:

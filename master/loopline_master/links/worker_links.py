@@ -138,9 +138,9 @@ class WorkerLinks:
             compress=False, decode_text=False, max_msg_size=MAX_FRAME_BYTES, timeout=CLOSE_WITHIN_S
         )
         await socket.prepare(request)
-        charged = partial(self._busy_time.charged, sender)
+        charge = partial(self._busy_time.charge, sender)
         link = WorkerLink(
-            request, socket, next(self._sessions), self._max_frames, complete=self._complete, charged=charged
+            request, socket, next(self._sessions), self._max_frames, complete=self._complete, charge=charge
         )
         try:
             await self._serve_worker(link, bearer)
@@ -177,13 +177,15 @@ class WorkerLinks:
         self._open[hello.worker] = link
         log.info("worker %s joined from %s", hello.worker, link.remote)
         try:
-            async for report in link.reports():
+            while report := await link.next_report():
                 self._refuse_other_life(report)
                 if report.peers is not None:
                     self._exchange.heard(
                         hello, link.session, link.remote, report, has_certificate=link.has_certificate
                     )
-                event = WorkerReported(hello.worker, link.session, await with_files(self._blobs, report))
+                if report.results:
+                    report = await with_files(self._blobs, report)
+                event = WorkerReported(hello.worker, link.session, report)
                 if link.may_answer and self._engine.keep_back(event):
                     link.send(Assign(ANSWER, report.seq))
                 else:

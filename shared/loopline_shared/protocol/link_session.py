@@ -6,8 +6,8 @@ link (ProtocolError), and the next session's first Report restores the state. A 
 repeated by the reader if it still needs them.
 
 The scheduler numbers the Assigns that follow from its steps. Between them the master answers Reports that bring no
-news, of which the scheduler never hears. The worker sees all Assigns in one row of numbers, the scheduler its own in
-another. OutgoingNumbers translates.
+news, of which the scheduler never hears; and an Assign that but acknowledges may go with the next one. The worker
+sees the frames in one row of numbers, the scheduler its Assigns in another. OutgoingNumbers translates.
 """
 
 from __future__ import annotations
@@ -177,6 +177,7 @@ class MasterSession:
 
     def __init__(self) -> None:
         self.hello: Hello | None = None
+        self.held: Assign | None = None  # it has not been sent, and is not if another is sent before
         self._inbound, self._outbound = IncomingNumbers(), OutgoingNumbers()
 
     @property
@@ -214,10 +215,20 @@ class MasterSession:
             "install the same loopline release on both",
         )
 
-    def send(self, message: ToWorker) -> bytes:
-        """Return the frame, with the number that the worker sees."""
-        if isinstance(message, Assign) and (seq := self._outbound.number(message.seq)) != message.seq:
-            message = replace(message, seq=seq)
+    def hold(self, assign: Assign) -> None:
+        """Hold the scheduler's next Assign, which but acknowledges: so does the next that is sent, or else itself."""
+        if self.held:
+            self._outbound.skip()
+        self.held = assign
+
+    def send(self, message: ToWorker, held_s: float | None = None) -> bytes:
+        """Return the frame: of an Assign with the number that the worker sees, and how long its Report was here."""
+        if isinstance(message, Assign):
+            if self.held and message is not self.held:
+                self._outbound.skip()
+            self.held = None
+            if (seq := self._outbound.number(message.seq)) != message.seq or held_s is not None:
+                message = replace(message, seq=seq, held_s=held_s)
         return encode(message)
 
 
@@ -242,8 +253,10 @@ class OutgoingNumbers:
 
     def __init__(self) -> None:
         self._last = 0  # that the worker sees
-        self._answers = 0  # sent so far
-        self._unseen: deque[int] = deque()  # those of them that the worker has not seen, by the number that it sees
+        self._ahead = 0  # by so much its number of the next is above the scheduler's
+        self._unseen: deque[tuple[int, int]] = (
+            deque()
+        )  # numbers that it has not seen, each by how much that grew there
 
     @property
     def may_answer(self) -> bool:
@@ -256,15 +269,24 @@ class OutgoingNumbers:
         Where one of the scheduler's is missing before it, one is missing to the worker, too.
         """
         if seq == ANSWER:
-            self._answers += 1
+            self._shift(1)
             self._last += 1
-            self._unseen.append(self._last)
         else:
-            self._last = seq + self._answers
+            self._last = seq + self._ahead
         return self._last
+
+    def skip(self) -> None:
+        """Let one of the scheduler's be seen with the next that is sent."""
+        self._shift(-1)
 
     def seen(self, number: int) -> int:
         """Return the scheduler's number of its last Assign that a worker has seen which has seen ``number``."""
-        while self._unseen and self._unseen[0] <= number:
+        while self._unseen and self._unseen[0][0] <= number:
             self._unseen.popleft()
-        return max(0, number - (self._answers - len(self._unseen)))
+        for _, step in self._unseen:
+            number += step
+        return max(0, number - self._ahead)
+
+    def _shift(self, step: int) -> None:
+        self._ahead += step
+        self._unseen.append((self._last + 1, step))

@@ -32,7 +32,8 @@ from loopline_shared.protocol.worker_link import (
     Wrote,
 )
 from loopline_worker.link.http_client import HttpClient
-from loopline_worker.link.websocket import LostError, RejectedError, WebSocket
+from loopline_worker.link.upgrade import RejectedError
+from loopline_worker.link.websocket import LostError, WebSocket
 from loopline_worker.timings import ANSWER_WITHIN_S, GATHER_S, REPORT_WITHIN_S, SHORTEST_REPORT_PAUSE_S
 
 log = logging.getLogger(__name__)

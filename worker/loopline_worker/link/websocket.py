@@ -1,4 +1,4 @@
-"""A WebSocket to the master: frames out at once, frames in by callback. The protocol itself is wsproto's.
+"""A WebSocket to the master: frames out at once, frames in by callback.
 
 Lighter than an HTTP library's: an agent that has nothing to do holds no more than this. (What fetches and sends files
 is loaded with the first of them.)
@@ -7,42 +7,35 @@ is loaded with the first of them.)
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from wsproto import ConnectionType, WSConnection
-from wsproto.events import (
-    AcceptConnection,
-    BytesMessage,
-    CloseConnection,
-    Event,
-    Ping,
-    RejectConnection,
-    Request,
-    TextMessage,
+from loopline_shared.protocol.websocket_frames import (
+    BINARY,
+    CLOSE,
+    NORMAL_CLOSE,
+    PING,
+    PONG,
+    IncomingFrames,
+    close_payload,
+    close_reason,
+    frame_of,
 )
-from wsproto.utilities import LocalProtocolError, RemoteProtocolError
+from loopline_worker.link.upgrade import Upgrade, UpgradeError
 
 if TYPE_CHECKING:
     from ssl import SSLContext
 
 _PORTS = {"http": 80, "https": 443}
+_MASK_BYTES = 4
 _NEXT_ADDRESS_S = 0.25
 """A name may have an address that never answers (IPv6 of half a network) before one that does."""
 
 
 class LostError(Exception):
     """The connection is over, for this reason."""
-
-
-class RejectedError(Exception):
-    """The server answered with an HTTP status, perhaps with another address, in place of a WebSocket."""
-
-    def __init__(self, status: int, location: str = "") -> None:
-        super().__init__(f"HTTP {status}")
-        self.status = status
-        self.location = location
 
 
 class WebSocket(asyncio.Protocol):
@@ -53,11 +46,10 @@ class WebSocket(asyncio.Protocol):
         self.on_writable: Callable[[], None] = _nothing
         self._writable = asyncio.Event()
         self._writable.set()
-        self._limit_bytes = limit_bytes
-        self._protocol = WSConnection(ConnectionType.CLIENT)
+        self._reader = IncomingFrames(limit_bytes)
+        self._upgrade: Upgrade | None = Upgrade()  # until the server has answered
         self._transport: asyncio.Transport | None = None
-        self._parts: list[bytes] = []
-        self._size_bytes = 0
+        self._has_closed = False  # nothing is sent after the frame that says so
         loop = asyncio.get_running_loop()
         self._opened: asyncio.Future[None] = loop.create_future()
         self._ended: asyncio.Future[None] = loop.create_future()
@@ -76,13 +68,20 @@ class WebSocket(asyncio.Protocol):
             lambda: cls(limit_bytes), parts.hostname or "", port, ssl=tls, happy_eyeballs_delay=_NEXT_ADDRESS_S
         )
         try:
-            fields = [(name.encode(), value.encode()) for name, value in headers().items()]
-            socket._send(Request(parts.netloc.rpartition("@")[2], parts.path, extra_headers=fields))
-            await socket._opened
+            await socket._open(parts.netloc.rpartition("@")[2], parts.path, headers())
         except BaseException:
             socket.drop()
             raise
         return socket
+
+    async def _open(self, host: str, path: str, headers: Mapping[str, str]) -> None:
+        assert self._transport
+        assert self._upgrade
+        try:
+            self._transport.write(self._upgrade.request(host, path, headers))
+        except UpgradeError as error:
+            raise LostError(str(error)) from None
+        await self._opened
 
     @property
     def is_over(self) -> bool:
@@ -100,7 +99,7 @@ class WebSocket(asyncio.Protocol):
 
     def send(self, frame: bytes) -> None:
         """Send a frame. Does nothing if the connection is over: ``ended`` says so."""
-        self._send(BytesMessage(frame))
+        self._send(BINARY, frame)
 
     async def ended(self) -> None:
         """Wait for the end of the connection. Raises its reason."""
@@ -123,7 +122,7 @@ class WebSocket(asyncio.Protocol):
 
     async def close(self, within_s: float) -> None:
         """Close the connection in order, waiting so long at most for the answer."""
-        self._send(CloseConnection(1000))
+        self._say_closed(close_payload(NORMAL_CLOSE))
         try:
             await asyncio.wait([self._ended], timeout=within_s)
         finally:
@@ -158,10 +157,16 @@ class WebSocket(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Take in bytes. An error ends the connection."""
         try:
-            self._protocol.receive_data(data)
-            for event in self._protocol.events():
-                self._happened(event)
-        except (RemoteProtocolError, LocalProtocolError) as error:
+            if self._upgrade:
+                data = self._answered(self._upgrade, data)
+            for kind, payload in self._reader.feed(data):
+                if self._ended.done():
+                    return
+                if kind <= BINARY:
+                    self.on_frame(payload)
+                else:
+                    self._control(kind, payload)
+        except UpgradeError as error:
             self.end(LostError(f"the master speaks no WebSocket: {error}"))
         except Exception as error:
             self.end(error)
@@ -170,39 +175,30 @@ class WebSocket(asyncio.Protocol):
         """End, because the master closed its side."""
         self.end(LostError("the master closed the link"))
 
-    def _happened(self, event: Event) -> None:
-        if isinstance(event, BytesMessage | TextMessage):
-            self._collect(event)
-        elif isinstance(event, AcceptConnection):
-            if not self._opened.done():
-                self._opened.set_result(None)
-        elif isinstance(event, RejectConnection):
-            location = dict(event.headers).get(b"location", b"").decode("latin-1")
-            self.end(RejectedError(event.status_code, location))
-        elif isinstance(event, Ping):
-            self._send(event.response())
-        elif isinstance(event, CloseConnection):
-            self._send(event.response())
-            said = f" ({event.reason or event.code})"
-            self.end(LostError(f"the master closed the link{said}"))
+    def _answered(self, upgrade: Upgrade, data: bytes) -> bytes:
+        """Take in the answer to the request, or a piece of it. Return what follows it."""
+        rest = upgrade.feed(data)
+        if rest is None:
+            return b""
+        self._upgrade = None
+        if not self._opened.done():
+            self._opened.set_result(None)
+        return rest
 
-    def _collect(self, event: BytesMessage | TextMessage) -> None:
-        """Take in a message, or a piece of one."""
-        data = event.data.encode() if isinstance(event, TextMessage) else bytes(event.data)
-        self._parts.append(data)
-        self._size_bytes += len(data)
-        if self._size_bytes > self._limit_bytes:
-            raise LostError(f"the master sent a message of more than {self._limit_bytes:,} bytes")
-        if event.message_finished:
-            frame, self._parts, self._size_bytes = b"".join(self._parts), [], 0
-            self.on_frame(frame)
+    def _control(self, kind: int, payload: bytes) -> None:
+        if kind == PING:
+            self._send(PONG, payload)
+        elif kind == CLOSE:
+            self._say_closed(payload[:2])
+            self.end(LostError(f"the master closed the link ({close_reason(payload)})"))
 
-    def _send(self, event: Event) -> None:
-        if self._transport and not self._transport.is_closing():
-            try:
-                self._transport.write(self._protocol.send(event))
-            except LocalProtocolError as error:  # it is closing already
-                self.end(LostError(str(error)))
+    def _say_closed(self, payload: bytes) -> None:
+        self._send(CLOSE, payload)
+        self._has_closed = True
+
+    def _send(self, kind: int, payload: bytes) -> None:
+        if self._transport and not (self._has_closed or self._transport.is_closing()):
+            self._transport.write(frame_of(payload, kind, os.urandom(_MASK_BYTES)))
 
 
 def _ignore(frame: bytes) -> None: ...

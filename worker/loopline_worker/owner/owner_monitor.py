@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from loopline_shared.model import Load, Yielded
 from loopline_worker.core.events import Event, OwnerObserved
@@ -69,7 +69,7 @@ class OwnerMonitor:
         self._meter = meter
         self._free_bytes = free_bytes
         self._allowance = allowance
-        self._sampled = Load(0)
+        self._sampled: dict[str, Any] = {}  # of a Load, what changes slowly
         self._machine = machine
         self._post = post
         self._battery = Battery()
@@ -141,8 +141,8 @@ class OwnerMonitor:
     def load(self, link_quality: LinkQuality) -> Load:
         """Return the load of this computer, with its owner and its link to the master."""
         known_s, decision = self.idleness.idle_s, self._machine.decision
-        return replace(
-            self._sampled,
+        return Load(
+            **self._sampled,
             slots=self._machine.slots_offered,
             in_use=self._machine.is_in_use,
             idle_s=None if self._idle_detector is None or known_s is None else round(known_s, 1),
@@ -163,7 +163,7 @@ class OwnerMonitor:
     def record(self, done: RecordPreemption) -> None:
         """Keep for the owner and the master how soon tasks were frozen."""
         self.history.note(Preemption(time.time(), done.why, done.attempts, done.took_s, done.after_input))
-        self._sampled = replace(self._sampled, yielded=self.history.yielded())
+        self._sampled["yielded"] = self.history.yielded()
         origin = f"the input that {self.idleness.by} saw" if done.after_input else "it was due"
         because = f": {done.why}" if done.why else ""
         log.info("%d frozen, %.3f s after %s%s", done.attempts, done.took_s, origin, because)
@@ -189,20 +189,19 @@ class OwnerMonitor:
             self._allowance.is_metered = is_metered
             self.sample()
 
-    def _sample_load(self) -> Load:
+    def _sample_load(self) -> dict[str, Any]:
         """Return what changes slowly of a load."""
         pressure = self._meter.pressure
-        return Load(
-            slots=0,
-            spare_cpu=round(self._meter.spare_cpu, 3),
-            memory_available_bytes=self._meter.memory_available_bytes(),
-            disk_free_bytes=self._free_bytes(),
-            cpu_pressure=pressure.cpu,
-            memory_pressure=pressure.memory,
-            io_pressure=pressure.io,
-            on_battery=self._signs.on_battery,
-            yielded=self.history.yielded(),
-        )
+        return {
+            "spare_cpu": round(self._meter.spare_cpu, 3),
+            "memory_available_bytes": self._meter.memory_available_bytes(),
+            "disk_free_bytes": self._free_bytes(),
+            "cpu_pressure": pressure.cpu,
+            "memory_pressure": pressure.memory,
+            "io_pressure": pressure.io,
+            "on_battery": self._signs.on_battery,
+            "yielded": self.history.yielded(),
+        }
 
     def look(self) -> None:
         """Read the idle detector, and post the reading with the last sample."""
