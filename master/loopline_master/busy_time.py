@@ -38,9 +38,13 @@ class BusyTime:
         try:
             yield
         except Exception:
-            if (extra_s := time.perf_counter() - begin - FREE_S) > 0:
-                self._left.spend(sender, extra_s)
+            self.charge(sender, time.perf_counter() - begin)
             raise
+
+    def charge(self, sender: str, reading_s: float) -> None:
+        """Charge the sender for the time that it took to read what is refused."""
+        if (extra_s := reading_s - FREE_S) > 0:
+            self._left.spend(sender, extra_s)
 
     async def rest(self, sender: str) -> None:
         """Wait until the sender may be read again; several of its messages one after the other.

@@ -54,6 +54,12 @@ class CallBatcher:
             self._is_awaited = bool(batches)
         return list(batches.values())
 
+    def leave(self) -> bool:
+        """Have the next caller start sending. False if calls have come meanwhile, which are for who sends now."""
+        with self._lock:
+            self._is_awaited = bool(self._batches)
+        return not self._is_awaited
+
     async def pause(self) -> None:
         """Wait until no call has come for a moment, if many came while others were submitted."""
         if sum(len(batch.calls) for batch in self._batches.values()) < MANY_CALLS:

@@ -62,6 +62,7 @@ class _Submission:
 
     spec: JobSpec
     listener: Listener
+    is_patient: bool = False  # it may be answered with its first results
     key: str = ""  # set when it was sent
     patience: Backoff | None = None  # set when the master asked to try again
 
@@ -90,9 +91,13 @@ class CallLink:
         self._background: set[asyncio.Task[None]] = set()
         self._beside: CallLink | None = None  # a second link, for jobs that are followed on this one already
 
-    async def submit(self, spec: JobSpec, listener: Listener) -> None:
-        """Submit a job; the listener receives its events. Back once the job is sent, or waits for a link."""
-        one = _Submission(spec, listener)
+    async def submit(self, spec: JobSpec, listener: Listener, *, is_patient: bool = False) -> None:
+        """Submit a job; the listener receives its events. Back once the job is sent, or waits for a link.
+
+        ``is_patient``: it may hear only with the first results that the job is on the master's disk, if they come
+        within some milliseconds.
+        """
+        one = _Submission(spec, listener, is_patient)
         self._open()
         if self._socket is None or self._background:  # what was said before is sent first
             self._unsent.append(one)
@@ -195,7 +200,7 @@ class CallLink:
         """Return the message of a submission, which is unanswered from now on."""
         self._numbers += 1
         self._submissions[self._numbers] = one
-        message = Submit(self._numbers, one.spec, again=one.key)
+        message = Submit(self._numbers, one.spec, one.key, one.is_patient)
         one.key = one.key or key_of(self._name, self._numbers)
         return message
 
@@ -212,12 +217,15 @@ class CallLink:
         elif isinstance(message, Over):
             if followed := self._followed.pop(message.job, None):
                 followed.listener.over(message)
+        elif isinstance(message, JobAccepted):
+            self._handle_accepted(message.number, message.job)
         elif one := self._submissions.pop(message.number, None):
-            if isinstance(message, JobAccepted):
-                self._followed[message.job] = _Followed(one.listener)
-                one.listener.submitted(message.job)
-            else:
-                self._refused(one, message)
+            self._refused(one, message)
+
+    def _handle_accepted(self, number: int, job: int) -> None:
+        if one := self._submissions.pop(number, None):
+            self._followed[job] = _Followed(one.listener)
+            one.listener.submitted(job)
 
     def _refused(self, one: _Submission, refusal: Refusal) -> None:
         error = _error_of(refusal)
@@ -240,6 +248,8 @@ class CallLink:
         self._send_unsent()
 
     def _handle_ends(self, message: Ends) -> None:
+        if message.accepted:
+            self._handle_accepted(message.accepted, message.job)
         followed = self._followed.get(message.job)
         if followed is None:
             return

@@ -62,6 +62,7 @@ class CallSubmitter:
         self._slots = 0  # of the workers that were connected at first
         self._under_way: set[asyncio.Task[None]] = set()  # submissions and cancellations
         self._has_checked = False
+        self._is_patient = False  # a call is under way whose submission may be answered with its result
         self._turn = asyncio.Lock()  # first come, first served: the grid's order is that of submissions
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
@@ -74,17 +75,25 @@ class CallSubmitter:
         """Submit batches until none are left.
 
         The first call goes at once; those that come while it is on its way go together next. After many calls in a
-        row, the next batch waits until no more come.
+        row, the next batch waits until no more come. While a call is under way alone, nothing waits for it: the next
+        one goes at once, too.
         """
         while batches := batcher.pop():
+            if len(batches) == len(batches[0].calls) == 1 and not self._is_patient and batcher.leave():
+                self._is_patient = True
+                try:
+                    await self.send(batches[0], is_patient=True)
+                finally:
+                    self._is_patient = False
+                return
             if len(batches) == 1:
                 await self.send(batches[0])
             else:
                 await asyncio.gather(*map(self.send, batches))
             await batcher.pause()
 
-    async def send(self, batch: Batch) -> None:
-        """Submit calls that are tasks of their own."""
+    async def send(self, batch: Batch, *, is_patient: bool = False) -> None:
+        """Submit calls that are tasks of their own. ``is_patient``: the master may answer with their results."""
         self._limit.hold(batch.futures)
         end = 0
         while (start := end) < len(batch.futures):
@@ -92,6 +101,7 @@ class CallSubmitter:
             part = Batch(batch.function, batch.calls[start:end], batch.futures[start:end]).without_cancelled()
             if part.calls:
                 job = SubmittedJob(self, self._client, part.futures, len(part.calls))
+                job.is_patient = is_patient
                 await self._send_job(job, part.function, part.calls)
 
     async def send_chunks(self, function: bytes, calls: list[bytes], futures: list[GridFuture], chunk: int) -> None:
@@ -217,7 +227,8 @@ class CallSubmitter:
             parameters = await parameters_of(self._client, tasks)
             if not job.is_wanted:  # all its futures were cancelled
                 return
-            await self._link.submit(spec_of(self._specs[known], parameters, calls or len(tasks), chunk), job)
+            spec = spec_of(self._specs[known], parameters, calls or len(tasks), chunk)
+            await self._link.submit(spec, job, is_patient=job.is_patient)
         try:
             await job.answer
         except LooplineError as error:
