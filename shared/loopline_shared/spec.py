@@ -269,14 +269,17 @@ class JobSpec(Spec):
 
     @model_validator(mode="after")
     def _has_places_for_its_inputs(self) -> Self:
-        own = [task.inputs for task in self.tasks or () if task.inputs]
-        common = tree_of(self.inputs) if self.inputs or own else PathTree()
-        for inputs in own:
-            tree_of(inputs, beside=common)
+        if self.inputs or self.tasks:
+            common = tree_of(self.inputs)
+            for task in self.tasks or ():
+                if task.inputs:
+                    tree_of(task.inputs, beside=common)
         return self
 
     @model_validator(mode="after")
     def _has_names_for_its_variables(self) -> Self:
+        if not self.environment and not self.secrets:
+            return self
         names = (*self.environment, *self.secrets)
         if any(not name or "=" in name or "\x00" in name or len(name) > 200 for name in names):
             raise ValueError("environment names must be 1 to 200 characters without '='")
@@ -371,12 +374,13 @@ def _longest_run(spec: JobSpec) -> int:
 
 
 def _environment_length(spec: JobSpec) -> int:
-    return sum(len(name) + len(value) for name, value in (*spec.environment.items(), *spec.secrets.items()))
+    given = (spec.environment, spec.secrets)
+    return sum(sum(map(len, one)) + sum(map(len, one.values())) for one in given if one)
 
 
-def _run_length(command: Iterable[str], lengths: Mapping[str, int]) -> int:
-    filled = sum(len(argument) for argument in command) + sum(len(name) + n for name, n in lengths.items())
-    if not lengths:
+def _run_length(command: Sequence[str], lengths: Mapping[str, int]) -> int:
+    filled = sum(map(len, command)) + sum(map(len, lengths)) + sum(lengths.values())
+    if not lengths or not command:
         return filled
     names = (name for argument in command for name in PLACEHOLDER.findall(argument))
     return filled + sum(lengths.get(name, 0) for name in names)

@@ -101,6 +101,10 @@ def python_here() -> str:
 
 def pickled(thing: Any, modules: Iterable[ModuleType] = ()) -> bytes:
     """Return the pickle of a thing. Functions of ``modules`` are pickled by value, for workers that lack them."""
+    if not modules:
+        import cloudpickle
+
+        return cloudpickle.dumps(thing)
     (pickle_,) = all_pickled([thing], modules)
     return pickle_
 

@@ -193,7 +193,7 @@ def _list(blobs: Blobs, spec: JobSpec, names: set[str]) -> str | None:
     for task in spec.tasks or ():
         for _ in _sized(blobs, staged(task.inputs)):
             pass
-    common = dict(_sized(blobs, staged(spec.inputs)))
+    common = dict(_sized(blobs, staged(spec.inputs))) if spec.inputs else {}
     if missing:
         raise _missing("function" if spec.function else "row file", missing[0])
     return blobs.write(manifest.encode(common)) if common else None

@@ -55,7 +55,7 @@ MOST_FOLLOWED = 100_000
 MOST_REASON_BYTES = 123  # of a WebSocket close frame
 MOST_AT_ONCE_BYTES = 16 * 2**10
 """Longest frame that is written without a look whether the socket takes it: a transport buffers four times as much."""
-ANSWER_WITHIN_S = 0.05
+ANSWER_WITHIN_S = 0.1
 """A patient submission is answered so soon, even if no result of its job has come."""
 
 
