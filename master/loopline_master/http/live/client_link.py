@@ -25,7 +25,7 @@ from loopline_master.http.operations import InvalidRequest, Routes
 from loopline_master.settings import Limits
 from loopline_master.store import Store
 from loopline_master.submissions.submissions import Submissions
-from loopline_master.timings import CLOSE_WITHIN_S, STILL_HERE_EVERY_S
+from loopline_master.timings import ANSWER_WITHIN_S, CLOSE_WITHIN_S, STILL_HERE_EVERY_S
 from loopline_shared.errors import LooplineError, ProtocolError
 from loopline_shared.model import JobState
 from loopline_shared.protocol.client_link import (
@@ -55,8 +55,6 @@ MOST_FOLLOWED = 100_000
 MOST_REASON_BYTES = 123  # of a WebSocket close frame
 MOST_AT_ONCE_BYTES = 16 * 2**10
 """Longest frame that is written without a look whether the socket takes it: a transport buffers four times as much."""
-ANSWER_WITHIN_S = 0.1
-"""A patient submission is answered so soon, even if no result of its job has come."""
 
 
 @routes("GET /calls", READERS, is_documented=False)
