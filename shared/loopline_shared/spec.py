@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, JsonValue, Tag, model_validator
@@ -24,7 +24,7 @@ from loopline_shared.model import (
     SharedFolder,
 )
 from loopline_shared.parallel import Nodes, check_parallel
-from loopline_shared.paths import PathTree, Pattern, RelativePath, tree_of
+from loopline_shared.paths import Pattern, RelativePath, tree_of
 from loopline_shared.protocol.software import Software, check_software
 from loopline_shared.scalar import Exact, JobSize, Scalar, Size
 
@@ -278,8 +278,6 @@ class JobSpec(Spec):
 
     @model_validator(mode="after")
     def _has_names_for_its_variables(self) -> Self:
-        if not self.environment and not self.secrets:
-            return self
         names = (*self.environment, *self.secrets)
         if any(not name or "=" in name or "\x00" in name or len(name) > 200 for name in names):
             raise ValueError("environment names must be 1 to 200 characters without '='")
@@ -374,8 +372,7 @@ def _longest_run(spec: JobSpec) -> int:
 
 
 def _environment_length(spec: JobSpec) -> int:
-    given = (spec.environment, spec.secrets)
-    return sum(sum(map(len, one)) + sum(map(len, one.values())) for one in given if one)
+    return sum(len(name) + len(value) for name, value in (*spec.environment.items(), *spec.secrets.items()))
 
 
 def _run_length(command: Sequence[str], lengths: Mapping[str, int]) -> int:

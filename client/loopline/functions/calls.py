@@ -104,7 +104,8 @@ def pickled(thing: Any, modules: Iterable[ModuleType] = ()) -> bytes:
     if not modules:
         import cloudpickle
 
-        return cloudpickle.dumps(thing)
+        alone: bytes = cloudpickle.dumps(thing)
+        return alone
     (pickle_,) = all_pickled([thing], modules)
     return pickle_
 

@@ -199,7 +199,7 @@ class Auth:
         return await self._by_hash(_hash(secret))
 
     async def _by_hash(self, key: str) -> Caller | None:
-        known, admitted = self._known, self._admitted  # as of now: a token that is revoked meanwhile must not be added
+        known, admitted = self._known, self._admitted  # as of now: one that is revoked meanwhile must not be added
         if key not in known:
             token = await self._tokens.by_hash(key)
             if token is None or token.revoked_at is not None:

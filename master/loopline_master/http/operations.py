@@ -187,7 +187,7 @@ class Operation:
     def served_by(self, parts: Parts) -> Serve:
         """Return what serves requests with the parts of this master that the handler names."""
         self.check_parts(parts)
-        given = {name: parts[kind] for name, kind in self.handed_in.items() if kind in parts}
+        given: dict[str, object] = {name: parts[kind] for name, kind in self.handed_in.items() if kind in parts}
         return partial(self._serve, parts, given)
 
     async def _serve(self, parts: Parts, given: Mapping[str, object], request: web.Request) -> web.StreamResponse:

@@ -105,7 +105,8 @@ class Submissions:
             spec = self._secrets.sealed(spec)
         inputs = _list(self._blobs, spec, names) if names else None
         spec_bytes = len(spec.model_dump_json(exclude_defaults=True))
-        under_way[key] = reply = self._engine.post(JobSubmitted(owner, spec, key, inputs, spec_bytes=spec_bytes))
+        event = JobSubmitted(owner, spec, key, inputs=inputs, spec_bytes=spec_bytes)
+        under_way[key] = reply = self._engine.post(event)
         reply.add_done_callback(partial(self._has_replied, key, replied))
         return True
 

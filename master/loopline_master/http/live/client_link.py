@@ -54,7 +54,7 @@ MOST_SUBMISSIONS = 100
 MOST_FOLLOWED = 100_000
 MOST_REASON_BYTES = 123  # of a WebSocket close frame
 MOST_AT_ONCE_BYTES = 16 * 2**10
-"""Longest frame that is written without a look whether the socket takes it: a transport buffers four times as much."""
+"""Longest frame that is written at once: a transport buffers four times as much before anybody has to wait."""
 
 
 @routes("GET /calls", READERS, is_documented=False)
@@ -304,7 +304,7 @@ class _ClientLink:
     def _is_sent(self, frame: bytes) -> bool:
         """Send a frame at once if the socket has taken all before it. Errors are for who sends what is queued."""
         transport = self._request.transport
-        if transport is None or transport.get_write_buffer_size():  # type: ignore[attr-defined]
+        if transport is None or transport.get_write_buffer_size():
             return False
         with suppress(ConnectionError):
             _run(self._socket.send_bytes(frame))
