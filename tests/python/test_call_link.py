@@ -60,7 +60,7 @@ async def test_an_end_that_answers_a_submission_is_both(monkeypatch: pytest.Monk
     monkeypatch.setattr(CallLink, "_open", lambda link: None)
     link, socket, listener = CallLink(cast("Any", None)), Socket(), Heard()
     link._begin(cast("Any", socket), "l1")
-    await link.submit(JobSpec(command=["true"]), listener, is_patient=True)
+    assert link.post(JobSpec(command=["true"]), listener)
     end = TaskEnd(1, TaskState.SUCCEEDED, "w1", exit_code=0, reason="", value=None)
     link._handle(Ends(7, "", [end], JobState.SUCCEEDED, accepted=1))
     assert listener.heard == [("submitted", 7), ("ended", [end])]

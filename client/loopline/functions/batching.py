@@ -54,11 +54,14 @@ class CallBatcher:
             self._is_awaited = bool(batches)
         return list(batches.values())
 
-    def leave(self) -> bool:
-        """Have the next caller start sending. False if calls have come meanwhile, which are for who sends now."""
+    def pop_alone(self) -> Batch | None:
+        """Remove and return the only call that is gathered, and have the next caller start sending; else None."""
         with self._lock:
-            self._is_awaited = bool(self._batches)
-        return not self._is_awaited
+            batches = list(self._batches.values())
+            if len(batches) != 1 or len(batches[0].calls) != 1:
+                return None
+            self._batches, self._pickles, self._is_awaited = {}, {}, False
+        return batches[0]
 
     async def pause(self) -> None:
         """Wait until no call has come for a moment, if many came while others were submitted."""

@@ -14,6 +14,7 @@ from typing import Protocol
 
 import aiohttp
 
+from loopline.functions.loop_thread import run_at_once
 from loopline.http import COME_AGAIN, Backoff, UnavailableError, problem_error
 from loopline.rest_client import RestClient
 from loopline_shared.errors import LooplineError, ProtocolError
@@ -91,13 +92,20 @@ class CallLink:
         self._background: set[asyncio.Task[None]] = set()
         self._beside: CallLink | None = None  # a second link, for jobs that are followed on this one already
 
-    async def submit(self, spec: JobSpec, listener: Listener, *, is_patient: bool = False) -> None:
-        """Submit a job; the listener receives its events. Back once the job is sent, or waits for a link.
+    def post(self, spec: JobSpec, listener: Listener) -> bool:
+        """Submit a job at once, if there is an open link and nothing waits for it. False: it is for ``submit``.
 
-        ``is_patient``: it may hear only with the first results that the job is on the master's disk, if they come
-        within some milliseconds.
+        The listener may hear only with the first results that the job is on the master's disk.
         """
-        one = _Submission(spec, listener, is_patient)
+        if self._socket is None or self._background:
+            return False
+        with suppress(ConnectionError):  # the link is lost, which its reader will notice
+            run_at_once(self._socket.send_bytes(encode_to_master(self._numbered(_Submission(spec, listener, True)))))
+        return True
+
+    async def submit(self, spec: JobSpec, listener: Listener) -> None:
+        """Submit a job; the listener receives its events. Back once the job is sent, or waits for a link."""
+        one = _Submission(spec, listener)
         self._open()
         if self._socket is None or self._background:  # what was said before is sent first
             self._unsent.append(one)

@@ -17,6 +17,7 @@ from loopline.functions.calls import (
     Loads,
     check_workers,
     common_spec,
+    parameters_inline,
     parameters_of,
     spec_of,
 )
@@ -60,9 +61,9 @@ class CallSubmitter:
         self.modules = UserModules(options.own_modules)
         self._specs: dict[tuple[bytes, CarriedModules], JobSpec] = {}  # by function, where the master has it
         self._slots = 0  # of the workers that were connected at first
-        self._under_way: set[asyncio.Task[None]] = set()  # submissions and cancellations
+        self._under_way: set[asyncio.Future[Any]] = set()  # submissions and cancellations
         self._has_checked = False
-        self._is_patient = False  # a call is under way whose submission may be answered with its result
+        self._has_posted = False  # a call that the master has not answered
         self._turn = asyncio.Lock()  # first come, first served: the grid's order is that of submissions
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
@@ -71,29 +72,58 @@ class CallSubmitter:
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
 
+    def start(self, batcher: CallBatcher) -> None:
+        """Submit what is gathered: a call alone at once, if there is nothing to wait for, and all else in a task.
+
+        While the master has not answered a call that went so, the next one goes in a task, and is not kept waiting.
+        """
+        may_post = self._has_checked and self._limit.is_none and not self._has_posted and not self._turn.locked()
+        alone = batcher.pop_alone() if may_post else None
+        if alone is None:
+            self.begin(self.send_all(batcher))
+        elif not self._is_posted(alone):
+            self.begin(self.send(alone))
+
+    def _is_posted(self, batch: Batch) -> bool:
+        """Submit one call, of which the master may say all at once: that it is on disk, and its result."""
+        with suppress(LooplineError):  # which ``send`` meets again
+            known = batch.function, self.modules.needed(batch.function, batch.calls)
+            common, parameters = self._specs.get(known), parameters_inline(batch.calls)
+            if common is None or parameters is None or batch.futures[0].was_cancelled:
+                return False
+            job = SubmittedJob(self, self._client, batch.futures, 1)
+            self._has_posted = self._link.post(spec_of(common, parameters, 1), job)
+            if self._has_posted:
+                self._under_way.add(job.answer)
+                job.answer.add_done_callback(lambda _: self._is_answered(job, batch, known))
+        return self._has_posted
+
+    def _is_answered(self, job: SubmittedJob, batch: Batch, known: tuple[bytes, CarriedModules]) -> None:
+        """Submit a posted call again if the master has deleted its function since; fail it if it is refused else."""
+        self._has_posted = False
+        self._under_way.discard(job.answer)
+        error = job.answer.exception()
+        if isinstance(error, LooplineError) and error.code == "missing_input":
+            self._specs.pop(known, None)
+            self.begin(self.send(batch))
+        elif error is not None:
+            job.fail(error)
+
     async def send_all(self, batcher: CallBatcher) -> None:
         """Submit batches until none are left.
 
         The first call goes at once; those that come while it is on its way go together next. After many calls in a
-        row, the next batch waits until no more come. While a call is under way alone, nothing waits for it: the next
-        one goes at once, too.
+        row, the next batch waits until no more come.
         """
         while batches := batcher.pop():
-            if len(batches) == len(batches[0].calls) == 1 and not self._is_patient and batcher.leave():
-                self._is_patient = True
-                try:
-                    await self.send(batches[0], is_patient=True)
-                finally:
-                    self._is_patient = False
-                return
             if len(batches) == 1:
                 await self.send(batches[0])
             else:
                 await asyncio.gather(*map(self.send, batches))
             await batcher.pause()
 
-    async def send(self, batch: Batch, *, is_patient: bool = False) -> None:
-        """Submit calls that are tasks of their own. ``is_patient``: the master may answer with their results."""
+    async def send(self, batch: Batch) -> None:
+        """Submit calls that are tasks of their own."""
         self._limit.hold(batch.futures)
         end = 0
         while (start := end) < len(batch.futures):
@@ -101,7 +131,6 @@ class CallSubmitter:
             part = Batch(batch.function, batch.calls[start:end], batch.futures[start:end]).without_cancelled()
             if part.calls:
                 job = SubmittedJob(self, self._client, part.futures, len(part.calls))
-                job.is_patient = is_patient
                 await self._send_job(job, part.function, part.calls)
 
     async def send_chunks(self, function: bytes, calls: list[bytes], futures: list[GridFuture], chunk: int) -> None:
@@ -227,8 +256,7 @@ class CallSubmitter:
             parameters = await parameters_of(self._client, tasks)
             if not job.is_wanted:  # all its futures were cancelled
                 return
-            spec = spec_of(self._specs[known], parameters, calls or len(tasks), chunk)
-            await self._link.submit(spec, job, is_patient=job.is_patient)
+            await self._link.submit(spec_of(self._specs[known], parameters, calls or len(tasks), chunk), job)
         try:
             await job.answer
         except LooplineError as error:

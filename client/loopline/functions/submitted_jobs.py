@@ -39,7 +39,6 @@ class SubmittedJob:
         self, waiting: SubmissionListener, client: RestClient, futures: list[GridFuture], count: int
     ) -> None:
         self.count = count
-        self.is_patient = False  # its submission may be answered with its results
         self.answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._client = client
         self._futures: list[GridFuture | None] = [*futures]  # None once it has its result, which is not kept here
