@@ -73,16 +73,17 @@ class CallSubmitter:
         task.add_done_callback(self._under_way.discard)
 
     def start(self, batcher: CallBatcher) -> None:
-        """Submit what is gathered: a call alone at once, if there is nothing to wait for, and all else in a task.
+        """Submit what is gathered: a call alone at once, if there is nothing to wait for, and all else in a task."""
+        if not self._posts_alone(batcher):
+            self.begin(self.send_all(batcher))
 
-        While the master has not answered a call that went so, the next one goes in a task, and is not kept waiting.
-        """
+    def _posts_alone(self, batcher: CallBatcher) -> bool:
+        """True if one call was gathered, and is under way. The next one is not kept waiting for its answer."""
         may_post = self._has_checked and self._limit.is_none and not self._has_posted and not self._turn.locked()
         alone = batcher.pop_alone() if may_post else None
-        if alone is None:
-            self.begin(self.send_all(batcher))
-        elif not self._is_posted(alone):
+        if alone is not None and not self._is_posted(alone):
             self.begin(self.send(alone))
+        return alone is not None
 
     def _is_posted(self, batch: Batch) -> bool:
         """Submit one call, of which the master may say all at once: that it is on disk, and its result."""
@@ -115,7 +116,7 @@ class CallSubmitter:
         The first call goes at once; those that come while it is on its way go together next. After many calls in a
         row, the next batch waits until no more come.
         """
-        while batches := batcher.pop():
+        while not self._posts_alone(batcher) and (batches := batcher.pop()):
             if len(batches) == 1:
                 await self.send(batches[0])
             else:

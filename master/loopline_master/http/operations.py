@@ -144,6 +144,7 @@ class Operation:
     rest: str = ""  # the parameter that takes the rest of the path, with its slashes
     is_documented: bool = True
     is_shared: bool = False  # the answer is the same for all who may ask: one may serve several of them
+    is_frequent: bool = False  # its path is looked for first: those of one beginning are tried one after the other
     is_deed: bool | None = None  # goes into the audit log; None: if it may change something, and is not open to all
 
     @property

@@ -46,7 +46,13 @@ _NDJSON, _SSE = "application/x-ndjson", "text/event-stream"
 
 
 @routes(
-    "GET /jobs/{job}/results", READERS, media_type=_NDJSON, also="text/plain", item=TaskResult, declines=(429, 503)
+    "GET /jobs/{job}/results",
+    READERS,
+    media_type=_NDJSON,
+    also="text/plain",
+    item=TaskResult,
+    declines=(429, 503),
+    is_frequent=True,
 )
 async def stream_results(
     followed: FollowedResults,
