@@ -145,7 +145,7 @@ class Executor(concurrent.futures.Executor):
         future = self._pending.new()
         try:
             if self._batcher.add(fn, pickled((args, kwargs), self._modules), future):
-                self._begin(lambda: self._submitter.send_all(self._batcher))
+                self._in_loop(self._submitter.start, self._batcher)
         except Exception as error:  # as in a process pool, the error of pickling is set on the future
             self._pending.settled(future)
             future.fail(error)
@@ -251,9 +251,12 @@ class Executor(concurrent.futures.Executor):
 
     def _begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Start the work in the loop's thread, in the order of calls."""
+        self._in_loop(lambda: self._submitter.begin(work()))
+
+    def _in_loop(self, work: Callable[..., None], *arguments: object) -> None:
         if not self._loop_thread.is_open:
             raise RuntimeError("it has been closed")
-        self._loop_thread.loop.call_soon_threadsafe(lambda: self._submitter.begin(work()))
+        self._loop_thread.loop.call_soon_threadsafe(work, *arguments)
 
     def _cancelled(self, future: GridFuture) -> None:
         if self._loop_thread.is_open:

@@ -144,6 +144,7 @@ def _add_submissions(parts: Parts) -> None:
         secrets=parts[JobSecrets],
         folder=parts[MasterSettings].data_dir,
         reserve_bytes=parts[Limits].disk_reserve_bytes // 2,  # the other half is left by files
+        max_posted=parts[Limits].max_inbox,
     )
     retries = Retries(store, engine, files=parts[RetainedFiles], retention=parts[Retention], lock=lock)
     parts.add(submissions, retries, DryRuns(parts[Scheduler], parts[Blobs], parts[RowFiles]))

@@ -51,8 +51,12 @@ class Change:
     @classmethod
     def by(cls, effects: Effects) -> Change:
         """Return what a commit has changed."""
-        jobs = [*effects.jobs, *(task.job for task in effects.tasks), *(one.job for one in effects.attempts)]
-        return cls(dict.fromkeys(jobs), dict.fromkeys((*effects.workers, *effects.gone)))
+        change = cls(dict.fromkeys(effects.jobs), dict.fromkeys((*effects.workers, *effects.gone)))
+        for task in effects.tasks:
+            change.jobs[task.job] = None
+        for attempt in effects.attempts:
+            change.jobs[attempt.job] = None
+        return change
 
     def add(self, later: Change) -> None:
         """Add a later change. Of too many names the oldest are forgotten."""
@@ -175,11 +179,12 @@ class ChangeFeed:
         self._tell(Change(workers={name: None}))
 
     def _tell(self, change: Change) -> None:
-        if not change:
+        named = len(change)
+        if not named:
             return
         self._kept.append(change)
         self._count += 1
-        self._names_kept += len(change)
+        self._names_kept += named
         while self._names_kept > MOST_KEPT:
             self._names_kept -= len(self._kept.popleft())
         for reader in self._readers:

@@ -17,6 +17,7 @@ CHANGES_STILL_HERE_EVERY_S = (
     5.0  # longest silence of the stream of changes; at three times as much the page says "away"
 )
 STILL_HERE_EVERY_S = 15.0  # an empty line on a silent stream, a ping on a client's link; proxies wait 30 or more
+ANSWER_WITHIN_S = 0.1  # what may be said together with the first results, said alone if none come
 STREAM_REST_S = 0.1  # the longest pause after a read or an event: later changes are sent together
 STREAM_REST_SHARE = 4.0  # the pause after a read is so many times the time of the read, up to STREAM_REST_S
 STREAM_WRITE_S = 0.0005  # the followers of results take turns: so long each, before one is written to again

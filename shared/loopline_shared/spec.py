@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, JsonValue, Tag, model_validator
@@ -24,7 +24,7 @@ from loopline_shared.model import (
     SharedFolder,
 )
 from loopline_shared.parallel import Nodes, check_parallel
-from loopline_shared.paths import PathTree, Pattern, RelativePath, tree_of
+from loopline_shared.paths import Pattern, RelativePath, tree_of
 from loopline_shared.protocol.software import Software, check_software
 from loopline_shared.scalar import Exact, JobSize, Scalar, Size
 
@@ -269,10 +269,11 @@ class JobSpec(Spec):
 
     @model_validator(mode="after")
     def _has_places_for_its_inputs(self) -> Self:
-        own = [task.inputs for task in self.tasks or () if task.inputs]
-        common = tree_of(self.inputs) if self.inputs or own else PathTree()
-        for inputs in own:
-            tree_of(inputs, beside=common)
+        if self.inputs or self.tasks:
+            common = tree_of(self.inputs)
+            for task in self.tasks or ():
+                if task.inputs:
+                    tree_of(task.inputs, beside=common)
         return self
 
     @model_validator(mode="after")
@@ -374,9 +375,9 @@ def _environment_length(spec: JobSpec) -> int:
     return sum(len(name) + len(value) for name, value in (*spec.environment.items(), *spec.secrets.items()))
 
 
-def _run_length(command: Iterable[str], lengths: Mapping[str, int]) -> int:
-    filled = sum(len(argument) for argument in command) + sum(len(name) + n for name, n in lengths.items())
-    if not lengths:
+def _run_length(command: Sequence[str], lengths: Mapping[str, int]) -> int:
+    filled = sum(map(len, command)) + sum(map(len, lengths)) + sum(lengths.values())
+    if not lengths or not command:
         return filled
     names = (name for argument in command for name in PLACEHOLDER.findall(argument))
     return filled + sum(lengths.get(name, 0) for name in names)

@@ -12,7 +12,7 @@ import pytest
 
 from loopline_master.change_feed import ChangeFeed
 from loopline_master.files.blobs import Blobs
-from loopline_master.http.live import shared_answers
+from loopline_master.http.live import shared_answers, streams
 from loopline_master.http.live.shared_answers import SEEN
 from loopline_master.store import Store
 from loopline_shared.rest.bodies import JobView
@@ -80,6 +80,22 @@ async def test_a_stream_writes_times_as_its_reader_reads_them(shared_master: Ben
     lines = [(await ask(shared_master, "GET", f"/jobs/{job}/results", **agent)).content for agent in (TODAY, OF_0_1)]
     assert b'"finished_at":"' in lines[0]
     assert b'"finished_at":1' in lines[1]
+
+
+async def test_results_that_come_at_once_are_one_answer_and_a_stream_begins_without_them(
+    shared_master: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "ANSWER_WITHIN_S", 3600.0)
+    job = await shared_master.submit()
+    asked = asyncio.create_task(ask(shared_master, "GET", f"/jobs/{job}/results"))
+    async with shared_master.worker():
+        answer = await asked
+    assert int(answer.headers["Content-Length"]) == len(answer.content)
+    assert answer.content.count(b"\n") == 1
+    monkeypatch.setattr(streams, "ANSWER_WITHIN_S", 0.0)
+    job = await shared_master.submit()
+    async with shared_master.stream(f"/jobs/{job}/results") as content, shared_master.worker():
+        assert (await content.readline()).endswith(b"}\n"), "it has begun before there was a worker"
 
 
 @pytest.mark.parametrize(

@@ -285,6 +285,78 @@ async def test_whoever_takes_no_answers_is_heard_no_longer(
         assert [(await client.hear()).number for _ in range(300)] == list(range(1, 301)), "and then it is again"
 
 
+async def test_a_patient_submission_is_answered_with_its_first_results(
+    shared_master: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_link, "ANSWER_WITHIN_S", 3600.0)
+    async with link(shared_master) as client, shared_master.worker():
+        for number in (1, 2):
+            await client.say(Submit(number, sweep(2), is_patient=True))
+            first = await client.hear()
+            assert isinstance(first, Ends), first
+            assert first.accepted == number
+            rest = [first] if first.over else [first, *(await client.results(first.job))[0]]
+            assert [message.accepted for message in rest[1:]] == [0] * (len(rest) - 1)
+            assert sorted(end.number for message in rest for end in message.ends) == [1, 2]
+
+
+async def test_a_patient_submission_is_answered_in_time_without_results(
+    shared_master: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_link, "ANSWER_WITHIN_S", 0.0)
+    async with link(shared_master) as client:
+        await client.say(Submit(1, sweep(), is_patient=True))
+        answer = await client.hear()
+        assert isinstance(answer, JobAccepted)
+        assert answer.number == 1
+        async with shared_master.worker():
+            found, _ = await client.results(answer.job)
+    assert [message.accepted for message in found] == [0]
+
+
+async def test_a_patient_submission_is_answered_before_what_else_there_is_to_say(
+    shared_master: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before a later submission, and before the end of a job that has no results."""
+    monkeypatch.setattr(client_link, "ANSWER_WITHIN_S", 3600.0)
+    async with link(shared_master) as client:
+        await client.say(Submit(1, sweep(), is_patient=True))
+        await client.say(Submit(2, sweep()))
+        answers = [await client.hear(), await client.hear()]
+        assert [answer.number for answer in answers] == [1, 2]
+        await client.say(Submit(3, sweep(), is_patient=True))
+        jobs = shared_master.parts[Scheduler].state.jobs
+        async with asyncio.timeout(20):
+            while max(jobs) == answers[1].job:
+                await asyncio.sleep(0.01)
+        job = max(jobs)
+        await shared_master.ask("POST", f"/jobs/{job}/cancel")
+        assert await client.hear() == JobAccepted(3, job)
+        assert await client.hear() == Over(job, JobState.CANCELLED)
+
+
+async def test_a_key_that_comes_again_while_its_submission_is_under_way_is_one_job(
+    shared_master: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, held, goes_on = shared_master.parts[Store], asyncio.Event(), asyncio.Event()
+    commit = store.commit
+
+    async def commit_late(*arguments: Any) -> None:
+        held.set()
+        await goes_on.wait()
+        await commit(*arguments)
+
+    async with link(shared_master) as first, link(shared_master) as second:
+        monkeypatch.setattr(store, "commit", commit_late)
+        await first.say(Submit(1, sweep()))
+        await held.wait()
+        await second.say(Submit(1, sweep(), again=key_of(first.name, 1)))
+        await second.say(Follow(12345))
+        assert await second.hear() == Over(12345, None), "the other frame has been read"
+        goes_on.set()
+        assert (await second.hear()).job == (await first.hear()).job
+
+
 @pytest.mark.parametrize(
     "frame", ["[]", '{"kind": "follow", "job": 0}', encode_to_master(Submit(2, sweep())).decode()]
 )

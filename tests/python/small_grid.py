@@ -75,6 +75,8 @@ class SmallGrid:
         self.is_slow = threading.Event()  # submissions wait until it is cleared
         self.hangs_up_at_submission = False  # once, after it is carried out
         self.is_busy = False  # once
+        self.answers_late = False  # patient submissions: with their results
+        self.patient: list[bool] = []  # whether each submission was
         self.closes_with: int | None = None  # whatever is submitted
         self._keys: dict[str, int] = {}
         self.links: set[web.WebSocketResponse] = set()
@@ -183,8 +185,9 @@ class SmallGrid:
         followers = set()
         async for frame in socket:
             match decode_from_client(frame.data):
-                case Submit(number, spec, again):
+                case Submit(number, spec, again, is_patient):
                     self.asked.append("submit")
+                    self.patient.append(is_patient)
                     if self.closes_with:
                         await socket.close(code=self.closes_with)
                         break
@@ -199,8 +202,10 @@ class SmallGrid:
                     if self.hangs_up_at_submission:
                         self.hangs_up_at_submission = False
                         break
-                    await socket.send_bytes(encode_to_client(JobAccepted(number, job)))
-                    followers.add(asyncio.create_task(self._feed(socket, job, 0)))
+                    late = number if is_patient and self.answers_late else 0
+                    if not late:
+                        await socket.send_bytes(encode_to_client(JobAccepted(number, job)))
+                    followers.add(asyncio.create_task(self._feed(socket, job, 0, late)))
                 case Follow(job, cursor):
                     self.asked.append(f"follow {job} {cursor}")
                     begin = int(cursor.partition("@")[2] or 0)
@@ -218,7 +223,7 @@ class SmallGrid:
             return Refusal(number, 422, "missing_input", "there is no such function")
         return None
 
-    async def _feed(self, socket: web.WebSocketResponse, number: int, begin: int) -> None:
+    async def _feed(self, socket: web.WebSocketResponse, number: int, begin: int, accepted: int = 0) -> None:
         job = self.jobs[number]
         while True:
             fresh, begin = job.results[begin:], len(job.results)
@@ -227,7 +232,8 @@ class SmallGrid:
                     TaskEnd(r.number, r.state, r.worker, exit_code=r.exit_code, reason=r.reason, value=r.value)
                     for r in fresh
                 ]
-                await socket.send_bytes(encode_to_client(Ends(number, fresh[-1].cursor, ends)))
+                await socket.send_bytes(encode_to_client(Ends(number, fresh[-1].cursor, ends, accepted=accepted)))
+                accepted = 0
             if job.state is not JobState.RUNNING:
                 await socket.send_bytes(encode_to_client(Over(number, job.state)))
                 return

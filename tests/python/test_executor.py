@@ -272,6 +272,23 @@ def test_a_single_call_is_one_message_once_the_function_is_there(
     assert grid.asked == ["submit"] * 5
 
 
+def test_a_call_waits_for_no_answer_to_the_one_before_it(
+    executor: loopline.Executor, grid: SmallGrid, finish: Callable[[int], None]
+) -> None:
+    executor.submit(abs, -1).result(10)
+    grid.holds = grid.answers_late = True
+    grid.patient.clear()
+    first = executor.submit(abs, -2)
+    until(lambda: grid.patient == [True])
+    second = executor.submit(abs, -3)
+    until(lambda: executor.jobs == [1, 3])
+    assert grid.patient == [True, False]
+    for job in (2, 3):
+        finish(job)
+    assert (first.result(10), second.result(10)) == (2, 3)
+    assert executor.jobs == [1, 3, 2]
+
+
 def test_a_function_that_the_master_did_away_with_is_brought_again(
     executor: loopline.Executor, grid: SmallGrid
 ) -> None:

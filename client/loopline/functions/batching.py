@@ -54,6 +54,15 @@ class CallBatcher:
             self._is_awaited = bool(batches)
         return list(batches.values())
 
+    def pop_alone(self) -> Batch | None:
+        """Remove and return the only call that is gathered, and have the next caller start sending; else None."""
+        with self._lock:
+            batches = list(self._batches.values())
+            if len(batches) != 1 or len(batches[0].calls) != 1:
+                return None
+            self._batches, self._pickles, self._is_awaited = {}, {}, False
+        return batches[0]
+
     async def pause(self) -> None:
         """Wait until no call has come for a moment, if many came while others were submitted."""
         if sum(len(batch.calls) for batch in self._batches.values()) < MANY_CALLS:

@@ -21,6 +21,11 @@ class CallLimit:
         self._freed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
+    @property
+    def is_none(self) -> bool:
+        """True if there is no limit."""
+        return self._free == math.inf
+
     def hold(self, futures: Iterable[GridFuture]) -> None:
         """Note that these calls wait for places."""
         if self._free < math.inf:

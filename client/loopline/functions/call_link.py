@@ -14,6 +14,7 @@ from typing import Protocol
 
 import aiohttp
 
+from loopline.functions.loop_thread import run_at_once
 from loopline.http import COME_AGAIN, Backoff, UnavailableError, problem_error
 from loopline.rest_client import RestClient
 from loopline_shared.errors import LooplineError, ProtocolError
@@ -62,6 +63,7 @@ class _Submission:
 
     spec: JobSpec
     listener: Listener
+    is_patient: bool = False  # it may be answered with its first results
     key: str = ""  # set when it was sent
     patience: Backoff | None = None  # set when the master asked to try again
 
@@ -89,6 +91,17 @@ class CallLink:
         self._keeping: asyncio.Task[None] | None = None
         self._background: set[asyncio.Task[None]] = set()
         self._beside: CallLink | None = None  # a second link, for jobs that are followed on this one already
+
+    def post(self, spec: JobSpec, listener: Listener) -> bool:
+        """Submit a job at once, if there is an open link and nothing waits for it. False: it is for ``submit``.
+
+        The listener may hear only with the first results that the job is on the master's disk.
+        """
+        if self._socket is None or self._background:
+            return False
+        with suppress(ConnectionError):  # the link is lost, which its reader will notice
+            run_at_once(self._socket.send_bytes(encode_to_master(self._numbered(_Submission(spec, listener, True)))))
+        return True
 
     async def submit(self, spec: JobSpec, listener: Listener) -> None:
         """Submit a job; the listener receives its events. Back once the job is sent, or waits for a link."""
@@ -195,7 +208,7 @@ class CallLink:
         """Return the message of a submission, which is unanswered from now on."""
         self._numbers += 1
         self._submissions[self._numbers] = one
-        message = Submit(self._numbers, one.spec, again=one.key)
+        message = Submit(self._numbers, one.spec, one.key, one.is_patient)
         one.key = one.key or key_of(self._name, self._numbers)
         return message
 
@@ -212,12 +225,15 @@ class CallLink:
         elif isinstance(message, Over):
             if followed := self._followed.pop(message.job, None):
                 followed.listener.over(message)
+        elif isinstance(message, JobAccepted):
+            self._handle_accepted(message.number, message.job)
         elif one := self._submissions.pop(message.number, None):
-            if isinstance(message, JobAccepted):
-                self._followed[message.job] = _Followed(one.listener)
-                one.listener.submitted(message.job)
-            else:
-                self._refused(one, message)
+            self._refused(one, message)
+
+    def _handle_accepted(self, number: int, job: int) -> None:
+        if one := self._submissions.pop(number, None):
+            self._followed[job] = _Followed(one.listener)
+            one.listener.submitted(job)
 
     def _refused(self, one: _Submission, refusal: Refusal) -> None:
         error = _error_of(refusal)
@@ -240,6 +256,8 @@ class CallLink:
         self._send_unsent()
 
     def _handle_ends(self, message: Ends) -> None:
+        if message.accepted:
+            self._handle_accepted(message.accepted, message.job)
         followed = self._followed.get(message.job)
         if followed is None:
             return

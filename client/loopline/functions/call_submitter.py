@@ -17,6 +17,7 @@ from loopline.functions.calls import (
     Loads,
     check_workers,
     common_spec,
+    parameters_inline,
     parameters_of,
     spec_of,
 )
@@ -60,8 +61,9 @@ class CallSubmitter:
         self.modules = UserModules(options.own_modules)
         self._specs: dict[tuple[bytes, CarriedModules], JobSpec] = {}  # by function, where the master has it
         self._slots = 0  # of the workers that were connected at first
-        self._under_way: set[asyncio.Task[None]] = set()  # submissions and cancellations
+        self._under_way: set[asyncio.Future[Any]] = set()  # submissions and cancellations
         self._has_checked = False
+        self._has_posted = False  # a call that the master has not answered
         self._turn = asyncio.Lock()  # first come, first served: the grid's order is that of submissions
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
@@ -70,13 +72,51 @@ class CallSubmitter:
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
 
+    def start(self, batcher: CallBatcher) -> None:
+        """Submit what is gathered: a call alone at once, if there is nothing to wait for, and all else in a task."""
+        if not self._posts_alone(batcher):
+            self.begin(self.send_all(batcher))
+
+    def _posts_alone(self, batcher: CallBatcher) -> bool:
+        """True if one call was gathered, and is under way. The next one is not kept waiting for its answer."""
+        may_post = self._has_checked and self._limit.is_none and not self._has_posted and not self._turn.locked()
+        alone = batcher.pop_alone() if may_post else None
+        if alone is not None and not self._is_posted(alone):
+            self.begin(self.send(alone))
+        return alone is not None
+
+    def _is_posted(self, batch: Batch) -> bool:
+        """Submit one call, of which the master may say all at once: that it is on disk, and its result."""
+        with suppress(LooplineError):  # which ``send`` meets again
+            known = batch.function, self.modules.needed(batch.function, batch.calls)
+            common, parameters = self._specs.get(known), parameters_inline(batch.calls)
+            if common is None or parameters is None or batch.futures[0].was_cancelled:
+                return False
+            job = SubmittedJob(self, self._client, batch.futures, 1)
+            self._has_posted = self._link.post(spec_of(common, parameters, 1), job)
+            if self._has_posted:
+                self._under_way.add(job.answer)
+                job.answer.add_done_callback(lambda _: self._is_answered(job, batch, known))
+        return self._has_posted
+
+    def _is_answered(self, job: SubmittedJob, batch: Batch, known: tuple[bytes, CarriedModules]) -> None:
+        """Submit a posted call again if the master has deleted its function since; fail it if it is refused else."""
+        self._has_posted = False
+        self._under_way.discard(job.answer)
+        error = job.answer.exception()
+        if isinstance(error, LooplineError) and error.code == "missing_input":
+            self._specs.pop(known, None)
+            self.begin(self.send(batch))
+        elif error is not None:
+            job.fail(error)
+
     async def send_all(self, batcher: CallBatcher) -> None:
         """Submit batches until none are left.
 
         The first call goes at once; those that come while it is on its way go together next. After many calls in a
         row, the next batch waits until no more come.
         """
-        while batches := batcher.pop():
+        while not self._posts_alone(batcher) and (batches := batcher.pop()):
             if len(batches) == 1:
                 await self.send(batches[0])
             else:

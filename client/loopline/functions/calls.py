@@ -101,6 +101,11 @@ def python_here() -> str:
 
 def pickled(thing: Any, modules: Iterable[ModuleType] = ()) -> bytes:
     """Return the pickle of a thing. Functions of ``modules`` are pickled by value, for workers that lack them."""
+    if not modules:
+        import cloudpickle
+
+        alone: bytes = cloudpickle.dumps(thing)
+        return alone
     (pickle_,) = all_pickled([thing], modules)
     return pickle_
 
@@ -306,11 +311,23 @@ async def parameters_of(client: RestClient, tasks: Sequence[bytes]) -> Table | R
 
     Short calls go along with their job, many calls in one file, long ones in files of their own.
     """
+    if (short := parameters_inline(tasks)) is not None:
+        return short
     arguments = [await _argument(client, task) for task in tasks]
     if sum(map(len, arguments)) <= _ROWS_INLINE_BYTES:
         return Table(rows=[{"call": argument} for argument in arguments])
     lines = b"".join(write_row({"call": argument}) for argument in arguments)
     return RowFile(file=f"sha256:{await upload(client, lines)}", count=len(tasks))
+
+
+def parameters_inline(tasks: Sequence[bytes]) -> Table | None:
+    """Return the rows of short calls, which go along with their job; None if these are not."""
+    if sum(map(len, tasks)) > _ROWS_INLINE_BYTES or max(map(len, tasks)) > LONGEST_INLINE_BYTES:
+        return None
+    arguments = [base64.b64encode(task).decode() for task in tasks]
+    if sum(map(len, arguments)) > _ROWS_INLINE_BYTES:
+        return None
+    return Table(rows=[{"call": argument} for argument in arguments])
 
 
 async def _argument(client: RestClient, task: bytes) -> str:

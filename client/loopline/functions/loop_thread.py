@@ -84,5 +84,12 @@ class LoopThread:
             self.loop.close()
 
 
+def run_at_once(work: Coroutine[Any, None, None]) -> None:
+    """Run work to its end, or to the point at which it has to wait for something: it is left there."""
+    with suppress(StopIteration):
+        work.send(None)
+    work.close()
+
+
 async def _next(items: AsyncIterator[Any]) -> Any:
     return await anext(items, _END)

@@ -92,6 +92,7 @@ class Auth:
         self._sessions = Sessions(session_key)
         self._required = required
         self._known: dict[str, Caller] = {}  # by hash of the token: those found in the store
+        self._admitted: set[str] = set()  # ids of those tokens
         self._failures = Buckets(burst=_MOST_FAILURES, per_s=1)
 
     async def admit(self, request: web.Request, access: Access) -> Caller:
@@ -104,6 +105,15 @@ class Auth:
             message = f"a token of role {caller.role} may not do this; it takes {' or '.join(access)}"
             raise LooplineError("forbidden", message, "ask an admin for a token of another role", status=403)
         return caller
+
+    def still_admits(self, caller: Caller, address: str) -> bool:
+        """True if a caller who was admitted on a link would be now; otherwise ``admit`` says why not."""
+        if not caller.token:  # this master uses none
+            return not self._required
+        if caller.token not in self._admitted or _has_expired(caller):
+            return False
+        self.times.note_use(caller.token, address, caller.expires_at)
+        return True
 
     async def sign_in(self, request: web.Request, secret: str) -> tuple[Caller, str]:
         """Return who signs in from a browser, and the session cookie; an empty cookie if this master uses no
@@ -142,7 +152,7 @@ class Auth:
         """Revoke a token; None if there is no such token."""
         await self.times.store()  # so that the answer has the last use
         revoked = await self._tokens.revoke(token_id, time.time())
-        self._known = {}
+        self._forget_known()
         self._end(token_id)
         return revoked
 
@@ -150,7 +160,7 @@ class Auth:
         """End the links and streams of workers that were forgotten: their tokens are."""
         if effects.gone:
             ended = [caller.token for caller in self._known.values() if caller.worker in effects.gone]
-            self._known = {}
+            self._forget_known()
             for token in ended:
                 self._end(token)
 
@@ -189,15 +199,18 @@ class Auth:
         return await self._by_hash(_hash(secret))
 
     async def _by_hash(self, key: str) -> Caller | None:
-        known = self._known  # as of now: a token that is revoked meanwhile must not be added
+        known, admitted = self._known, self._admitted  # as of now: one that is revoked meanwhile must not be added
         if key not in known:
             token = await self._tokens.by_hash(key)
             if token is None or token.revoked_at is not None:
                 return None
             known[key] = Caller(token.name, token.role, token.worker, token.id, token.expires_at)
+            admitted.add(token.id)
         caller = known[key]
-        has_expired = caller.expires_at is not None and caller.expires_at <= time.time()
-        return None if has_expired else caller
+        return None if _has_expired(caller) else caller
+
+    def _forget_known(self) -> None:
+        self._known, self._admitted = {}, set()
 
     def _note_use(self, caller: Caller, request: web.Request) -> None:
         if caller.token:
@@ -266,6 +279,10 @@ class Deeds:
         if not deed.is_noted:
             deed.on = made[:_CUT] or deed.on
             await self._log.note(deed)
+
+
+def _has_expired(caller: Caller) -> bool:
+    return caller.expires_at is not None and caller.expires_at <= time.time()
 
 
 def _too_many_failures() -> LooplineError:

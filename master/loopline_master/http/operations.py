@@ -144,6 +144,7 @@ class Operation:
     rest: str = ""  # the parameter that takes the rest of the path, with its slashes
     is_documented: bool = True
     is_shared: bool = False  # the answer is the same for all who may ask: one may serve several of them
+    is_frequent: bool = False  # its path is looked for first: those of one beginning are tried one after the other
     is_deed: bool | None = None  # goes into the audit log; None: if it may change something, and is not open to all
 
     @property
@@ -178,31 +179,34 @@ class Operation:
         missing = [kind.__name__ for kind in self.handed_in.values() if kind not in (*_OF_A_REQUEST, *parts)]
         assert not missing, f"{self.id} takes {', '.join(missing)}, of which the master has none"
 
-    @property
+    @cached_property
     def body(self) -> type[BaseModel] | None:
         """The model of the JSON body; None if the operation takes none."""
         body = self.signature.parameters.get("body")
         return body.annotation if body else None
 
-    async def serve(self, request: web.Request) -> web.StreamResponse:
+    def served_by(self, parts: Parts) -> Serve:
+        """Return what serves requests with the parts of this master that the handler names."""
+        self.check_parts(parts)
+        given: dict[str, object] = {name: parts[kind] for name, kind in self.handed_in.items() if kind in parts}
+        return partial(self._serve, parts, given)
+
+    async def _serve(self, parts: Parts, given: Mapping[str, object], request: web.Request) -> web.StreamResponse:
         """Serve a request: authenticate, validate, call the handler, answer."""
-        parts = request.config_dict[PARTS]
         caller = await parts[Auth].admit(request, self.access)
         if caller.name and caller.role != "worker":
             parts[Metrics].costs.count_request(caller.name)
-        arguments = self._arguments(request)
+        arguments = {**given, **self._arguments(request)}
         if self.body:
             arguments["body"] = await _read_body(request, self.body, parts[BusyTime], caller)
-        of_request = Parts(caller, request)
-        if self._is_deed:
-            of_request.add(deed := parts[Deeds].begin(caller, request, self.id))
-        for name, kind in self.handed_in.items():
-            arguments[name] = (of_request if kind in of_request else parts)[kind]
+        deed = parts[Deeds].begin(caller, request, self.id) if self._is_deed else None
+        for name, kind in self._of_request.items():
+            arguments[name] = request if kind is web.Request else caller if kind is Caller else deed
         if self.is_shared:
             make = partial(self._encoded, arguments, times_for(request))
             return await json_answer(request, await parts[SharedAnswers].give(request, make))
         answer = await self.handler(**arguments)
-        if self._is_deed:
+        if deed:
             await parts[Deeds].note(deed, _made(answer) if self.status == 201 else "")
         if isinstance(answer, web.StreamResponse):
             return answer
@@ -214,7 +218,7 @@ class Operation:
         answer = await self.handler(**arguments)
         return Encoded(answer if isinstance(answer, bytes) else answer.model_dump_json(context=times).encode())
 
-    @property
+    @cached_property
     def _is_deed(self) -> bool:
         return self.method != "GET" and bool(self.access) if self.is_deed is None else self.is_deed
 
@@ -233,9 +237,16 @@ class Operation:
         }
         return create_model(self.id, __config__=ConfigDict(extra="forbid"), **fields)
 
+    @cached_property
+    def _of_request(self) -> dict[str, type]:
+        return {name: kind for name, kind in self.handed_in.items() if kind in _OF_A_REQUEST}
+
+    @cached_property
+    def _in_query(self) -> set[str]:
+        return {one.alias for one in self.parameters if one.place == "query"}
+
     def _arguments(self, request: web.Request) -> dict[str, Any]:
-        known = {one.alias for one in self.parameters if one.place == "query"}
-        given: dict[str, Any] = {name: value for name, value in request.query.items() if name not in known}
+        given: dict[str, Any] = {name: value for name, value in request.query.items() if name not in self._in_query}
         given |= {one.name: value for one in self.parameters if (value := one.read(request)) is not None}
         try:
             checked = self._checks.model_validate(given)

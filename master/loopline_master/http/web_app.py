@@ -42,11 +42,11 @@ def web_app(parts: Parts) -> web.Application:
     app.on_response_prepare.append(harden)
     app.on_shutdown.append(_disconnect)
     with_head = {operation.path for operation in OPERATIONS if operation.method == "HEAD"}
-    for operation in OPERATIONS:
-        operation.check_parts(parts)
-        app.router.add_route(operation.method, operation.route, operation.serve)
+    for operation in sorted(OPERATIONS, key=lambda one: not one.is_frequent):
+        serve = operation.served_by(parts)
+        app.router.add_route(operation.method, operation.route, serve)
         if operation.method == "GET" and operation.path not in with_head:
-            app.router.add_route("HEAD", operation.route, operation.serve)
+            app.router.add_route("HEAD", operation.route, serve)
     add_page(app)
     add_manual(app)
     return app

@@ -43,6 +43,8 @@ class FreshKeys:
 
     def __init__(self) -> None:
         self._is_only_source: dict[str, bool] = {}  # by open link
+        self.under_way: dict[str, asyncio.Future[Any]] = {}
+        """Of submissions under such keys, until each is on disk or declined."""
 
     @contextmanager
     def link(self, name: str) -> Iterator[None]:
@@ -57,6 +59,11 @@ class FreshKeys:
         """Note that a key has come by another connection than its own link."""
         if (name := key.rpartition(".")[0]) in self._is_only_source:
             self._is_only_source[name] = False
+
+    async def settled(self, key: str) -> None:
+        """Wait until nothing is under way under this key, which was presented again."""
+        while (waiting := self.under_way.get(key)) is not None:
+            await asyncio.wait([waiting])
 
     def is_fresh(self, key: str) -> bool:
         """True if no job can have been submitted under this key, which came on its own link."""
@@ -86,6 +93,7 @@ class Idempotency:
         return await self._lock.run((event.owner, key), work)
 
     async def _find_or_submit(self, event: JobSubmitted, key: str, submit: Submit) -> Submission:
+        await self._fresh_keys.settled(key)
         before = await self._store.jobs.by_key(event.owner, key)
         if before is None:
             return self._remember((event.owner, key), await submit(event))

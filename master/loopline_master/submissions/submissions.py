@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from loopline_master.certificates.job_secrets import JobSecrets
-from loopline_master.core.effects import Submitted
+from loopline_master.core.effects import Reply, Submitted
 from loopline_master.core.events import JobSubmitted
 from loopline_master.engine import Engine
 from loopline_master.files.blobs import Blobs
@@ -32,6 +32,7 @@ from loopline_shared.spec import JobSpec, RowFile, named_files, staged
 from loopline_shared.sweep import unknown_names
 
 _FEW = 2
+Replied = Callable[[asyncio.Future[Reply]], None]
 
 
 class Submissions:
@@ -49,14 +50,17 @@ class Submissions:
         folder: Path,
         reserve_bytes: int,
         secrets: JobSecrets,
+        max_posted: int,
     ) -> None:
-        """``folder``: where the master keeps its data; ``reserve_bytes``: what submissions leave free there."""
+        """``folder``: where the master keeps its data; ``reserve_bytes``: what submissions leave free there;
+        ``max_posted``: most that ``post`` has under way.
+        """
         self.fresh_keys = FreshKeys()
         self._store, self._engine = store, engine
         self._blobs, self._rows = blobs, rows
         self._notify_commands = notify_commands
         self._secrets = secrets
-        self._folder, self._reserve_bytes = folder, reserve_bytes
+        self._folder, self._reserve_bytes, self._max_posted = folder, reserve_bytes, max_posted
         self._idempotency = Idempotency(store, lock, self.fresh_keys)
         self._predecessors = Predecessors(store, engine, lock)
 
@@ -83,9 +87,35 @@ class Submissions:
             return await self._submit(event, deed)
         return await self._idempotency.once(event, partial(self._submit, deed=deed), on_its_link=on_its_link)
 
+    def post(self, owner: str, spec: JobSpec, key: str, replied: Replied) -> bool:
+        """Have a job taken in under a fresh key of the link on which it came, if nothing is to be waited for before.
+
+        True if it is: then ``replied`` gets the scheduler's reply once that is on disk. False: it is for ``submit``.
+        Raises LooplineError if it is refused.
+        """
+        names = named_files(spec)
+        if not self.fresh_keys.is_fresh(key) or not _is_plain(spec) or not _is_little(self._blobs, spec, names):
+            return False
+        under_way = self.fresh_keys.under_way
+        if len(under_way) >= self._max_posted:
+            message = f"{self._max_posted:,} submissions are waiting already"
+            raise LooplineError("busy", message, "try again in a moment", status=503)
+        self._check(spec)
+        if spec.environment or spec.secrets:
+            spec = self._secrets.sealed(spec)
+        inputs = _list(self._blobs, spec, names) if names else None
+        spec_bytes = len(spec.model_dump_json(exclude_defaults=True))
+        event = JobSubmitted(owner, spec, key, inputs=inputs, spec_bytes=spec_bytes)
+        under_way[key] = reply = self._engine.post(event)
+        reply.add_done_callback(partial(self._has_replied, key, replied))
+        return True
+
+    def _has_replied(self, key: str, replied: Replied, reply: asyncio.Future[Reply]) -> None:
+        del self.fresh_keys.under_way[key]
+        replied(reply)
+
     async def _submit(self, event: JobSubmitted, deed: Deed | None) -> Submission:
-        self._check_room()
-        self._check_notify(event.spec)
+        self._check(event.spec)
         spec, remarks = await with_rows_counted(self._rows, event.spec)
         event = replace(event, spec=spec, inputs=await list_inputs(self._blobs, spec))
         reply = await (self._predecessors.submit(event) if spec.after else self._engine.ask(event, deed))
@@ -98,6 +128,10 @@ class Submissions:
         if has_many_rows(spec):
             return await asyncio.to_thread(with_its_table_as_file, self._blobs, spec, self._check_room)
         return spec, 0
+
+    def _check(self, spec: JobSpec) -> None:
+        self._check_room()
+        self._check_notify(spec)
 
     def _check_room(self) -> None:
         """Raises LooplineError if what is left of the disk is for the results of jobs that were accepted."""
@@ -132,8 +166,7 @@ async def list_inputs(blobs: Blobs, spec: JobSpec) -> str | None:
     names = named_files(spec)
     if not names:
         return None
-    is_little = len(names) <= _FEW and not spec.inputs and not spec.tasks
-    if is_little and blobs.store.is_near:  # a thread would cost more than the work
+    if _is_little(blobs, spec, names):  # a thread would cost more than the work
         return _list(blobs, spec, names)
     return await asyncio.to_thread(_list, blobs, spec, names)
 
@@ -146,12 +179,22 @@ def warnings_about(spec: JobSpec) -> list[str]:
     return [f"the inputs {pair[0]} and {pair[1]} are one file on Windows and macOS: rename one, or use --os linux"]
 
 
+def _is_plain(spec: JobSpec) -> bool:
+    """True if the job waits for no other, and its parameters are few and all in its spec."""
+    return not spec.after and not isinstance(spec.parameters, RowFile) and not has_many_rows(spec)
+
+
+def _is_little(blobs: Blobs, spec: JobSpec, names: Collection[str]) -> bool:
+    """True if the files that a job names are so few, and so near, that the event loop may look for them."""
+    return len(names) <= _FEW and not spec.inputs and not spec.tasks and blobs.store.is_near
+
+
 def _list(blobs: Blobs, spec: JobSpec, names: set[str]) -> str | None:
     missing = [name for name in names if blobs.retain(name) is None]
     for task in spec.tasks or ():
         for _ in _sized(blobs, staged(task.inputs)):
             pass
-    common = dict(_sized(blobs, staged(spec.inputs)))
+    common = dict(_sized(blobs, staged(spec.inputs))) if spec.inputs else {}
     if missing:
         raise _missing("function" if spec.function else "row file", missing[0])
     return blobs.write(manifest.encode(common)) if common else None

@@ -24,11 +24,15 @@ Cursor = Annotated[str, Field(pattern=r"^(\d{1,15}\.\d{1,12}@\d{1,15})?$")]
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """Client to master. ``number`` counts from 1; ``again`` is the key that the submission had on another link."""
+    """Client to master. ``number`` counts from 1; ``again`` is the key that the submission had on another link.
+
+    ``is_patient``: the client knows Ends with ``accepted``, and may hear only then that the job is on disk.
+    """
 
     number: Number
     job: JobSpec
     again: Annotated[str, Field(max_length=200, pattern=r"^[!-~]*$")] = ""
+    is_patient: bool = False
     kind: Literal["submit"] = "submit"
 
 
@@ -97,13 +101,16 @@ class TaskEnd:
 class Ends:
     """Master to client: finished tasks of a job, up to ``cursor``.
 
-    ``over`` is the state of the job if it has ended with these tasks.
+    ``over`` is the state of the job if it has ended with these tasks. ``accepted``: the number of a patient
+    submission that has no other answer than this.
     """
 
     job: int
     cursor: Cursor
     ends: list[TaskEnd]
     over: JobState | None = None
+    _: KW_ONLY
+    accepted: Number = 0
     kind: Literal["ends"] = "ends"
 
 

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections import deque
+from collections.abc import Coroutine
+from contextlib import suppress
+from functools import partial
 from secrets import token_hex
 
 from aiohttp import WSCloseCode, WSMsgType, web
@@ -11,6 +16,7 @@ from pydantic import ValidationError
 
 from loopline_master.busy_time import BusyTime
 from loopline_master.change_feed import PART, Cursor, Subscription, Subscriptions, is_all_to_come, written
+from loopline_master.core.effects import Declined, Reply, Submitted
 from loopline_master.core.entities import Attempt, Job, Task
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.http.auth import READERS, USERS, Auth, Caller
@@ -19,7 +25,7 @@ from loopline_master.http.operations import InvalidRequest, Routes
 from loopline_master.settings import Limits
 from loopline_master.store import Store
 from loopline_master.submissions.submissions import Submissions
-from loopline_master.timings import CLOSE_WITHIN_S, STILL_HERE_EVERY_S
+from loopline_master.timings import ANSWER_WITHIN_S, CLOSE_WITHIN_S, STILL_HERE_EVERY_S
 from loopline_shared.errors import LooplineError, ProtocolError
 from loopline_shared.model import JobState
 from loopline_shared.protocol.client_link import (
@@ -47,6 +53,8 @@ MOST_SUBMISSIONS = 100
 """Submissions of one link that are unanswered; with more, the link is not read from until one is answered."""
 MOST_FOLLOWED = 100_000
 MOST_REASON_BYTES = 123  # of a WebSocket close frame
+MOST_AT_ONCE_BYTES = 16 * 2**10
+"""Longest frame that is written at once: a transport buffers four times as much before anybody has to wait."""
 
 
 @routes("GET /calls", READERS, is_documented=False)
@@ -97,12 +105,17 @@ class _ClientLink:
     def __init__(self, of: ClientLinks, request: web.Request, socket: web.WebSocketResponse, sender: str) -> None:
         self._of, self._request, self._socket, self._sender = of, request, socket, sender
         self.name = token_hex(16)
+        self._caller: Caller | None = None  # once it has submitted
         self._submissions = 0
+        self._accepted: dict[int, tuple[int, float]] = {}  # unanswered, by job: number and time, the oldest first
+        self._alarm: asyncio.TimerHandle | None = None
         self._subscriptions: dict[int, _Subscription] = {}  # by job
         self._behind: dict[int, _Subscription] = {}  # by job, the longest behind first
         self._outgoing: deque[tuple[bytes, bool]] = deque()  # frames, and which of them answer a submission
         self._queued_bytes = 0
         self._woken = asyncio.Event()
+        self._is_open = True
+        self._is_at_rest = False  # all is sent that there was
         self._seats = asyncio.Semaphore(MOST_SUBMISSIONS)
 
     async def serve(self) -> None:
@@ -121,30 +134,37 @@ class _ClientLink:
         finally:
             for subscription in self._subscriptions.values():
                 self._of.subscriptions.close(subscription)
+            self._subscriptions, self._is_open = {}, False
+            if self._alarm:
+                self._alarm.cancel()
 
     async def _receive_all(self, group: asyncio.TaskGroup) -> None:
         while (frame := await self._socket.receive()).type in (WSMsgType.BINARY, WSMsgType.TEXT):
             message = await self._read(frame.data)
+            if isinstance(message, Follow | Submit) and len(self._subscriptions) >= MOST_FOLLOWED:
+                raise ProtocolError(f"more than {MOST_FOLLOWED:,} jobs are followed on this link")
             if isinstance(message, Follow):
                 self._follow(message)
             elif isinstance(message, Drop):
                 self._close(message.job)
             else:
                 await self._seats.acquire()
-                if isinstance(message, Submit):
-                    group.create_task(self._submit(message))
-                else:
+                if isinstance(message, Refusal):
                     self._put(message)
+                elif not await self._is_posted(message):
+                    group.create_task(self._submit(message))
 
     async def _read(self, frame: bytes | str) -> Submit | Follow | Drop | Refusal:
         """Return the message; a Refusal if it is an invalid submission. Raises ProtocolError for anything else."""
         try:
             await self._of.busy_time.rest(self._sender)
-            with self._of.busy_time.charged(self._sender):
-                message = decode_from_client(frame)
         except LooplineError as error:
             raise ProtocolError(error.message) from None
+        begin = time.perf_counter()
+        try:
+            message = decode_from_client(frame)
         except ValidationError as error:
+            self._of.busy_time.charge(self._sender, time.perf_counter() - begin)
             number = number_of(frame)
             if number is None:
                 raise ProtocolError("this is no message of a client that calls functions") from None
@@ -162,19 +182,72 @@ class _ClientLink:
 
     # Submissions.
 
+    async def _is_posted(self, submit: Submit) -> bool:
+        """Answer a submission once the scheduler has replied. False if there is more to wait for: it needs a task."""
+        if submit.again:
+            return False
+        try:
+            caller, key = await self._submitter(), key_of(self.name, submit.number)
+            return self._of.submissions.post(caller.name, submit.job, key, partial(self._replied, submit))
+        except LooplineError as error:
+            self._put(_refusal(submit.number, error))
+            return True
+
+    def _replied(self, submit: Submit, reply: asyncio.Future[Reply]) -> None:
+        """Answer a submission that is on disk, or was declined; unless the link is closed or the master ends."""
+        if not self._is_open:
+            return
+        if (error := reply.exception()) is not None:
+            if isinstance(error, LooplineError):
+                self._put(_refusal(submit.number, error))
+        elif isinstance(answer := reply.result(), Declined):
+            refused = LooplineError(answer.code, answer.message, answer.hint, answer.status)
+            self._put(_refusal(submit.number, refused))
+        elif isinstance(answer, Submitted):
+            self._accept(submit, answer.job)
+
     async def _submit(self, submit: Submit) -> None:
         try:
-            await self._submit_and_follow(submit)
+            caller = await self._submitter()
+            key = submit.again or key_of(self.name, submit.number)
+            answer = await self._of.submissions.submit(caller.name, submit.job, key, on_its_link=not submit.again)
+            self._accept(submit, answer.id)
         except LooplineError as error:
             self._put(_refusal(submit.number, error))
 
-    async def _submit_and_follow(self, submit: Submit) -> None:
-        """Submit the job; answer once it is on disk, and send its results from the first one on."""
-        caller = await self._of.auth.admit(self._request, USERS)  # as of now: a token may have been revoked
-        key = submit.again or key_of(self.name, submit.number)
-        answer = await self._of.submissions.submit(caller.name, submit.job, key, on_its_link=not submit.again)
-        self._put(JobAccepted(submit.number, answer.id))
-        self._open(answer.id, is_live=is_all_to_come(self._of.scheduler.state, answer.id))
+    async def _submitter(self) -> Caller:
+        """Return who submits, as of now: a token may have been revoked. Raises LooplineError if they may not."""
+        if self._caller is None or not self._of.auth.still_admits(self._caller, self._request.remote or ""):
+            self._caller = await self._of.auth.admit(self._request, USERS)
+        return self._caller
+
+    def _accept(self, submit: Submit, job: int) -> None:
+        """Answer a submission that is on disk, now or with its results, and send these from the first one on."""
+        if submit.is_patient:
+            self._accepted[job] = submit.number, asyncio.get_running_loop().time()
+            self._set_alarm()
+        else:
+            self._answer_waiting()  # in the order of submissions
+            self._put(JobAccepted(submit.number, job))
+        self._open(job, is_live=is_all_to_come(self._of.scheduler.state, job))
+
+    def _answer_waiting(self, before: float = math.inf) -> None:
+        """Answer the patient submissions that were accepted before this time."""
+        while self._accepted and next(iter(self._accepted.values()))[1] <= before:
+            job = next(iter(self._accepted))
+            number, _ = self._accepted.pop(job)
+            self._put(JobAccepted(number, job))
+
+    def _set_alarm(self) -> None:
+        """Have the oldest patient submission answered in time. An alarm that is set stays."""
+        if self._alarm is None and self._accepted:
+            _, at = next(iter(self._accepted.values()))
+            self._alarm = asyncio.get_running_loop().call_at(at + ANSWER_WITHIN_S, self._go_off)
+
+    def _go_off(self) -> None:
+        self._alarm = None
+        self._answer_waiting(asyncio.get_running_loop().time() - ANSWER_WITHIN_S)
+        self._set_alarm()
 
     # Following.
 
@@ -184,8 +257,6 @@ class _ClientLink:
         self._open(follow.job, cursor)
 
     def _open(self, job: int, cursor: Cursor = (0.0, 0), *, is_live: bool = False) -> None:
-        if len(self._subscriptions) >= MOST_FOLLOWED:
-            raise ProtocolError(f"more than {MOST_FOLLOWED:,} jobs are followed on this link")
         self._close(job)
         subscription = self._subscriptions[job] = Subscription(
             job=job, put=self._send_ends, on_behind=self._fell_behind, end_of=_end_of, cursor=cursor, is_live=is_live
@@ -200,26 +271,53 @@ class _ClientLink:
             self._of.subscriptions.close(subscription)
 
     def _send_ends(self, of: _Subscription, ends: list[TaskEnd], over: JobState | None) -> bool:
-        return self._put(Ends(of.job, written(of.cursor), ends, over) if ends else Over(of.job, over))
+        number, _ = self._accepted.pop(of.job, (0, 0.0))
+        if ends:
+            return self._put(Ends(of.job, written(of.cursor), ends, over, accepted=number))
+        if number:
+            self._put(JobAccepted(number, of.job))
+        return self._put(Over(of.job, over))
 
     def _fell_behind(self, subscription: _Subscription) -> None:
         self._behind[subscription.job] = subscription
-        self._woken.set()
+        self._wake()
 
     # Sending.
 
     def _put(self, message: Opened | JobAccepted | Refusal | Ends | Over) -> bool:
         """Queue a message. Returns True if there is room for more."""
-        if isinstance(message, Over) or (isinstance(message, Ends) and message.over):
-            self._close(message.job)
+        is_answer = isinstance(message, JobAccepted | Refusal)
+        if isinstance(message, Ends | Over):
+            is_answer = isinstance(message, Ends) and message.accepted > 0
+            if isinstance(message, Over) or message.over:
+                self._close(message.job)
         frame = encode_to_client(message)
-        self._outgoing.append((frame, isinstance(message, JobAccepted | Refusal)))
+        if self._is_at_rest and len(frame) <= MOST_AT_ONCE_BYTES and self._is_sent(frame):
+            if is_answer:
+                self._seats.release()
+            return len(frame) < MOST_QUEUED_BYTES
+        self._outgoing.append((frame, is_answer))
         self._queued_bytes += len(frame)
-        self._woken.set()
+        self._wake()
         return self._queued_bytes < MOST_QUEUED_BYTES
+
+    def _is_sent(self, frame: bytes) -> bool:
+        """Send a frame at once if the socket has taken all before it. Errors are for who sends what is queued."""
+        transport = self._request.transport
+        if transport is None or transport.get_write_buffer_size():
+            return False
+        with suppress(ConnectionError):
+            _run(self._socket.send_bytes(frame))
+            return True
+        return False
+
+    def _wake(self) -> None:
+        self._is_at_rest = False
+        self._woken.set()
 
     async def _send_all(self) -> None:
         while True:
+            self._is_at_rest = not self._outgoing and not self._behind
             await self._woken.wait()
             self._woken.clear()
             while self._outgoing or self._behind:
@@ -242,10 +340,16 @@ class _ClientLink:
         if found:
             subscription.send([end for end, _ in found], found[-1][1], state if is_all and is_over else None)
         elif is_all and is_over:
-            self._put(Over(job, state))
+            self._send_ends(subscription, [], state)
         if not is_all:
             self._behind[job] = subscription
         subscription.is_live = is_all
+
+
+def _run(work: Coroutine[object, None, None]) -> None:
+    """Run what waits for nothing."""
+    with suppress(StopIteration):
+        work.send(None)
 
 
 def _end_of(_job: Job | None, task: Task, attempt: Attempt) -> TaskEnd:

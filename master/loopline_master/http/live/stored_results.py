@@ -14,6 +14,8 @@ from loopline_shared.model import Output
 from loopline_shared.rest.bodies import TaskResult
 from loopline_shared.rest.times import Times
 
+Piece = tuple[bytes, bool]
+"""Lines of some results, and whether they are the last."""
 MAX_STDOUT_BYTES = 64 * 1024  # of each result in the stream; a task's stdout has it all
 
 
@@ -27,13 +29,13 @@ class StoredResults:
         """Return a reader of one job's results that come after the cursor."""
         return self._store.results.of_job(job, self._beginning_of, cursor=cursor, lines=self._row_files.rows)
 
-    async def lines(self, job: int, cursor: str | None, times: Times) -> AsyncGenerator[bytes, None]:
+    async def pieces(self, job: int, cursor: str | None, times: Times) -> AsyncGenerator[Piece, None]:
         """Generate the results so far, many at a time, and finally an empty piece."""
         results = self.of_job(job, cursor)
         while read := await results.next():
-            yield lines(read, times)
+            yield lines(read, times), False
         found(None if results.is_unknown else results, f"job {job}")
-        yield b""
+        yield b"", True
 
     async def _beginning_of(self, output: Output) -> bytes:
         if output.sha256 is None:

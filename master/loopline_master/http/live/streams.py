@@ -20,12 +20,13 @@ from loopline_master.core.scheduler import Scheduler
 from loopline_master.http.answers import begin_stream, preferred, times_for
 from loopline_master.http.auth import READERS, Caller
 from loopline_master.http.live.open_streams import OpenStreams
-from loopline_master.http.live.stored_results import MAX_STDOUT_BYTES, StoredResults, line, lines
+from loopline_master.http.live.stored_results import MAX_STDOUT_BYTES, Piece, StoredResults, line, lines
 from loopline_master.http.lookups import found
 from loopline_master.http.operations import Routes
 from loopline_master.http.parameters import AfterEvent, Follow, JobNumber, LastEventId, RestSeconds, ResultCursor
 from loopline_master.store.queries.result_queries import CHUNK
 from loopline_master.timings import (
+    ANSWER_WITHIN_S,
     CHANGES_STILL_HERE_EVERY_S,
     STILL_HERE_EVERY_S,
     STREAM_REST_S,
@@ -45,7 +46,13 @@ _NDJSON, _SSE = "application/x-ndjson", "text/event-stream"
 
 
 @routes(
-    "GET /jobs/{job}/results", READERS, media_type=_NDJSON, also="text/plain", item=TaskResult, declines=(429, 503)
+    "GET /jobs/{job}/results",
+    READERS,
+    media_type=_NDJSON,
+    also="text/plain",
+    item=TaskResult,
+    declines=(429, 503),
+    is_frequent=True,
 )
 async def stream_results(
     followed: FollowedResults,
@@ -63,14 +70,17 @@ async def stream_results(
     """
     with streams.seat(caller):
         source = followed if follow else stored
-        async with aclosing(source.lines(job, cursor, times_for(request))) as lines:
-            first = await anext(lines)  # raises if there is no such job
-            response = await _begin(request, preferred(request, _NDJSON, "text/plain"))
+        async with aclosing(source.pieces(job, cursor, times_for(request))) as pieces:
+            first, is_all = await anext(pieces)  # raises if there is no such job
+            media_type = preferred(request, _NDJSON, "text/plain")
+            if is_all and request.method != "HEAD":  # in one packet, which wakes its reader once
+                return web.Response(body=first, headers={"Content-Type": media_type})
+            response = await _begin(request, media_type)
             if request.method == "HEAD":
                 return response
             with suppress(ConnectionError):  # the reader has disconnected
                 await response.write(first)
-                async for some in lines:
+                async for some, _ in pieces:
                     await response.write(some)
     return response
 
@@ -119,9 +129,9 @@ class FollowedResults:
         self.stored, self.subscriptions, self.scheduler = stored, subscriptions, scheduler
         self._latest: tuple[list[TaskResult], Times, bytes] = [], None, b""
 
-    def lines(self, job: int, cursor: str | None, times: Times) -> AsyncGenerator[bytes, None]:
+    def pieces(self, job: int, cursor: str | None, times: Times) -> AsyncGenerator[Piece, None]:
         """Generate lines, many at a time, until the job has ended; an empty line now and then if there are none."""
-        return _ResultFollower(self, job, cursor, times).lines()
+        return _ResultFollower(self, job, cursor, times).pieces()
 
     def written(self, results: list[TaskResult], times: Times) -> bytes:
         """Return the lines of results: those of one commit are written once for all who follow."""
@@ -151,26 +161,28 @@ class _ResultFollower:
             is_live=is_live,
         )
 
-    async def lines(self) -> AsyncGenerator[bytes, None]:
-        """Generate lines until the job has ended."""
+    async def pieces(self) -> AsyncGenerator[Piece, None]:
+        """Generate lines until the job has ended. The first piece comes soon, and may be all or empty."""
         self._subscriptions.open(self._subscription)
         try:
-            if self._subscription.is_live:
-                yield b""
+            if self._subscription.is_live and not await self._is_woken(ANSWER_WITHIN_S):
+                yield b"", False
             while not self._is_over:
-                if self._subscription.is_live and not self._ready and not await self._is_woken():
-                    yield b"\n"
                 if self._ready:
-                    yield self._all_ready()
-                    if not self._is_over:
-                        await asyncio.sleep(self._subscriptions.count * STREAM_WRITE_S)
+                    yield self._all_ready(), False
+                    await asyncio.sleep(self._subscriptions.count * STREAM_WRITE_S)
                 elif not self._subscription.is_live:
                     began = time.monotonic()
                     read = await self._read_on()
-                    yield lines(read, self._times)
-                    if 0 < len(read) < CHUNK and not self._is_over:
+                    if self._is_over:
+                        self._ready.append(lines(read, self._times))
+                        break
+                    yield lines(read, self._times), False
+                    if 0 < len(read) < CHUNK:
                         await asyncio.sleep(min(STREAM_REST_S, STREAM_REST_SHARE * (time.monotonic() - began)))
-            yield self._all_ready()
+                elif not await self._is_woken(STILL_HERE_EVERY_S):
+                    yield b"\n", False
+            yield self._all_ready(), True
         finally:
             self._subscriptions.close(self._subscription)
 
@@ -190,10 +202,10 @@ class _ResultFollower:
     def _fell_behind(self, _: Subscription[TaskResult]) -> None:
         self._woken.set()
 
-    async def _is_woken(self) -> bool:
-        """Wait for something to send; False if nothing happened for so long that an empty line is due."""
+    async def _is_woken(self, within_s: float) -> bool:
+        """Wait for something to send; False if nothing happened for so long."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(STILL_HERE_EVERY_S):
+            async with asyncio.timeout(within_s):
                 await self._woken.wait()
         is_woken = self._woken.is_set()
         self._woken.clear()
