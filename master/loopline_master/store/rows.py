@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from functools import cache, cached_property
+from itertools import compress
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -68,8 +69,9 @@ def run(connection: Connection, writes: Iterable[Write]) -> None:
     """Run statements, each for its rows. SQLite's own errors are raised unchanged."""
     if connection.dialect.name == "sqlite":
         driver: Any = connection.connection.driver_connection
+        run_all = driver.executemany
         for statement, rows in writes:
-            driver.executemany(statement.of_sqlite, rows)
+            run_all(statement.of_sqlite, rows)
     else:
         for statement, rows in writes:
             connection.exec_driver_sql(statement.of(connection.dialect), [tuple(row) for row in rows])
@@ -137,14 +139,12 @@ class Mapper(Generic[Entity]):
 
     def encoded(self, entities: Iterable[Entity]) -> list[tuple[Any, ...]]:
         """Return rows as the database keeps them, in the order of the columns."""
-        if not self._encoders:
-            return list(map(self._values, entities))
-        rows = []
-        for entity in entities:
-            told = self._told(entity)
-            row = self._unset_row if told == self._unset else map(_encoded, told, self._encoders)
-            rows.append(self._arranged((*self._plain(entity), *row)))
-        return rows
+        return list(map(self._row if self._encoders else self._values, entities))
+
+    def _row(self, entity: Entity) -> tuple[Any, ...]:
+        told = self._told(entity)
+        row = self._unset_row if told == self._unset else map(_encoded, told, self._encoders)
+        return self._arranged((*self._plain(entity), *row))
 
     def writes(self, entities: Iterable[Entity], marks: Marks) -> Iterable[Write]:
         """Return the writes of entities, made or changed. ``marks``: of rows that are there, by key (_Rewritten)."""
@@ -159,9 +159,10 @@ class Mapper(Generic[Entity]):
 
 def _tuple_of(paths: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
     """Return what gets the values at these paths of an entity as a tuple, even if there is only one."""
-    if len(paths) > 1:
-        return attrgetter(*paths)
-    return lambda entity: tuple(attrgetter(path)(entity) for path in paths)
+    if len(paths) == 1:
+        get = attrgetter(*paths)
+        return lambda entity: (get(entity),)
+    return attrgetter(*paths) if paths else lambda _: ()
 
 
 def _encoded(value: Any, encode: Callable[[Any], str]) -> str | None:
@@ -219,32 +220,39 @@ class _SpecMapper(Mapper[Job]):
         return [(job, name, encode(spec)) for job, name, spec in map(self._values, entities)]
 
 
-class _GridMapper(_Rewritten[Grid]):
+class _GridMapper(Mapper[Grid]):
     """Mapper of the grid, the only row of its table."""
+
+    def __init__(self) -> None:
+        super().__init__(Grid, tables.grid)
+        self._change = change(tables.grid, ("id",))
 
     def values(self, entities: Iterable[Grid]) -> list[Values]:
         return [{"id": 1, **row} for row in super().values(entities)]
 
-    def encoded(self, entities: Iterable[Grid]) -> list[tuple[Any, ...]]:
-        return [(1, *row) for row in super().encoded(entities)]
+    def writes(self, entities: Iterable[Grid], marks: Marks) -> Iterable[Write]:
+        if marks:
+            return ((self._change, self.encoded(entities)),)
+        marks["is there"] = True
+        return ((self._upsert, [(1, *row) for row in self.encoded(entities)]),)
 
 
-_SUBMITTED = (
+SUBMITTED = (
     *("owner", "task_count", "size", "order", "max_attempts", "max_replicas", "submitted_at", "idempotency_key"),
     *("inputs", "size_source", "within", "nodes", "spec_bytes"),
 )
 """Columns of a job that never change."""
-_DISPATCHED = ("worker", "slots", "replica", "dispatched_at", "expected_s")
+DISPATCHED = ("worker", "slots", "replica", "dispatched_at", "expected_s")
 """Columns of an attempt that never change."""
 _SAID = ("facts", "joined_at")
 """Columns of a worker that change only as it joins."""
 _LEARNT = ("first_run_at", "window", "strange", "changed_at")
 """Columns of a program that change only with its window, which is long."""
-GRID = _GridMapper(Grid, tables.grid, ("__class__", "__class__"), fixed=("id",))
-JOBS = _JobMapper(Job, tables.jobs, ("id", "spec"), "departure", _SUBMITTED)
+GRID = _GridMapper()
+JOBS = _JobMapper(Job, tables.jobs, ("id", "spec"), "departure", SUBMITTED)
 SPECS = _SpecMapper()
 TASKS = _Rewritten(Task, tables.tasks, ("id", "id"), "finished_at")
-ATTEMPTS = _Rewritten(Attempt, tables.attempts, ("id", "id"), "ended_at", _DISPATCHED)
+ATTEMPTS = _Rewritten(Attempt, tables.attempts, ("id", "id"), "ended_at", DISPATCHED)
 WORKERS = _Rewritten(Worker, tables.workers, ("name", "facts"), fixed=_SAID)
 PROGRAMS = _Rewritten(Program, tables.programs, ("key", "window"), fixed=_LEARNT)
 GANGS = Mapper(Gang, tables.gangs)
@@ -286,9 +294,9 @@ Changes = list[tuple[Mapper[Any], Collection[Any]]]
 
 def changed(effects: Effects) -> Changes:
     """Return the grid and all that a step made or changed, by mapper, in an order that foreign keys allow."""
-    kinds = zip(_KINDS.values(), _of_kinds(effects), strict=True)
-    changes: Changes = [(mapper, entities.values()) for mapper, entities in kinds if entities]
-    changes.insert(0, (GRID, (effects.grid,)))
+    of_kinds = _of_kinds(effects)
+    there = compress(_KINDS.values(), of_kinds)
+    changes: Changes = [(GRID, (effects.grid,)), *zip(there, map(dict.values, filter(None, of_kinds)), strict=True)]
     if effects.jobs and (new := _new_jobs(effects)):
         changes.insert(2, (SPECS, new))
     if effects.exemptions:
@@ -315,8 +323,8 @@ class Written:
 
 
 def _new_jobs(effects: Effects) -> list[Job]:
-    submitted = [reply.job for reply in effects.replies if isinstance(reply, Submitted)]
-    return [effects.jobs[job] for job in submitted if job in effects.jobs]
+    jobs, submitted = effects.jobs, [reply.job for reply in effects.replies if isinstance(reply, Submitted)]
+    return [jobs[job] for job in submitted if job in jobs]
 
 
 def notification_rows(effects: Effects) -> list[Values]:
@@ -329,8 +337,9 @@ def notification_rows(effects: Effects) -> list[Values]:
         for job in effects.jobs.values()
         if job.departure is not None and job.spec.notify is not None and job.state in job.spec.notify.on
     ]
-    broken = [_notification(one.job, one.number, BROKEN, one.at) for one in effects.broken if one.is_notified]
-    return ends + broken
+    if effects.broken:
+        ends += [_notification(one.job, one.number, BROKEN, one.at) for one in effects.broken if one.is_notified]
+    return ends
 
 
 def _notification(job: int, number: int, state: str, at: float | None) -> Values:

@@ -277,7 +277,7 @@ class Writer:
         Return True if somebody is to be notified of it. The effects are read before the first await. A step without
         events and effects leaves no trace.
         """
-        changes, late = changed(effects), late_rows(effects)
+        changes, late = changed(effects), late_rows(effects) if effects.late else []
         goes = effects.disbanded or effects.gone or effects.forgotten_jobs
         if not (batch.events or late or goes or len(changes) > 1):  # time has passed in the grid, and that is all
             return False
