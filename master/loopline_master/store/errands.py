@@ -17,7 +17,7 @@ Work = TypeVar("Work")
 
 
 class Errand(asyncio.Future[Any]):
-    """What comes of the work. Who waits for it goes on in the very call that brings it.
+    """Future of what comes of the work. Who waits for it goes on in the very call that brings it.
 
     What a future calls by itself is called a round of the loop later; so it is here, if the wait is cancelled.
     """

@@ -47,7 +47,7 @@ class Statement:
 
     @cached_property
     def of_sqlite(self) -> str:
-        """Its text for SQLite."""
+        """Text for SQLite."""
         return self.of(sqlite.dialect())
 
     def of(self, dialect: Dialect) -> str:
