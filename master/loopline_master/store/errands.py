@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from contextvars import Context
+from contextvars import Context, copy_context
 from queue import SimpleQueue
 from typing import Any, Generic, Self, TypeVar
 
@@ -22,11 +22,11 @@ class Errand(asyncio.Future[Any]):
     What a future calls by itself is called a round of the loop later; so it is here, if the wait is cancelled.
     """
 
-    _waiter: tuple[Callable[[Any], object], Context | None] | None = None
+    _waiter: tuple[Callable[[Any], object], Context] | None = None
 
     def add_done_callback(self, call: Callable[[Self], object], /, *, context: Context | None = None) -> None:
         """Have this called, which is the wait of a task."""
-        self._waiter = call, context
+        self._waiter = call, context or copy_context()
         super().add_done_callback(call, context=context)
 
     def bring(self, result: Any, error: BaseException | None) -> None:
@@ -42,7 +42,7 @@ class Errand(asyncio.Future[Any]):
             self.set_exception(error)
         if waiter:
             call, context = waiter
-            (context or Context()).run(call, self)
+            context.run(call, self)
 
 
 class Errands(Generic[Work]):
