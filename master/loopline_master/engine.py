@@ -74,7 +74,7 @@ class Engine:
         self.kept_back = KeptBack(scheduler.state)
         self._inbox: deque[Posted] = deque()
         self._taken: list[Posted] = []
-        self._woken = asyncio.Event()
+        self._sleep: asyncio.Future[None] | None = None  # of the loop, while there is nothing to do
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = math.inf
         self._checkpointed: ReplyFuture | None = None  # a checkpoint is asked for, and not yet on disk
@@ -101,7 +101,7 @@ class Engine:
         future = asyncio.get_running_loop().create_future()
         if self._end is None:
             self._inbox.append((event, future, deed))
-            self._woken.set()
+            self._wake()
         else:
             _break(future, self._end)
         return future
@@ -111,7 +111,7 @@ class Engine:
         if self._end is not None:
             raise self._end
         self._checkpointed = asyncio.get_running_loop().create_future()
-        self._woken.set()
+        self._wake()
         await self._checkpointed
 
     def keep_back(self, event: WorkerReported) -> bool:
@@ -126,7 +126,7 @@ class Engine:
     def stop(self, error: Exception | None = None) -> None:
         """End ``run`` after the commit that is under way; it raises the error, if there is one."""
         self._end = self._end or error or _stopping()
-        self._woken.set()
+        self._wake()
 
     async def run(self, links: AssignSink) -> None:
         """Work until stopped. An error is raised here and to those who wait for a reply."""
@@ -153,13 +153,15 @@ class Engine:
         """
         start = perf_counter()
         self._taken = [self._inbox.popleft() for _ in range(min(len(self._inbox), MAX_BATCH))]
-        now = self._clock()
-        told = self.kept_back.told([event for event, _, _ in self._taken], now)
-        self._taken[:0] = [(event, asyncio.get_running_loop().create_future(), None) for event in told]
+        now, events = self._clock(), [event for event, _, _ in self._taken]
+        if told := self.kept_back.told(events, now):
+            self._taken[:0] = [(event, asyncio.get_running_loop().create_future(), None) for event in told]
+            events[:0] = told
         if self._checkpointed:
             self._taken.insert(0, (self._scheduler.checkpoint(), self._checkpointed, None))
+            events.insert(0, self._taken[0][0])
             self._checkpointed = None
-        batch = Batch(now, [event for event, _, _ in self._taken])
+        batch = Batch(now, events)
         effects = self._scheduler.step(batch.events, batch.now)
         decided = perf_counter()
         await self._store.commit(batch, effects, _done(self._taken, effects.replies))
@@ -197,7 +199,7 @@ class Engine:
     def begin_leases(self) -> None:
         """Have every lease begin anew before anything else: time has passed in which nobody was heard."""
         self._inbox.appendleft((MasterStoodStill(), asyncio.get_running_loop().create_future(), None))
-        self._woken.set()
+        self._wake()
 
     async def watch_clock(self) -> None:
         """Follow the wall clock: it was set, or the computer suspended. To go back, the master has to start over."""
@@ -219,13 +221,17 @@ class Engine:
         """Wait for an event, or for the time at which a step is due without one."""
         if self._inbox or self._checkpointed or self._end is not None:
             return
-        self._woken.clear()
         wake_at = self.wake_at
         self._set_alarm(wake_at)
-        await self._woken.wait()
+        self._sleep = asyncio.get_running_loop().create_future()
+        await self._sleep
         if wake_at is not None and (late_s := self._clock() - wake_at) > STOOD_STILL_S:
             log.warning("the master stood still for %.0f s or longer: the leases of its workers begin anew", late_s)
             self.begin_leases()
+
+    def _wake(self) -> None:
+        if self._sleep and not self._sleep.done():
+            self._sleep.set_result(None)
 
     def _set_alarm(self, wake_at: float | None) -> None:
         """Have the loop woken then. An alarm that is set for earlier stays, and is set anew when it goes off."""
@@ -240,7 +246,7 @@ class Engine:
         self._alarm, self._alarm_at = None, math.inf
         wake_at = self.wake_at
         if wake_at is not None and wake_at <= self._clock():
-            self._woken.set()
+            self._wake()
         else:
             self._set_alarm(wake_at)
 

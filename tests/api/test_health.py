@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+from prometheus_client import CollectorRegistry
+
 from loopline_master.core.effects import Effects
 from loopline_master.core.entities import Grid
 from loopline_master.core.state import Snapshot, State
@@ -49,6 +52,24 @@ def test_the_latest_steps_are_told_by_their_median_and_the_slowest() -> None:
     assert view.commit
     assert (view.count, view.step.p50_s, view.step.p99_s, view.step.most_s) == (100, 0.05, 0.099, 0.1)
     assert (view.commit.most_s, view.waiting, view.most_waiting) == (0.01, 2, 6)
+
+
+def test_prometheus_hears_of_all_steps_though_only_the_latest_are_told() -> None:
+    registry = CollectorRegistry()
+    steps = LatestSteps(registry)
+    for number in range(2500):
+        steps.add(0.001 if number < 2400 else 7.0, 0.004, number)
+    samples = [sample for family in registry.collect() for sample in family.samples]
+    found = {f"{one.name} {one.labels.get('le', '')}".strip(): one.value for one in samples}
+    assert [found[f"loopline_step_seconds_bucket {bound}"] for bound in ("0.001", "5.0", "+Inf")] == [
+        2400,
+        2400,
+        2500,
+    ]
+    assert [found[f"loopline_commit_seconds_bucket {bound}"] for bound in ("0.002", "0.005")] == [0, 2500]
+    assert (found["loopline_step_seconds_count"], found["loopline_events_waiting"]) == (2500, 2499)
+    assert found["loopline_step_seconds_sum"] == pytest.approx(702.4)
+    assert steps.view().count == 1000
 
 
 def test_a_folder_is_as_large_as_all_files_below_it(tmp_path) -> None:

@@ -1,13 +1,18 @@
 """A step is stored whole, exactly, or not at all."""
 
 import asyncio
-from dataclasses import replace
+import re
+from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 from sqlalchemy import func, select, update
 
+from loopline_master import core
+from loopline_master.core.entities import Job, Vote
 from loopline_master.core.events import BATCH, Batch, WorkerDrained
 from loopline_master.core.index.exemptions import Exemption
+from loopline_master.core.shares.user import User
 from loopline_master.store import StoreBroken, rows, tables
 from loopline_master.store.database import open_database, parse_url
 from loopline_master.store.migrate import prepare
@@ -43,6 +48,7 @@ FULL = (
     an_attempt(**ended(bytes(range(256)), replica=True, reason="naïve – ünïcode", exit_code=-9)),
     a_worker(session=2**50, draining=True, load=LOAD, reported_at=3.3, offered=4, reported=5, assigned=6),
 )
+CORE = Path(core.__path__[0])
 MAPPERS = (rows.JOBS, rows.TASKS, rows.ATTEMPTS, rows.WORKERS)
 
 
@@ -198,3 +204,37 @@ async def test_only_a_commit_of_few_rows_is_short():
         effects = effects_of(a_job(), *(a_task(number=number) for number in range(1, tasks + 1)))
         await writer.commit(Batch(1.0, []), effects)
     assert said == [True, False]
+
+
+async def test_a_row_that_is_there_is_changed_in_all_that_may_change(database):
+    writer, job, task, user = Writer(database.write), a_job(), a_task(), User("ann", usage=1.5)
+    await writer.commit(Batch(250.0), effects_of(job, task, users={"ann": user}))
+    for name in {field.name for field in fields(Job) if field.init} - {"id", "spec", *rows.SUBMITTED}:
+        setattr(job, name, getattr(FULL[0], name))
+    job.waiting_for, job.departure = (7, 8), None
+    task.failed_on, task.votes, task.state = ("ant",), (Vote(1, "ant", "digest", 7),), TaskState.FAILED
+    user.usage, user.at_work = 2.5, 3
+    effects = effects_of(job, task, users={"ann": user}, new=False)
+    effects.grid.sequence += 1
+    await writer.commit(Batch(251.0), effects)
+    for entity, mapper in ((job, rows.JOBS), (task, rows.TASKS), (user, rows.USERS), (effects.grid, rows.GRID)):
+        assert await one(database, mapper) == entity
+    task.failed_on, task.finished_at, job.departure = (), 252.0, 9
+    await writer.commit(Batch(252.0), effects_of(job, task, new=False))
+    job.departure, job.cursor, task.finished_at = None, 5, None  # they are retried
+    await writer.commit(Batch(253.0), effects_of(job, task, new=False))
+    assert (await one(database, rows.JOBS), await one(database, rows.TASKS)) == (job, task)
+
+
+@pytest.mark.parametrize(("entity", "written_once"), [("job", rows.SUBMITTED), ("attempt", rows.DISPATCHED)])
+def test_what_is_written_only_once_is_changed_nowhere_in_the_scheduler(entity, written_once):
+    changes = re.compile(rf"\b{entity}\.({'|'.join(written_once)})\b(, [\w.]+)* [-+*/]?= ")
+    found = [line for path in CORE.rglob("*.py") for line in path.read_text().splitlines() if changes.search(line)]
+    assert found == []
+
+
+async def test_a_first_step_that_leaves_no_trace_is_not_taken_for_one_that_is_stored(database):
+    writer = Writer(database.write)
+    await writer.commit(Batch(249.0), effects_of())
+    await writer.commit(Batch(250.0, [WorkerDrained("ant")]), effects_of())
+    assert await one(database, rows.GRID) == effects_of().grid

@@ -21,14 +21,13 @@ from loopline_master.core.entities import Worker
 from loopline_master.core.invariants import check_job, check_worker
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.state import State
-from loopline_master.metrics.latest_steps import LatestSteps
+from loopline_master.metrics.latest_steps import BOUNDS_S, LatestSteps
 from loopline_master.metrics.totals import Totals
 from loopline_master.metrics.user_costs import UserCosts
 from loopline_master.timings import INVARIANT_SAMPLE_EVERY_S, LAG_EVERY_S
 from loopline_shared.rest.bodies import PassingReport, Sizes
 
 MEDIA_TYPE = CONTENT_TYPE_PLAIN_0_0_4
-_STEPS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 
 log = logging.getLogger(__name__)
 Key = TypeVar("Key")
@@ -67,9 +66,7 @@ class Metrics:
         self._samples = self._counter("invariant_samples", "Samples of the scheduler's invariants that were checked")
         self._breaches = self._counter("invariant_breaches", "... of these, breaches; must be 0, the log has each")
         self._lag = self._gauge("event_loop_lag_seconds", "How late the event loop was, last time it was measured")
-        self._step_s = self._histogram("step_seconds", "A step: decided and on disk")
-        self._commit_s = self._histogram("commit_seconds", "The commit of a step: written and on disk")
-        self._waiting = self._gauge("events_waiting", "Events that had come by the end of the latest step")
+        self.latest = LatestSteps(self._registry)
         self._user_step_s = self._totals(
             "user_step_seconds", "Time of steps, by whose jobs they were about; empty: nobody's", "user"
         )
@@ -79,15 +76,8 @@ class Metrics:
         self._log_entries = self._gauge("event_log_entries", "Entries of the event log")
         self._log_written = self._counter("event_log_bytes", "Event log that was written")
         self._log_counted = 0
-        self.latest, self.costs = LatestSteps(), UserCosts()
+        self.costs = UserCosts()
         self.lag_s, self.started_at = 0.0, time.time()
-
-    def time_step(self, took_s: float, commit_s: float, waiting: int) -> None:
-        """Count the time of a step, of its commit, and the events that had come by its end."""
-        self._step_s.observe(took_s)
-        self._commit_s.observe(commit_s)
-        self._waiting.set(waiting)
-        self.latest.add(took_s, commit_s, waiting)
 
     def charge_step(self, effects: Effects, state: State, took_s: float) -> None:
         """Charge a step's time to the users whose jobs it was about."""
@@ -196,7 +186,7 @@ class Metrics:
         return Gauge(f"loopline_{name}", text, labels, registry=self._registry)
 
     def _histogram(self, name: str, text: str) -> Histogram:
-        return Histogram(f"loopline_{name}", text, buckets=_STEPS_S, registry=self._registry)
+        return Histogram(f"loopline_{name}", text, buckets=BOUNDS_S, registry=self._registry)
 
 
 class InvariantSampler:
@@ -237,7 +227,7 @@ def step_watcher(metrics: Metrics, sampler: InvariantSampler, state: State) -> C
 
     def watch(effects: Effects, took_s: float, commit_s: float, waiting: int) -> None:
         metrics.count(effects)
-        metrics.time_step(took_s, commit_s, waiting)
+        metrics.latest.add(took_s, commit_s, waiting)
         metrics.charge_step(effects, state, took_s)
         sampler.after_step()
         for task in effects.mismatches:

@@ -7,12 +7,13 @@ workers alone are nobody's.
 from __future__ import annotations
 
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from loopline_master.core.effects import Effects
 from loopline_master.core.state import State
+from loopline_shared.model import AttemptId, TaskId
 
 NOBODY = ""
 """Whose the time is that is no user's."""
@@ -49,15 +50,16 @@ class UserCosts:
 
     def charge_step(self, effects: Effects, state: State, took_s: float) -> dict[str, float]:
         """Share a step's time among the users whom it is about; return each one's part."""
-        rows = Counter([task.job for task in effects.tasks] + [one.job for one in effects.attempts] + [*effects.jobs])
-        parts: dict[str, float] = {}
-        row_s = took_s / max(1, rows.total())
+        rows = dict.fromkeys(effects.jobs, 1)  # a job's own, and those of its tasks and attempts
+        ids: tuple[TaskId | AttemptId, ...] = (*effects.tasks, *effects.attempts)
+        for one in ids:
+            rows[one.job] = rows.get(one.job, 0) + 1
+        parts: dict[str, float] = {} if rows else {NOBODY: took_s}
+        row_s = took_s / (sum(rows.values()) or 1)
         for number, count in rows.items():
             job = effects.jobs.get(number) or state.jobs.get(number)
             user = job.owner if job else NOBODY
             parts[user] = parts.get(user, 0.0) + row_s * count
-        if not rows:
-            parts[NOBODY] = took_s
         minute = self._minute()
         for user, part in parts.items():
             minute.of(user).step_s += part

@@ -9,11 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from sqlalchemy import ColumnElement, Connection, Double, and_, bindparam, case, func, insert, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Double,
+    Integer,
+    Text,
+    and_,
+    bindparam,
+    case,
+    func,
+    insert,
+    literal_column,
+    or_,
+    select,
+)
 
 from loopline_master.core.entities import UNRELEASED
 from loopline_master.core.scheduler_settings import SchedulerSettings
-from loopline_master.store.rows import Statement
+from loopline_master.store.rows import Statement, Write
 from loopline_master.store.tables import audits, exemptions, jobs, passings
 from loopline_shared.model import JobState, Order, OrderWithin
 from loopline_shared.rest.bodies import Passing, PassingReport
@@ -22,10 +36,15 @@ COMPLETED = (JobState.SUCCEEDED, JobState.FAILED)
 _a, _b = jobs.alias("a"), jobs.alias("b")
 
 
+def _text(value: str) -> ColumnElement[str]:
+    """Return a word of ours as it stands in a statement's text, in which only a row's values have places."""
+    return literal_column(f"'{value}'", Text)
+
+
 def _passes() -> ColumnElement[bool]:
     """Return the condition under which b passed a."""
     return and_(
-        _a.c.arrival != UNRELEASED,  # it was waiting for other jobs, outside the grid
+        _a.c.arrival != literal_column(str(UNRELEASED), Integer),  # it was waiting for other jobs, outside the grid
         _a.c.arrival < _b.c.arrival,
         or_(_a.c.departure.is_(None), _a.c.departure > _b.c.departure),
         or_(_b.c.size.is_(None), _a.c.size <= _b.c.size),
@@ -39,8 +58,8 @@ def _excuse() -> ColumnElement[str | None]:
         .where(exemptions.c.job == _a.c.id, exemptions.c.since <= _b.c.released_at)
         .where(or_(exemptions.c.until.is_(None), exemptions.c.until >= _b.c.released_at))
     )
-    is_anothers = and_(_b.c.within == OrderWithin.USER, _a.c.owner != _b.c.owner)
-    by_order = case((_b.c.order == Order.NONE, "order-none"), (is_anothers, "other-user"))
+    is_anothers = and_(_b.c.within == _text(OrderWithin.USER), _a.c.owner != _b.c.owner)
+    by_order = case((_b.c.order == _text(Order.NONE), _text("order-none")), (is_anothers, _text("other-user")))
     return func.coalesce(by_order, exempt.scalar_subquery())
 
 
@@ -52,10 +71,9 @@ _FOUND = insert(passings).from_select(["job", "arrival", "passed", "reason", "at
 _AUDIT = [Statement(lambda _: _CHECKED), Statement(lambda _: _FOUND)]
 
 
-def audit(connection: Connection, completed: Collection[int], at: float) -> None:
-    """Check jobs that have just completed, and store the passings found."""
-    for statement in _AUDIT:
-        statement.run_named(connection, [{"completed": job, "now": at} for job in completed])
+def writes(completed: Collection[int], at: float) -> list[Write]:
+    """Return what checks jobs that have just completed, and stores the passings found; after their rows."""
+    return [(statement, [(at, job) for job in completed]) for statement in _AUDIT] if completed else []
 
 
 def report(connection: Connection, settings: SchedulerSettings, limit: int) -> PassingReport:

@@ -17,7 +17,6 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
 from math import inf
@@ -30,6 +29,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from loopline_master.store import postgres
+from loopline_master.store.errands import Errands
 from loopline_master.store.lock import Epoch, FileLock, lock_connection
 from loopline_shared.errors import LooplineError
 
@@ -333,19 +333,16 @@ class _Threads:
         self._is_one = count == 1
         self._engine = create_engine(url, pool_size=count, max_overflow=0)
         _prepare(self._engine, pragmas)
-        self._pool, self._connections = ThreadPoolExecutor(count, "store"), list[Connection]()
+        self._errands, self._connections = Errands(self._timed, count), list[Connection]()
         self._own: Any = SimpleNamespace(took_s=inf) if self._is_one else threading.local()
-        self._under_way: set[Future[Any]] = set()
 
     async def run(self, work: Callable[[Connection], Result], *, is_short: bool = False) -> Result:
         """Run work in a transaction."""
         try:
-            if is_short and self._is_one and not self._under_way and self._own.took_s <= QUICK_S:
+            if is_short and self._is_one and not self._errands.under_way and self._own.took_s <= QUICK_S:
                 return self._timed(work)
-            future = self._pool.submit(self._timed, work)
-            self._under_way.add(future)
-            future.add_done_callback(self._under_way.discard)
-            return await asyncio.wrap_future(future)
+            result: Result = await self._errands.give(work)
+            return result
         except Exception as error:  # as ``explained`` does, without a generator for each
             if broken := _broken(self._doing, self._url, error):
                 raise broken from error
@@ -353,7 +350,7 @@ class _Threads:
 
     def close(self) -> None:
         """Finish the work that has been given, and close the connections."""
-        self._pool.shutdown()
+        self._errands.close()
         for connection in self._connections:
             connection.close()
         self._engine.dispose()

@@ -56,15 +56,17 @@ class Sampler:
         now = effects.grid.now
         for name in effects.gone:
             self._taken.pop(name, None)
-        reported = (worker for worker in effects.workers.values() if worker.reported_at == now)
-        return self.of_loads(((worker, worker.load) for worker in reported if worker.load), now)
+        loads = [(one, one.load) for one in effects.workers.values() if one.load and one.reported_at == now]
+        return self.of_loads(loads, now) if loads else []
 
     def of_loads(self, loads: Iterable[tuple[Worker, Load]], now: float) -> list[Values]:
-        """Return the samples that are due of workers which said this of their loads just now."""
-        minute = int(now // MINUTE_S)
-        due = [(worker, load) for worker, load in loads if self._taken.get(worker.name) != minute]
-        self._taken.update((worker.name, minute) for worker, _ in due)
-        return [_sample_of(worker, load, minute) for worker, load in due]
+        """Return the samples that are due of these workers, which said this of their loads just now."""
+        minute, due = int(now // MINUTE_S), []
+        for worker, load in loads:
+            if self._taken.get(worker.name) != minute:
+                self._taken[worker.name] = minute
+                due.append(_sample_of(worker, load, minute))
+        return due
 
     def write(self, connection: Connection, rows: list[Values]) -> None:
         """Write samples after the rows of attempts, whose slots are counted.

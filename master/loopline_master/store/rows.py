@@ -5,9 +5,11 @@ The SQL for the rows of every task is made once, and values go to the driver dir
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import fields
-from functools import cache
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import MISSING, fields
+from functools import cache, cached_property
+from itertools import compress
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -20,56 +22,59 @@ from loopline_master.core.entities import Attempt, Grid, Job, Program, Task, Wor
 from loopline_master.core.gangs.gang import Gang
 from loopline_master.core.index.exemptions import Exemption
 from loopline_master.core.planning.plan import BROKEN, Plan
-from loopline_master.core.runs import Observation, ProgramKey, key_of
+from loopline_master.core.runs import key_of
 from loopline_master.core.shares.user import User
 from loopline_master.core.transfers.carrier import Carrier
 from loopline_master.core.transitions import END
 from loopline_master.store import tables
 from loopline_master.store.tables import encoder
-from loopline_shared.model import AttemptId, Facts
 
 if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql
 
-EncodedRow = Iterable[Any]
-"""Values in the order of a statement's parameters, encoded for the database."""
-
-_NOTHING: tuple[()] = ()
 Entity = TypeVar("Entity")
 Values = dict[str, Any]
 """A row: its values by column."""
+_NOTHING: tuple[()] = ()
 
 
 class Statement:
-    """A statement whose text ``make`` builds for a dialect's name, once."""
+    """A statement whose text ``make`` builds for a dialect's name, once; every value of a row has a place in it."""
 
     def __init__(self, make: Callable[[str], Executable]) -> None:
         self._make = make
-        self._compiled: dict[str, tuple[str, Any]] = {}
+        self._texts: dict[str, str] = {}
 
-    def run_named(self, connection: Connection, rows: list[dict[str, Any]]) -> None:
-        """Run the statement with values by the names of its parameters, beside those in its text."""
-        _, compiled = self.of(connection.dialect)
-        run(connection, [(self, [itemgetter(*compiled.positiontup)({**compiled.params, **row}) for row in rows])])
+    @cached_property
+    def of_sqlite(self) -> str:
+        """Text for SQLite."""
+        return self.of(sqlite.dialect())
 
-    def of(self, dialect: Dialect) -> tuple[str, Any]:
-        """Return its text for a dialect, and what it was compiled to."""
-        if dialect.name not in self._compiled:
+    def of(self, dialect: Dialect) -> str:
+        """Return its text for a dialect."""
+        if dialect.name not in self._texts:
             compiled = self._make(dialect.name).compile(dialect=dialect)  # type: ignore[attr-defined]
-            self._compiled[dialect.name] = compiled.string, compiled
-        return self._compiled[dialect.name]
+            self._texts[dialect.name] = compiled.string
+        return self._texts[dialect.name]
+
+
+Write = tuple[Statement, Collection[Iterable[Any]]]
+"""A statement, and its rows: values in the order of its places, encoded for the database."""
+
+
+Marks = dict[object, object]
 
 
 def run(connection: Connection, writes: Iterable[Write]) -> None:
     """Run statements, each for its rows. SQLite's own errors are raised unchanged."""
-    dialect = connection.dialect
-    driver: Any = connection.connection.driver_connection if dialect.name == "sqlite" else None
-    for statement, rows in writes:
-        text, _ = statement.of(dialect)
-        if driver is None:
-            connection.exec_driver_sql(text, [tuple(row) for row in rows])
-        else:
-            driver.executemany(text, rows)
+    if connection.dialect.name == "sqlite":
+        driver: Any = connection.connection.driver_connection
+        run_all = driver.executemany
+        for statement, rows in writes:
+            run_all(statement.of_sqlite, rows)
+    else:
+        for statement, rows in writes:
+            connection.exec_driver_sql(statement.of(connection.dialect), [tuple(row) for row in rows])
 
 
 def insert_into(table: Table, dialect: str) -> postgresql.Insert | sqlite.Insert:
@@ -94,21 +99,21 @@ def upsert(table: Table) -> Statement:
 
 
 def change(table: Table, fixed: Collection[str]) -> Statement:
-    """Return a statement that changes existing rows: values of columns not ``fixed``, then the key."""
-    here = [column == bindparam(f"of_{column.name}") for column in table.primary_key]
-    names = order_of_change(table, fixed)[: -len(here)]
+    """Return a statement that changes existing rows: values of columns not ``fixed``, then the key.
+
+    A fixed key is that of the only row of its table.
+    """
+    here = [column == bindparam(f"of_{column.name}") for column in table.primary_key if column.name not in fixed]
+    names = order_of_change(table, fixed)
+    names = names[: len(names) - len(here)]
     statement = update(table).where(*here).values({name: bindparam(f"new_{name}") for name in names})
     return Statement(lambda _: statement)
 
 
 def order_of_change(table: Table, fixed: Collection[str]) -> list[str]:
     """Return the columns whose values ``change`` takes, in its order."""
-    changing = [column for column in table.columns if column.name not in fixed and not column.primary_key]
-    return [column.name for column in (*changing, *table.primary_key)]
-
-
-Write = tuple[Statement, list[Any]]
-"""A statement, and its rows."""
+    rest = [column for column in table.columns if not column.primary_key]
+    return [column.name for column in (*rest, *table.primary_key) if column.name not in fixed]
 
 
 class Mapper(Generic[Entity]):
@@ -116,36 +121,87 @@ class Mapper(Generic[Entity]):
 
     def __init__(self, kind: type[Entity], table: Table, columns: Mapping[str, str] | None = None) -> None:
         """``columns``: the path of each value in an entity; needed if columns are not named as fields are."""
-        names = [field.name for field in fields(kind) if field.init and field.name in table.c]  # type: ignore[arg-type]
-        self._kind = kind
-        self._paths = columns or {name: name for name in names}
+        defaults = {field.name: field.default for field in fields(kind) if field.init}  # type: ignore[arg-type]
+        self.kind, self.table, self._upsert = kind, table, upsert(table)
+        self._paths = columns or {name: name for name in defaults if name in table.c}
         self._values: Callable[[Entity], tuple[Any, ...]] = attrgetter(*self._paths.values())
-        self._encoders = [
-            (place, encode) for place, name in enumerate(self._paths) if (encode := encoder(table.c[name]))
-        ]
-        self.table = table
+        told = {name: encode for name in self._paths if (encode := encoder(table.c[name]))}
+        plain = [name for name in self._paths if name not in told]
+        self._encoders = tuple(told.values())
+        self._plain, self._told = (_tuple_of([self._paths[name] for name in names]) for names in (plain, [*told]))
+        self._arranged: Callable[[Any], tuple[Any, ...]] = itemgetter(*map([*plain, *told].index, self._paths))
+        self._unset = tuple(defaults.get(name, MISSING) for name in told)
+        self._unset_row = [] if MISSING in self._unset else list(map(_encoded, self._unset, self._encoders))
 
     def values(self, entities: Iterable[Entity]) -> list[Values]:
         """Return the entities' present values as rows, by column."""
         return [dict(zip(self._paths, self._values(entity), strict=True)) for entity in entities]
 
-    def encoded(self, entities: Iterable[Entity]) -> list[list[Any]]:
+    def encoded(self, entities: Iterable[Entity]) -> list[tuple[Any, ...]]:
         """Return rows as the database keeps them, in the order of the columns."""
-        rows = [list(self._values(entity)) for entity in entities]
-        for place, encode in self._encoders:
-            for row in rows:
-                if (value := row[place]) is not None:
-                    row[place] = "[]" if value is _NOTHING else encode(value)
-        return rows
+        return list(map(self._row if self._encoders else self._values, entities))
+
+    def _row(self, entity: Entity) -> tuple[Any, ...]:
+        told = self._told(entity)
+        row = self._unset_row if told == self._unset else map(_encoded, told, self._encoders)
+        return self._arranged((*self._plain(entity), *row))
+
+    def writes(self, entities: Iterable[Entity], marks: Marks) -> Iterable[Write]:
+        """Return the writes of entities, made or changed. ``marks``: of rows that are there, by key (_Rewritten)."""
+        return ((self._upsert, self.encoded(entities)),)
 
     def select(self) -> Select[Any]:
         return select(*(self.table.c[name] for name in self._paths))
 
     def entity(self, row: Row[Any]) -> Entity:
-        return self._kind(**row._mapping)
+        return self.kind(**row._mapping)
 
 
-class _JobMapper(Mapper[Job]):
+def _tuple_of(paths: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
+    """Return what gets the values at these paths of an entity as a tuple, even if there is only one."""
+    if len(paths) == 1:
+        get = attrgetter(*paths)
+        return lambda entity: (get(entity),)
+    return attrgetter(*paths) if paths else lambda _: ()
+
+
+def _encoded(value: Any, encode: Callable[[Any], str]) -> str | None:
+    return None if value is None else "[]" if value is _NOTHING else encode(value)
+
+
+class _Rewritten(Mapper[Entity]):
+    """Mapper of entities whose rows are written again and again: without the columns that are ``fixed``.
+
+    Those are as they were if an entity's ``mark`` is still the same object.
+    """
+
+    def __init__(
+        self, kind: type[Entity], table: Table, by: tuple[str, str], end: str = "", fixed: Collection[str] = ()
+    ) -> None:
+        """``by``: the fields with key and mark. ``end``: one that has a value once the entity is over."""
+        super().__init__(kind, table)
+        self._part = Mapper(kind, table, {name: name for name in order_of_change(table, fixed)})
+        self._change = change(table, fixed)
+        self._known_by, self._end = attrgetter(*by), attrgetter(end) if end else None
+
+    def writes(self, entities: Iterable[Entity], marks: Marks) -> Iterable[Write]:
+        new, known = [], []
+        for entity in entities:
+            key, mark = self._known_by(entity)
+            if marks.get(key) is mark:
+                known.append(entity)
+            else:
+                new.append(entity)
+                marks[key] = mark
+            if self._end and self._end(entity) is not None:
+                del marks[key]
+        if new:
+            yield self._upsert, self.encoded(new)
+        if known:
+            yield self._change, self._part.encoded(known)
+
+
+class _JobMapper(_Rewritten[Job]):
     """Mapper of jobs. A job is read together with its spec, which is written once."""
 
     def select(self) -> Select[Any]:
@@ -159,42 +215,51 @@ class _SpecMapper(Mapper[Job]):
         super().__init__(Job, tables.specs, {"job": "id", "name": "spec.name", "spec": "spec"})
         self._values = lambda job: (job.id, job.spec.name or key_of(job.owner, job.spec)[1], job.spec)
 
+    def encoded(self, entities: Iterable[Job]) -> list[tuple[Any, ...]]:
+        (encode,) = self._encoders
+        return [(job, name, encode(spec)) for job, name, spec in map(self._values, entities)]
+
 
 class _GridMapper(Mapper[Grid]):
     """Mapper of the grid, the only row of its table."""
 
+    def __init__(self) -> None:
+        super().__init__(Grid, tables.grid)
+        self._change = change(tables.grid, ("id",))
+
     def values(self, entities: Iterable[Grid]) -> list[Values]:
         return [{"id": 1, **row} for row in super().values(entities)]
 
-    def encoded(self, entities: Iterable[Grid]) -> list[list[Any]]:
-        return [[1, *row] for row in super().encoded(entities)]
+    def writes(self, entities: Iterable[Grid], marks: Marks) -> Iterable[Write]:
+        if marks:
+            return ((self._change, self.encoded(entities)),)
+        marks["is there"] = True
+        return ((self._upsert, [(1, *row) for row in self.encoded(entities)]),)
 
 
-GRID = _GridMapper(Grid, tables.grid)
-JOBS = _JobMapper(Job, tables.jobs)
+SUBMITTED = (
+    *("owner", "task_count", "size", "order", "max_attempts", "max_replicas", "submitted_at", "idempotency_key"),
+    *("inputs", "size_source", "within", "nodes", "spec_bytes"),
+)
+"""Columns of a job that never change."""
+DISPATCHED = ("worker", "slots", "replica", "dispatched_at", "expected_s")
+"""Columns of an attempt that never change."""
+_SAID = ("facts", "joined_at")
+"""Columns of a worker that change only as it joins."""
+_LEARNT = ("first_run_at", "window", "strange", "changed_at")
+"""Columns of a program that change only with its window, which is long."""
+GRID = _GridMapper()
+JOBS = _JobMapper(Job, tables.jobs, ("id", "spec"), "departure", SUBMITTED)
 SPECS = _SpecMapper()
-TASKS = Mapper(Task, tables.tasks)
-ATTEMPTS = Mapper(Attempt, tables.attempts)
-WORKERS = Mapper(Worker, tables.workers)
-PROGRAMS = Mapper(Program, tables.programs)
+TASKS = _Rewritten(Task, tables.tasks, ("id", "id"), "finished_at")
+ATTEMPTS = _Rewritten(Attempt, tables.attempts, ("id", "id"), "ended_at", DISPATCHED)
+WORKERS = _Rewritten(Worker, tables.workers, ("name", "facts"), fixed=_SAID)
+PROGRAMS = _Rewritten(Program, tables.programs, ("key", "window"), fixed=_LEARNT)
 GANGS = Mapper(Gang, tables.gangs)
 PLANS = Mapper(Plan, tables.plans)
 CARRIERS = Mapper(Carrier, tables.carriers)
-USERS = Mapper(User, tables.users)
+USERS = _Rewritten(User, tables.users, ("name", "__class__"))
 EXEMPTIONS = Mapper(Exemption, tables.exemptions)
-_FIXED = ("worker", "slots", "replica", "dispatched_at", "expected_s")
-"""Columns of an attempt that never change."""
-_CHANGE_ATTEMPTS = change(tables.attempts, _FIXED)
-_CHANGED_ATTEMPTS = Mapper(
-    Attempt, tables.attempts, {name: name for name in order_of_change(tables.attempts, _FIXED)}
-)
-_SAID = ("facts", "joined_at")
-"""Columns of a worker that change only as it joins."""
-_CHANGE_WORKERS = change(tables.workers, _SAID)
-_CHANGED_WORKERS = Mapper(Worker, tables.workers, {name: name for name in order_of_change(tables.workers, _SAID)})
-_LEARNT = ("first_run_at", "window", "strange", "changed_at")
-"""Columns of a program that change only with its window."""
-_USE_PROGRAMS = change(tables.programs, _LEARNT)
 _RECORDED = (
     "exit_code",
     "reason",
@@ -211,97 +276,55 @@ _RECORDED = (
 )
 
 
-def changed(effects: Effects) -> list[tuple[Mapper[Any], list[Any]]]:
-    """Return all entities that a step made or changed, by mapper, in an order that foreign keys allow."""
-    changes: list[tuple[Mapper[Any], list[Any]]] = [
-        (GRID, [effects.grid]),
-        (JOBS, list(effects.jobs.values())),
-        (SPECS, _new_jobs(effects)),
-        (TASKS, list(effects.tasks.values())),
-        (ATTEMPTS, list(effects.attempts.values())),
-        (WORKERS, list(effects.workers.values())),
-        (PLANS, list(effects.plans.values())),
-        (PROGRAMS, list(effects.programs.values())),
-        (GANGS, list(effects.gangs.values())),
-        (CARRIERS, list(effects.carriers.values())),
-        (USERS, list(effects.users.values())),
-        (EXEMPTIONS, effects.exemptions),
-    ]
-    return [(mapper, entities) for mapper, entities in changes if entities]
+_KINDS: dict[str, Mapper[Any]] = {
+    "jobs": JOBS,
+    "tasks": TASKS,
+    "attempts": ATTEMPTS,
+    "workers": WORKERS,
+    "plans": PLANS,
+    "programs": PROGRAMS,
+    "gangs": GANGS,
+    "carriers": CARRIERS,
+    "users": USERS,
+}
+"""By the names of effects, in an order that foreign keys allow."""
+_of_kinds = attrgetter(*_KINDS)
+Changes = list[tuple[Mapper[Any], Collection[Any]]]
 
 
-def is_changed(effects: Effects) -> bool:
-    """True if a step changed more than the time."""
-    return bool(effects.disbanded or effects.gone or effects.forgotten_jobs) or any(
-        mapper is not GRID for mapper, _ in changed(effects)
-    )
+def changed(effects: Effects) -> Changes:
+    """Return the grid and all that a step made or changed, by mapper, in an order that foreign keys allow."""
+    of_kinds = _of_kinds(effects)
+    there = compress(_KINDS.values(), of_kinds)
+    changes: Changes = [(GRID, (effects.grid,)), *zip(there, map(dict.values, filter(None, of_kinds)), strict=True)]
+    if effects.jobs and (new := _new_jobs(effects)):
+        changes.insert(2, (SPECS, new))
+    if effects.exemptions:
+        changes.append((EXEMPTIONS, effects.exemptions))
+    return changes
 
 
 class Written:
-    """Memory of the rows written whole, so that later writes are shorter.
-
-    An attempt is written several times, once whole; a worker with each of its Reports, and whole as it joins; a
-    program whenever it is used, and whole if its window changed.
-    """
+    """Memory of the rows that were written whole, so that later writes are shorter (_Rewritten)."""
 
     def __init__(self) -> None:
-        self._attempts: set[AttemptId] = set()
-        self._facts: dict[str, Facts] = {}
-        self._windows: dict[ProgramKey, tuple[Observation, ...]] = {}
+        self._marks: dict[Mapper[Any], Marks] = defaultdict(dict)
 
-    def writes(self, effects: Effects) -> list[Write]:
+    def writes(self, effects: Effects, changes: Changes) -> list[Write]:
         """Return the writes of a step, with the entities' present values."""
-        written: list[Write] = []
         for key in effects.forgotten:
-            self._windows.pop(key, None)
+            self._marks[PROGRAMS].pop(key, None)
         for name in effects.gone:
-            self._facts.pop(name, None)
-        for mapper, entities in changed(effects):
-            if mapper is ATTEMPTS:
-                written += self._write_attempts(entities)
-            elif mapper is WORKERS:
-                written += self._write_workers(entities)
-            elif mapper is PROGRAMS:
-                written += self._write_programs(entities)
-            else:
-                written.append((upsert(mapper.table), mapper.encoded(entities)))
+            self._marks[WORKERS].pop(name, None)
+        written: list[Write] = []
+        for mapper, entities in changes:
+            written += mapper.writes(entities, self._marks[mapper])
         return written
-
-    def _write_attempts(self, attempts: list[Attempt]) -> Iterator[Write]:
-        """Yield the writes of attempts: whole rows of new ones, only the columns that change of the others."""
-        new = [attempt for attempt in attempts if attempt.id not in self._attempts]
-        old = [attempt for attempt in attempts if attempt.id in self._attempts]
-        if new:
-            yield upsert(tables.attempts), ATTEMPTS.encoded(new)
-        if old:
-            yield _CHANGE_ATTEMPTS, _CHANGED_ATTEMPTS.encoded(old)
-        self._attempts.update(attempt.id for attempt in new)
-        self._attempts.difference_update(attempt.id for attempt in attempts if attempt.is_over)
-
-    def _write_workers(self, workers: list[Worker]) -> Iterator[Write]:
-        """Yield the writes of workers: what they say of themselves as they join is written only then."""
-        joined = [worker for worker in workers if self._facts.get(worker.name) is not worker.facts]
-        known = [worker for worker in workers if self._facts.get(worker.name) is worker.facts]
-        if joined:
-            yield upsert(tables.workers), WORKERS.encoded(joined)
-        if known:
-            yield _CHANGE_WORKERS, _CHANGED_WORKERS.encoded(known)
-        self._facts.update((worker.name, worker.facts) for worker in joined)
-
-    def _write_programs(self, programs: list[Program]) -> Iterator[Write]:
-        """Yield the writes of programs: the long window is written only if it has changed."""
-        learnt = [program for program in programs if self._windows.get(program.key) is not program.window]
-        used = [program for program in programs if self._windows.get(program.key) is program.window]
-        if learnt:
-            yield upsert(tables.programs), PROGRAMS.encoded(learnt)
-        if used:
-            yield _USE_PROGRAMS, [(one.used_at, one.runs, one.recorded, *one.key) for one in used]
-        self._windows.update((program.key, program.window) for program in learnt)
 
 
 def _new_jobs(effects: Effects) -> list[Job]:
-    submitted = (reply.job for reply in effects.replies if isinstance(reply, Submitted))
-    return [effects.jobs[job] for job in submitted if job in effects.jobs]
+    jobs, submitted = effects.jobs, [reply.job for reply in effects.replies if isinstance(reply, Submitted)]
+    return [jobs[job] for job in submitted if job in jobs]
 
 
 def notification_rows(effects: Effects) -> list[Values]:
@@ -314,8 +337,9 @@ def notification_rows(effects: Effects) -> list[Values]:
         for job in effects.jobs.values()
         if job.departure is not None and job.spec.notify is not None and job.state in job.spec.notify.on
     ]
-    broken = [_notification(one.job, one.number, BROKEN, one.at) for one in effects.broken if one.is_notified]
-    return ends + broken
+    if effects.broken:
+        ends += [_notification(one.job, one.number, BROKEN, one.at) for one in effects.broken if one.is_notified]
+    return ends
 
 
 def _notification(job: int, number: int, state: str, at: float | None) -> Values:
@@ -329,16 +353,6 @@ def _notification(job: int, number: int, state: str, at: float | None) -> Values
         "done_at": None,
         "error": "",
     }
-
-
-def forgotten_rows(effects: Effects) -> list[Values]:
-    """Return keys of programs whose rows are deleted. Delete first, then write: a program may have come anew."""
-    return [{"of_owner": owner, "of_name": name, "of_folder": folder} for owner, name, folder in effects.forgotten]
-
-
-def disbanded_rows(effects: Effects) -> list[Values]:
-    """Return keys of gangs whose rows are deleted; as above, before others are written."""
-    return [{"of_job": job, "of_task": task, "of_first": first} for job, task, first in effects.disbanded]
 
 
 def late_rows(effects: Effects) -> list[Values]:

@@ -6,9 +6,11 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import cache, partial
+from functools import partial
+from operator import itemgetter
+from typing import Any
 
-from sqlalchemy import Connection, Delete, Insert, Table, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, Table, bindparam, delete, insert, select, update
 
 from loopline_master.core.effects import Effects
 from loopline_master.core.entities import Worker
@@ -49,11 +51,10 @@ from loopline_master.store.records import EtaRecords, Notifications, SampleQueri
 from loopline_master.store.rows import (
     Statement,
     Values,
+    Write,
     Written,
-    disbanded_rows,
-    forgotten_rows,
+    changed,
     insert_into,
-    is_changed,
     late_rows,
     notification_rows,
     run,
@@ -76,6 +77,7 @@ log = logging.getLogger(__name__)
 _SHORT_ROWS = 100
 _FORGOTTEN_AT_ONCE = 5_000
 _WATCH_EVERY_S = 2.0
+_Work = Callable[[Connection], Any]
 
 
 @asynccontextmanager
@@ -275,40 +277,39 @@ class Writer:
         Return True if somebody is to be notified of it. The effects are read before the first await. A step without
         events and effects leaves no trace.
         """
-        late, completed, forgotten = late_rows(effects), list(effects.completed), forgotten_rows(effects)
-        gone = [{"of_worker": name} for name in effects.gone]
-        deletes = [(_FORGET, forgotten), (_DISBAND, disbanded_rows(effects)), *((table, gone) for table in _GONE)]
-        if not (batch.events or late or is_changed(effects)):
+        changes, late = changed(effects), late_rows(effects) if effects.late else []
+        goes = effects.disbanded or effects.gone or effects.forgotten_jobs
+        if not (batch.events or late or goes or len(changes) > 1):  # time has passed in the grid, and that is all
             return False
-        log = (batch.now, BATCH.serializer.to_json(batch).decode())
-        written, ended, wrong = (
-            [*self._written.writes(effects), (_LOG, [log]), *noted(deeds)],
-            notification_rows(effects),
-            self._summed.changed(effects),
-        )
-        sampler = self._sampler
-        sampled = sampler.samples_of(effects) if sampler else []
-        begins = isinstance(next(iter(batch.events), None), Checkpointed)
+        text = BATCH.serializer.to_json(batch).decode()
+        writes = [
+            *_deletes(effects),
+            *self._written.writes(effects, changes),
+            (_LOG, [(batch.now, text)]),
+            *noted(deeds),
+            *audit.writes(effects.completed, batch.now),
+        ]
+        sampled = self._sampler.samples_of(effects) if self._sampler else []
+        ended, before, after = notification_rows(effects), _before(batch, effects), list[_Work]()
+        if late:
+            after.append(lambda connection: connection.execute(_ENDED_LATE, late))
+        if wrong := self._summed.changed(effects):
+            after.append(partial(forget_sums, keys=wrong))
+        if self._sampler and sampled:
+            after.append(partial(self._sampler.write, rows=sampled))
+        if ended:
+            after.append(partial(_note_ends, ends=ended))
 
         def work(connection: Connection) -> None:
-            if begins:
-                checkpoint.note(connection, batch.now)
-            _delete(connection, deletes, effects.forgotten_jobs)
-            run(connection, written)
-            if late:
-                connection.execute(_ENDED_LATE, late)
-            if wrong:
-                forget_sums(connection, wrong)
-            if sampler and sampled:
-                sampler.write(connection, sampled)
-            if completed:
-                audit.audit(connection, completed, batch.now)
-            if ended:
-                connection.execute(_insert_new(notifications, connection.dialect.name), ended)
+            for do in before:
+                do(connection)
+            run(connection, writes)
+            for do in after:
+                do(connection)
 
-        changed = len(completed) + len(late) + len(sampled) + sum(len(rows) for _, rows in written)
-        await self.write(work, is_short=changed <= _SHORT_ROWS)
-        self.log_bytes += len(log[1])
+        count = sum(map(len, map(_rows_of, writes))) + len(late) + len(sampled)
+        await self.write(work, is_short=count <= _SHORT_ROWS)
+        self.log_bytes += len(text)
         return bool(ended)
 
     async def sample(self, loads: Iterable[tuple[Worker, Load]], now: float) -> None:
@@ -328,34 +329,43 @@ class Writer:
             raise
 
 
-def _delete(connection: Connection, rows: Iterable[tuple[Delete, list[Values]]], gone: Sequence[int]) -> None:
-    """Delete the rows of these keys, and all of the jobs that are ``gone``."""
-    if gone:
-        forgotten_jobs.forget(connection, gone)
-    for statement, keys in rows:
-        if keys:
-            connection.execute(statement, keys)
+def _before(batch: Batch, effects: Effects) -> list[_Work]:
+    """Return what is to be done before a step's rows are written: mostly nothing."""
+    work: list[_Work] = []
+    if batch.events and isinstance(batch.events[0], Checkpointed):
+        work.append(partial(checkpoint.note, now=batch.now))
+    if effects.forgotten_jobs:
+        work.append(partial(forgotten_jobs.forget, gone=effects.forgotten_jobs))
+    return work
 
 
-@cache
-def _insert_new(table: Table, dialect: str) -> Insert:
-    """Return an INSERT that leaves existing rows as they are."""
-    return insert_into(table, dialect).on_conflict_do_nothing(index_elements=list(table.primary_key))
+def _deletes(effects: Effects) -> list[Write]:
+    """Return the deletes of single rows, which come before all writes: a program may have come anew."""
+    if not (effects.forgotten or effects.disbanded or effects.gone):
+        return []
+    gone = [(name,) for name in effects.gone]
+    deletes: list[Write] = [(_FORGET, effects.forgotten), (_DISBAND, effects.disbanded)]
+    deletes += [(statement, gone) for statement in _GONE]
+    return [(statement, rows) for statement, rows in deletes if rows]
 
 
+def _note_ends(connection: Connection, ends: list[Values]) -> None:
+    """Note ends of jobs of which somebody is to be told. Those that are there already stay as they are."""
+    new = insert_into(notifications, connection.dialect.name)
+    connection.execute(new.on_conflict_do_nothing(index_elements=list(notifications.primary_key)), ends)
+
+
+_rows_of = itemgetter(1)
 _LOG = Statement(lambda _: insert(event_log).inline().values(at=bindparam("at"), batch=bindparam("batch")))
-_FORGET = delete(programs).where(
-    programs.c.owner == bindparam("of_owner"),
-    programs.c.name == bindparam("of_name"),
-    programs.c.folder == bindparam("of_folder"),
-)
-_DISBAND = delete(gangs).where(
-    gangs.c.job == bindparam("of_job"), gangs.c.task == bindparam("of_task"), gangs.c.first == bindparam("of_first")
-)
-_GONE = [
-    delete(table).where(column == bindparam("of_worker"))
-    for table, column in ((workers, workers.c.name), (carriers, carriers.c.name), (tokens, tokens.c.worker))
-]
+
+
+def _deleting(table: Table, *columns: str) -> Statement:
+    """Return a statement that deletes the rows with these values."""
+    return Statement(lambda _: delete(table).where(*(table.c[name] == bindparam(f"of_{name}") for name in columns)))
+
+
+_FORGET, _DISBAND = _deleting(programs, "owner", "name", "folder"), _deleting(gangs, "job", "task", "first")
+_GONE = _deleting(workers, "name"), _deleting(carriers, "name"), _deleting(tokens, "worker")
 """A worker that is forgotten loses its token: it has to join anew."""
 _ENDED_LATE = update(attempts).where(
     attempts.c.job == bindparam("of_job"),

@@ -108,10 +108,12 @@ class Summed:
 
     def changed(self, effects: Effects) -> list[Values]:
         """Hear of a step before its commit; return keys of the sums that it makes wrong, for ``forget_sums``."""
-        self.due.update(job.id for job in effects.jobs.values() if job.task_count >= LARGE)
-        for job in effects.forgotten_jobs:
-            self.shortened(job)
-            self._pieces.pop(job, None)
+        for job in effects.jobs.values():
+            if job.task_count >= LARGE:
+                self.due.add(job.id)
+        for gone in effects.forgotten_jobs:
+            self.shortened(gone)
+            self._pieces.pop(gone, None)
         if not self._pieces:
             return []
         seen = (*effects.attempts, *(result.attempt for _, result in effects.late))
