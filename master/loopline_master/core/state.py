@@ -342,6 +342,8 @@ class State:
 
     def _index_job(self, job: Job) -> None:
         """Index a changed job, and have the jobs indexed that it no longer holds, or holds again."""
+        if self.index.may_complete(job):
+            return
         entry = self.index.in_grid.get(job.id)
         if entry is None and job.is_live:  # it enters the grid
             self.index.requirements.add_job(job)
@@ -362,7 +364,7 @@ class State:
             for blocked in sorted(self.index.blocked.get(job.arrival, ())):
                 self._changed_jobs[blocked] = self.jobs[blocked]
         elif before:
-            for arrival in self.index.released.irange(job.arrival, inclusive=(False, False)):
+            for arrival in sorted(one for one in self.index.released if one > job.arrival):
                 later = self.index.live[arrival]
                 self._changed_jobs[later.id] = later
         self._forget_if_over(job)

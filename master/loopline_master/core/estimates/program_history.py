@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 
 from loopline_master.core.entities import Program
 from loopline_master.core.runs import LEAST_SHARE, Observation
@@ -197,8 +196,12 @@ def _works(program: Program) -> list[float]:
     it, for programs that wait and are not.
     """
     if _scatter(program.works) < _CLEARLY * _scatter(program.wholes):
-        return [_within(run.work) for run in program.window]
-    return [_within(_whole(run)) for run in program.window]
+        works = [run.work for run in program.window]
+    else:
+        works = [run.work / run.share for run in program.window]
+    if _LEAST <= min(works) and max(works) <= _MOST:
+        return works  # as most often
+    return [_within(work) for work in works]
 
 
 def _whole(run: Observation) -> float:
@@ -253,25 +256,31 @@ def _doubt(runs: int) -> float:
 def _best_last(works: Sequence[float]) -> tuple[int, list[float]]:
     """Return how many last runs would have predicted the next best, and the ratios of runs to those predictions."""
     best, chosen, least = _LAST[0], list[float](), math.inf
+    growing, nexts = _medians_so_far(works[:-1]), works[1:]
     for last in _LAST:
-        ratios = _ratios(works, last)
+        medians = [*growing[: last - 1], *_moving_medians(works, last)]
+        ratios = [work / median for median, work in zip(medians, nexts, strict=True)]
         error = sum(map(abs, map(math.log, ratios)))
         if error < _CLEARLY * least:
             best, chosen, least = last, ratios, error
     return best, chosen
 
 
-def _ratios(works: Sequence[float], last: int) -> list[float]:
-    """Return the ratio of each run to its prediction: the median of the ``last`` runs before it."""
-    if last == 1:
-        return [work / before for before, work in pairwise(works)]
+def _medians_so_far(works: Sequence[float]) -> list[float]:
+    """Return for each run the median of it and of all before it."""
     medians, before = [], list[float]()
-    for at, work in enumerate(works[:-1]):
+    for work in works:
         insort(before, work)
-        if at >= last:
-            del before[bisect_left(before, works[at - last])]
         medians.append(_median(before))
-    return [work / median for median, work in zip(medians, works[1:], strict=True)]
+    return medians
+
+
+def _moving_medians(works: Sequence[float], last: int) -> Sequence[float]:
+    """Return the medians of ``last`` runs in a row, of all rows that another run follows."""
+    if last == 1:
+        return works[:-1]
+    rows, half = [sorted(works[at : at + last]) for at in range(len(works) - last)], last // 2
+    return [row[half] for row in rows] if last % 2 else [_median(row) for row in rows]
 
 
 def _median(ordered: Sequence[float]) -> float:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from sortedcontainers import SortedDict, SortedSet
+from sortedcontainers import SortedSet
 
 from loopline_master.core.entities import Attempt, Job, Program, Task, Worker
 from loopline_master.core.estimates import measure
@@ -31,6 +31,8 @@ Members = TypeVar("Members", IntervalSet, "SortedSet[tuple[float, int]]")
 
 _HOLD, _GRID = Order.HOLD, OrderWithin.GRID
 _NOBODY = HoldIndex()
+_READY, _REPLICABLE, _OPEN = (1 << bit for bit in range(3))
+"""Bits of a job's places: in ``ready`` and what goes with it, in ``replicable``, in ``open`` and ``runnable``."""
 
 
 @dataclass(slots=True)
@@ -64,7 +66,7 @@ class UserJobs:
 @dataclass(slots=True)
 class Index:
     turn: str | None = None  # the user whose turn it is, while a policy is asked for theirs alone
-    live: SortedDict[int, Job] = field(default_factory=SortedDict)  # by arrival
+    live: dict[int, Job] = field(default_factory=dict)  # by arrival, in this order: that of their coming
     in_grid: dict[int, tuple[int, str]] = field(default_factory=dict)  # live job: arrival, why it is exempt if it is
     ready_sets: dict[int, ReadySet] = field(default_factory=dict)  # by job
     ready: dict[RequirementClass, IntervalSet] = field(default_factory=dict)  # arrivals of jobs with a task to start
@@ -73,6 +75,7 @@ class Index:
     startable: IntervalSet = field(default_factory=IntervalSet)  # all of these in ``ready`` ...
     runnable: IntervalSet = field(default_factory=IntervalSet)  # ... and in ``open``
     signatures: dict[int, Signature] = field(default_factory=dict)  # ... and what else its places depend on
+    places: dict[int, int] = field(default_factory=dict)  # by job: of these sets it is in, as bits
     by_shortest_task: Ranking[int, tuple[float, int]] = field(default_factory=Ranking)
     """Jobs with a task to start: (size of their smallest task, or 0; job)."""
     hold: HoldIndex = field(default_factory=HoldIndex)  # of all jobs
@@ -80,8 +83,8 @@ class Index:
     virtual_time: VirtualTime = field(default_factory=VirtualTime)
     blockers: dict[int, int] = field(default_factory=dict)  # held job: arrival of one that holds it, whichever
     blocked: dict[int, set[int]] = field(default_factory=dict)  # the reverse
-    released: SortedSet[int] = field(default_factory=SortedSet)  # arrivals of jobs that are at last, and not held
-    complete: SortedSet[int] = field(default_factory=SortedSet)  # arrivals of computed jobs that nobody holds
+    released: set[int] = field(default_factory=set)  # arrivals of jobs that are at last, and not held
+    complete: IntervalSet = field(default_factory=IntervalSet)  # arrivals of computed jobs that nobody holds
     failing: set[int] = field(default_factory=set)  # live jobs of which too many tasks have failed
     attempts: Attempts = field(default_factory=Attempts)
     voters: dict[TaskId, frozenset[str]] = field(default_factory=dict)  # by open task: who has brought a result
@@ -161,6 +164,17 @@ class Index:
         starving = job.starved_since is not None and job.is_live and not (job.running or job.is_computed)
         since = (job.starved_since or 0.0, job.id)
         self.starving.place(job.id, since if starving and not job.stalled else None)
+        return True
+
+    def may_complete(self, job: Job) -> bool:
+        """Enter a job that is computed, and is to complete before anything else is looked up, for that alone.
+
+        False if it is not computed, or may have to wait for its delivery: then it is placed like any other.
+        """
+        if job.order is Order.DELIVER or not (job.is_computed and job.is_live and job.id in self.signatures):
+            return False
+        self.complete.add(job.arrival)
+        self.failing.discard(job.id)
         return True
 
     def place_voters(self, task: Task) -> None:
@@ -289,25 +303,39 @@ class Index:
                 del self.blocked[old]
         new = self.hold_over(job).blocker(job.arrival, job.weight) if at_last else None
         _toggle(self.released, job.arrival, at_last and new is None)
-        _toggle(self.complete, job.arrival, job.is_live and job.is_computed and new is None)
+        self.complete.toggle(job.arrival, job.is_live and job.is_computed and new is None)
         if new is not None:
             self.blockers[job.id] = new
             self.blocked.setdefault(new, set()).add(job.id)
 
     def _place_startable(self, job: Job, fresh: IntervalSet) -> None:
-        ready_set, key = self.ready_sets[job.id], self.requirements.key_of(job)
-        may_run = job.is_live and not job.paused
-        startable = bool(ready_set.to_retry or self.needs_replica(job) or (fresh and not self.is_held(job)))
+        """Enter a job where those are looked up that have something to start or to replicate."""
+        may_run, ready_set, places = job.is_live and not job.paused, self.ready_sets[job.id], 0
         if job.nodes > 1:  # a policy proposes one worker for a task: gangs are none of its affair
             _toggle(self.parallel, job.arrival, may_run and bool(ready_set.to_retry or fresh))
             return
-        replicable = len(self.to_replicate(job)) > 0
-        toggle_under(self.ready, key, job.arrival, may_run and startable, IntervalSet)
-        self.by_shortest_task.place(job.id, (job.sweep.least, job.id) if may_run and startable else None)
-        toggle_under(self.replicable, key, job.arrival, may_run and replicable, IntervalSet)
-        toggle_under(self.open, key, job.arrival, may_run and (startable or replicable), IntervalSet)
-        self.startable.toggle(job.arrival, may_run and startable)
-        self.runnable.toggle(job.arrival, may_run and (startable or replicable))
+        if may_run:
+            if ready_set.to_retry.count or self.needs_replica(job).count or (fresh.count and not self.is_held(job)):
+                places = _READY | _OPEN
+            if self.to_replicate(job).count:
+                places |= _REPLICABLE | _OPEN
+        changed = places ^ self.places.get(job.id, 0)
+        if not changed:
+            return
+        key, arrival = self.requirements.key_of(job), job.arrival
+        if places:
+            self.places[job.id] = places
+        else:
+            del self.places[job.id]
+        if changed & _READY:
+            toggle_under(self.ready, key, arrival, places & _READY, IntervalSet)
+            self.by_shortest_task.place(job.id, (job.sweep.least, job.id) if places & _READY else None)
+            self.startable.toggle(arrival, places & _READY)
+        if changed & _REPLICABLE:
+            toggle_under(self.replicable, key, arrival, places & _REPLICABLE, IntervalSet)
+        if changed & _OPEN:
+            toggle_under(self.open, key, arrival, places & _OPEN, IntervalSet)
+            self.runnable.toggle(arrival, places & _OPEN)
 
 
 def _is_at_last(job: Job, fresh: IntervalSet) -> bool:
@@ -328,7 +356,7 @@ def toggle_under(
     families: dict[RequirementClass, Members],
     key: RequirementClass,
     member: Any,
-    present: bool,
+    present: bool | int,
     make: Callable[[], Members],
 ) -> None:
     """Add a member to the family of this key, or drop it; an empty family is removed."""

@@ -25,6 +25,8 @@ WorkerKind = tuple[object, ...]
 _NONE: Served = dict[RequirementClass, None]().keys()
 _MOST_ALIKE = 1024
 """What so many kinds of workers serve is remembered, of all users or of one."""
+_MOST_LEFT = 64
+"""So many classes that nobody asks for now are remembered."""
 
 
 def requirement_class_of(requires: Requirements, nodes: int = 1, owner: str = "") -> RequirementClass:
@@ -122,6 +124,8 @@ class RequirementIndex:
         default_factory=dict, compare=False
     )
     """The same, by what it follows from: kind, slots that a trusted worker offers, user; with the facts of one."""
+    _left: dict[RequirementClass, tuple[set[str], set[str]]] = field(default_factory=dict, compare=False)
+    """Classes whose last job has left, with who was able and who trusted: as a rule the next job is of one of them."""
 
     def served_by(self, worker: str, owner: str | None = None) -> Served:
         """Return the requirement classes that this worker serves: of all users, or of one."""
@@ -159,15 +163,16 @@ class RequirementIndex:
         return self.keys.get(job.id) or requirement_class_of(job.spec.requires, job.nodes, job.owner)
 
     def add_job(self, job: Job) -> None:
+        if job.id in self.keys:
+            return
         key = self.keys[job.id] = requirement_class_of(job.spec.requires, job.nodes, job.owner)
         is_new = key not in self.jobs
         if is_new:
             self.jobs[key] = set()
             self.of_owner.setdefault(job.owner, {})[key] = None
             self._count_width(slots_of(key), 1)
-            self.able[key] = {w.name for w in self.available.values() if meets(w.facts, key)}
-            self.trusted[key] = {n for n in self.able[key] if self.reliable.get(n, 0) >= slots_of(key)}
-        if job.quorum and job.id not in self.jobs[key]:
+            self.able[key], self.trusted[key] = self._left.pop(key, None) or self._who_meets(key)
+        if job.quorum:
             self.quorums.setdefault(key, Counter())[job.quorum] += 1
         self._choose(key)
         self.jobs[key].add(job.id)
@@ -188,7 +193,10 @@ class RequirementIndex:
             return
         for _, served in self._alike.values():
             served.pop(key, None)
-        del self.jobs[key], self.able[key], self.trusted[key], self.workers[key]
+        if len(self._left) >= _MOST_LEFT:
+            self._left.clear()
+        self._left[key] = self.able.pop(key), self.trusted.pop(key)
+        del self.jobs[key], self.workers[key]
         del self.of_owner[job.owner][key]
         if not self.of_owner[job.owner]:
             del self.of_owner[job.owner]
@@ -203,6 +211,7 @@ class RequirementIndex:
         if self.knows(worker):
             return []
         name, is_as_it_was = worker.name, self.facts.get(worker.name) is worker.facts
+        self._left.clear()
         self._served.pop(name, None)
         if worker.is_available:
             self.available[name], self.facts[name] = worker, worker.facts
@@ -254,6 +263,11 @@ class RequirementIndex:
             keys = self.workers if owner is None else self.of_owner.get(owner, ())
             known = self._alike[kind] = facts, {key: None for key in keys if worker in self.workers[key]}
         return known[1].keys()
+
+    def _who_meets(self, key: RequirementClass) -> tuple[set[str], set[str]]:
+        """Return the available workers that meet the class, and those of them that are trusted with it."""
+        able = {worker.name for worker in self.available.values() if meets(worker.facts, key)}
+        return able, {name for name in able if self.reliable.get(name, 0) >= slots_of(key)}
 
     def _choose(self, key: RequirementClass) -> None:
         """Choose who serves the class: the trusted workers, or all that are able.
