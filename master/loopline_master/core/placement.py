@@ -66,7 +66,7 @@ class Placer:
             yield from self._prefetch(prefetch(self._view))
         if state.gangs and policy.replicates:
             yield from replicas.begin(state, self._planning)
-        if self.wake_at is None and not (attempts.used or attempts.queues.of_worker):
+        if self.wake_at is None and state.index.ready and not (attempts.used or attempts.queues.of_worker):
             self._keep_going()
             yield
 

@@ -160,6 +160,8 @@ class Scheduler:
         match event:
             case WorkerReported():
                 return self._report(event)
+            case JobSubmitted():
+                return requests.submit(self.state, event)
             case WorkerJoined():
                 return worker_sessions.join(self.state, event)
             case WorkerLeft():
@@ -194,8 +196,7 @@ class Scheduler:
 
     def _request(
         self,
-        event: JobSubmitted
-        | JobCancelled
+        event: JobCancelled
         | JobPaused
         | JobResumed
         | JobRetried
@@ -206,8 +207,6 @@ class Scheduler:
         | ShareChanged,
     ) -> Reply:
         match event:
-            case JobSubmitted():
-                return requests.submit(self.state, event)
             case JobCancelled():
                 return requests.cancel(self.state, event)
             case JobPaused():

@@ -148,10 +148,10 @@ class State:
             self.effects.disbanded.append(gang.id)
             self.index.gangs.place(gang.id, None, self.jobs[gang.job])
 
-    def restore(self, job: Job, over: IntervalSet) -> None:
-        """Take in a job of which these tasks are over already; then it is put."""
+    def restore(self, job: Job, over: IntervalSet | None = None) -> None:
+        """Take in a job, of which these tasks are over already; then it is put."""
         self.jobs[job.id] = job
-        self.fresh[job.id] = over.others(job.task_count)
+        self.fresh[job.id] = IntervalSet.up_to(job.task_count) if over is None else over.others(job.task_count)
         self.index.ready_sets[job.id] = ReadySet()
 
     def flush(self) -> None:
@@ -164,12 +164,12 @@ class State:
             self._index_slots()
         if self._changed_tasks:
             self._index_tasks()
-        self.is_due = False
+        is_due, self.is_due = self.is_due, False
         while self._changed_jobs:
             changed, self._changed_jobs = self._changed_jobs, {}
             for job in changed.values():
-                if job.id in self.jobs:  # not one that was forgotten meanwhile
-                    self._index_job(job)
+                if job.id in self.jobs and not (is_due and self.index.may_complete(job)):
+                    self._index_job(job)  # and not one that was forgotten meanwhile
 
     def gather(self) -> Effects:
         """Forget the workers that are gone, return the effects so far, and begin anew."""
@@ -209,7 +209,7 @@ class State:
         ):
             return
         if number not in self.jobs:
-            self.restore(job, IntervalSet())
+            self.restore(job)
         self._changed_jobs[number] = job
         if job.succeeded + job.failed == job.task_count:
             self.is_due = True
@@ -342,8 +342,6 @@ class State:
 
     def _index_job(self, job: Job) -> None:
         """Index a changed job, and have the jobs indexed that it no longer holds, or holds again."""
-        if self.index.may_complete(job):
-            return
         entry = self.index.in_grid.get(job.id)
         if entry is None and job.is_live:  # it enters the grid
             self.index.requirements.add_job(job)

@@ -12,8 +12,9 @@ begins anew with these.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Sequence
+from operator import truediv
 
 from loopline_master.core.entities import Program
 from loopline_master.core.runs import LEAST_SHARE, Observation
@@ -87,7 +88,8 @@ def _predict_next(program: Program) -> Prediction:
     ratios = sorted(ratios) or [1.0]
     low, high = quantile(ratios, 0.1), quantile(ratios, 0.9)
     doubt = _doubt(len(works))
-    mean = sum(min(high, max(low, ratio)) for ratio in ratios) / len(ratios)
+    below, above = bisect_left(ratios, low), bisect_right(ratios, high)
+    mean = sum([low] * below + ratios[below:above] + [high] * (len(ratios) - above)) / len(ratios)
     return Prediction(
         work=expected,
         mean=_within(expected * mean),
@@ -259,7 +261,7 @@ def _best_last(works: Sequence[float]) -> tuple[int, list[float]]:
     growing, nexts = _medians_so_far(works[:-1]), works[1:]
     for last in _LAST:
         medians = [*growing[: last - 1], *_moving_medians(works, last)]
-        ratios = [work / median for median, work in zip(medians, nexts, strict=True)]
+        ratios = list(map(truediv, nexts, medians))
         error = sum(map(abs, map(math.log, ratios)))
         if error < _CLEARLY * least:
             best, chosen, least = last, ratios, error
@@ -269,9 +271,10 @@ def _best_last(works: Sequence[float]) -> tuple[int, list[float]]:
 def _medians_so_far(works: Sequence[float]) -> list[float]:
     """Return for each run the median of it and of all before it."""
     medians, before = [], list[float]()
-    for work in works:
+    for at, work in enumerate(works):
         insort(before, work)
-        medians.append(_median(before))
+        low = before[at >> 1]
+        medians.append(low + (before[(at >> 1) + 1] - low) * 0.5 if at & 1 else low)
     return medians
 
 
@@ -280,7 +283,9 @@ def _moving_medians(works: Sequence[float], last: int) -> Sequence[float]:
     if last == 1:
         return works[:-1]
     rows, half = [sorted(works[at : at + last]) for at in range(len(works) - last)], last // 2
-    return [row[half] for row in rows] if last % 2 else [_median(row) for row in rows]
+    if last % 2:
+        return [row[half] for row in rows]
+    return [row[half - 1] + (row[half] - row[half - 1]) * 0.5 for row in rows]
 
 
 def _median(ordered: Sequence[float]) -> float:

@@ -39,9 +39,7 @@ _READY, _REPLICABLE, _OPEN = (1 << bit for bit in range(3))
 class UserJobs:
     """Unfinished jobs by user, those outside the grid included: what a user may have at once is limited."""
 
-    jobs: dict[str, int] = field(default_factory=dict)
-    tasks: dict[str, int] = field(default_factory=dict)
-    spec_bytes: dict[str, int] = field(default_factory=dict)
+    counts: dict[str, tuple[int, int, int]] = field(default_factory=dict)  # of jobs, tasks, and bytes of specs
     entered: dict[int, tuple[str, int, int]] = field(default_factory=dict)  # by job: its user, its tasks, and bytes
 
     def place(self, job: Job) -> None:
@@ -56,11 +54,15 @@ class UserJobs:
             self._count(*self.entered[number], 1)
 
     def _count(self, owner: str, tasks: int, spec_bytes: int, sign: int) -> None:
-        self.jobs[owner] = self.jobs.get(owner, 0) + sign
-        self.tasks[owner] = self.tasks.get(owner, 0) + sign * tasks
-        self.spec_bytes[owner] = self.spec_bytes.get(owner, 0) + sign * spec_bytes
-        if not self.jobs[owner]:
-            del self.jobs[owner], self.tasks[owner], self.spec_bytes[owner]
+        jobs, all_tasks, all_bytes = self.of(owner)
+        if jobs + sign:
+            self.counts[owner] = jobs + sign, all_tasks + sign * tasks, all_bytes + sign * spec_bytes
+        else:
+            del self.counts[owner]
+
+    def of(self, owner: str) -> tuple[int, int, int]:
+        """Return how many jobs, tasks, and bytes of specs a user has."""
+        return self.counts.get(owner, (0, 0, 0))
 
 
 @dataclass(slots=True)
@@ -147,23 +149,25 @@ class Index:
 
         A job that is over leaves everything but its ready set.
         """
-        signature, at_last = self._signature_of(job, fresh), _is_at_last(job, fresh)
-        if signature == self.signatures.get(job.id) and not at_last:
-            return False  # as most often: one task more, one task less
+        entry, at_last = None, False
+        if job.is_live:
+            signature, at_last = self._signature_of(job, fresh), _is_at_last(job, fresh)
+            if signature == self.signatures.get(job.id) and not at_last:
+                return False  # as most often: one task more, one task less
+            entry, self.signatures[job.id] = (job.arrival, job.exempt_reason), signature
         self.users.place(job)
         if job.waiting_for or job.id in self.dependents.jobs:
             self.dependents.place(job.id, job.waiting_for if job.state is JobState.WAITING else ())
-        entry, at_last = (job.arrival, job.exempt_reason) if job.is_live else None, at_last and job.is_live
         if entry != self.in_grid.get(job.id):
             self._place_in_grid(job, entry)
-        if entry is not None:
-            self.signatures[job.id] = signature
         self._place_blocker(job, at_last)
         self._place_startable(job, fresh)
-        _toggle(self.failing, job.id, job.is_live and job.is_failing)
-        starving = job.starved_since is not None and job.is_live and not (job.running or job.is_computed)
-        since = (job.starved_since or 0.0, job.id)
-        self.starving.place(job.id, since if starving and not job.stalled else None)
+        if job.most_failed is not None:
+            _toggle(self.failing, job.id, job.is_live and job.is_failing)
+        if job.starved_since is not None or job.id in self.starving.keys:
+            starving = job.starved_since is not None and job.is_live and not (job.running or job.is_computed)
+            since = (job.starved_since or 0.0, job.id)
+            self.starving.place(job.id, since if starving and not job.stalled else None)
         return True
 
     def may_complete(self, job: Job) -> bool:
@@ -301,9 +305,15 @@ class Index:
             self.blocked[old].discard(job.id)
             if not self.blocked[old]:
                 del self.blocked[old]
-        new = self.hold_over(job).blocker(job.arrival, job.weight) if at_last else None
-        _toggle(self.released, job.arrival, at_last and new is None)
-        self.complete.toggle(job.arrival, job.is_live and job.is_computed and new is None)
+        arrival, new = job.arrival, self.hold_over(job).blocker(job.arrival, job.weight) if at_last else None
+        if at_last and new is None:
+            self.released.add(arrival)
+        else:
+            self.released.discard(arrival)
+        if job.is_computed and job.is_live and new is None:
+            self.complete.add(arrival)
+        elif self.complete.count:
+            self.complete.discard(arrival)
         if new is not None:
             self.blockers[job.id] = new
             self.blocked.setdefault(new, set()).add(job.id)

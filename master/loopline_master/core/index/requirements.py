@@ -101,6 +101,16 @@ def kind_of(facts: Facts, memory: int | None = None) -> WorkerKind:
 
 
 @dataclass(slots=True)
+class _LeftClass:
+    """What was known of a requirement class when its last job left, as long as no worker has changed since."""
+
+    able: set[str]
+    trusted: set[str]
+    workers: set[str]  # that served: one of the two sets above
+    serving: list[dict[RequirementClass, None]]  # what those serve of which it was a part
+
+
+@dataclass(slots=True)
 class RequirementIndex:
     """Jobs by requirement class, and the available workers that meet each.
 
@@ -124,8 +134,8 @@ class RequirementIndex:
         default_factory=dict, compare=False
     )
     """The same, by what it follows from: kind, slots that a trusted worker offers, user; with the facts of one."""
-    _left: dict[RequirementClass, tuple[set[str], set[str]]] = field(default_factory=dict, compare=False)
-    """Classes whose last job has left, with who was able and who trusted: as a rule the next job is of one of them."""
+    _left: dict[RequirementClass, _LeftClass] = field(default_factory=dict, compare=False)
+    """Classes whose last job has left: as a rule the next job is of one of them."""
 
     def served_by(self, worker: str, owner: str | None = None) -> Served:
         """Return the requirement classes that this worker serves: of all users, or of one."""
@@ -167,19 +177,13 @@ class RequirementIndex:
             return
         key = self.keys[job.id] = requirement_class_of(job.spec.requires, job.nodes, job.owner)
         is_new = key not in self.jobs
-        if is_new:
-            self.jobs[key] = set()
-            self.of_owner.setdefault(job.owner, {})[key] = None
-            self._count_width(slots_of(key), 1)
-            self.able[key], self.trusted[key] = self._left.pop(key, None) or self._who_meets(key)
         if job.quorum:
             self.quorums.setdefault(key, Counter())[job.quorum] += 1
-        self._choose(key)
+        if is_new:
+            self._begin_class(key, job.owner)
+        elif job.quorum:
+            self._choose(key)
         self.jobs[key].add(job.id)
-        for (_, slots, owner), (facts, served) in self._alike.items() if is_new else ():
-            is_in = self.workers[key] is self.able[key] or slots >= slots_of(key)
-            if is_in and owner in (None, job.owner) and meets(facts, key):
-                served[key] = None
 
     def drop_job(self, job: Job) -> None:
         key = self.keys.pop(job.id)
@@ -191,12 +195,13 @@ class RequirementIndex:
         if self.jobs[key]:
             self._choose(key)
             return
-        for _, served in self._alike.values():
-            served.pop(key, None)
+        serving = [served for _, served in self._alike.values() if key in served]
+        for served in serving:
+            del served[key]
         if len(self._left) >= _MOST_LEFT:
             self._left.clear()
-        self._left[key] = self.able.pop(key), self.trusted.pop(key)
-        del self.jobs[key], self.workers[key]
+        self._left[key] = _LeftClass(self.able.pop(key), self.trusted.pop(key), self.workers.pop(key), serving)
+        del self.jobs[key]
         del self.of_owner[job.owner][key]
         if not self.of_owner[job.owner]:
             del self.of_owner[job.owner]
@@ -238,6 +243,11 @@ class RequirementIndex:
         facts = worker.facts if worker.is_available else None
         return self.facts.get(worker.name) is facts and self.reliable.get(worker.name, 0) == offered
 
+    def is_met(self, key: RequirementClass) -> bool:
+        """True if it is known at once, of a class that has jobs or had some, that enough available workers meet it."""
+        able = self.able[key] if key in self.able else self._left[key].able if key in self._left else ()
+        return len(able) >= nodes_of(key)
+
     def is_starved(self, job: Job) -> bool:
         """True if no available worker could run the job, or too few for its quorum or its gangs."""
         return len(self.able[self.keys[job.id]]) < (job.quorum or job.nodes)
@@ -261,13 +271,30 @@ class RequirementIndex:
             if len(self._alike) >= _MOST_ALIKE:
                 self._forget_served()
             keys = self.workers if owner is None else self.of_owner.get(owner, ())
+            self._left.clear()  # which do not say whether such workers served them
             known = self._alike[kind] = facts, {key: None for key in keys if worker in self.workers[key]}
         return known[1].keys()
 
-    def _who_meets(self, key: RequirementClass) -> tuple[set[str], set[str]]:
-        """Return the available workers that meet the class, and those of them that are trusted with it."""
-        able = {worker.name for worker in self.available.values() if meets(worker.facts, key)}
-        return able, {name for name in able if self.reliable.get(name, 0) >= slots_of(key)}
+    def _begin_class(self, key: RequirementClass, owner: str) -> None:
+        """Begin a class with its first job. What was known of it when its last one left is true as yet."""
+        self.jobs[key] = set()
+        self.of_owner.setdefault(owner, {})[key] = None
+        self._count_width(slots_of(key), 1)
+        left = self._left.pop(key, None)
+        if left is not None:
+            self.able[key], self.trusted[key] = left.able, left.trusted
+        else:
+            able = self.able[key] = {one.name for one in self.available.values() if meets(one.facts, key)}
+            self.trusted[key] = {name for name in able if self.reliable.get(name, 0) >= slots_of(key)}
+        self._choose(key)
+        if left is not None and self.workers[key] is left.workers:
+            for served in left.serving:
+                served[key] = None
+            return
+        for (_, slots, user), (facts, served) in self._alike.items():
+            is_in = self.workers[key] is self.able[key] or slots >= slots_of(key)
+            if is_in and user in (None, owner) and meets(facts, key):
+                served[key] = None
 
     def _choose(self, key: RequirementClass) -> None:
         """Choose who serves the class: the trusted workers, or all that are able.
@@ -286,6 +313,7 @@ class RequirementIndex:
     def _forget_served(self) -> None:
         self._served.clear()
         self._alike.clear()
+        self._left.clear()
 
     def _count_width(self, slots: int, change: int) -> None:
         self.widths[slots] += change

@@ -84,6 +84,12 @@ class IntervalSet:
 
     def discard(self, number: int) -> None:
         starts, stops = self.starts, self.stops
+        if self.count < 2:
+            if starts and starts[0] == number:
+                starts.clear()
+                stops.clear()
+                self.count = 0
+            return
         at = bisect_right(starts, number) - 1
         if at < 0 or number >= stops[at]:
             return

@@ -88,7 +88,8 @@ class TaskFirst(Policy):
         in_vain: dict[RequirementClass, int] = {}
         arrival, left, index = 0, _MOST_PROPOSALS, self.index
         any_may_wait = len(view.index.ready) <= FEW or index.may_any_wait()
-        while left and index.placed and (job := _next_job(view, arrival, in_vain, index, any_may_wait)) is not None:
+        ready = view.index.ready
+        while left and ready and index.placed and (job := _next_job(view, arrival, in_vain, index, any_may_wait)) is not None:
             answer = index.best(job)
             if answer is not None:
                 left -= 1
@@ -291,15 +292,18 @@ class WorkerIndex:
         """Return one of the equally good workers, drawn by task and attempt; None if it may not have the task."""
         least, job = found[0].cost, task.job
         best = [candidate for candidate in found if candidate.cost <= least]
-        known = self._view.tasks.get(job.task_id(task.number))
-        chance = draw(job.id, task.number, known.attempts if known else 0) if self._policy.draws else 0.0
-        place = int(chance * sum(candidate.ties for candidate in best))
+        many = sum([candidate.ties for candidate in best])
+        place = int(self._chance(task) * many) if many > 1 and self._policy.draws else 0
         for candidate in best:
             if place < candidate.ties:
                 name = candidate.ranked[candidate.at + place][1]
                 return name if self._view.accepts(job, task.number, self._view.workers[name]) else None
             place -= candidate.ties
         return None
+
+    def _chance(self, task: ReadyTask) -> float:
+        known = self._view.tasks.get(task.job.task_id(task.number))
+        return draw(task.job.id, task.number, known.attempts if known else 0)
 
     def _first_that_takes(self, task: ReadyTask, found: list[Candidate]) -> str | None:
         view = self._view
