@@ -170,10 +170,9 @@ def _set_paused(state: State, job_id: int, *, paused: bool) -> Reply:
 def _too_much_of(state: State, owner: str, tasks: int, spec_bytes: int) -> Declined | None:
     """Return the refusal of a job with which its user would exceed a limit; None if it is accepted."""
     settings, hint = state.settings, "wait until some have ended, or cancel some; an admin sets limits.{}"
-    limits = settings.user_jobs, settings.user_tasks, settings.user_spec_bytes
-    for which, used, more, allowed in zip(_LIMITED, state.index.users.of(owner), (1, tasks, spec_bytes), limits):
+    limits, asked = (settings.user_jobs, settings.user_tasks, settings.user_spec_bytes), (1, tasks, spec_bytes)
+    for (name, what), used, more, allowed in zip(_LIMITED, state.index.users.of(owner), asked, limits, strict=True):
         if allowed is not None and used + more > allowed:
-            name, what = which
             has = f"{owner} has {used:,} of the {allowed:,} {what} that one user may have"
             message = f"{has}; this would be {more:,} more"
             quota = ExceededLimit(allowed, max(0, allowed - used), what)

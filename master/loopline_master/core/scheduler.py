@@ -176,8 +176,6 @@ class Scheduler:
                 return leases.begin(self.state, with_sessions=False)
             case TransfersPlanned():
                 return carrying.adopt(self.state, event, self._outbox.answer)
-            case NetworkChanged():
-                return carrying.change_network(self.state, event)
             case _:
                 return self._request(event)
 
@@ -204,7 +202,8 @@ class Scheduler:
         | WorkerDrained
         | WorkerUndrained
         | WorkerForgotten
-        | ShareChanged,
+        | ShareChanged
+        | NetworkChanged,
     ) -> Reply:
         match event:
             case JobCancelled():
@@ -221,6 +220,8 @@ class Scheduler:
                 return lost_workers.forget(self.state, event)
             case ShareChanged():
                 return requests.change_share(self.state, event)
+            case NetworkChanged():
+                return carrying.change_network(self.state, event)
             case WorkerDrained() | WorkerUndrained():
                 return requests.drain(self.state, event)
 

@@ -201,7 +201,7 @@ def _works(program: Program) -> list[float]:
         works = [run.work for run in program.window]
     else:
         works = [run.work / run.share for run in program.window]
-    if _LEAST <= min(works) and max(works) <= _MOST:
+    if min(works) >= _LEAST and max(works) <= _MOST:
         return works  # as most often
     return [_within(work) for work in works]
 

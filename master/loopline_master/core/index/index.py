@@ -31,8 +31,8 @@ Members = TypeVar("Members", IntervalSet, "SortedSet[tuple[float, int]]")
 
 _HOLD, _GRID = Order.HOLD, OrderWithin.GRID
 _NOBODY = HoldIndex()
-_READY, _REPLICABLE, _OPEN = (1 << bit for bit in range(3))
-"""Bits of a job's places: in ``ready`` and what goes with it, in ``replicable``, in ``open`` and ``runnable``."""
+_READY, _OPEN = 1, 2
+"""Bits of a job's places: in ``ready`` and what goes with it, and in ``open`` and ``runnable``."""
 
 
 @dataclass(slots=True)
@@ -72,8 +72,7 @@ class Index:
     in_grid: dict[int, tuple[int, str]] = field(default_factory=dict)  # live job: arrival, why it is exempt if it is
     ready_sets: dict[int, ReadySet] = field(default_factory=dict)  # by job
     ready: dict[RequirementClass, IntervalSet] = field(default_factory=dict)  # arrivals of jobs with a task to start
-    replicable: dict[RequirementClass, IntervalSet] = field(default_factory=dict)  # ... with a task to replicate
-    open: dict[RequirementClass, IntervalSet] = field(default_factory=dict)  # ... with either
+    open: dict[RequirementClass, IntervalSet] = field(default_factory=dict)  # ... with one to start or to replicate
     startable: IntervalSet = field(default_factory=IntervalSet)  # all of these in ``ready`` ...
     runnable: IntervalSet = field(default_factory=IntervalSet)  # ... and in ``open``
     signatures: dict[int, Signature] = field(default_factory=dict)  # ... and what else its places depend on
@@ -327,8 +326,8 @@ class Index:
         if may_run:
             if ready_set.to_retry.count or self.needs_replica(job).count or (fresh.count and not self.is_held(job)):
                 places = _READY | _OPEN
-            if self.to_replicate(job).count:
-                places |= _REPLICABLE | _OPEN
+            elif self.to_replicate(job).count:
+                places = _OPEN
         changed = places ^ self.places.get(job.id, 0)
         if not changed:
             return
@@ -341,8 +340,6 @@ class Index:
             toggle_under(self.ready, key, arrival, places & _READY, IntervalSet)
             self.by_shortest_task.place(job.id, (job.sweep.least, job.id) if places & _READY else None)
             self.startable.toggle(arrival, places & _READY)
-        if changed & _REPLICABLE:
-            toggle_under(self.replicable, key, arrival, places & _REPLICABLE, IntervalSet)
         if changed & _OPEN:
             toggle_under(self.open, key, arrival, places & _OPEN, IntervalSet)
             self.runnable.toggle(arrival, places & _OPEN)

@@ -244,7 +244,7 @@ class RequirementIndex:
         return self.facts.get(worker.name) is facts and self.reliable.get(worker.name, 0) == offered
 
     def is_met(self, key: RequirementClass) -> bool:
-        """True if it is known at once, of a class that has jobs or had some, that enough available workers meet it."""
+        """True if enough available workers meet the class; False also if that is not known at once."""
         able = self.able[key] if key in self.able else self._left[key].able if key in self._left else ()
         return len(able) >= nodes_of(key)
 

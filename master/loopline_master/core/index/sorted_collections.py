@@ -59,10 +59,14 @@ class IntervalSet:
 
     def add(self, number: int) -> None:
         starts, stops = self.starts, self.stops
-        if not starts:
-            starts.append(number)
-            stops.append(number + 1)
-            self.count = 1
+        last = stops[-1] if stops else -1
+        if number >= last:  # behind all others, as most often
+            self.count += 1
+            if number > last:
+                starts.append(number)
+                stops.append(number + 1)
+            else:
+                stops[-1] = number + 1
             return
         at = bisect_right(starts, number)
         before = stops[at - 1] if at else -1
@@ -84,11 +88,12 @@ class IntervalSet:
 
     def discard(self, number: int) -> None:
         starts, stops = self.starts, self.stops
-        if self.count < 2:
-            if starts and starts[0] == number:
-                starts.clear()
-                stops.clear()
-                self.count = 0
+        if starts and starts[0] == number:  # as most often
+            self.count -= 1
+            if stops[0] == number + 1:
+                del starts[0], stops[0]
+            else:
+                starts[0] = number + 1
             return
         at = bisect_right(starts, number) - 1
         if at < 0 or number >= stops[at]:

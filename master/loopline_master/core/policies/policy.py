@@ -114,6 +114,8 @@ class View:
         """Where large files are, and how long they would take to another worker."""
         self.prefetch = Prefetch(state)
         """The room that busy workers have, and the tasks that may wait there."""
+        self.accepted: tuple[int, int, str] | None = None
+        """The job, task and worker that ``accepts`` last said yes to, until the scheduler changes anything."""
 
     # --- workers --------------------------------------------------------------------------------------------
 
@@ -183,8 +185,13 @@ class View:
     def accepts(self, job: Job, task: int, worker: Worker) -> bool:
         """True if the scheduler would accept this placement now, to start at once or to wait at a busy worker."""
         if self.is_free(worker):
-            return eligibility.may_start(self._state, job, task, worker, is_fresh=task in self._state.fresh[job.id])
-        return self.prefetch.may_wait(job, task, worker)
+            is_fresh = task in self._state.fresh[job.id]
+            found = eligibility.may_start(self._state, job, task, worker, is_fresh=is_fresh)
+        else:
+            found = self.prefetch.may_wait(job, task, worker)
+        if found:
+            self.accepted = job.id, task, worker.name
+        return found
 
     def should_go_elsewhere(self, job: Job, task: int, worker: Worker) -> bool:
         """True if the task failed on this unhealthy worker and there is another healthy candidate for it."""

@@ -85,11 +85,11 @@ class TaskFirst(Policy):
         return self._proposals(view)
 
     def _proposals(self, view: View) -> Iterator[Proposal]:
-        in_vain: dict[RequirementClass, int] = {}
-        arrival, left, index = 0, _MOST_PROPOSALS, self.index
+        in_vain, arrival, left, index = dict[RequirementClass, int](), 0, _MOST_PROPOSALS, self.index
         any_may_wait = len(view.index.ready) <= FEW or index.may_any_wait()
-        ready = view.index.ready
-        while left and ready and index.placed and (job := _next_job(view, arrival, in_vain, index, any_may_wait)) is not None:
+        while left and view.index.ready and index.placed:
+            if (job := _next_job(view, arrival, in_vain, index, any_may_wait)) is None:
+                return
             answer = index.best(job)
             if answer is not None:
                 left -= 1
@@ -292,18 +292,16 @@ class WorkerIndex:
         """Return one of the equally good workers, drawn by task and attempt; None if it may not have the task."""
         least, job = found[0].cost, task.job
         best = [candidate for candidate in found if candidate.cost <= least]
-        many = sum([candidate.ties for candidate in best])
-        place = int(self._chance(task) * many) if many > 1 and self._policy.draws else 0
+        many, place = sum([candidate.ties for candidate in best]), 0
+        if many > 1 and self._policy.draws:
+            known = self._view.tasks.get(job.task_id(task.number))
+            place = int(draw(job.id, task.number, known.attempts if known else 0) * many)
         for candidate in best:
             if place < candidate.ties:
                 name = candidate.ranked[candidate.at + place][1]
                 return name if self._view.accepts(job, task.number, self._view.workers[name]) else None
             place -= candidate.ties
         return None
-
-    def _chance(self, task: ReadyTask) -> float:
-        known = self._view.tasks.get(task.job.task_id(task.number))
-        return draw(task.job.id, task.number, known.attempts if known else 0)
 
     def _first_that_takes(self, task: ReadyTask, found: list[Candidate]) -> str | None:
         view = self._view
