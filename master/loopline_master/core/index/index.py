@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from sortedcontainers import SortedSet
 
@@ -27,7 +27,6 @@ from loopline_shared.model import JobState, Order, OrderWithin, TaskId
 Standing = tuple[bool, bool, float | None, bool]
 """A job's ``paused``, ``stalled``, ``starved_since`` and ``overdrawn``."""
 Signature = tuple[Standing | bool | float | None, ...]
-Members = TypeVar("Members", IntervalSet, "SortedSet[tuple[float, int]]")
 
 _HOLD, _GRID = Order.HOLD, OrderWithin.GRID
 _NOBODY = HoldIndex()
@@ -73,10 +72,9 @@ class Index:
     ready_sets: dict[int, ReadySet] = field(default_factory=dict)  # by job
     ready: dict[RequirementClass, IntervalSet] = field(default_factory=dict)  # arrivals of jobs with a task to start
     open: dict[RequirementClass, IntervalSet] = field(default_factory=dict)  # ... with one to start or to replicate
-    startable: IntervalSet = field(default_factory=IntervalSet)  # all of these in ``ready`` ...
-    runnable: IntervalSet = field(default_factory=IntervalSet)  # ... and in ``open``
+    runnable: IntervalSet = field(default_factory=IntervalSet)  # all of these in ``open``
+    places: dict[int, int] = field(default_factory=dict)  # by job: in which of these sets it is, as bits ...
     signatures: dict[int, Signature] = field(default_factory=dict)  # ... and what else its places depend on
-    places: dict[int, int] = field(default_factory=dict)  # by job: of these sets it is in, as bits
     by_shortest_task: Ranking[int, tuple[float, int]] = field(default_factory=Ranking)
     """Jobs with a task to start: (size of their smallest task, or 0; job)."""
     hold: HoldIndex = field(default_factory=HoldIndex)  # of all jobs
@@ -217,14 +215,13 @@ class Index:
         Jobs are looked at in their order, for where many different ones wait, the next is mostly among the first. It
         never takes longer than twice what asking each class does, which is what remains.
         """
-        arrivals, keys, arrival = (
-            self.startable if family is self.ready else self.runnable,
-            self.requirements.keys,
-            after,
-        )
+        keys, wanted, arrival = self.requirements.keys, _READY if family is self.ready else _OPEN, after
         for _ in range(len(family)):
-            found = arrivals.first_after(arrival)
-            if found is None or takes(keys[self.live[found].id]):
+            found = self.runnable.first_after(arrival)
+            if found is None:
+                return None
+            job = self.live[found].id
+            if self.places[job] & wanted and takes(keys[job]):
                 return found
             arrival = found
         firsts = (members.first_after(arrival) for key, members in family.items() if takes(key))
@@ -337,11 +334,10 @@ class Index:
         else:
             del self.places[job.id]
         if changed & _READY:
-            toggle_under(self.ready, key, arrival, places & _READY, IntervalSet)
+            _toggle_under(self.ready, key, arrival, places & _READY)
             self.by_shortest_task.place(job.id, (job.sweep.least, job.id) if places & _READY else None)
-            self.startable.toggle(arrival, places & _READY)
         if changed & _OPEN:
-            toggle_under(self.open, key, arrival, places & _OPEN, IntervalSet)
+            _toggle_under(self.open, key, arrival, places & _OPEN)
             self.runnable.toggle(arrival, places & _OPEN)
 
 
@@ -359,20 +355,16 @@ def _toggle(members: SortedSet[int] | set[Any] | IntervalSet, member: Any, prese
         members.discard(member)
 
 
-def toggle_under(
-    families: dict[RequirementClass, Members],
-    key: RequirementClass,
-    member: Any,
-    present: bool | int,
-    make: Callable[[], Members],
+def _toggle_under(
+    families: dict[RequirementClass, IntervalSet], key: RequirementClass, arrival: int, present: int
 ) -> None:
-    """Add a member to the family of this key, or drop it; an empty family is removed."""
+    """Add a job to the family of this key, or drop it; an empty family is removed."""
     family = families.get(key)
     if present:
         if family is None:
-            family = families[key] = make()
-        family.add(member)
+            family = families[key] = IntervalSet()
+        family.add(arrival)
     elif family is not None:
-        family.discard(member)
-        if not family:
+        family.discard(arrival)
+        if not family.starts:
             del families[key]
