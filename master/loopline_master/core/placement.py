@@ -53,7 +53,7 @@ class Placer:
         Yields whenever the index must be flushed before the next change.
         """
         state = self._state
-        self.wake_at, self._view.accepted = None, None
+        self.wake_at, state.accepted = None, None
         attempts, idle = state.index.attempts, state.index.slots.idle
         if attempts.queues.of_worker and idle.order:
             yield from self._relieve(unless_ready=True)
@@ -77,7 +77,7 @@ class Placer:
         What the policy has just asked the View is not asked again: nothing has changed meanwhile.
         """
         state, name, task = self._state, placement.worker, placement.task
-        accepted, self._view.accepted = self._view.accepted, None
+        accepted, state.accepted = state.accepted, None
         is_known = accepted is not None and accepted == (placement.job, task, name)
         job, worker = state.jobs.get(placement.job), state.workers.get(name)
         if job is None or worker is None:

@@ -88,6 +88,9 @@ class State:
         self.policy_index: PolicyIndex | None = None  # of the policy in force, if it needs one
         self.policy_job_index: JobIndex | None = None  # ... the same, where jobs matter to it
         self.memos: dict[object, object] = {}  # what policies computed from who is there (View.memo)
+        self.accepted: tuple[int, int, str] | None = (
+            None  # job, task, worker: View.accepts said yes, all is as it was
+        )
         self.is_due = False  # a job's last task is over: flush before anything else is taken in
         self._changed_workers: dict[str, Worker] = {}  # put, but not yet indexed anew ...
         self._busied: dict[str, Worker] = {}  # ... or only what they hold has
@@ -362,7 +365,7 @@ class State:
             for blocked in sorted(self.index.blocked.get(job.arrival, ())):
                 self._changed_jobs[blocked] = self.jobs[blocked]
         elif before:
-            for arrival in sorted(one for one in self.index.released if one > job.arrival):
+            for arrival in sorted([arrival for arrival in self.index.released if arrival > job.arrival]):
                 later = self.index.live[arrival]
                 self._changed_jobs[later.id] = later
         self._forget_if_over(job)

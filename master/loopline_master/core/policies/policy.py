@@ -114,8 +114,6 @@ class View:
         """Where large files are, and how long they would take to another worker."""
         self.prefetch = Prefetch(state)
         """The room that busy workers have, and the tasks that may wait there."""
-        self.accepted: tuple[int, int, str] | None = None
-        """The job, task and worker that ``accepts`` last said yes to, until the scheduler changes anything."""
 
     # --- workers --------------------------------------------------------------------------------------------
 
@@ -190,7 +188,7 @@ class View:
         else:
             found = self.prefetch.may_wait(job, task, worker)
         if found:
-            self.accepted = job.id, task, worker.name
+            self._state.accepted = job.id, task, worker.name
         return found
 
     def should_go_elsewhere(self, job: Job, task: int, worker: Worker) -> bool:
