@@ -102,7 +102,7 @@ def kind_of(facts: Facts, memory: int | None = None) -> WorkerKind:
 
 @dataclass(slots=True)
 class _LeftClass:
-    """What was known of a requirement class when its last job left, as long as no worker has changed since."""
+    """A requirement class as it was when its last job left; that stays true as long as no worker changes."""
 
     able: set[str]
     trusted: set[str]
