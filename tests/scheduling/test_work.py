@@ -156,6 +156,15 @@ def a_submission(grid: Bare, size: int) -> Deed:
     return lambda grid: grid.submit(10)
 
 
+def a_lone_job_among_many_idle_workers(grid: Bare, size: int) -> Deed:
+    """The workers that meet its requirements are known from the job before, although that one has left."""
+    for number in range(size):
+        grid.join(f"w{number}")
+    grid.submit(1)
+    grid.report(next(name for name, held in grid.held.items() if held), ends=True)
+    return lambda grid: grid.submit(1)
+
+
 def a_pause(grid: Bare, size: int) -> Deed:
     for _ in range(size):
         grid.submit(1)
@@ -215,6 +224,7 @@ CASES: list[tuple[Case, list[str], float]] = [
     (a_result_among_jobs_that_only_another_can_run, CUTS, A_LITTLE_EACH),
     (an_idle_report_where_nobody_idle_can_run_what_waits, ALL, LINEAR),
     (a_submission, ALL, LOGARITHMIC),
+    (a_lone_job_among_many_idle_workers, [*ROUNDS, "fair", "turnaround"], LOGARITHMIC),
     (a_pause, ALL, LOGARITHMIC),
     (a_resumption, ALL, LOGARITHMIC),
     (a_cancellation, ALL, LOGARITHMIC),

@@ -60,6 +60,7 @@ def _index_is_a_function_of_entities(state: State) -> None:
             continue  # any predecessor will do
         now, rebuilt = getattr(state.index, field.name), getattr(fresh_index, field.name)
         assert now == rebuilt, f"index {field.name} is {now}, rebuilt from entities it is {rebuilt}"
+    assert list(state.index.live) == sorted(state.index.live), "live jobs are not in the order of their arrival"
     requirements = state.index.requirements
     for name in state.workers:  # as it was worked out for all that are alike, while classes came and went
         served = [key for key, names in requirements.workers.items() if name in names]

@@ -197,9 +197,10 @@ def complete_next(state: State) -> Job | None:
 
     Under order *deliver* the job must not be held, either.
     """
-    if not state.index.complete:
+    complete = state.index.complete.starts
+    if not complete:
         return None
-    job = state.index.live[state.index.complete[0]]
+    job = state.index.live[complete[0]]
     if job.order is Order.DELIVER:
         job.released_at = state.grid.now
     state.effects.completed.append(job.id)

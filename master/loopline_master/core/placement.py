@@ -53,7 +53,8 @@ class Placer:
         Yields whenever the index must be flushed before the next change.
         """
         state = self._state
-        self.wake_at, attempts, idle = None, state.index.attempts, state.index.slots.idle
+        self.wake_at, state.accepted = None, None
+        attempts, idle = state.index.attempts, state.index.slots.idle
         if attempts.queues.of_worker and idle.order:
             yield from self._relieve(unless_ready=True)
         plan, prefetch = policy.plan, policy.prefetch
@@ -66,19 +67,24 @@ class Placer:
             yield from self._prefetch(prefetch(self._view))
         if state.gangs and policy.replicates:
             yield from replicas.begin(state, self._planning)
-        if self.wake_at is None and not (attempts.used or attempts.queues.of_worker):
+        if self.wake_at is None and state.index.ready and not (attempts.used or attempts.queues.of_worker):
             self._keep_going()
             yield
 
     def accept(self, placement: Placement) -> bool:
-        """Carry out a proposal if it may be; True if it led to an attempt."""
-        state, name = self._state, placement.worker
+        """Carry out a proposal if it may be; True if it led to an attempt.
+
+        What the policy has just asked the View is not asked again: nothing has changed meanwhile.
+        """
+        state, name, task = self._state, placement.worker, placement.task
+        accepted, state.accepted = state.accepted, None
+        is_known = accepted is not None and accepted == (placement.job, task, name)
         job, worker = state.jobs.get(placement.job), state.workers.get(name)
         if job is None or worker is None:
             return False
         if name in state.index.slots.idle.keys:
-            return self._start(job, placement.task, worker)
-        return self._send_ahead(job, placement.task, worker)
+            return self._start(job, task, worker, is_known=is_known)
+        return self._send_ahead(job, task, worker, is_known=is_known)
 
     def _accept_instead(self, proposal: Instead) -> bool:
         """Carry out a proposal of another task than the one whose turn it is, if it may be."""
@@ -154,11 +160,11 @@ class Placer:
                 _move(state, found, worker)
                 yield
 
-    def _start(self, job: Job, task: int, worker: Worker) -> bool:
+    def _start(self, job: Job, task: int, worker: Worker, *, is_known: bool) -> bool:
         """Start the task on a free worker, if it may. Held, or bound to delay a gang, it spends its job's turn."""
         state = self._state
         is_fresh = task in state.fresh[job.id]
-        if not eligibility.may_start(state, job, task, worker, is_fresh=is_fresh):
+        if not (is_known or eligibility.may_start(state, job, task, worker, is_fresh=is_fresh)):
             return False
         if state.settings.user_slots is not None and not may_take(state, job.owner, job.slots):
             return False
@@ -174,9 +180,9 @@ class Placer:
         lifecycle.start_attempt(state, job, task, worker)
         return True
 
-    def _send_ahead(self, job: Job, task: int, worker: Worker) -> bool:
+    def _send_ahead(self, job: Job, task: int, worker: Worker, *, is_known: bool) -> bool:
         """Have the task wait at a busy worker for a slot, if it may."""
-        if not job.is_live or job.paused or not self._view.prefetch.may_wait(job, task, worker):
+        if not job.is_live or job.paused or not (is_known or self._view.prefetch.may_wait(job, task, worker)):
             return False
         if self._state.plans and self._planning.is_planned_on(worker.name):
             return False

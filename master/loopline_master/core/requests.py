@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from loopline_master.core import lifecycle, transitions
 from loopline_master.core.effects import Declined, Done, Reply, Submitted
-from loopline_master.core.entities import UNRELEASED, Job, Worker
+from loopline_master.core.entities import UNRELEASED, Job, Program, Worker
 from loopline_master.core.estimates import measure, program_history
 from loopline_master.core.events import (
     JobCancelled,
@@ -28,27 +28,34 @@ from loopline_master.core.events import (
 from loopline_master.core.gangs import phases
 from loopline_master.core.index.requirements import meets, requirement_class_of, unmet
 from loopline_master.core.index.sorted_collections import IntervalSet
-from loopline_master.core.runs import key_of
 from loopline_master.core.shares.turns import open_accounts
 from loopline_master.core.shares.user import User
 from loopline_master.core.state import State
 from loopline_shared.errors import ExceededLimit
-from loopline_shared.model import JobState, Prediction, SizeSource, TaskState
+from loopline_shared.model import JobState, SizeSource, TaskState
 from loopline_shared.spec import JobSpec
+
+_LIMITED = (
+    ("user_jobs", "unfinished jobs"),
+    ("user_tasks", "unfinished tasks"),
+    ("user_spec_bytes", "bytes of unfinished jobs' specs"),
+)
+"""What one user may have so much of at once: the setting's name, and the words for it."""
 
 
 def submit(state: State, event: JobSubmitted) -> Reply:
-    declined = too_much(state, event.spec) or _too_much_of(
-        state, event.owner, event.spec.task_count, event.spec_bytes
-    )
+    spec, owner, count = event.spec, event.owner, event.spec.task_count
+    declined = too_much(state, count) or _too_much_of(state, owner, count, event.spec_bytes)
     if declined is not None:
         return declined
-    waits_for = _left_to_wait_for(state, event.spec.after, event.ended)
+    waits_for = _left_to_wait_for(state, spec.after, event.ended)
     if isinstance(waits_for, Declined):
         return waits_for
-    job = _new_job(state, event)
+    job = _new_job(state, event, count)
     _enter(state, job, waits_for)
-    return Submitted(job.id, tuple(warnings(state.workers.values(), event.spec)))
+    if state.index.requirements.is_met(requirement_class_of(spec.requires, spec.nodes, owner)):
+        return Submitted(job.id)
+    return Submitted(job.id, tuple(warnings(state.workers.values(), spec)))
 
 
 def cancel(state: State, event: JobCancelled) -> Reply:
@@ -162,19 +169,9 @@ def _set_paused(state: State, job_id: int, *, paused: bool) -> Reply:
 
 def _too_much_of(state: State, owner: str, tasks: int, spec_bytes: int) -> Declined | None:
     """Return the refusal of a job with which its user would exceed a limit; None if it is accepted."""
-    counts, settings = state.index.users, state.settings
-    hint = "wait until some have ended, or cancel some; an admin sets limits.{}"
-    for name, what, used, more, allowed in (
-        ("user_jobs", "unfinished jobs", counts.jobs.get(owner, 0), 1, settings.user_jobs),
-        ("user_tasks", "unfinished tasks", counts.tasks.get(owner, 0), tasks, settings.user_tasks),
-        (
-            "user_spec_bytes",
-            "bytes of unfinished jobs' specs",
-            counts.spec_bytes.get(owner, 0),
-            spec_bytes,
-            settings.user_spec_bytes,
-        ),
-    ):
+    settings, hint = state.settings, "wait until some have ended, or cancel some; an admin sets limits.{}"
+    limits, asked = (settings.user_jobs, settings.user_tasks, settings.user_spec_bytes), (1, tasks, spec_bytes)
+    for (name, what), used, more, allowed in zip(_LIMITED, state.index.users.of(owner), asked, limits, strict=True):
         if allowed is not None and used + more > allowed:
             has = f"{owner} has {used:,} of the {allowed:,} {what} that one user may have"
             message = f"{has}; this would be {more:,} more"
@@ -183,16 +180,15 @@ def _too_much_of(state: State, owner: str, tasks: int, spec_bytes: int) -> Decli
     return None
 
 
-def _new_job(state: State, event: JobSubmitted) -> Job:
+def _new_job(state: State, event: JobSubmitted, task_count: int) -> Job:
     settings, spec = state.settings, event.spec
-    predicted, task_size = _prediction(state, event)
-    size, source = _size(spec, task_size)
+    given = spec.known_size
     job = Job(
         id=state.grid.next_job,
         owner=event.owner,
         spec=spec,
-        task_count=spec.task_count,
-        size=size,
+        task_count=task_count,
+        size=given,
         order=settings.order,
         within=settings.order_within,
         max_attempts=spec.max_attempts or settings.max_attempts,
@@ -202,42 +198,37 @@ def _new_job(state: State, event: JobSubmitted) -> Job:
         submitted_at=state.now,
         idempotency_key=event.idempotency_key,
         inputs=event.inputs,
-        size_source=source,
-        predicted=predicted,
+        size_source=SizeSource.UNKNOWN if given is None else SizeSource.GIVEN,
         nodes=spec.nodes,
         spec_bytes=event.spec_bytes,
     )
     program = state.programs.get(job.program)
-    if source is SizeSource.GIVEN and program is not None:
+    if program is not None and given is not None:
         job.log_mean = program_history.log_unit(program)
+    elif program is not None:
+        _predict(state, job, program)
     state.grid.next_job += 1
     return job
 
 
-def _prediction(state: State, event: JobSubmitted) -> tuple[Prediction | None, float | None]:
-    """Return the predicted work of one task without a size, and the size it counts as in comparisons."""
-    program = state.programs.get(key_of(event.owner, event.spec))
-    predicted = program_history.predict(program) if program is not None else None
-    if program is None or predicted is None or event.spec.known_size is not None:
-        return None, None
+def _predict(state: State, job: Job, program: Program) -> None:
+    """Note the predicted work of one task without a size, and the size that the job counts as in comparisons.
+
+    The order guarantee uses that size, which is fixed here for good.
+    """
+    job.predicted = predicted = program_history.predict(program)
+    if predicted is None:
+        return
     recorded = program.recorded
-    size = None if event.spec.size == "unknown" else program_history.task_size(program, predicted)
+    if job.spec.size != "unknown":
+        each = program_history.task_size(program, predicted)
+        sizes = [task.size for task in job.spec.tasks or ()]
+        missing = sizes.count(None) if sizes else job.task_count
+        job.size = sum(size for size in sizes if size is not None) + missing * each
+        job.size_source = SizeSource.PREDICTED
     if program.recorded != recorded or state.now >= program.used_at + program_history.NEWS_EVERY_S:
         program.used_at = state.now
         state.put(program)
-    return predicted, size
-
-
-def _size(spec: JobSpec, task_size: float | None) -> tuple[float | None, SizeSource]:
-    """Return the size that the order guarantee uses, fixed here for good, and its source."""
-    given = spec.known_size
-    if given is not None:
-        return given, SizeSource.GIVEN
-    if task_size is None:
-        return None, SizeSource.UNKNOWN
-    sizes = [task.size for task in spec.tasks or ()]
-    missing = sizes.count(None) if sizes else spec.task_count
-    return sum(size for size in sizes if size is not None) + missing * task_size, SizeSource.PREDICTED
 
 
 def _replicas(spec: JobSpec, default: int | None) -> int | None:
@@ -248,13 +239,13 @@ def _replicas(spec: JobSpec, default: int | None) -> int | None:
     return None if default is None else max(default, spec.quorum or 1)
 
 
-def too_much(state: State, spec: JobSpec) -> Declined | None:
-    """Return the refusal of a job that exceeds a limit of this master; None if it is accepted."""
+def too_much(state: State, task_count: int) -> Declined | None:
+    """Return the refusal of a job of so many tasks, which exceeds a limit of this master; None if it is accepted."""
     if len(state.jobs) >= state.settings.max_jobs:
         return _queue_full(state)
-    if spec.task_count > state.settings.max_tasks:
+    if task_count > state.settings.max_tasks:
         limit = state.settings.max_tasks
-        message = f"{spec.task_count:,} tasks are more than this master's limit of {limit:,}"
+        message = f"{task_count:,} tasks are more than this master's limit of {limit:,}"
         return Declined(422, "too_many_tasks", message, "split the job, or raise max_tasks in the master's settings")
     return None
 

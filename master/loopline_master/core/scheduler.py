@@ -160,6 +160,8 @@ class Scheduler:
         match event:
             case WorkerReported():
                 return self._report(event)
+            case JobSubmitted():
+                return requests.submit(self.state, event)
             case WorkerJoined():
                 return worker_sessions.join(self.state, event)
             case WorkerLeft():
@@ -174,8 +176,6 @@ class Scheduler:
                 return leases.begin(self.state, with_sessions=False)
             case TransfersPlanned():
                 return carrying.adopt(self.state, event, self._outbox.answer)
-            case NetworkChanged():
-                return carrying.change_network(self.state, event)
             case _:
                 return self._request(event)
 
@@ -194,8 +194,7 @@ class Scheduler:
 
     def _request(
         self,
-        event: JobSubmitted
-        | JobCancelled
+        event: JobCancelled
         | JobPaused
         | JobResumed
         | JobRetried
@@ -203,11 +202,10 @@ class Scheduler:
         | WorkerDrained
         | WorkerUndrained
         | WorkerForgotten
-        | ShareChanged,
+        | ShareChanged
+        | NetworkChanged,
     ) -> Reply:
         match event:
-            case JobSubmitted():
-                return requests.submit(self.state, event)
             case JobCancelled():
                 return requests.cancel(self.state, event)
             case JobPaused():
@@ -222,6 +220,8 @@ class Scheduler:
                 return lost_workers.forget(self.state, event)
             case ShareChanged():
                 return requests.change_share(self.state, event)
+            case NetworkChanged():
+                return carrying.change_network(self.state, event)
             case WorkerDrained() | WorkerUndrained():
                 return requests.drain(self.state, event)
 

@@ -88,6 +88,9 @@ class State:
         self.policy_index: PolicyIndex | None = None  # of the policy in force, if it needs one
         self.policy_job_index: JobIndex | None = None  # ... the same, where jobs matter to it
         self.memos: dict[object, object] = {}  # what policies computed from who is there (View.memo)
+        self.accepted: tuple[int, int, str] | None = (
+            None  # job, task, worker: View.accepts said yes, all is as it was
+        )
         self.is_due = False  # a job's last task is over: flush before anything else is taken in
         self._changed_workers: dict[str, Worker] = {}  # put, but not yet indexed anew ...
         self._busied: dict[str, Worker] = {}  # ... or only what they hold has
@@ -148,10 +151,10 @@ class State:
             self.effects.disbanded.append(gang.id)
             self.index.gangs.place(gang.id, None, self.jobs[gang.job])
 
-    def restore(self, job: Job, over: IntervalSet) -> None:
-        """Take in a job of which these tasks are over already; then it is put."""
+    def restore(self, job: Job, over: IntervalSet | None = None) -> None:
+        """Take in a job, of which these tasks are over already; then it is put."""
         self.jobs[job.id] = job
-        self.fresh[job.id] = over.others(job.task_count)
+        self.fresh[job.id] = IntervalSet.up_to(job.task_count) if over is None else over.others(job.task_count)
         self.index.ready_sets[job.id] = ReadySet()
 
     def flush(self) -> None:
@@ -164,12 +167,12 @@ class State:
             self._index_slots()
         if self._changed_tasks:
             self._index_tasks()
-        self.is_due = False
+        is_due, self.is_due = self.is_due, False
         while self._changed_jobs:
             changed, self._changed_jobs = self._changed_jobs, {}
             for job in changed.values():
-                if job.id in self.jobs:  # not one that was forgotten meanwhile
-                    self._index_job(job)
+                if job.id in self.jobs and not (is_due and self.index.may_complete(job)):
+                    self._index_job(job)  # and not one that was forgotten meanwhile
 
     def gather(self) -> Effects:
         """Forget the workers that are gone, return the effects so far, and begin anew."""
@@ -209,7 +212,7 @@ class State:
         ):
             return
         if number not in self.jobs:
-            self.restore(job, IntervalSet())
+            self.restore(job)
         self._changed_jobs[number] = job
         if job.succeeded + job.failed == job.task_count:
             self.is_due = True
@@ -362,7 +365,7 @@ class State:
             for blocked in sorted(self.index.blocked.get(job.arrival, ())):
                 self._changed_jobs[blocked] = self.jobs[blocked]
         elif before:
-            for arrival in self.index.released.irange(job.arrival, inclusive=(False, False)):
+            for arrival in sorted([arrival for arrival in self.index.released if arrival > job.arrival]):
                 later = self.index.live[arrival]
                 self._changed_jobs[later.id] = later
         self._forget_if_over(job)

@@ -33,7 +33,7 @@ class DryRuns:
         is_blind = isinstance(rows, RowFile) and rows.count is not None and not await self._blobs.path(rows.sha256)
         spec, remarks = (spec, list[str]()) if is_blind else await with_rows_counted(self._rows, spec)
         state = self._scheduler.state
-        if declined := too_much(state, spec):
+        if declined := too_much(state, spec.task_count):
             raise LooplineError(declined.code, declined.message, declined.hint, declined.status)
         expected = eta.preview(state, spec)
         return Preview(

@@ -12,9 +12,9 @@ begins anew with these.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from operator import truediv
 
 from loopline_master.core.entities import Program
 from loopline_master.core.runs import LEAST_SHARE, Observation
@@ -88,7 +88,8 @@ def _predict_next(program: Program) -> Prediction:
     ratios = sorted(ratios) or [1.0]
     low, high = quantile(ratios, 0.1), quantile(ratios, 0.9)
     doubt = _doubt(len(works))
-    mean = sum(min(high, max(low, ratio)) for ratio in ratios) / len(ratios)
+    below, above = bisect_left(ratios, low), bisect_right(ratios, high)
+    mean = sum([low] * below + ratios[below:above] + [high] * (len(ratios) - above)) / len(ratios)
     return Prediction(
         work=expected,
         mean=_within(expected * mean),
@@ -197,8 +198,12 @@ def _works(program: Program) -> list[float]:
     it, for programs that wait and are not.
     """
     if _scatter(program.works) < _CLEARLY * _scatter(program.wholes):
-        return [_within(run.work) for run in program.window]
-    return [_within(_whole(run)) for run in program.window]
+        works = [run.work for run in program.window]
+    else:
+        works = [run.work / run.share for run in program.window]
+    if min(works) >= _LEAST and max(works) <= _MOST:
+        return works  # as most often
+    return [_within(work) for work in works]
 
 
 def _whole(run: Observation) -> float:
@@ -253,25 +258,34 @@ def _doubt(runs: int) -> float:
 def _best_last(works: Sequence[float]) -> tuple[int, list[float]]:
     """Return how many last runs would have predicted the next best, and the ratios of runs to those predictions."""
     best, chosen, least = _LAST[0], list[float](), math.inf
+    growing, nexts = _medians_so_far(works[:-1]), works[1:]
     for last in _LAST:
-        ratios = _ratios(works, last)
+        medians = [*growing[: last - 1], *_moving_medians(works, last)]
+        ratios = list(map(truediv, nexts, medians))
         error = sum(map(abs, map(math.log, ratios)))
         if error < _CLEARLY * least:
             best, chosen, least = last, ratios, error
     return best, chosen
 
 
-def _ratios(works: Sequence[float], last: int) -> list[float]:
-    """Return the ratio of each run to its prediction: the median of the ``last`` runs before it."""
-    if last == 1:
-        return [work / before for before, work in pairwise(works)]
+def _medians_so_far(works: Sequence[float]) -> list[float]:
+    """Return for each run the median of it and of all before it."""
     medians, before = [], list[float]()
-    for at, work in enumerate(works[:-1]):
+    for at, work in enumerate(works):
         insort(before, work)
-        if at >= last:
-            del before[bisect_left(before, works[at - last])]
-        medians.append(_median(before))
-    return [work / median for median, work in zip(medians, works[1:], strict=True)]
+        low = before[at >> 1]
+        medians.append(low + (before[(at >> 1) + 1] - low) * 0.5 if at & 1 else low)
+    return medians
+
+
+def _moving_medians(works: Sequence[float], last: int) -> Sequence[float]:
+    """Return the medians of ``last`` runs in a row, of all rows that another run follows."""
+    if last == 1:
+        return works[:-1]
+    rows, half = [sorted(works[at : at + last]) for at in range(len(works) - last)], last // 2
+    if last % 2:
+        return [row[half] for row in rows]
+    return [row[half - 1] + (row[half] - row[half - 1]) * 0.5 for row in rows]
 
 
 def _median(ordered: Sequence[float]) -> float:

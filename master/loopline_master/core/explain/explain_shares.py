@@ -34,11 +34,11 @@ def shares_view(state: State) -> SharesView:
 
 def _limits_of(state: State, name: str) -> list[LimitUse]:
     """Return what a user has of each thing that is limited."""
-    counts, settings = state.index.users, state.settings
+    (jobs, tasks, spec_bytes), settings = state.index.users.of(name), state.settings
     uses = (
-        ("jobs", counts.jobs.get(name, 0), settings.user_jobs),
-        ("tasks", counts.tasks.get(name, 0), settings.user_tasks),
-        ("spec_bytes", counts.spec_bytes.get(name, 0), settings.user_spec_bytes),
+        ("jobs", jobs, settings.user_jobs),
+        ("tasks", tasks, settings.user_tasks),
+        ("spec_bytes", spec_bytes, settings.user_spec_bytes),
         ("slots", slots_taken(state, name), settings.user_slots),
     )
     return [LimitUse(what=what, used=used, allowed=most) for what, used, most in uses if most is not None]

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
-from sortedcontainers import SortedDict, SortedSet
+from sortedcontainers import SortedSet
 
 from loopline_master.core.entities import Attempt, Job, Program, Task, Worker
 from loopline_master.core.estimates import measure
@@ -27,19 +27,18 @@ from loopline_shared.model import JobState, Order, OrderWithin, TaskId
 Standing = tuple[bool, bool, float | None, bool]
 """A job's ``paused``, ``stalled``, ``starved_since`` and ``overdrawn``."""
 Signature = tuple[Standing | bool | float | None, ...]
-Members = TypeVar("Members", IntervalSet, "SortedSet[tuple[float, int]]")
 
 _HOLD, _GRID = Order.HOLD, OrderWithin.GRID
 _NOBODY = HoldIndex()
+_READY, _OPEN = 1, 2
+"""Bits of a job's places: in ``ready`` and what goes with it, and in ``open`` and ``runnable``."""
 
 
 @dataclass(slots=True)
 class UserJobs:
     """Unfinished jobs by user, those outside the grid included: what a user may have at once is limited."""
 
-    jobs: dict[str, int] = field(default_factory=dict)
-    tasks: dict[str, int] = field(default_factory=dict)
-    spec_bytes: dict[str, int] = field(default_factory=dict)
+    counts: dict[str, tuple[int, int, int]] = field(default_factory=dict)  # of jobs, tasks, and bytes of specs
     entered: dict[int, tuple[str, int, int]] = field(default_factory=dict)  # by job: its user, its tasks, and bytes
 
     def place(self, job: Job) -> None:
@@ -54,24 +53,27 @@ class UserJobs:
             self._count(*self.entered[number], 1)
 
     def _count(self, owner: str, tasks: int, spec_bytes: int, sign: int) -> None:
-        self.jobs[owner] = self.jobs.get(owner, 0) + sign
-        self.tasks[owner] = self.tasks.get(owner, 0) + sign * tasks
-        self.spec_bytes[owner] = self.spec_bytes.get(owner, 0) + sign * spec_bytes
-        if not self.jobs[owner]:
-            del self.jobs[owner], self.tasks[owner], self.spec_bytes[owner]
+        jobs, all_tasks, all_bytes = self.of(owner)
+        if jobs + sign:
+            self.counts[owner] = jobs + sign, all_tasks + sign * tasks, all_bytes + sign * spec_bytes
+        else:
+            del self.counts[owner]
+
+    def of(self, owner: str) -> tuple[int, int, int]:
+        """Return how many jobs, tasks, and bytes of specs a user has."""
+        return self.counts.get(owner, (0, 0, 0))
 
 
 @dataclass(slots=True)
 class Index:
     turn: str | None = None  # the user whose turn it is, while a policy is asked for theirs alone
-    live: SortedDict[int, Job] = field(default_factory=SortedDict)  # by arrival
+    live: dict[int, Job] = field(default_factory=dict)  # by arrival, in this order: that of their coming
     in_grid: dict[int, tuple[int, str]] = field(default_factory=dict)  # live job: arrival, why it is exempt if it is
     ready_sets: dict[int, ReadySet] = field(default_factory=dict)  # by job
     ready: dict[RequirementClass, IntervalSet] = field(default_factory=dict)  # arrivals of jobs with a task to start
-    replicable: dict[RequirementClass, IntervalSet] = field(default_factory=dict)  # ... with a task to replicate
-    open: dict[RequirementClass, IntervalSet] = field(default_factory=dict)  # ... with either
-    startable: IntervalSet = field(default_factory=IntervalSet)  # all of these in ``ready`` ...
-    runnable: IntervalSet = field(default_factory=IntervalSet)  # ... and in ``open``
+    open: dict[RequirementClass, IntervalSet] = field(default_factory=dict)  # ... with one to start or to replicate
+    runnable: IntervalSet = field(default_factory=IntervalSet)  # all of these in ``open``
+    places: dict[int, int] = field(default_factory=dict)  # by job: in which of these sets it is, as bits ...
     signatures: dict[int, Signature] = field(default_factory=dict)  # ... and what else its places depend on
     by_shortest_task: Ranking[int, tuple[float, int]] = field(default_factory=Ranking)
     """Jobs with a task to start: (size of their smallest task, or 0; job)."""
@@ -80,8 +82,8 @@ class Index:
     virtual_time: VirtualTime = field(default_factory=VirtualTime)
     blockers: dict[int, int] = field(default_factory=dict)  # held job: arrival of one that holds it, whichever
     blocked: dict[int, set[int]] = field(default_factory=dict)  # the reverse
-    released: SortedSet[int] = field(default_factory=SortedSet)  # arrivals of jobs that are at last, and not held
-    complete: SortedSet[int] = field(default_factory=SortedSet)  # arrivals of computed jobs that nobody holds
+    released: set[int] = field(default_factory=set)  # arrivals of jobs that are at last, and not held
+    complete: IntervalSet = field(default_factory=IntervalSet)  # arrivals of computed jobs that nobody holds
     failing: set[int] = field(default_factory=set)  # live jobs of which too many tasks have failed
     attempts: Attempts = field(default_factory=Attempts)
     voters: dict[TaskId, frozenset[str]] = field(default_factory=dict)  # by open task: who has brought a result
@@ -144,23 +146,36 @@ class Index:
 
         A job that is over leaves everything but its ready set.
         """
-        signature, at_last = self._signature_of(job, fresh), _is_at_last(job, fresh)
-        if signature == self.signatures.get(job.id) and not at_last:
-            return False  # as most often: one task more, one task less
+        entry, at_last = None, False
+        if job.is_live:
+            signature, at_last = self._signature_of(job, fresh), _is_at_last(job, fresh)
+            if signature == self.signatures.get(job.id) and not at_last:
+                return False  # as most often: one task more, one task less
+            entry, self.signatures[job.id] = (job.arrival, job.exempt_reason), signature
         self.users.place(job)
         if job.waiting_for or job.id in self.dependents.jobs:
             self.dependents.place(job.id, job.waiting_for if job.state is JobState.WAITING else ())
-        entry, at_last = (job.arrival, job.exempt_reason) if job.is_live else None, at_last and job.is_live
         if entry != self.in_grid.get(job.id):
             self._place_in_grid(job, entry)
-        if entry is not None:
-            self.signatures[job.id] = signature
         self._place_blocker(job, at_last)
         self._place_startable(job, fresh)
-        _toggle(self.failing, job.id, job.is_live and job.is_failing)
-        starving = job.starved_since is not None and job.is_live and not (job.running or job.is_computed)
-        since = (job.starved_since or 0.0, job.id)
-        self.starving.place(job.id, since if starving and not job.stalled else None)
+        if job.most_failed is not None:
+            _toggle(self.failing, job.id, job.is_live and job.is_failing)
+        if job.starved_since is not None or job.id in self.starving.keys:
+            starving = job.starved_since is not None and job.is_live and not (job.running or job.is_computed)
+            since = (job.starved_since or 0.0, job.id)
+            self.starving.place(job.id, since if starving and not job.stalled else None)
+        return True
+
+    def may_complete(self, job: Job) -> bool:
+        """Enter a job that is computed, and is to complete before anything else is looked up, for that alone.
+
+        False if it is not computed, or may have to wait for its delivery: then it is placed like any other.
+        """
+        if job.order is Order.DELIVER or not (job.is_computed and job.is_live and job.id in self.signatures):
+            return False
+        self.complete.add(job.arrival)
+        self.failing.discard(job.id)
         return True
 
     def place_voters(self, task: Task) -> None:
@@ -200,14 +215,13 @@ class Index:
         Jobs are looked at in their order, for where many different ones wait, the next is mostly among the first. It
         never takes longer than twice what asking each class does, which is what remains.
         """
-        arrivals, keys, arrival = (
-            self.startable if family is self.ready else self.runnable,
-            self.requirements.keys,
-            after,
-        )
+        keys, wanted, arrival = self.requirements.keys, _READY if family is self.ready else _OPEN, after
         for _ in range(len(family)):
-            found = arrivals.first_after(arrival)
-            if found is None or takes(keys[self.live[found].id]):
+            found = self.runnable.first_after(arrival)
+            if found is None:
+                return None
+            job = self.live[found].id
+            if self.places[job] & wanted and takes(keys[job]):
                 return found
             arrival = found
         firsts = (members.first_after(arrival) for key, members in family.items() if takes(key))
@@ -287,27 +301,44 @@ class Index:
             self.blocked[old].discard(job.id)
             if not self.blocked[old]:
                 del self.blocked[old]
-        new = self.hold_over(job).blocker(job.arrival, job.weight) if at_last else None
-        _toggle(self.released, job.arrival, at_last and new is None)
-        _toggle(self.complete, job.arrival, job.is_live and job.is_computed and new is None)
+        arrival, new = job.arrival, self.hold_over(job).blocker(job.arrival, job.weight) if at_last else None
+        if at_last and new is None:
+            self.released.add(arrival)
+        else:
+            self.released.discard(arrival)
+        if job.is_computed and job.is_live and new is None:
+            self.complete.add(arrival)
+        elif self.complete.count:
+            self.complete.discard(arrival)
         if new is not None:
             self.blockers[job.id] = new
             self.blocked.setdefault(new, set()).add(job.id)
 
     def _place_startable(self, job: Job, fresh: IntervalSet) -> None:
-        ready_set, key = self.ready_sets[job.id], self.requirements.key_of(job)
-        may_run = job.is_live and not job.paused
-        startable = bool(ready_set.to_retry or self.needs_replica(job) or (fresh and not self.is_held(job)))
+        """Enter a job where those are looked up that have something to start or to replicate."""
+        may_run, ready_set, places = job.is_live and not job.paused, self.ready_sets[job.id], 0
         if job.nodes > 1:  # a policy proposes one worker for a task: gangs are none of its affair
             _toggle(self.parallel, job.arrival, may_run and bool(ready_set.to_retry or fresh))
             return
-        replicable = len(self.to_replicate(job)) > 0
-        toggle_under(self.ready, key, job.arrival, may_run and startable, IntervalSet)
-        self.by_shortest_task.place(job.id, (job.sweep.least, job.id) if may_run and startable else None)
-        toggle_under(self.replicable, key, job.arrival, may_run and replicable, IntervalSet)
-        toggle_under(self.open, key, job.arrival, may_run and (startable or replicable), IntervalSet)
-        self.startable.toggle(job.arrival, may_run and startable)
-        self.runnable.toggle(job.arrival, may_run and (startable or replicable))
+        if may_run:
+            if ready_set.to_retry.count or self.needs_replica(job).count or (fresh.count and not self.is_held(job)):
+                places = _READY | _OPEN
+            elif self.to_replicate(job).count:
+                places = _OPEN
+        changed = places ^ self.places.get(job.id, 0)
+        if not changed:
+            return
+        key, arrival = self.requirements.key_of(job), job.arrival
+        if places:
+            self.places[job.id] = places
+        else:
+            del self.places[job.id]
+        if changed & _READY:
+            _toggle_under(self.ready, key, arrival, places & _READY)
+            self.by_shortest_task.place(job.id, (job.sweep.least, job.id) if places & _READY else None)
+        if changed & _OPEN:
+            _toggle_under(self.open, key, arrival, places & _OPEN)
+            self.runnable.toggle(arrival, places & _OPEN)
 
 
 def _is_at_last(job: Job, fresh: IntervalSet) -> bool:
@@ -324,20 +355,16 @@ def _toggle(members: SortedSet[int] | set[Any] | IntervalSet, member: Any, prese
         members.discard(member)
 
 
-def toggle_under(
-    families: dict[RequirementClass, Members],
-    key: RequirementClass,
-    member: Any,
-    present: bool,
-    make: Callable[[], Members],
+def _toggle_under(
+    families: dict[RequirementClass, IntervalSet], key: RequirementClass, arrival: int, present: int
 ) -> None:
-    """Add a member to the family of this key, or drop it; an empty family is removed."""
+    """Add a job to the family of this key, or drop it; an empty family is removed."""
     family = families.get(key)
     if present:
         if family is None:
-            family = families[key] = make()
-        family.add(member)
+            family = families[key] = IntervalSet()
+        family.add(arrival)
     elif family is not None:
-        family.discard(member)
-        if not family:
+        family.discard(arrival)
+        if not family.starts:
             del families[key]

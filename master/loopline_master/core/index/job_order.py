@@ -20,18 +20,22 @@ from collections.abc import Iterable
 
 _VACANT = math.inf
 _SMALLEST = 16
+_FEW, _MANY = 4, 12
+"""A tree is planted for more jobs than many, and felled when fewer than a few are left."""
 
 
 class HoldIndex:
-    """The jobs that hold others, by arrival and weight: a segment tree of least weights.
+    """The jobs that hold others, by arrival and weight: a segment tree of least weights, once they are many.
 
     Each question and each change costs O(log n). Leaves are in order of arrival; the leaf of a job that holds
-    nobody stays vacant until the tree is planted anew. The last leaf is always vacant.
+    nobody stays vacant until the tree is planted anew. The last leaf is always vacant. A few jobs are looked through.
     """
 
     def __init__(self) -> None:
         self._weights: dict[int, float] = {}  # by arrival
-        self._plant()
+        self._leaves = 0  # of the tree; 0: there is none
+        self._arrivals: list[int] = []  # of the leaves
+        self._least: list[float] = []
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, HoldIndex) and self._weights == other._weights
@@ -46,18 +50,18 @@ class HoldIndex:
         if self._weights.get(arrival) == weight:
             return
         self._weights[arrival] = weight
-        leaf = bisect_left(self._arrivals, arrival)
-        if leaf < len(self._arrivals) and self._arrivals[leaf] == arrival:
-            self._set(leaf, weight)
-        elif leaf == len(self._arrivals) < self._leaves - 1:
-            self._arrivals.append(arrival)
-            self._set(leaf, weight)
-        else:
+        if self._leaves:
+            self._graft(arrival, weight)
+        elif len(self._weights) > _MANY:
             self._plant()
 
     def drop(self, arrival: int) -> None:
         """Drop a job, which holds no other any more."""
-        if self._weights.pop(arrival, None) is not None:
+        if self._weights.pop(arrival, None) is None or not self._leaves:
+            return
+        if len(self._weights) < _FEW:
+            self._leaves = 0
+        else:
             self._set(bisect_left(self._arrivals, arrival), _VACANT)
 
     def blocker(self, arrival: int, weight: float) -> int | None:
@@ -65,6 +69,8 @@ class HoldIndex:
 
         The hold lasts at least as long as this blocker: no check is needed before it has gone.
         """
+        if not self._leaves:
+            return max(self._holders(arrival, weight), default=None)
         node = self._leaves + bisect_left(self._arrivals, arrival)
         while node > 1:
             is_right = node % 2 == 1
@@ -75,6 +81,8 @@ class HoldIndex:
 
     def first(self, arrival: int, weight: float) -> int | None:
         """Return the arrival of the earliest job that holds one of this arrival and weight; None if it is free."""
+        if not self._leaves:
+            return min(self._holders(arrival, weight), default=None)
         node = 1
         while node < self._leaves:
             node = 2 * node + (self._least[2 * node] > weight)
@@ -84,7 +92,20 @@ class HoldIndex:
 
     def predecessors(self, arrival: int, weight: float) -> list[int]:
         """Return the arrivals of all jobs that hold it, to be shown to users. Costs O(n)."""
-        return sorted(a for a, w in self._weights.items() if a < arrival and w <= weight)
+        return sorted(self._holders(arrival, weight))
+
+    def _holders(self, arrival: int, weight: float) -> list[int]:
+        return [one for one, least in self._weights.items() if one < arrival and least <= weight]
+
+    def _graft(self, arrival: int, weight: float) -> None:
+        leaf = bisect_left(self._arrivals, arrival)
+        if leaf < len(self._arrivals) and self._arrivals[leaf] == arrival:
+            self._set(leaf, weight)
+        elif leaf == len(self._arrivals) < self._leaves - 1:
+            self._arrivals.append(arrival)
+            self._set(leaf, weight)
+        else:
+            self._plant()
 
     def _last_leaf(self, node: int, weight: float) -> int:
         while node < self._leaves:

@@ -25,6 +25,8 @@ WorkerKind = tuple[object, ...]
 _NONE: Served = dict[RequirementClass, None]().keys()
 _MOST_ALIKE = 1024
 """What so many kinds of workers serve is remembered, of all users or of one."""
+_MOST_LEFT = 64
+"""So many classes that nobody asks for now are remembered."""
 
 
 def requirement_class_of(requires: Requirements, nodes: int = 1, owner: str = "") -> RequirementClass:
@@ -99,6 +101,16 @@ def kind_of(facts: Facts, memory: int | None = None) -> WorkerKind:
 
 
 @dataclass(slots=True)
+class _LeftClass:
+    """A requirement class as it was when its last job left; that stays true as long as no worker changes."""
+
+    able: set[str]
+    trusted: set[str]
+    workers: set[str]  # that served: one of the two sets above
+    serving: list[dict[RequirementClass, None]]  # what those serve of which it was a part
+
+
+@dataclass(slots=True)
 class RequirementIndex:
     """Jobs by requirement class, and the available workers that meet each.
 
@@ -122,6 +134,8 @@ class RequirementIndex:
         default_factory=dict, compare=False
     )
     """The same, by what it follows from: kind, slots that a trusted worker offers, user; with the facts of one."""
+    _left: dict[RequirementClass, _LeftClass] = field(default_factory=dict, compare=False)
+    """Classes whose last job has left: as a rule the next job is of one of them."""
 
     def served_by(self, worker: str, owner: str | None = None) -> Served:
         """Return the requirement classes that this worker serves: of all users, or of one."""
@@ -159,22 +173,17 @@ class RequirementIndex:
         return self.keys.get(job.id) or requirement_class_of(job.spec.requires, job.nodes, job.owner)
 
     def add_job(self, job: Job) -> None:
+        if job.id in self.keys:
+            return
         key = self.keys[job.id] = requirement_class_of(job.spec.requires, job.nodes, job.owner)
         is_new = key not in self.jobs
-        if is_new:
-            self.jobs[key] = set()
-            self.of_owner.setdefault(job.owner, {})[key] = None
-            self._count_width(slots_of(key), 1)
-            self.able[key] = {w.name for w in self.available.values() if meets(w.facts, key)}
-            self.trusted[key] = {n for n in self.able[key] if self.reliable.get(n, 0) >= slots_of(key)}
-        if job.quorum and job.id not in self.jobs[key]:
+        if job.quorum:
             self.quorums.setdefault(key, Counter())[job.quorum] += 1
-        self._choose(key)
+        if is_new:
+            self._begin_class(key, job.owner)
+        elif job.quorum:
+            self._choose(key)
         self.jobs[key].add(job.id)
-        for (_, slots, owner), (facts, served) in self._alike.items() if is_new else ():
-            is_in = self.workers[key] is self.able[key] or slots >= slots_of(key)
-            if is_in and owner in (None, job.owner) and meets(facts, key):
-                served[key] = None
 
     def drop_job(self, job: Job) -> None:
         key = self.keys.pop(job.id)
@@ -186,9 +195,13 @@ class RequirementIndex:
         if self.jobs[key]:
             self._choose(key)
             return
-        for _, served in self._alike.values():
-            served.pop(key, None)
-        del self.jobs[key], self.able[key], self.trusted[key], self.workers[key]
+        serving = [served for _, served in self._alike.values() if key in served]
+        for served in serving:
+            del served[key]
+        if len(self._left) >= _MOST_LEFT:
+            self._left.clear()
+        self._left[key] = _LeftClass(self.able.pop(key), self.trusted.pop(key), self.workers.pop(key), serving)
+        del self.jobs[key]
         del self.of_owner[job.owner][key]
         if not self.of_owner[job.owner]:
             del self.of_owner[job.owner]
@@ -203,6 +216,7 @@ class RequirementIndex:
         if self.knows(worker):
             return []
         name, is_as_it_was = worker.name, self.facts.get(worker.name) is worker.facts
+        self._left.clear()
         self._served.pop(name, None)
         if worker.is_available:
             self.available[name], self.facts[name] = worker, worker.facts
@@ -229,6 +243,11 @@ class RequirementIndex:
         facts = worker.facts if worker.is_available else None
         return self.facts.get(worker.name) is facts and self.reliable.get(worker.name, 0) == offered
 
+    def is_met(self, key: RequirementClass) -> bool:
+        """True if enough available workers meet the class; False also if that is not known at once."""
+        able = self.able[key] if key in self.able else self._left[key].able if key in self._left else ()
+        return len(able) >= nodes_of(key)
+
     def is_starved(self, job: Job) -> bool:
         """True if no available worker could run the job, or too few for its quorum or its gangs."""
         return len(self.able[self.keys[job.id]]) < (job.quorum or job.nodes)
@@ -252,8 +271,30 @@ class RequirementIndex:
             if len(self._alike) >= _MOST_ALIKE:
                 self._forget_served()
             keys = self.workers if owner is None else self.of_owner.get(owner, ())
+            self._left.clear()  # which do not say whether such workers served them
             known = self._alike[kind] = facts, {key: None for key in keys if worker in self.workers[key]}
         return known[1].keys()
+
+    def _begin_class(self, key: RequirementClass, owner: str) -> None:
+        """Begin a class with its first job. What was known of it when its last one left is true as yet."""
+        self.jobs[key] = set()
+        self.of_owner.setdefault(owner, {})[key] = None
+        self._count_width(slots_of(key), 1)
+        left = self._left.pop(key, None)
+        if left is not None:
+            self.able[key], self.trusted[key] = left.able, left.trusted
+        else:
+            able = self.able[key] = {one.name for one in self.available.values() if meets(one.facts, key)}
+            self.trusted[key] = {name for name in able if self.reliable.get(name, 0) >= slots_of(key)}
+        self._choose(key)
+        if left is not None and self.workers[key] is left.workers:
+            for served in left.serving:
+                served[key] = None
+            return
+        for (_, slots, user), (facts, served) in self._alike.items():
+            is_in = self.workers[key] is self.able[key] or slots >= slots_of(key)
+            if is_in and user in (None, owner) and meets(facts, key):
+                served[key] = None
 
     def _choose(self, key: RequirementClass) -> None:
         """Choose who serves the class: the trusted workers, or all that are able.
@@ -272,6 +313,7 @@ class RequirementIndex:
     def _forget_served(self) -> None:
         self._served.clear()
         self._alike.clear()
+        self._left.clear()
 
     def _count_width(self, slots: int, change: int) -> None:
         self.widths[slots] += change

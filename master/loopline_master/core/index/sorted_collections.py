@@ -24,6 +24,9 @@ class IntervalSet:
     __slots__ = ("count", "starts", "stops")
 
     def __init__(self, pairs: Iterable[tuple[int, int]] = ()) -> None:
+        if not pairs:  # as most often
+            self.starts, self.stops, self.count = [], [], 0
+            return
         ordered = sorted((start, stop) for start, stop in pairs if start < stop)
         self.starts = [start for start, _ in ordered]
         self.stops = [stop for _, stop in ordered]
@@ -36,16 +39,35 @@ class IntervalSet:
             ranges.add(number)
         return ranges
 
+    @classmethod
+    def up_to(cls, last: int) -> IntervalSet:
+        """Return the numbers 1 to ``last``."""
+        ranges = cls()
+        if last > 0:
+            ranges.starts, ranges.stops, ranges.count = [1], [last + 1], last
+        return ranges
+
     def pairs(self) -> list[tuple[int, int]]:
         return list(zip(self.starts, self.stops, strict=True))
 
     def others(self, last: int) -> IntervalSet:
         """Return those of the numbers 1 to ``last`` that are no members."""
+        if not self.starts:
+            return IntervalSet.up_to(last)
         edges = [1, *(edge for pair in self.pairs() for edge in pair), last + 1]
         return IntervalSet(zip(edges[::2], edges[1::2], strict=True))
 
     def add(self, number: int) -> None:
         starts, stops = self.starts, self.stops
+        last = stops[-1] if stops else -1
+        if number >= last:  # behind all others, as most often
+            self.count += 1
+            if number > last:
+                starts.append(number)
+                stops.append(number + 1)
+            else:
+                stops[-1] = number + 1
+            return
         at = bisect_right(starts, number)
         before = stops[at - 1] if at else -1
         if number < before:
@@ -66,6 +88,13 @@ class IntervalSet:
 
     def discard(self, number: int) -> None:
         starts, stops = self.starts, self.stops
+        if starts and starts[0] == number:  # as most often
+            self.count -= 1
+            if stops[0] == number + 1:
+                del starts[0], stops[0]
+            else:
+                starts[0] = number + 1
+            return
         at = bisect_right(starts, number) - 1
         if at < 0 or number >= stops[at]:
             return

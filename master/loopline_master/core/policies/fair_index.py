@@ -13,11 +13,8 @@ from dataclasses import dataclass, field
 from heapq import merge
 from itertools import islice
 
-from sortedcontainers import SortedSet
-
 from loopline_master.core.entities import LIVE, Attempt, Job, Task, Worker
 from loopline_master.core.estimates import measure
-from loopline_master.core.index.index import toggle_under
 from loopline_master.core.index.requirements import RequirementClass
 from loopline_master.core.index.sorted_collections import IntervalSet, Ranking
 from loopline_master.core.policies.policy import FEW, View
@@ -25,7 +22,9 @@ from loopline_shared.model import JobState, TaskId
 
 Turn = tuple[float, int]
 """A job's place in the order of fair sharing: (tag, arrival)."""
-Families = dict[RequirementClass, SortedSet[Turn]]
+Turns = Ranking[int, Turn]
+"""Jobs by arrival, in the order of fair sharing."""
+Families = dict[RequirementClass, Turns]
 Takes = Callable[[RequirementClass], bool]
 
 _STEPS = 16
@@ -168,7 +167,7 @@ class FairIndex:
     idle: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)  # (-speed, worker)
     new: Families = field(default_factory=dict)  # jobs never run, with a task to start
     ready: Families = field(default_factory=dict)  # jobs with a task to start
-    turns: SortedSet[Turn] = field(default_factory=SortedSet)  # of all live jobs
+    turns: Turns = field(default_factory=Ranking)  # of all live jobs
     tails: Families = field(default_factory=dict)  # jobs with none, of which tasks run that could be copied
     alone: dict[int, Ranking[int, tuple[float, int]]] = field(default_factory=dict)
     """By job: tasks of one attempt with room for another, as (expected end, task)."""
@@ -216,15 +215,15 @@ class FairIndex:
         if not job.is_live:
             self.sizes.pop(job.id, None)
             self.alone.pop(job.id, None)
-            self.turns.discard(turn)
+            self.turns.place(job.arrival, None)
         elif job.id not in self.sizes:
             self.sizes[job.id] = self._by_size(job)
-            self.turns.add(turn)
+            self.turns.place(job.arrival, turn)
         is_ready = job.arrival in self.view.index.ready.get(key, ())
         has_alone = job.id in self.alone and not job.paused and self.view.index.may_replicate(job)
-        toggle_under(self.new, key, turn, is_ready and job.state is JobState.QUEUED, SortedSet)
-        toggle_under(self.ready, key, turn, is_ready, SortedSet)
-        toggle_under(self.tails, key, turn, has_alone and not is_ready, SortedSet)
+        _toggle(self.new, key, turn, is_ready and job.state is JobState.QUEUED)
+        _toggle(self.ready, key, turn, is_ready)
+        _toggle(self.tails, key, turn, has_alone and not is_ready)
 
     def fastest_idle(self) -> Iterator[Worker]:
         """Return workers with free slots, fastest first. A worker that was given nothing is not offered again."""
@@ -270,7 +269,9 @@ class FairIndex:
         self, keys: Collection[RequirementClass], takes: Takes, families: Sequence[Families], most: int
     ) -> Iterable[Turn]:
         """Return the turns of these families: one of few classes is asked for all of them."""
-        few = [[turns for key, turns in family.items() if takes(key)] for family in families if len(family) <= FEW]
+        few = [
+            [turns.order for key, turns in family.items() if takes(key)] for family in families if len(family) <= FEW
+        ]
         many = [family for family in families if len(family) > FEW]
         found: list[Iterable[Turn]] = [islice(_merged(members), most) for members in few if members]
         return _merged([*found, self._looked_up(keys, takes, many, most)] if many else found)
@@ -281,10 +282,10 @@ class FairIndex:
         """Look at as many jobs in turn as there are classes, before asking each: the next is mostly among those."""
         live, class_of, left = self.view.index.live, self.view.index.requirements.keys, [most] * len(families)
         last: Turn = (-math.inf, 0)
-        for last in islice(self.turns, len(keys)):
+        for last in islice(self.turns.order, len(keys)):
             key = class_of[live[last[1]].id]
             for at, family in enumerate(families):
-                if left[at] and key in family and last in family[key] and takes(key):
+                if left[at] and key in family and last[1] in family[key].keys and takes(key):
                     left[at] -= 1
                     yield last
             if not any(left):
@@ -355,11 +356,28 @@ class FairIndex:
 
 
 def _members(family: Families, keys: Collection[RequirementClass]) -> list[Iterable[Turn]]:
-    return [family[key] for key in keys if key in family]
+    return [family[key].order for key in keys if key in family]
 
 
 def _later(family: Families, keys: Collection[RequirementClass], turn: Turn) -> list[Iterable[Turn]]:
-    return [family[key].irange(turn, inclusive=(False, True)) for key in keys if key in family]
+    return [_after(family[key].order, turn) for key in keys if key in family]
+
+
+def _after(order: Sequence[Turn], turn: Turn) -> Iterator[Turn]:
+    return (order[at] for at in range(bisect_right(order, turn), len(order)))
+
+
+def _toggle(family: Families, key: RequirementClass, turn: Turn, present: bool) -> None:
+    """Enter a job's turn under its requirement class, or drop it; a class without turns is removed."""
+    turns = family.get(key)
+    if present:
+        if turns is None:
+            turns = family[key] = Ranking()
+        turns.place(turn[1], turn)
+    elif turns is not None:
+        turns.place(turn[1], None)
+        if not turns.keys:
+            del family[key]
 
 
 def _merged(turns: Sequence[Iterable[Turn]]) -> Iterable[Turn]:

@@ -183,8 +183,13 @@ class View:
     def accepts(self, job: Job, task: int, worker: Worker) -> bool:
         """True if the scheduler would accept this placement now, to start at once or to wait at a busy worker."""
         if self.is_free(worker):
-            return eligibility.may_start(self._state, job, task, worker, is_fresh=task in self._state.fresh[job.id])
-        return self.prefetch.may_wait(job, task, worker)
+            is_fresh = task in self._state.fresh[job.id]
+            found = eligibility.may_start(self._state, job, task, worker, is_fresh=is_fresh)
+        else:
+            found = self.prefetch.may_wait(job, task, worker)
+        if found:
+            self._state.accepted = job.id, task, worker.name
+        return found
 
     def should_go_elsewhere(self, job: Job, task: int, worker: Worker) -> bool:
         """True if the task failed on this unhealthy worker and there is another healthy candidate for it."""

@@ -85,10 +85,11 @@ class TaskFirst(Policy):
         return self._proposals(view)
 
     def _proposals(self, view: View) -> Iterator[Proposal]:
-        in_vain: dict[RequirementClass, int] = {}
-        arrival, left, index = 0, _MOST_PROPOSALS, self.index
+        in_vain, arrival, left, index = dict[RequirementClass, int](), 0, _MOST_PROPOSALS, self.index
         any_may_wait = len(view.index.ready) <= FEW or index.may_any_wait()
-        while left and index.placed and (job := _next_job(view, arrival, in_vain, index, any_may_wait)) is not None:
+        while left and view.index.ready and index.placed:
+            if (job := _next_job(view, arrival, in_vain, index, any_may_wait)) is None:
+                return
             answer = index.best(job)
             if answer is not None:
                 left -= 1
@@ -291,9 +292,10 @@ class WorkerIndex:
         """Return one of the equally good workers, drawn by task and attempt; None if it may not have the task."""
         least, job = found[0].cost, task.job
         best = [candidate for candidate in found if candidate.cost <= least]
-        known = self._view.tasks.get(job.task_id(task.number))
-        chance = draw(job.id, task.number, known.attempts if known else 0) if self._policy.draws else 0.0
-        place = int(chance * sum(candidate.ties for candidate in best))
+        many, place = sum([candidate.ties for candidate in best]), 0
+        if many > 1 and self._policy.draws:
+            known = self._view.tasks.get(job.task_id(task.number))
+            place = int(draw(job.id, task.number, known.attempts if known else 0) * many)
         for candidate in best:
             if place < candidate.ties:
                 name = candidate.ranked[candidate.at + place][1]

@@ -83,14 +83,14 @@ async def get_metrics(
 
 def _heaviest(costs: dict[str, Cost], live: UserJobs) -> list[UserCost]:
     """Return the users that cost most, and those with jobs in the grid."""
-    names = {*costs, *live.jobs}
+    names = {*costs, *live.counts}
     found = [
         UserCost(
             user=name,
             step_s=costs.get(name, _FREE).step_s,
             requests=costs.get(name, _FREE).requests,
-            jobs=live.jobs.get(name, 0),
-            tasks=live.tasks.get(name, 0),
+            jobs=live.of(name)[0],
+            tasks=live.of(name)[1],
         )
         for name in names
     ]
