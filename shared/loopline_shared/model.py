@@ -381,6 +381,8 @@ class OutputFile:
 class Result:
     """End of an attempt with its output, written to the worker's spool before it is sent."""
 
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(defer_build=True)
+
     attempt: AttemptId
     outcome: Outcome
     exit_code: Annotated[int, Field(ge=-(2**31), le=2**32)] | None = None  # negative: killed by that signal

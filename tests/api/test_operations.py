@@ -7,7 +7,7 @@ from aiohttp import web
 
 from loopline_master.http.auth import READERS, Caller
 from loopline_master.http.operations import Parts, Routes
-from loopline_master.http.web_app import OPERATIONS
+from loopline_master.http.routes import all_operations
 from loopline_shared.rest.bodies import Health
 
 routes = Routes("test")
@@ -42,4 +42,4 @@ def test_a_master_without_a_part_that_a_handler_takes_does_not_start() -> None:
 
 def test_no_handler_is_given_the_parts_themselves() -> None:
     """A handler's signature says what it needs."""
-    assert not [operation.id for operation in OPERATIONS if Parts in operation.handed_in.values()]
+    assert not [operation.id for operation in all_operations() if Parts in operation.handed_in.values()]

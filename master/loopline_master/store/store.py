@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Delete, Insert, Table, bindparam, delete, ins
 
 from loopline_master.core.effects import Effects
 from loopline_master.core.entities import Worker
-from loopline_master.core.events import BATCH, Batch, Checkpointed, JobRetried, SchedulerSettings
+from loopline_master.core.events import Batch, Checkpointed, JobRetried, SchedulerSettings, as_logged
 from loopline_master.core.state import Snapshot
 from loopline_master.store import audit, checkpoint, restart
 from loopline_master.store.checkpoint import DatabaseSize
@@ -280,7 +280,7 @@ class Writer:
         deletes = [(_FORGET, forgotten), (_DISBAND, disbanded_rows(effects)), *((table, gone) for table in _GONE)]
         if not (batch.events or late or is_changed(effects)):
             return False
-        log = (batch.now, BATCH.serializer.to_json(batch).decode())
+        log = (batch.now, as_logged(batch))
         written, ended, wrong = (
             [*self._written.writes(effects), (_LOG, [log]), *noted(deeds)],
             notification_rows(effects),

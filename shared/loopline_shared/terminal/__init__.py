@@ -1,1 +1,1 @@
-"""The parser of programs that are started from a terminal."""
+"""What programs are started with: the parser of their options, and what they keep out of their imports."""
