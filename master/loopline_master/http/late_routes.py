@@ -44,7 +44,7 @@ class LateRoutes(web.AbstractResource):
 
     def make_first(self) -> None:
         """Make the routes with which most masters begin."""
-        for _ in FIRST:
+        while self._waiting and self._waiting[0] in FIRST:
             self._make_next()
 
     async def make_rest(self) -> None:
