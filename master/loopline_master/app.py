@@ -40,7 +40,7 @@ from loopline_master.store.lock import Epoch
 from loopline_master.transfers.solver_thread import SolverThread
 from loopline_shared.errors import LooplineError
 from loopline_shared.protocol import link_session
-from loopline_shared.spec import JobSpec
+from loopline_shared.spec import JobSpec, Requirements
 
 log = logging.getLogger(__name__)
 
@@ -200,7 +200,8 @@ def _in_background(work: Mapping[str, Coroutine[Any, Any, None]]) -> Iterator[No
 
 async def _prepare(parts: Parts) -> None:
     """Make what the first worker and the first job would wait for, and after a while what nobody has asked for."""
-    for make in (link_session.prepare, parts[LateRoutes].make_first, BATCH.rebuild, JobSpec.model_rebuild):
+    models = (Requirements.model_rebuild, JobSpec.model_rebuild)
+    for make in (link_session.prepare, parts[LateRoutes].make_first, BATCH.rebuild, *models):
         make()
         await asyncio.sleep(0)
     await parts[LateRoutes].make_rest()

@@ -90,12 +90,8 @@ async def test_the_rest_is_made_after_a_while(router: web.UrlDispatcher) -> None
 
 def test_a_start_is_logged_as_all_else() -> None:
     settings = SchedulerSettings(overdrawn_after=float("inf"))
-    for events in (
-        [MasterStarted(settings)],
-        [MasterStarted(settings), MasterStoodStill()],
-        [MasterStoodStill()],
-        [],
-    ):
+    start, other = MasterStarted(settings), MasterStoodStill()
+    for events in ([start], [start, other], [other], []):
         batch = Batch(5.25, list(events))
         assert as_logged(batch) == BATCH.dump_json(batch).decode()
 

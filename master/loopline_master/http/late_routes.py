@@ -21,7 +21,7 @@ _Add = Callable[[web.UrlDispatcher], None]
 
 
 class LateRoutes(web.AbstractResource):
-    """Stands for the routes that are not made yet: what no other has asks here."""
+    """Stands for the routes that are still to be made: a request that no other answers comes here."""
 
     def __init__(self, router: web.UrlDispatcher, parts: Parts) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ class LateRoutes(web.AbstractResource):
         """Stay where it is: the master's application is below no other."""
 
     def get_info(self) -> dict[str, str]:  # type: ignore[override]
-        """Return nothing: there is nothing to tell of what is not made."""
+        """Return an empty description: the router asks for none."""
         return {}
 
     def __iter__(self) -> Iterator[web.AbstractRoute]:

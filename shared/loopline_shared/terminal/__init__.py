@@ -1,1 +1,1 @@
-"""What programs are started with: the parser of their options, and what they keep out of their imports."""
+"""The beginning of programs: what they keep out of their imports, and the parser of their options."""
