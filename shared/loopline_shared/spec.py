@@ -167,11 +167,7 @@ def named_files(spec: JobSpec) -> set[str]:
 
 def _fresh(kind: Callable[[], Any]) -> Any:
     """Return a field whose default is made for each: pydantic copies one that is shared, deeply."""
-
-    def describe(schema: dict[str, Any]) -> None:
-        schema["default"] = to_jsonable_python(kind())
-
-    return Field(default_factory=kind, json_schema_extra=describe)
+    return Field(default_factory=kind, json_schema_extra=lambda to: to.update(default=to_jsonable_python(kind())))
 
 
 class Requirements(Spec):
