@@ -11,7 +11,7 @@ from typing import Any
 
 from loopline.cli import app
 from loopline_master.http.openapi import document
-from loopline_master.http.web_app import OPERATIONS
+from loopline_master.http.routes import all_operations
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ("shared", "client", "worker", "master", "simulator")
@@ -68,7 +68,7 @@ def _command(name: str) -> list[str]:
 
 def rest() -> str:
     """Return the page of the REST operations, from the OpenAPI document."""
-    api = document(OPERATIONS)
+    api = document(all_operations())
     by_tag: dict[str, list[tuple[str, str, dict[str, Any]]]] = defaultdict(list)
     for path, operations in api["paths"].items():
         for method, operation in operations.items():

@@ -33,7 +33,7 @@ import loopline_master.core.explain.explain_job
 import loopline_shared.protocol
 import loopline_worker.core
 from loopline_master.core.effects import Effects
-from loopline_master.core.events import SchedulerSettings
+from loopline_master.core.events import BATCH, SchedulerSettings
 from loopline_master.core.explain.explain_job import explain_job
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.scheduler import Scheduler
@@ -155,10 +155,10 @@ def _spec(number: int) -> JobSpec:
 @pytest.fixture(autouse=True, scope="module")
 def _built() -> None:
     """Pydantic makes models of the API and of the link at their first use, and looks at the environment for that."""
-    for model in (Reason, Explanation):
+    for model in (Reason, Explanation, Range, Requirements, JobSpec):
         model.model_rebuild()
-    for frames in (link_session._from_worker, link_session._from_master):
-        frames.rebuild()
+    for adapter in (link_session._from_worker, link_session._from_master, link_session._result, BATCH):
+        adapter.rebuild()
 
 
 @pytest.mark.parametrize("policy", sorted(REGISTRY))

@@ -92,7 +92,7 @@ class Grid:
             app.router.add_get(prefix + path, _always(answer))
         app.router.add_get(prefix + "/timeline", self._timeline)
         app.router.add_get(prefix + "/events", self._events)
-        add_page(app)
+        add_page(app.router)
         return app
 
     def go_on(self) -> None:

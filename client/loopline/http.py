@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Container, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import cache
 from typing import Any, TypeVar
 
 import aiohttp
@@ -91,7 +92,7 @@ class Http:
         self.addresses = [encrypted(each) if ca or fingerprint else each for each in url.split(",")]
         self._turns = deque(self.addresses)
         self._pin = "" if ca else fingerprint
-        self._tls = _trusting(ca) if ca else True
+        self._tls: ssl.SSLContext | bool = _trusting(ca) if ca else True
         self._headers = {"User-Agent": f"loopline/{__version__}"}
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
@@ -204,6 +205,8 @@ class Http:
                     raise UnavailableError(error, may_have_acted=False) from None
                 raise
             self._pin = ""
+        if self._tls is True and self.url.startswith("https:"):
+            self._tls = await asyncio.to_thread(authorities)
         self._session = self._session or aiohttp.ClientSession(
             headers=self._headers, timeout=_WITH_STANDBYS if len(self.addresses) > 1 else _TIMEOUT
         )
@@ -216,6 +219,12 @@ class Http:
         )
         hint += "operator adds it with --tls-names"
         return LooplineError("wrong_master", message, hint)
+
+
+@cache
+def authorities() -> ssl.SSLContext:
+    """Return what trusts the authorities of this computer; aiohttp's own may trust none (import_blocker.py)."""
+    return ssl.create_default_context()
 
 
 def _trusting(ca: str) -> ssl.SSLContext:

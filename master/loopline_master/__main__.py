@@ -15,13 +15,17 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from loopline_shared.terminal import import_blocker
+
+with import_blocker.without_authorities():
+    import aiohttp  # noqa: F401
+
 from loopline_master.app import Master, keep_serving
 from loopline_master.certificates.encryption import Encryption
 from loopline_master.certificates.own_names import reached_at
 from loopline_master.settings import SCHEDULING, MasterSettings
 from loopline_shared import __version__
 from loopline_shared.errors import LooplineError
-from loopline_shared.protocol import link_session
 from loopline_shared.settings_source import old_names
 from loopline_shared.terminal.parser import Parser
 
@@ -89,7 +93,6 @@ async def _run(settings: MasterSettings) -> None:
             log.info("the master serves again")
             return
         print(_greeting(settings, master), flush=True)
-        link_session.prepare()  # before the first worker comes
         gc.freeze()  # all objects of the start stay
 
     await keep_serving(settings, told_to_stop, greet)

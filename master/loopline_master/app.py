@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +15,7 @@ from typing import Any, Protocol
 from loopline_master import data_folder
 from loopline_master.assembly import assemble
 from loopline_master.certificates.encryption import Encryption, prepare_folder
+from loopline_master.core.events import BATCH
 from loopline_master.engine import Engine
 from loopline_master.files.bucket import AWAY
 from loopline_master.files.retention import Retention
@@ -21,6 +23,7 @@ from loopline_master.forecaster import Forecaster
 from loopline_master.history.forgetting import Forgetting
 from loopline_master.history.summing import Summing
 from loopline_master.http.auth import Auth
+from loopline_master.http.late_routes import LateRoutes
 from loopline_master.http.listener import Awaited, standing_in
 from loopline_master.http.operations import Parts
 from loopline_master.http.token_files import write_ca, write_first_tokens
@@ -36,6 +39,8 @@ from loopline_master.store.database import SUPERSEDED, is_sqlite, parse_url
 from loopline_master.store.lock import Epoch
 from loopline_master.transfers.solver_thread import SolverThread
 from loopline_shared.errors import LooplineError
+from loopline_shared.protocol import link_session
+from loopline_shared.spec import JobSpec, Requirements
 
 log = logging.getLogger(__name__)
 
@@ -142,10 +147,12 @@ async def serving(
         working = asyncio.create_task(engine.run(parts[WorkerLinks]))
         watching = asyncio.create_task(store.watch(parts[WorkerLinks].close_all))
         watching.add_done_callback(partial(_stop_if_broken, engine))
+        app = web_app(parts)
         try:
-            with _in_background(parts):
-                async with listening(settings, web_app(parts)) as url:
-                    yield Master(url, parts, working)
+            with _in_background(_work(parts)):
+                async with listening(settings, app) as url:
+                    with _in_background({"what a start left for later is made when it is needed": _prepare(parts)}):
+                        yield Master(url, parts, working)
         finally:
             watching.cancel()
             engine.stop()
@@ -158,10 +165,9 @@ def _stop_if_broken(engine: Engine, watching: asyncio.Task[None]) -> None:
         engine.stop(error)
 
 
-@contextmanager
-def _in_background(parts: Parts) -> Iterator[None]:
-    """Run the tasks beside the engine. If one of them fails, the failure is logged and the master continues."""
-    work: dict[str, Coroutine[Any, Any, None]] = {
+def _work(parts: Parts) -> dict[str, Coroutine[Any, Any, None]]:
+    """Return what goes on beside the engine."""
+    return {
         "the lag of the event loop is no longer measured": parts[Metrics].watch_loop(),
         "how its data grow is no longer measured": parts[Growth].run(),
         "ETAs are no longer compared with what came true": parts[Forecaster].watch(parts[Engine].changes),
@@ -176,6 +182,11 @@ def _in_background(parts: Parts) -> Iterator[None]:
         "the history of computers without news has gaps": parts[Engine].keep_sampling(),
         "what transfers show of the network is no longer learnt": parts[LiveNetwork].run(),
     }
+
+
+@contextmanager
+def _in_background(work: Mapping[str, Coroutine[Any, Any, None]]) -> Iterator[None]:
+    """Run tasks, each named by what follows if it fails: the failure is logged, and the master continues."""
     tasks = []
     for consequence, coroutine in work.items():
         tasks.append(task := asyncio.create_task(coroutine))
@@ -185,6 +196,16 @@ def _in_background(parts: Parts) -> Iterator[None]:
     finally:
         for task in tasks:
             task.cancel()
+
+
+async def _prepare(parts: Parts) -> None:
+    """Make what the first worker and the first job would wait for, and after a while what nobody has asked for."""
+    models = (Requirements.model_rebuild, JobSpec.model_rebuild)
+    for make in (link_session.prepare, parts[LateRoutes].make_first, BATCH.rebuild, *models):
+        make()
+        await asyncio.sleep(0)
+    await parts[LateRoutes].make_rest()
+    gc.freeze()  # it stays, as all that the start has made
 
 
 def _tell_of_encryption(encryption: Encryption) -> None:

@@ -77,7 +77,7 @@ def _with_scheduler_settings(base: type[BaseModel], *, limits: bool) -> type[Bas
 
 
 class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 if TYPE_CHECKING:  # their scheduler settings are read from ``MasterSettings.scheduler``, where they have types

@@ -351,8 +351,7 @@ class Function:
     file: Annotated[FileName, Field(description="the function, by cloudpickle")]
     python: PythonVersion
     session: Annotated[
-        str,
-        Field(pattern=r"^[A-Za-z0-9._-]{1,100}$", description="calls of one session may share an interpreter"),
+        str, Field(pattern=r"^[A-Za-z0-9._-]{1,100}$", description="calls of one session may share an interpreter")
     ]
     chunk: Annotated[int, Field(ge=1, le=MAX_CHUNK, description="each task makes so many calls")] | None = None
     """The last one makes the rest (protocol/chunks.py). None: each makes one call, whose value is its own."""
@@ -381,6 +380,7 @@ class OutputFile:
 class Result:
     """End of an attempt with its output, written to the worker's spool before it is sent."""
 
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(defer_build=True)
     attempt: AttemptId
     outcome: Outcome
     exit_code: Annotated[int, Field(ge=-(2**31), le=2**32)] | None = None  # negative: killed by that signal

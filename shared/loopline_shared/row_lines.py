@@ -14,7 +14,7 @@ from loopline_shared.spec import MAX_RUN_CHARACTERS, Row
 MAX_LINE_BYTES = 12 * MAX_RUN_CHARACTERS
 """Longest line: an escaped character takes at most 12 bytes."""
 
-_ROW: TypeAdapter[dict[str, Scalar]] = TypeAdapter(Row, config=ConfigDict(strict=True))
+_ROW: TypeAdapter[dict[str, Scalar]] = TypeAdapter(Row, config=ConfigDict(strict=True, defer_build=True))
 _MOST_TOLD = 3
 
 ABOUT_NAMES = "a name is letters, digits and underscores, and does not begin with a digit"

@@ -29,7 +29,7 @@ TABLES = ("master", "worker", "client")
 class Settings(BaseModel):
     """Base of a program's settings; ``table`` names its table in the TOML file."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, defer_build=True)
     table: ClassVar[str]
 
     @classmethod

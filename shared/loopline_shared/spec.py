@@ -48,7 +48,7 @@ Command = Annotated[list[Argument], Field(min_length=1, max_length=1000)]
 class Spec(BaseModel):
     """Base of everything that a user writes: an unknown key is an error."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
 
 class Range(Spec):
@@ -167,7 +167,7 @@ def named_files(spec: JobSpec) -> set[str]:
 
 def _fresh(kind: Callable[[], Any]) -> Any:
     """Return a field whose default is made for each: pydantic copies one that is shared, deeply."""
-    return Field(default_factory=kind, json_schema_extra={"default": to_jsonable_python(kind())})
+    return Field(default_factory=kind, json_schema_extra=lambda to: to.update(default=to_jsonable_python(kind())))
 
 
 class Requirements(Spec):

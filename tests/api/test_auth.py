@@ -17,8 +17,8 @@ from loopline_master import buckets
 from loopline_master.http import auth
 from loopline_master.http.auth import Auth
 from loopline_master.http.operations import Operation
+from loopline_master.http.routes import all_operations
 from loopline_master.http.token_times import TokenTimes
-from loopline_master.http.web_app import OPERATIONS
 from loopline_master.settings import MasterSettings
 from loopline_master.store import Store
 from loopline_master.store.queries.audit_log import Deed
@@ -55,11 +55,11 @@ def path_of(operation: Operation) -> str:
 
 
 def test_only_what_must_be_open_is_open() -> None:
-    assert {operation.path for operation in OPERATIONS if not operation.access} == OPEN
+    assert {operation.path for operation in all_operations() if not operation.access} == OPEN
 
 
 async def test_every_route_refuses_those_who_may_not(master: Bench) -> None:
-    for operation in OPERATIONS:
+    for operation in all_operations():
         if not operation.access:
             assert (await master.ask(operation.method, path_of(operation), None)).status not in (401, 403)
             continue
@@ -71,7 +71,7 @@ async def test_every_route_refuses_those_who_may_not(master: Bench) -> None:
 
 
 async def test_every_route_lets_those_in_who_may(master: Bench) -> None:
-    for operation in OPERATIONS:
+    for operation in all_operations():
         for role in operation.access:
             request = master.http.request(
                 operation.method, master.address(path_of(operation)), headers=master.headers(role)

@@ -22,7 +22,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from loopline_master.http.openapi import document
-from loopline_master.http.web_app import OPERATIONS
+from loopline_master.http.routes import all_operations
 from tests.api.bench import running_master
 from tests.campaign import LONG, tried
 
@@ -43,7 +43,7 @@ as_described = settings(
 @pytest.fixture(scope="module")
 def schema() -> BaseSchema:
     config = schemathesis.Config.from_dict({"operations": [LONG_BODIES], "phases": {"coverage": {"enabled": LONG}}})
-    return schemathesis.openapi.from_dict(document(OPERATIONS), config=config).exclude(
+    return schemathesis.openapi.from_dict(document(all_operations()), config=config).exclude(
         path="/api/v1/events"
     )  # no end
 

@@ -18,7 +18,7 @@ PAGE = f'<!doctype html><script>{SCRIPT}</script><script src="a.js"></script>'
 
 def serving(folder: Path) -> TestClient:
     app = web.Application(middlewares=[problems])
-    add_manual(app, folder)
+    add_manual(app.router, folder)
     return TestClient(TestServer(app))
 
 

@@ -12,7 +12,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from loopline_master.http.field_notes import NAMED
 from loopline_master.http.openapi import document
-from loopline_master.http.web_app import OPERATIONS
+from loopline_master.http.routes import all_operations
 from loopline_shared.spec import JobSpec
 from tests.api.bench import Bench
 
@@ -20,7 +20,7 @@ from tests.api.bench import Bench
 @cache
 def described() -> dict[str, Any]:
     """Build the document, once for all tests and not before one runs, for it takes a second."""
-    return document(OPERATIONS)
+    return document(all_operations())
 
 
 def operations() -> Iterator[dict[str, Any]]:

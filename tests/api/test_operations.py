@@ -7,8 +7,9 @@ from aiohttp import web
 
 from loopline_master.http.auth import READERS, Caller
 from loopline_master.http.operations import Parts, Routes
-from loopline_master.http.web_app import OPERATIONS
+from loopline_master.http.routes import all_operations
 from loopline_shared.rest.bodies import Health
+from tests.api.bench import Bench
 
 routes = Routes("test")
 
@@ -32,7 +33,12 @@ def test_parts_are_found_by_type_and_are_one_of_each() -> None:
         parts.add(Clockwork())
 
 
-def test_a_master_without_a_part_that_a_handler_takes_does_not_start() -> None:
+async def test_a_master_has_all_parts_that_handlers_take(shared_master: Bench) -> None:
+    for operation in all_operations():
+        operation.check_parts(shared_master.parts)
+
+
+def test_a_part_that_a_handler_takes_and_no_master_has_is_named() -> None:
     (operation,) = routes
     operation.check_parts(Parts(Clockwork()))
     with pytest.raises(AssertionError, match="with_clockwork takes Clockwork, of which the master has none"):
@@ -42,4 +48,4 @@ def test_a_master_without_a_part_that_a_handler_takes_does_not_start() -> None:
 
 def test_no_handler_is_given_the_parts_themselves() -> None:
     """A handler's signature says what it needs."""
-    assert not [operation.id for operation in OPERATIONS if Parts in operation.handed_in.values()]
+    assert not [operation.id for operation in all_operations() if Parts in operation.handed_in.values()]

@@ -28,7 +28,7 @@ async def small(tmp_path: Path) -> TestClient:
     (tmp_path / "icon.svg").write_text("<svg/>")
     (tmp_path / "assets" / "index-Ab3_dE9x.js").write_text("let a = 1;\n" * 100)
     app = web.Application()
-    add_page(app, tmp_path)
+    add_page(app.router, tmp_path)
     async with TestClient(TestServer(app), auto_decompress=False) as client:
         yield client
 
@@ -90,7 +90,7 @@ async def test_nothing_else_is_served(small: TestClient, path: str) -> None:
 
 async def test_a_master_whose_page_was_not_built_says_so(tmp_path: Path) -> None:
     app = web.Application(middlewares=[problems])
-    add_page(app, tmp_path / "nothing")
+    add_page(app.router, tmp_path / "nothing")
     async with TestClient(TestServer(app)) as client, client.get("/") as answer:
         assert (answer.status, (await answer.json(content_type=None))["code"]) == (404, "no_page")
 

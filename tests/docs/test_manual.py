@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from loopline.cli.app import COMMANDS
-from loopline_master.http.web_app import OPERATIONS
+from loopline_master.http.routes import all_operations
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -65,7 +65,7 @@ def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
 def test_the_reference_has_every_command_and_every_operation() -> None:
     commands, rest = reference_pages.commands(), reference_pages.rest()
     assert [name for name in COMMANDS if f"### loopline {name} {{#{name}}}" not in commands] == []
-    documented = [operation for operation in OPERATIONS if operation.is_documented]
+    documented = [operation for operation in all_operations() if operation.is_documented]
     assert rest.count("\n### `") == len(documented)
     assert "--max-fails" in commands
 

@@ -73,7 +73,7 @@ def imported() -> None:
         importlib.import_module(module)
     for side in (link_session._from_worker, link_session._from_master):
         side.rebuild()
-    for operation in importlib.import_module("loopline_master.http.web_app").OPERATIONS:
+    for operation in importlib.import_module("loopline_master.http.routes").all_operations():
         assert operation.handed_in is not None  # its annotations are evaluated
     gc.collect()
     gc.freeze()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from loopline_master.http.openapi import document
-from loopline_master.http.web_app import OPERATIONS
+from loopline_master.http.routes import all_operations
 from tests.live.grid import Grid
 
 PROGRAM = """
@@ -47,7 +47,7 @@ async def test_a_generated_client_submits_reads_and_streams(tmp_path: Path) -> N
     python = str(tmp_path / "venv" / "bin" / "python")
     await run(tmp_path, sys.executable, "-m", "venv", "venv")
     await run(tmp_path, python, "-m", "pip", "install", "--quiet", "openapi-python-client")
-    (tmp_path / "openapi.json").write_text(json.dumps(document(OPERATIONS)))
+    (tmp_path / "openapi.json").write_text(json.dumps(document(all_operations())))
     said = await run(tmp_path, python, "-m", "openapi_python_client", "generate", "--path", "openapi.json")
     assert "WARNING" not in said, said
     grid = Grid(tmp_path / "grid")

@@ -44,6 +44,14 @@ async def test_one_supervisor_serves_one_task_after_the_other(bench: Bench) -> N
     assert len(parents) == 1
 
 
+async def test_the_first_task_finds_the_supervisor_that_was_prepared(bench: Bench) -> None:
+    bench.launcher.prepare()
+    assert bench.launcher._process
+    await until(lambda: bool(supervisors(bench)))
+    (supervisor,) = supervisors(bench)
+    assert (await bench.result(python(PARENT))).stdout.data == f"{supervisor}\n".encode()
+
+
 async def test_a_refused_command_costs_no_supervisor(bench: Bench) -> None:
     await bench.result(run_of("no-such-program"))
     (supervisor,) = supervisors(bench)

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loopline_shared.errors import LooplineError
+from loopline_shared.terminal import import_blocker  # noqa: F401 - before anything else
 from loopline_shared.terminal.parser import Parser
-from loopline_worker import import_blocker  # noqa: F401 - before anything else
 
 if TYPE_CHECKING:
     from loopline_worker.agent import Agent

@@ -102,6 +102,8 @@ class Agent:
             self._restore()
             self._task_group.start(self._link.keep())
             self._task_group.start(self._keep_certificate())
+            if parts.settings.dedicated:  # elsewhere an idle worker keeps no process beside it
+                self._task_group.soon(parts.launcher.prepare)  # while the link connects
             self._sample()
             if not parts.settings.dedicated:
                 await asyncio.sleep(_FIRST_SAMPLE_S)

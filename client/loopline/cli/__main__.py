@@ -21,6 +21,7 @@ from cyclopts import CycloptsError, UnknownOptionError
 from loopline.cli import app
 from loopline.cli.errors import Exit, report, usage
 from loopline_shared.errors import LooplineError
+from loopline_shared.terminal import import_blocker  # noqa: F401 - before pydantic
 
 _CONVERTED = re.compile(r'unable to convert "(.*)" into (int|float)\.')
 _NUMBERS = {"int": "a whole number", "float": "a number"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Container, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
-from loopline.http import UnavailableError
+from loopline.http import UnavailableError, authorities
 from loopline.rest_client import RestClient
 from loopline_shared.errors import LooplineError
 from loopline_shared.rest.direct import ELSEWHERE, TAKEN, DirectUpload
@@ -54,10 +55,11 @@ async def send(
 @asynccontextmanager
 async def _asked(client: RestClient, method: str, url: str, **options: Any) -> AsyncIterator[aiohttp.ClientResponse]:
     """Make one request to the bucket, with none of the headers that are for the master."""
+    tls = await asyncio.to_thread(authorities) if url.startswith("https:") else True
     try:
         async with (
             aiohttp.ClientSession(timeout=_TIMEOUT) as session,
-            session.request(method, URL(url, encoded=True), **options) as answer,
+            session.request(method, URL(url, encoded=True), ssl=tls, **options) as answer,
         ):
             yield answer
     except aiohttp.ClientConnectorError as error:

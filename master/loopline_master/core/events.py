@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, TypeAdapter
+from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic_core import to_json
 
 from loopline_master.core.entities import Job, Task
 from loopline_master.core.scheduler_settings import SchedulerSettings as SchedulerSettings  # part of the log
@@ -216,9 +217,19 @@ Event = (
 class Batch:
     """The events and the time that one step was given: the unit of the event log."""
 
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(defer_build=True)
+
     now: float
     events: list[Annotated[Event, Field(discriminator="kind")]] = field(default_factory=list)
 
 
 BATCH: TypeAdapter[Batch] = TypeAdapter(Batch)
-"""Batches to JSON and back, for the event log."""
+"""Batches to JSON and back, for the event log. It is built at its first use, which takes long."""
+
+
+def as_logged(batch: Batch) -> str:
+    """Return a batch as JSON, as BATCH writes it. A start does not wait until that is built."""
+    match batch.events:
+        case [MasterStarted()]:
+            return to_json(batch, inf_nan_mode="null").decode()
+    return BATCH.serializer.to_json(batch).decode()

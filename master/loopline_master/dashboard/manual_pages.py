@@ -27,11 +27,11 @@ _POLICY = (
 _SCRIPT = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
 
 
-def add_manual(app: web.Application, folder: Path = BUILT) -> None:
+def add_manual(router: web.UrlDispatcher, folder: Path = BUILT) -> None:
     """Add the routes of the manual, which are open to all."""
     manual = Manual(folder)
-    app.router.add_get("/manual", _to_its_start)
-    app.router.add_get("/manual/{path:.*}", manual.show)
+    router.add_get("/manual", _to_its_start)
+    router.add_get("/manual/{path:.*}", manual.show)
 
 
 async def _to_its_start(request: web.Request) -> web.Response:

@@ -82,7 +82,7 @@ class Asset:
         return web.Response(body=self.content, headers=headers)
 
 
-def add_page(app: web.Application, folder: Path = ASSETS) -> None:
+def add_page(router: web.UrlDispatcher, folder: Path = ASSETS) -> None:
     """Add the routes of the page. They are open to all: the data that the page shows is fetched with a session."""
     assets = dict(_load_all(folder))
     document = assets.pop("/index.html", None)
@@ -95,12 +95,12 @@ def add_page(app: web.Application, folder: Path = ASSETS) -> None:
     async def fetch(request: web.Request) -> web.Response:
         return assets[request.path].answer(request)
 
-    app.router.add_get("/", show)
+    router.add_get("/", show)
     for view in VIEWS:
-        app.router.add_get(f"/{view}", show)
-        app.router.add_get(f"/{view}/{{rest:.*}}", show)
+        router.add_get(f"/{view}", show)
+        router.add_get(f"/{view}/{{rest:.*}}", show)
     for path in assets:
-        app.router.add_get(path, fetch)
+        router.add_get(path, fetch)
 
 
 def _load_all(folder: Path) -> Iterator[tuple[str, Asset]]:

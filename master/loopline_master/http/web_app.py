@@ -10,12 +10,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from aiohttp import web
 
 from loopline_master.certificates.encryption import Encryption
-from loopline_master.dashboard.manual_pages import add_manual
-from loopline_master.dashboard.pages import add_page
 from loopline_master.http.api_docs import ApiDocument
+from loopline_master.http.late_routes import LateRoutes
 from loopline_master.http.listener import accepting, no_longer_plain
 from loopline_master.http.live.open_streams import OpenStreams
-from loopline_master.http.openapi import document
 from loopline_master.http.operations import PARTS, Parts, Serve, harden, problems
 from loopline_master.http.routes import all_operations
 from loopline_master.links import WorkerLinks
@@ -24,12 +22,16 @@ from loopline_master.store import Store
 from loopline_master.timings import HEADERS_WITHIN_S, STOP_WITHIN_S
 from loopline_shared.errors import LooplineError
 
-OPERATIONS = all_operations()
-
 
 def api_document() -> ApiDocument:
     """Return the description of all operations."""
-    return ApiDocument(lambda: json.dumps(document(OPERATIONS)))
+    return ApiDocument(_document)
+
+
+def _document() -> str:
+    from loopline_master.http.openapi import document  # not before somebody asks for it
+
+    return json.dumps(document(all_operations()))
 
 
 def web_app(parts: Parts) -> web.Application:
@@ -41,14 +43,7 @@ def web_app(parts: Parts) -> web.Application:
     app[PARTS] = parts
     app.on_response_prepare.append(harden)
     app.on_shutdown.append(_disconnect)
-    with_head = {operation.path for operation in OPERATIONS if operation.method == "HEAD"}
-    for operation in sorted(OPERATIONS, key=lambda one: not one.is_frequent):
-        serve = operation.served_by(parts)
-        app.router.add_route(operation.method, operation.route, serve)
-        if operation.method == "GET" and operation.path not in with_head:
-            app.router.add_route("HEAD", operation.route, serve)
-    add_page(app)
-    add_manual(app)
+    parts.add(LateRoutes(app.router, parts))
     return app
 
 

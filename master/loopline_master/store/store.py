@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Table, bindparam, delete, insert, select, upd
 
 from loopline_master.core.effects import Effects
 from loopline_master.core.entities import Worker
-from loopline_master.core.events import BATCH, Batch, Checkpointed, JobRetried, SchedulerSettings
+from loopline_master.core.events import Batch, Checkpointed, JobRetried, SchedulerSettings, as_logged
 from loopline_master.core.state import Snapshot
 from loopline_master.store import audit, checkpoint, restart
 from loopline_master.store.checkpoint import DatabaseSize
@@ -281,7 +281,7 @@ class Writer:
         goes = effects.disbanded or effects.gone or effects.forgotten_jobs
         if not (batch.events or late or goes or len(changes) > 1):  # time has passed in the grid, and that is all
             return False
-        text = BATCH.serializer.to_json(batch).decode()
+        text = as_logged(batch)
         writes = [
             *_deletes(effects),
             *self._written.writes(effects, changes),

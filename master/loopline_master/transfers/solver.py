@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from importlib.util import find_spec
 from itertools import accumulate
 from math import inf
@@ -45,7 +44,7 @@ FILLING = Solver("filling up (max-min fair)", fill)
 
 def best_solver() -> Solver:
     """Return the linear programme's solver if it is installed, else filling up."""
-    return Solver(f"HiGHS {version('highspy')}", solve, share) if find_spec("highspy") else FILLING
+    return Solver("HiGHS", solve, share) if find_spec("highspy") else FILLING
 
 
 def solve(programme: LinearProgramme) -> list[float]:

@@ -1,1 +1,1 @@
-"""The parser of programs that are started from a terminal."""
+"""The beginning of programs: what they keep out of their imports, and the parser of their options."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from typing import IO
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from loopline_shared.model import MAX_OUTPUT_FILES, MAX_OUTPUT_NAMES, InputFile, OutputFile
 from loopline_shared.paths import ANY_FOLDERS, MAX_DEPTH, TEMPORARY, RelativePath, is_wild
@@ -27,7 +27,7 @@ from loopline_worker.files import confined_paths
 MAX_SEEN = 1_000_000
 """Most names that are looked at in one scratch folder."""
 _BLOCK_BYTES = 2**20
-_path: TypeAdapter[str] = TypeAdapter(RelativePath)
+_path: TypeAdapter[str] = TypeAdapter(RelativePath, config=ConfigDict(defer_build=True))
 
 Names = tuple[str, ...]
 _Place = tuple[int, int]

@@ -63,6 +63,10 @@ class FunctionLauncher:
         """Return the tree of a task's calls, which have not started."""
         return FunctionCall(job, call, self._files, self.interpreters, (stdout, stderr))
 
+    def prepare(self) -> None:
+        """Have the launcher below ready for the first task."""
+        self._launcher.prepare()
+
     def close(self) -> None:
         """Kill the interpreters, and close the launcher below."""
         self.interpreters.close()

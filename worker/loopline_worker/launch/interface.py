@@ -200,6 +200,9 @@ class Launcher(Protocol):
     def cpu_s(self) -> float:
         """Return the CPU time of the launcher's own processes."""
 
+    def prepare(self) -> None:
+        """Start those processes of its own that the first task would wait for."""
+
     def close(self) -> None:
         """Kill what still runs, and end the launcher's own processes."""
 

@@ -99,6 +99,11 @@ class PosixLauncher:
         for listener in {tree.listener for tree in trees if tree.listener}:
             listener.returned([tree.name for tree in trees if tree.listener is listener and tree.name])
 
+    def prepare(self) -> None:
+        """Have a supervisor idle, with its zygote; if there can be none, the first task says so."""
+        with suppress(OSError):
+            self.link_idle(self._idle_link())
+
     def cpu_s(self) -> float:
         """Return the CPU time of the zygote."""
         with suppress(OSError):  # no file descriptor left: as it was

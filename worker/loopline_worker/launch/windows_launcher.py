@@ -62,6 +62,9 @@ class WindowsLauncher:
         """Return zero: there are no processes beside the tasks."""
         return 0.0
 
+    def prepare(self) -> None:
+        """Do nothing: tasks are started by the agent itself."""
+
     def close(self) -> None:
         """Do nothing: each job dies with the agent."""
 

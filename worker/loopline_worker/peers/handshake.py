@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from secrets import token_hex
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, ClassVar, Literal, TypeVar
 
-from pydantic import Field, TypeAdapter
+from pydantic import ConfigDict, Field, TypeAdapter
 
 from loopline_shared.grants import is_proof, proof
 from loopline_shared.protocol.transfers import Grant, Key
@@ -31,12 +31,15 @@ HANDSHAKE_WITHIN_S = 2.0
 _MAX_LINE_BYTES = 1024
 
 Nonce = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+_AT_FIRST_USE = ConfigDict(defer_build=True)
 Line = TypeVar("Line")
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
     """First line of the caller: what it wants to do, and by which grant."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _AT_FIRST_USE
 
     role: Literal["receive", "serve"]
     grant: Grant
@@ -45,12 +48,16 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class _Challenge:
+    __pydantic_config__: ClassVar[ConfigDict] = _AT_FIRST_USE
+
     nonce: Nonce
     proof: Key
 
 
 @dataclass(frozen=True, slots=True)
 class _Proof:
+    __pydantic_config__: ClassVar[ConfigDict] = _AT_FIRST_USE
+
     proof: Key
 
 

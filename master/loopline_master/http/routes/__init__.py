@@ -5,6 +5,7 @@ The order is that of the OpenAPI document.
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 
 from loopline_master.http.operations import Operation, Routes
@@ -33,12 +34,14 @@ SUBJECTS = (
 )
 
 
+@cache
 def all_operations() -> list[Operation]:
     """Return the operations of all subjects."""
-    return [operation for subject in SUBJECTS for operation in _routes(subject)]
+    return [operation for subject in SUBJECTS for operation in operations_of(subject)]
 
 
-def _routes(subject: str) -> Routes:
+def operations_of(subject: str) -> list[Operation]:
+    """Return the operations of a subject, which is imported for them."""
     routes = import_module(f"loopline_master.http.{subject}").routes
     assert isinstance(routes, Routes)
-    return routes
+    return list(routes)

@@ -1,0 +1,98 @@
+"""Routes that are made when a request comes that no other answers, one subject after the other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from aiohttp import web
+from yarl import URL
+
+from loopline_master.dashboard.manual_pages import add_manual
+from loopline_master.dashboard.pages import add_page
+from loopline_master.http.operations import Operation, Parts
+from loopline_master.http.routes import SUBJECTS, operations_of
+
+FIRST = ("live.streams", "routes.workers", "routes.jobs")
+"""Subjects of the worker's link and of a job with its results, with which most masters begin."""
+_PAUSE_S = 2.0
+_Add = Callable[[web.UrlDispatcher], None]
+
+
+class LateRoutes(web.AbstractResource):
+    """Stands for the routes that are still to be made: a request that no other answers comes here."""
+
+    def __init__(self, router: web.UrlDispatcher, parts: Parts) -> None:
+        super().__init__()
+        self._router = router
+        self._parts = parts
+        rest = (subject for subject in SUBJECTS if subject not in FIRST)
+        self._waiting: deque[str | _Add] = deque([*FIRST, *rest, add_page, add_manual])
+        router.register_resource(self)
+
+    async def resolve(self, request: web.Request) -> tuple[web.UrlMappingMatchInfo | None, set[str]]:
+        """Make the routes of one subject more, and look again; that comes back here as long as there is none."""
+        if not self._waiting:
+            return None, set()
+        self._make_next()
+        found = await self._router.resolve(request)
+        error = found.http_exception
+        if error is None:
+            return found, set()
+        return None, error.allowed_methods if isinstance(error, web.HTTPMethodNotAllowed) else set()
+
+    def make_first(self) -> None:
+        """Make the routes with which most masters begin."""
+        while self._waiting and self._waiting[0] in FIRST:
+            self._make_next()
+
+    async def make_rest(self) -> None:
+        """Make those that nobody has asked for, after a while."""
+        await asyncio.sleep(_PAUSE_S)
+        while self._waiting:
+            self._make_next()
+            await asyncio.sleep(0)
+
+    def _make_next(self) -> None:
+        made, subject = web.UrlDispatcher(), self._waiting.popleft()
+        if isinstance(subject, str):
+            self._add(made, operations_of(subject))
+        else:
+            subject(made)
+        for resource in made.resources():
+            self._router.index_resource(resource)
+
+    def _add(self, made: web.UrlDispatcher, operations: list[Operation]) -> None:
+        with_head = {operation.path for operation in operations if operation.method == "HEAD"}
+        for operation in sorted(operations, key=lambda one: not one.is_frequent):
+            serve = operation.served_by(self._parts)
+            made.add_route(operation.method, operation.route, serve)
+            if operation.method == "GET" and operation.path not in with_head:
+                made.add_route("HEAD", operation.route, serve)
+
+    @property
+    def canonical(self) -> str:
+        """The path under which all others are."""
+        return "/"
+
+    def url_for(self, **kwargs: str) -> URL:
+        """Return the address of all that is below."""
+        return URL(self.canonical)
+
+    def raw_match(self, path: str) -> bool:
+        """Return False: no path is this resource's own."""
+        return False
+
+    def add_prefix(self, prefix: str) -> None:
+        """Stay where it is: the master's application is below no other."""
+
+    def get_info(self) -> dict[str, str]:  # type: ignore[override]
+        """Return an empty description: the router asks for none."""
+        return {}
+
+    def __iter__(self) -> Iterator[web.AbstractRoute]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
