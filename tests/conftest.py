@@ -45,6 +45,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Keep the collector from walking through all modules and tests again and again: they live as long as the run."""
+    """Keep the collector from walking through all modules and tests again and again: they live as long as the run.
+    What tests make is looked through as seldom as a command of ours has it, whichever of them are collected.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000)

@@ -116,13 +116,14 @@ async def webhook_receiver(hear: Callable[[web.Request], Awaitable[None]]) -> As
 
 
 @asynccontextmanager
-async def running_master(folder: Path, **settings: Any) -> AsyncIterator[Bench]:
+async def running_master(folder: Path, known: dict[str, str] | None = None, **settings: Any) -> AsyncIterator[Bench]:
+    """``known``: tokens that the folder's database has for each role."""
     async with (
         serving(MasterSettings(data_dir=folder, port=0, **settings)) as master,
         aiohttp.ClientSession() as http,
     ):
-        bench = Bench(master.url, master.parts, http)
-        for role in ROLES if master.parts[MasterSettings].tokens else ():
+        bench = Bench(master.url, master.parts, http, dict(known or {}))
+        for role in ROLES if not known and master.parts[MasterSettings].tokens else ():
             bench.tokens[role] = (await master.parts[Auth].create(f"the-{role}", role)).secret
         yield bench
 

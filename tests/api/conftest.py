@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -20,9 +21,20 @@ def _no_settings_of_ours() -> Iterator[None]:
         yield
 
 
+_BEGUN: list[tuple[Path, dict[str, str]]] = []
+"""What a first start leaves behind, with a token of each role: it is made once a process."""
+
+
 @pytest.fixture
-async def master(tmp_path: Path) -> AsyncIterator[Bench]:
-    async with running_master(tmp_path / "master") as bench:
+async def master(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bench]:
+    """A master that has nothing, but is not the first on its data: to make those is a third of a start."""
+    if not _BEGUN:
+        folder = tmp_path_factory.mktemp("begun") / "master"
+        async with running_master(folder) as first:
+            _BEGUN.append((folder, first.tokens))
+    folder, tokens = _BEGUN[0]
+    shutil.copytree(folder, tmp_path / "master")
+    async with running_master(tmp_path / "master", tokens) as bench:
         yield bench
 
 

@@ -43,7 +43,7 @@ ELSEWHERE = {
 }
 """Beginnings of lines that are not run here, and why."""
 
-QUICK = {"README.md", "files.md", "index.md", "sweeps.md"}
+QUICK = {"README.md", "files.md", "sweeps.md"}
 """Pages whose commands `make test` types; those of the others are typed by the long run."""
 COMMANDS = [(page.name, block) for page in PAGES if page.name not in STEP_BY_STEP for block in typed(page)]
 SWF = "; a log in the Standard Workload Format\n1 0 0 60 1 -1 -1 1 60 -1 1 1 1 1 1 -1 -1 -1\n"

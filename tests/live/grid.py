@@ -10,6 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from socket import socket
 from typing import TypeVar
 
 import psutil
@@ -68,6 +69,7 @@ class Grid:
         self.workers: dict[str, Process] = {}
         self.flags: list[str] = []
         self._clients: list[AsyncClient] = []
+        self._connected = dict[tuple[str, str, float], AsyncClient]()
 
     # --- processes ------------------------------------------------------------------------------------------
 
@@ -102,6 +104,7 @@ class Grid:
 
     async def kill_master(self) -> None:
         assert self.master is not None
+        self._connected.clear()
         self.master.kill()
         await self.master.wait()
 
@@ -140,6 +143,9 @@ class Grid:
         assert self.master is not None
         log = (self.folder / "master.log").read_text(errors="replace")
         assert self.master.returncode is None, f"the master ended:\n{log}"
+        with socket() as knocking:
+            if knocking.connect_ex(("127.0.0.1", self.port)) != 0:
+                return False
         try:
             await self.client(patience_s=0.0).whoami()
         except LooplineError:
@@ -149,12 +155,15 @@ class Grid:
     # --- what a user does and sees --------------------------------------------------------------------------
 
     def client(self, patience_s: float = 30.0) -> AsyncClient:
+        """Talk to the master as its admin, by connections that stay: facts are asked for again and again."""
         token = self.data_dir / "tokens" / "admin"
         secret = token.read_text().strip() if token.exists() else "none"
         ca = token.with_name("ca.pem")
-        client = AsyncClient(self.url, secret, patience_s=patience_s, ca=ca.read_text() if ca.exists() else "")
-        self._clients.append(client)
-        return client
+        known = secret, ca.read_text() if ca.exists() else "", patience_s
+        if known not in self._connected:
+            self._connected[known] = AsyncClient(self.url, secret, patience_s=patience_s, ca=known[1])
+            self._clients.append(self._connected[known])
+        return self._connected[known]
 
     async def submit(self, script: str, tasks: int = 1, **options: object) -> int:
         """A job of shell scripts; ``{i}`` is the task's number."""

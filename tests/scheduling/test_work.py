@@ -7,7 +7,7 @@ and of one sixteen times as large; a logarithm may add a little, a loop over eve
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType
 
 import pytest
@@ -25,7 +25,7 @@ from loopline_master.core.events import (
 )
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.scheduler import Scheduler
-from loopline_shared.model import AttemptId, Facts, Held, Load
+from loopline_shared.model import AttemptId, Facts, Held, Load, Result
 from loopline_shared.protocol.worker_link import Report
 from tests.campaign import LONG
 from tests.scheduling.driver import facts, result, spec
@@ -64,20 +64,27 @@ class Bare:
         for name, assign in effects.assigns.items():
             self.held[name] += [run.attempt for run in assign.run]
 
-    def join(self, name: str, own: Facts | None = None) -> None:
-        self.held[name], self.sent[name] = [], 0
-        self.step(WorkerJoined(name, len(self.held), "boot", own or facts()))
-        self.report(name)
+    def join(self, *names: str, own: Facts | None = None) -> None:
+        """At once, as all else that a case begins with: it is not the way there that is counted."""
+        self.held.update((name, []) for name in names)
+        self.sent.update(dict.fromkeys(names, 0))
+        sessions = range(len(self.held) - len(names) + 1, len(self.held) + 1)
+        joined = zip(names, sessions, strict=True)
+        self.step(*(WorkerJoined(name, session, "boot", own or facts()) for name, session in joined))
+        self.step(*(self._said(name) for name in names))
 
     def report(self, name: str, *, ends: bool = False) -> None:
-        results = [result(self.held[name].pop(0))] if ends else []
+        self.step(self._said(name, *([result(self.held[name].pop(0))] if ends else [])))
+
+    def _said(self, name: str, *results: Result) -> WorkerReported:
         self.sent[name] += 1
         holding = tuple(Held(attempt) for attempt in self.held[name])
-        said = Report(self.sent[name], self.sent[name], holding, tuple(results), Load(1))
-        self.step(WorkerReported(name, self.scheduler.state.workers[name].session or 0, said))
+        said = Report(self.sent[name], self.sent[name], holding, results, Load(1))
+        return WorkerReported(name, self.scheduler.state.workers[name].session or 0, said)
 
-    def submit(self, count: int, size: float | None = 1.0, **more: object) -> None:
-        self.step(JobSubmitted("user", spec(count, size, **more)))  # type: ignore[arg-type]
+    def submit(self, count: int, times: int = 1, requires: Sequence[dict[str, object]] = ({},)) -> None:
+        """So many jobs, or as many as there are requirements, of ``count`` tasks each."""
+        self.step(*(JobSubmitted("user", spec(count, 1.0, each)) for each in (*requires,) * times))
 
 
 Deed = Callable[[Bare], object]
@@ -91,51 +98,44 @@ def a_result_among_many_tasks(grid: Bare, size: int) -> Deed:
 
 
 def a_result_among_many_jobs(grid: Bare, size: int) -> Deed:
-    for _ in range(size):
-        grid.submit(20)
+    grid.submit(20, size)
     grid.join("w0")
     return lambda grid: grid.report("w0", ends=True)
 
 
 def a_result_among_many_busy_workers(grid: Bare, size: int) -> Deed:
     grid.submit(1000)
-    for number in range(size):
-        grid.join(f"w{number}")
+    grid.join(*(f"w{number}" for number in range(size)))
     return lambda grid: grid.report("w0", ends=True)
 
 
 def a_result_among_many_held_jobs(grid: Bare, size: int) -> Deed:
     grid.submit(100)
-    for _ in range(size):
-        grid.submit(1)
+    grid.submit(1, size)
     grid.join("w0")
     return lambda grid: grid.report("w0", ends=True)
 
 
 def a_result_among_many_kinds_of_jobs(grid: Bare, size: int) -> Deed:
-    for number in range(size):
-        grid.submit(20, requires={"memory_bytes": number})
+    grid.submit(20, requires=[{"memory_bytes": number} for number in range(size)])
     grid.join("w0")
     return lambda grid: grid.report("w0", ends=True)
 
 
 def a_report_among_many_idle_workers(grid: Bare, size: int) -> Deed:
-    for number in range(size):
-        grid.join(f"w{number}")
+    grid.join(*(f"w{number}" for number in range(size)))
     return lambda grid: grid.report("w0")
 
 
 def an_idle_report_among_jobs_that_nobody_can_run(grid: Bare, size: int) -> Deed:
-    for _ in range(size):
-        grid.submit(10, requires={"os": "windows"})
+    grid.submit(10, size, [{"os": "windows"}])
     grid.join("w0")
     return lambda grid: grid.report("w0")
 
 
 def a_result_among_jobs_that_only_another_can_run(grid: Bare, size: int) -> Deed:
-    for _ in range(size):
-        grid.submit(10, requires={"os": "windows"})
-    grid.join("busy", facts(os="windows"))
+    grid.submit(10, size, [{"os": "windows"}])
+    grid.join("busy", own=facts(os="windows"))
     grid.submit(10)
     grid.join("w0")
     return lambda grid: grid.report("w0", ends=True)
@@ -143,16 +143,14 @@ def a_result_among_jobs_that_only_another_can_run(grid: Bare, size: int) -> Deed
 
 def an_idle_report_where_nobody_idle_can_run_what_waits(grid: Bare, size: int) -> Deed:
     """As many jobs as workers: each idle worker is passed over, but not for each job apart."""
-    grid.join("busy", facts(os="windows"))
-    for number in range(size):
-        grid.submit(10, requires={"os": "windows"})
-        grid.join(f"w{number}")
+    grid.join("busy", own=facts(os="windows"))
+    grid.submit(10, size, [{"os": "windows"}])
+    grid.join(*(f"w{number}" for number in range(size)))
     return lambda grid: grid.report("w0")
 
 
 def a_submission(grid: Bare, size: int) -> Deed:
-    for _ in range(size):
-        grid.submit(10)
+    grid.submit(10, size)
     return lambda grid: grid.submit(10)
 
 
@@ -166,36 +164,30 @@ def a_lone_job_among_many_idle_workers(grid: Bare, size: int) -> Deed:
 
 
 def a_pause(grid: Bare, size: int) -> Deed:
-    for _ in range(size):
-        grid.submit(1)
+    grid.submit(1, size)
     return lambda grid: grid.step(JobPaused(size // 2))
 
 
 def a_resumption(grid: Bare, size: int) -> Deed:
-    for _ in range(size):
-        grid.submit(1)
+    grid.submit(1, size)
     grid.step(JobPaused(2))
     return lambda grid: grid.step(JobResumed(2))
 
 
 def a_cancellation(grid: Bare, size: int) -> Deed:
-    for _ in range(size):
-        grid.submit(10)
+    grid.submit(10, size)
     return lambda grid: grid.step(JobCancelled(size // 2))
 
 
 def a_drain(grid: Bare, size: int) -> Deed:
-    for _ in range(size):
-        grid.submit(10)
-    for number in range(size):
-        grid.join(f"w{number}")
+    grid.submit(10, size)
+    grid.join(*(f"w{number}" for number in range(size)))
     return lambda grid: grid.step(WorkerDrained("w3"))
 
 
 def the_return_of_the_only_worker_for_each_stalled_job(grid: Bare, size: int) -> Deed:
     """The one event that concerns every job: its work may grow in proportion, not as the square."""
-    for _ in range(size):
-        grid.submit(1)
+    grid.submit(1, size)
     grid.now += 60.0
     grid.step()
     grid.held["w0"], grid.sent["w0"] = [], 0

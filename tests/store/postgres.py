@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import pwd
@@ -13,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -123,19 +125,40 @@ def running_postgres(*settings: str) -> Iterator[str]:
 def _prepared() -> Iterator[tuple[Path, list[str], dict[str, Any], int]]:
     bins = _binaries()
     owner = _another_user()
-    whose: dict[str, Any] = {}
     folder = Path(tempfile.mkdtemp(prefix="loopline-postgres-"))
     port = _free_port()
     try:
-        if owner is not None:
-            os.chown(folder, owner.pw_uid, owner.pw_gid)
-            whose = {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": []}
+        whose = _given_to(owner, folder)
         data = str(folder / "data")
-        _run(str(bins / "initdb"), "-D", data, "-U", "loopline", "-A", "trust", "-N", "-E", "UTF8", **whose)
+        _run("cp", "-R", str(_made_once(bins, owner)), data, **whose)
         server = [str(bins / "postgres"), "-D", data, *OPTIONS.format(port=port, folder=folder).split()]
         yield folder, server, whose, port
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@cache
+def _made_once(bins: Path, owner: pwd.struct_passwd | None) -> Path:
+    """Return what a server begins with, which a second one of this process need not make again."""
+    folder = Path(tempfile.mkdtemp(prefix="loopline-postgres-"))
+    atexit.register(_remove, folder, os.getpid())
+    made = folder / "data"
+    options = ["-U", "loopline", "-A", "trust", "-N", "-E", "UTF8", "--wal-segsize=1"]
+    _run(str(bins / "initdb"), "-D", str(made), *options, **_given_to(owner, folder))
+    return made
+
+
+def _remove(folder: Path, maker: int) -> None:
+    if os.getpid() == maker:  # a fork has this to do at its end, too
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _given_to(owner: pwd.struct_passwd | None, folder: Path) -> dict[str, Any]:
+    """Have the folder belong to who runs the server; return how a process is started as that user."""
+    if owner is None:
+        return {}
+    os.chown(folder, owner.pw_uid, owner.pw_gid)
+    return {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": []}
 
 
 @contextmanager

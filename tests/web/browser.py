@@ -43,6 +43,10 @@ AWAY = "net::ERR_"  # ... and of a master that is away
 _AXE_RUN = """(options) => axe.run(document, {resultTypes: ["violations"], selectors: false, ...options})
   .then((found) => found.violations)"""
 """Of what is in order nothing is described, nor sent here: that takes as long as to look for what is not."""
+_TURN_TO = """(path) => {
+  history.pushState(null, "", path);
+  dispatchEvent(new PopStateEvent("popstate"));
+}"""
 _WATCH_POLICY = """addEventListener("securitypolicyviolation", (event) =>
   console.error(`policy violated: ${event.violatedDirective} by ${event.blockedURI}`));"""
 
@@ -96,6 +100,12 @@ class Visit:
         await expect(self.page.get_by_role("status").filter(has_text="live")).to_be_visible()
         await expect(self.page.get_by_text(_READING)).to_have_count(0)
 
+    async def turn_to(self, path: str, heading: str) -> None:
+        """Another view of the page that is open, as its links show it, once all that this view reads is there."""
+        await self.page.evaluate(_TURN_TO, path)
+        await self.page.get_by_role("heading", level=1, name=re.compile(f"^{heading}")).wait_for()
+        await expect(self.page.get_by_text(_READING)).to_have_count(0)
+
     async def too_narrow(self) -> list[int]:
         """Widths, of a desk's screen and of a phone's, at which the page scrolls sideways."""
         found = []
@@ -116,7 +126,8 @@ class Visit:
 
     async def barriers(self) -> list[str]:
         """What axe-core finds that keeps people out, in light and in dark: rule, element, why."""
-        await self.page.evaluate(AXE.read_text())
+        if not await self.page.evaluate("'axe' in window"):
+            await self.page.evaluate(AXE.read_text())
         found = await self._violations("light", {})
         found += await self._violations("dark", {"runOnly": ["color-contrast"]})  # the rest does not change
         await self.page.emulate_media(color_scheme="light")

@@ -424,25 +424,28 @@ async def test_every_page_is_open_to_all_light_and_dark_and_fits_a_phone(browser
     with held_back(grid, "open") as wait:
         running = await grid.submit(wait, tasks=3, size=10, max_replicas=1)
         await grid.submit("true", size=10)
-        jobs = ["/jobs", f"/jobs/{over}", f"/jobs/{running}", f"/jobs/{over}/tasks/2"]
-        views = [
-            "/",
-            "/timeline",
-            *jobs,
-            "/workers",
-            "/workers/ant",
-            "/guarantee",
-            "/master",
-            "/submit",
-            "/jobs/1/nowhere",
-        ]
+        views = {
+            "/timeline": "Timeline",
+            "/jobs": "Jobs",
+            f"/jobs/{over}": f"Job {over}",
+            f"/jobs/{running}": f"Job {running}",
+            f"/jobs/{over}/tasks/2": f"Task {over}.2",
+            "/workers": "Workers",
+            "/workers/ant": "ant",
+            "/guarantee": "The order guarantee",
+            "/master": "The master",
+            "/submit": "Submit a job",
+            "/jobs/1/nowhere": "There is no such page",
+            "/": "Overview",
+        }
         async with visiting(browser, grid.url) as visit:
             await visit.open()
             await visit.page.get_by_label("Token").wait_for()
             found = await visit.barriers()
             await visit.sign_in(admin(grid))
-            for view in views:
-                await visit.show(view)
+            await expect(visit.page.get_by_role("status").filter(has_text="live")).to_be_visible()
+            for view, heading in views.items():
+                await visit.turn_to(view, heading)
                 found += [f"{view}: {barrier}" for barrier in await visit.barriers()]
                 found += [f"{view} scrolls sideways at {width} px" for width in await visit.too_narrow()]
             visit.check()

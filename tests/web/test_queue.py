@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from tests.web.browser import PATIENCE_MS, running_browser, visiting
 expect.set_options(timeout=PATIENCE_MS)
 
 JOBS = 510  # in the grid; one more waits outside it
+AT_ONCE = 50
 WINDOW = 500
 NOWHERE = Requirements(labels=["nowhere"])
 
@@ -32,8 +34,13 @@ async def grid(browser: Browser, tmp_path: Path) -> AsyncIterator[Grid]:
     try:
         await grid.start_master()
         client = grid.client()
-        for number in range(1, JOBS + 1):
-            await client.submit(JobSpec(name=f"queued-{number}", command=["true"], size=60, requires=NOWHERE))
+        queued = [
+            JobSpec(name=f"queued-{number}", command=["true"], size=60, requires=NOWHERE)
+            for number in range(1, JOBS + 1)
+        ]
+        await client.submit(queued[0])
+        for at in range(1, JOBS, AT_ONCE):
+            await asyncio.gather(*map(client.submit, queued[at : at + AT_ONCE]))
         await client.submit(JobSpec(name="merge", command=["true"], after=[JOBS]))
         yield grid
         await grid.check()
