@@ -72,8 +72,8 @@ web: .venv/demo web/node_modules/.package-lock.json
 define PRINT_OPENAPI
 import json
 from loopline_master.http.openapi import document
-from loopline_master.http.web_app import OPERATIONS
-print(json.dumps(document(OPERATIONS), indent=1))
+from loopline_master.http.routes import all_operations
+print(json.dumps(document(all_operations()), indent=1))
 endef
 export PRINT_OPENAPI
 
