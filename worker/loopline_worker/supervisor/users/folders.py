@@ -9,7 +9,7 @@ import os
 import stat
 from contextlib import suppress
 
-from loopline_worker.supervisor.inotify import FolderWatcher
+from loopline_worker.supervisor.walls.inotify import FolderWatcher
 from loopline_worker.supervisor.spawn import apart
 from loopline_worker.supervisor.users import credentials
 
