@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import shutil
 import signal
 import tempfile
 from collections.abc import AsyncIterator
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -52,18 +53,27 @@ print(json.dumps(before))
 """
 
 
-@pytest.fixture
-async def cells(tmp_path: Path) -> AsyncIterator[Bench]:
-    walls = open_sandbox(SandboxChoice.BUBBLEWRAP, NetworkAccess.ALL)
+@pytest.fixture(params=["supervisor", "deputy"])
+async def cells(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Bench]:
+    """A worker whose next task is served by its supervisor, as the first of a cell is, or by the deputy in there."""
+    shared = request.config.cache.mkdir("shared")  # type: ignore[union-attr]
+    walls = open_sandbox(SandboxChoice.BUBBLEWRAP, NetworkAccess.ALL, shares=[str(shared)])
     async with Bench(tmp_path, quota=Quota(task_memory_bytes=2**28), sandbox=walls) as bench:
+        if request.param == "deputy":
+            assert (await bench.result(run_of("true", task=100))).outcome is Outcome.SUCCEEDED
         yield bench
+
+
+def supervisor_of(bench: Bench) -> int:
+    """The only supervisor."""
+    assert bench.launcher._process
+    (supervisor,) = processes.children(bench.launcher._process.pid)
+    return supervisor
 
 
 def first_of(bench: Bench) -> int:
     """The first process of the only cell."""
-    assert bench.launcher._process
-    (supervisor,) = processes.children(bench.launcher._process.pid)
-    (wrapper,) = processes.children(supervisor)
+    (wrapper,) = processes.children(supervisor_of(bench))
     (first,) = processes.children(wrapper)
     return first
 
@@ -74,6 +84,30 @@ async def test_a_cell_serves_one_task_after_the_other(cells: Bench) -> None:
         assert (await cells.result(run_of("true", task=task))).outcome is Outcome.SUCCEEDED
         firsts.add(first_of(cells))
     assert len(firsts) == 1
+
+
+async def test_the_supervisor_sleeps_while_its_cell_serves(cells: Bench, request: pytest.FixtureRequest) -> None:
+    """But for other limits, which the tasks keep to, and another cell."""
+
+    async def wakings(*commands: str, **options: Any) -> int:
+        before = psutil.Process(supervisor).num_ctx_switches()
+        for command in commands:
+            result = await cells.result(run_of("sh", "-c", command, task=next(tasks), **options))
+            assert result.outcome is Outcome.SUCCEEDED, result.reason
+        await until(lambda: psutil.Process(supervisor).status() == psutil.STATUS_SLEEPING)
+        return sum(psutil.Process(supervisor).num_ctx_switches()) - sum(before)
+
+    tasks, shared = count(1), request.config.cache.mkdir("shared")  # type: ignore[union-attr]
+    await cells.result(run_of("true", task=next(tasks)))
+    supervisor = supervisor_of(cells)
+    await wakings("true")
+    assert await wakings("true", "touch left", "echo said >&2", f"echo {'much' * 2000}", "sleep 100 &") == 0
+    assert await wakings("true", memory_bytes=2**27) > 0
+    assert await wakings("true", memory_bytes=2**27) == 0
+    first = first_of(cells)
+    assert await wakings("true", folder=str(shared)) > 0
+    assert first_of(cells) != first
+    assert await wakings("true", folder=str(shared)) == 0
 
 
 async def test_a_folder_made_anew_by_the_same_name_is_the_one_that_is_seen(cells: Bench) -> None:
@@ -179,17 +213,17 @@ async def test_a_task_whose_cell_is_killed_has_ended_and_the_next_has_another(ce
     first = first_of(cells)
     os.kill(first, signal.SIGKILL)
     assert (await cells.end_of(run)).outcome is Outcome.GIVEN_BACK
-    assert cells.troubles == ["its sandbox was killed"]
+    assert cells.troubles in (["its sandbox was killed"], ["its supervisor was killed"])
     assert (await cells.result(run_of("true", task=2))).outcome is Outcome.SUCCEEDED
     assert first_of(cells) != first
 
 
 async def test_a_cell_that_dies_between_tasks_is_replaced(cells: Bench) -> None:
+    """By another supervisor: this one does not know what the agent has been told."""
     await cells.result(run_of("true"))
     first = first_of(cells)
-    process = psutil.Process(first)
     os.kill(first, signal.SIGKILL)
-    await asyncio.to_thread(process.wait, 60)  # not before then are all its files closed, as the supervisor sees it
+    await until(lambda: not cells.launcher._links)  # its supervisor has ended with it
     assert (await cells.result(run_of("true", task=2))).outcome is Outcome.SUCCEEDED
 
 

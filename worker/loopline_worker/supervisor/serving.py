@@ -92,7 +92,7 @@ class OrderServer:
         self._flush()
 
     def state(self, claimed: TaskOrder | None = None) -> State:
-        """Return all that another server is to know of the connection, but for ``files``: with an order claimed here."""
+        """Return all that another server is to know of the connection, an order claimed here included."""
         orders = {number: order.to_tuple() for number, order in self._orders.items()}
         if claimed:
             orders[self._number] = claimed.to_tuple()

@@ -3,10 +3,10 @@
 It talks with the agent over its own connection (``serving.py``), on which it says first who it is. When the agent
 hangs up, or dies, the supervisor kills its task and ends.
 
-Once a cell has had its first task, the first process of the cell serves the agent in place of the supervisor, which
-sleeps meanwhile: a task wakes one process in place of two. The connection comes back with what only the supervisor can
-do, such as to make another cell. Where tasks have a user of their own, it keeps the connection: no process of that
-user is to have it.
+Once a cell has had its first task, the first process of the cell serves the agent in place of the supervisor
+(``walls/deputy.py``), which sleeps meanwhile: a task wakes one process in place of two. The connection comes back
+with an order that is for another cell. Where tasks have a user of their own, the supervisor keeps it: no process of
+that user is to have it.
 
 What a task inherits is set once, in the supervisor: the lowest priority, the control groups (see ``spawn.py``).
 """
@@ -163,7 +163,7 @@ class Supervisor(OrderServer):
         return super()._next_order()
 
     def _have_cell_serve(self) -> TaskOrder | None:
-        """Have the cell serve the agent until it gives that back. Return the order that it has claimed and cannot run.
+        """Have the cell serve the agent for a while. Return the order that it has claimed and cannot run.
 
         If the cell dies meanwhile, nobody knows what it has claimed: this process ends, as if it had been killed.
         """

@@ -1,7 +1,8 @@
-"""The deputy of a supervisor in its cell: it serves the agent while tasks need nothing that only the supervisor can do.
+"""The deputy of a supervisor in its cell: it serves the agent, so that a task wakes one process in place of two.
 
-The first process of a cell (``cell_init.py``) has it. With a process of its own for each, a task would wake two. No
-task reads what this process has open: it has powers that they do not, and hands nothing on to them.
+It is in the first process of the cell (``cell_init.py``). What only the supervisor can set, it asks for: other limits
+than the last task's, other computers to connect to. No task reads what this process has open, and so the agent's
+connection: it has powers that they do not, and hands nothing on to them.
 """
 
 from __future__ import annotations
@@ -32,9 +33,10 @@ class Deputy(OrderServer):
     """Serves the orders of one cell until there is another, or the cell is used up, or the agent hangs up."""
 
     def __init__(self, cell: int, errand: Errand, files: list[int], processes: TaskProcesses, view: View) -> None:
-        """``cell``: its number. ``errand``: the state of the connection, what has been provided, what is counted where.
+        """``cell``: its number. ``files``: the connection, the claims, the counters, and those of an order to come.
 
-        ``files``: the connection, the claims, the counters, and those that came with an order.
+        ``errand``: the state of the connection, what has been provided, the names of the counters, and the group's
+        memory that is not the tasks'.
         """
         self._cell = cell
         state, self._needs, counted, own_bytes = errand

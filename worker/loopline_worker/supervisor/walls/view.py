@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from loopline_worker.supervisor.walls.inotify import FolderWatcher
 from loopline_worker.supervisor.walls import namespaces
+from loopline_worker.supervisor.walls.inotify import FolderWatcher
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
