@@ -22,7 +22,7 @@ from loopline_worker.launch.sandbox import open_sandbox
 from loopline_worker.settings import NetworkAccess, SandboxChoice
 from loopline_worker.supervisor import processes
 from tests.sandboxes import needs_bubblewrap
-from tests.worker.bench import Bench, python, run_of, until
+from tests.worker.bench import Bench, is_alive, python, run_of, until
 
 pytestmark = needs_bubblewrap
 
@@ -180,7 +180,8 @@ async def test_a_task_cannot_look_behind_its_cell(cells: Bench) -> None:
     await cells.begins(other)
     around = cells.scratch
     code = f"""
-import os, signal, subprocess, sys
+import ctypes, os, signal, subprocess, sys
+print("sees what was left open" * (len(os.listdir("/proc/self/fd")) > 4))
 for number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM, signal.SIGSEGV):
     os.kill(1, number)
 for name in ("root", "cwd", "fd/0", "ns/mnt", "mem", "environ", "map_files"):
@@ -188,6 +189,10 @@ for name in ("root", "cwd", "fd/0", "ns/mnt", "mem", "environ", "map_files"):
         try: look(f"/proc/1/{{name}}", *[os.O_RDONLY] * (look is os.open))
         except OSError: continue
         print("sees", name) if name != "map_files" else None
+libc = ctypes.CDLL(None)
+first = libc.syscall(434, 1, 0)
+for file in range(50):
+    if libc.syscall(438, first, file, 0) >= 0: print("sees file", file)
 subprocess.run("umount {around}; umount -l /tmp; mount -o remount,rw /; mount -t tmpfs x /mnt", shell=True, stderr=-3)
 inner = "umount {around}; umount -l {around}; umount -l /tmp; cat {around}/1.9.1/secret; ls {around}"
 print(subprocess.run(["unshare", "-Urm", "sh", "-c", inner], stdout=-1, stderr=-3).stdout.decode())
@@ -216,6 +221,28 @@ async def test_a_task_whose_cell_is_killed_has_ended_and_the_next_has_another(ce
     assert cells.troubles in (["its sandbox was killed"], ["its supervisor was killed"])
     assert (await cells.result(run_of("true", task=2))).outcome is Outcome.SUCCEEDED
     assert first_of(cells) != first
+
+
+async def test_a_cell_ends_with_its_supervisor(cells: Bench) -> None:
+    """Whichever of the two serves the agent."""
+    run = run_of("sh", "-c", "echo > begun; exec sleep 100")
+    await cells.begins(run)
+    first = psutil.Process(first_of(cells))
+    within = [first, *first.children(recursive=True)]
+    assert len(within) == 2
+    os.kill(supervisor_of(cells), signal.SIGKILL)
+    assert (await cells.end_of(run)).outcome is Outcome.GIVEN_BACK
+    assert cells.troubles == ["its supervisor was killed"]
+    await until(lambda: not any(is_alive(process) for process in within))
+
+
+async def test_a_deputy_ends_when_the_agent_hangs_up(cells: Bench) -> None:
+    await cells.result(run_of("true"))
+    await cells.result(run_of("true", task=2))
+    supervisor, first = (psutil.Process(pid) for pid in (supervisor_of(cells), first_of(cells)))
+    for link in [*cells.launcher._links]:
+        cells.launcher.drop(link)
+    await until(lambda: not is_alive(supervisor) and not is_alive(first))
 
 
 async def test_a_cell_that_dies_between_tasks_is_replaced(cells: Bench) -> None:

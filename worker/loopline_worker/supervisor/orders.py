@@ -113,7 +113,7 @@ class Unpacker:
 
     @property
     def rest(self) -> bytes:
-        """What has been received of later messages."""
+        """Bytes received of later messages."""
         return self._received
 
     def feed(self, part: bytes) -> None:

@@ -1,7 +1,7 @@
 """The supervisor of one slot: it starts task after task, and ensures that no process of a task outlives the task.
 
-It talks with the agent over its own connection (``serving.py``), on which it says first who it is. When the agent
-hangs up, or dies, the supervisor kills its task and ends.
+It talks with the agent over its own connection (``order_server.py``), on which it says first who it is. When the
+agent hangs up, or dies, the supervisor kills its task and ends.
 
 Once a cell has had its first task, the first process of the cell serves the agent in place of the supervisor
 (``walls/deputy.py``), which sleeps meanwhile: a task wakes one process in place of two. The connection comes back
@@ -18,9 +18,9 @@ from contextlib import suppress
 
 from loopline_worker.supervisor import priority, subreaper
 from loopline_worker.supervisor.control_groups import ControlGroup, name_of
+from loopline_worker.supervisor.order_server import OrderServer
 from loopline_worker.supervisor.orders import Unpacker
 from loopline_worker.supervisor.selector import Selector
-from loopline_worker.supervisor.serving import OrderServer
 from loopline_worker.supervisor.spawn import disable_core_dumps
 from loopline_worker.supervisor.task_processes import TaskProcesses
 from loopline_worker.supervisor.users import credentials, folders
@@ -31,8 +31,8 @@ from loopline_worker.supervisor.walls.connect_filter import ConnectFilter
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from loopline_worker.supervisor.control_groups import Places
+    from loopline_worker.supervisor.order_server import TaskRunner
     from loopline_worker.supervisor.orders import Needs, TaskOrder
-    from loopline_worker.supervisor.serving import Runner
     from loopline_worker.supervisor.users.credentials import TaskUser
 
 _UMASK = 0o007
@@ -93,10 +93,10 @@ class Supervisor(OrderServer):
 
     # The task.
 
-    def prepare(self, order: TaskOrder, files: list[int]) -> Runner:
+    def prepare(self, order: TaskOrder, files: list[int]) -> TaskRunner:
         """Set the limits, and put up the order's walls. Raises OSError."""
         self._open_to_user(files)
-        runner: Runner = self._own
+        runner: TaskRunner = self._own
         if order.cell:
             runner = self._prepared_cell(order)
         else:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from loopline_worker.supervisor.order_server import State
     from loopline_worker.supervisor.orders import Needs, TaskOrder
-    from loopline_worker.supervisor.serving import State
     from loopline_worker.supervisor.users.credentials import TaskUser
     from loopline_worker.supervisor.walls.deputy import Errand
 

@@ -13,13 +13,13 @@ import resource
 import socket
 
 from loopline_worker.supervisor.control_groups import ControlGroup
+from loopline_worker.supervisor.order_server import OrderServer
 from loopline_worker.supervisor.orders import Unpacker, pack
-from loopline_worker.supervisor.serving import OrderServer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from loopline_worker.supervisor.order_server import State, TaskRunner
     from loopline_worker.supervisor.orders import Needs, TaskOrder
-    from loopline_worker.supervisor.serving import Runner, State
     from loopline_worker.supervisor.task_processes import TaskProcesses
     from loopline_worker.supervisor.walls.view import View
 
@@ -65,7 +65,7 @@ class Deputy(OrderServer):
             os.close(file)
         return self.state(self._claimed), not self._is_used_up, self._files
 
-    def prepare(self, order: TaskOrder, files: list[int]) -> Runner:
+    def prepare(self, order: TaskOrder, files: list[int]) -> TaskRunner:
         """Have the supervisor set what the task needs, if that is another than the last; show the task its files."""
         if (needs := order.needs()) != self._needs:
             self._have_provided(needs)

@@ -50,7 +50,10 @@ class View:
 
     def open_around(self, folder: str) -> int:
         """Open the folder around a room, as the cell has it. Raises OSError."""
-        return os.dup(self._around) if self._around >= 0 else namespaces.open_around(folder)
+        if self._kind and self._kind[0] == os.path.dirname(folder):  # noqa: PTH120 - pathlib is not light
+            return os.dup(self._around)  # its path is hidden
+        self.leave()
+        return namespaces.open_around(folder)
 
     def show(self, places: Places) -> None:
         """See what the next task is to see. Raises OSError."""

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
         int, bytes, dict[int, tuple[Any, ...]], dict[int, list[str]], tuple[int, int, int], Hits, bool, bool
     ]
 
-    class Runner(Protocol):
-        """What runs a task: this process, or a cell."""
+    class TaskRunner(Protocol):
+        """This process, or a cell, which runs a task."""
 
         @property
         def has_ended(self) -> bool:
@@ -80,7 +80,7 @@ class OrderServer:
         self._is_spent = False
         self._hits = 0, 0
         self._own = own
-        self._runner: Runner = own  # of the task
+        self._runner: TaskRunner = own  # of the task
         self._cpu_s = time.process_time()  # until the last task ended
         self._reset()
 
@@ -111,7 +111,7 @@ class OrderServer:
 
     # What differs.
 
-    def prepare(self, order: TaskOrder, files: list[int]) -> Runner:
+    def prepare(self, order: TaskOrder, files: list[int]) -> TaskRunner:
         """Return who is to start the task, once its limits are set; it writes to ``files``. Raises OSError."""
         raise NotImplementedError
 
