@@ -102,6 +102,7 @@ async def test_the_supervisor_sleeps_while_its_cell_serves(cells: Bench, request
     supervisor = supervisor_of(cells)
     await wakings("true")
     assert await wakings("true", "touch left", "echo said >&2", f"echo {'much' * 2000}", "sleep 100 &") == 0
+    await until(lambda: not [*cells.scratch.iterdir()])  # the spare folder is gone
     assert await wakings("true", memory_bytes=2**27) > 0
     assert await wakings("true", memory_bytes=2**27) == 0
     first = first_of(cells)

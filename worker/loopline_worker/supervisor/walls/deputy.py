@@ -39,6 +39,7 @@ class Deputy(OrderServer):
         memory that is not the tasks'.
         """
         self._cell = cell
+        self._needs: Needs | None  # that are provided for; None: unknown
         state, self._needs, counted, own_bytes = errand
         connection, claims, *others = files
         self._counters = others[: len(counted)]
@@ -93,6 +94,8 @@ class Deputy(OrderServer):
         self._is_used_up = handed_on() != self._before
 
     def _have_provided(self, needs: Needs) -> None:
+        """Have the supervisor set what a task needs, and wait until it has. Raises OSError."""
+        self._needs = None
         self._supervisor.sendall(pack({"needs": needs}))
         unpacker = Unpacker()
         while (answer := unpacker.next()) is None:
