@@ -146,7 +146,7 @@ class OrderServer:
             self._watch()
             task = self._runner.end(self._killed)
             end = task.failure or self._account(task, time.monotonic() - started_s)
-        end["folder_is_left"] = not (order.makes_folder and self._folders.recycle(self.place(order.folder)))
+        end["folder_is_left"] = not (order.makes_folder and self._recycle(order.folder))
         self.leave_nothing(order, end["folder_is_left"])
         before_s, self._cpu_s = self._cpu_s, time.process_time()
         end["overhead_s"] = end.get("overhead_s", 0.0) + self._cpu_s - before_s
@@ -174,6 +174,13 @@ class OrderServer:
         finally:
             _close(given)
         return {}
+
+    def _recycle(self, folder: str) -> bool:
+        """Keep a folder for the next task. False leaves it to others."""
+        try:
+            return self._folders.recycle(self.place(folder))
+        except OSError:  # no file descriptor left
+            return False
 
     def _watch(self) -> None:
         """Wait until the task has ended or has to. The agent may kill it itself, after it has sent that request."""
