@@ -1,8 +1,8 @@
 """The first process of a cell (pid 1 of its process namespace): it starts the tasks of a slot one after the other.
 
 ``walls/cell.py`` starts it in bubblewrap, for the supervisor. That has it start one task, and then serve the agent
-(``deputy.py``); or start one after the other, where tasks have a user of their own. It sees what all tasks of the slot
-see of the computer, and the folders of all attempts; each task sees its own of those, and has a /tmp, a /dev/shm and
+(``deputy.py``); or start one after the other, where tasks have a user of their own. It sees what all tasks of the
+slot see of the computer, and the folders of all attempts; each task sees its own of those, and has a /tmp, a /dev/shm and
 System V's shared memory of its own (``namespaces.py``). What is left of a task is killed by a single call, and all of
 it by the kernel where this process ends.
 
