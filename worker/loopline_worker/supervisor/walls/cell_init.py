@@ -2,9 +2,9 @@
 
 ``walls/cell.py`` starts it in bubblewrap, for the supervisor. That has it start one task, and then serve the agent
 (``deputy.py``); or start one after the other, where tasks have a user of their own. It sees what all tasks of the
-slot see of the computer, and the folders of all attempts; each task sees its own of those, and has a /tmp, a /dev/shm
-and System V's shared memory of its own (``namespaces.py``). What is left of a task is killed by a single call, and all
-of it by the kernel where this process ends.
+slot see of the computer, and the folders of all attempts; each task sees its own of those, and has a /tmp, a
+/dev/shm and System V's shared memory of its own (``namespaces.py``). What is left of a task is killed by a single
+call, and all of it by the kernel where this process ends.
 
 A task cannot trace or kill it: the kernel protects a process that has more powers, and the first of a namespace. It
 may change what that hands on, such as limits of resources; the cell is given up then.
