@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import shutil
 import signal
 import tempfile
 from collections.abc import AsyncIterator
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -21,7 +22,7 @@ from loopline_worker.launch.sandbox import open_sandbox
 from loopline_worker.settings import NetworkAccess, SandboxChoice
 from loopline_worker.supervisor import processes
 from tests.sandboxes import needs_bubblewrap
-from tests.worker.bench import Bench, python, run_of, until
+from tests.worker.bench import Bench, is_alive, python, run_of, until
 
 pytestmark = needs_bubblewrap
 
@@ -52,18 +53,27 @@ print(json.dumps(before))
 """
 
 
-@pytest.fixture
-async def cells(tmp_path: Path) -> AsyncIterator[Bench]:
-    walls = open_sandbox(SandboxChoice.BUBBLEWRAP, NetworkAccess.ALL)
+@pytest.fixture(params=["supervisor", "deputy"])
+async def cells(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Bench]:
+    """A worker whose next task is served by its supervisor, as the first of a cell is, or by the deputy in there."""
+    shared = request.config.cache.mkdir("shared")  # type: ignore[union-attr]
+    walls = open_sandbox(SandboxChoice.BUBBLEWRAP, NetworkAccess.ALL, shares=[str(shared)])
     async with Bench(tmp_path, quota=Quota(task_memory_bytes=2**28), sandbox=walls) as bench:
+        if request.param == "deputy":
+            assert (await bench.result(run_of("true", task=100))).outcome is Outcome.SUCCEEDED
         yield bench
+
+
+def supervisor_of(bench: Bench) -> int:
+    """The only supervisor."""
+    assert bench.launcher._process
+    (supervisor,) = processes.children(bench.launcher._process.pid)
+    return supervisor
 
 
 def first_of(bench: Bench) -> int:
     """The first process of the only cell."""
-    assert bench.launcher._process
-    (supervisor,) = processes.children(bench.launcher._process.pid)
-    (wrapper,) = processes.children(supervisor)
+    (wrapper,) = processes.children(supervisor_of(bench))
     (first,) = processes.children(wrapper)
     return first
 
@@ -74,6 +84,31 @@ async def test_a_cell_serves_one_task_after_the_other(cells: Bench) -> None:
         assert (await cells.result(run_of("true", task=task))).outcome is Outcome.SUCCEEDED
         firsts.add(first_of(cells))
     assert len(firsts) == 1
+
+
+async def test_the_supervisor_sleeps_while_its_cell_serves(cells: Bench, request: pytest.FixtureRequest) -> None:
+    """But for other limits, which the tasks keep to, and another cell."""
+
+    async def wakings(*commands: str, **options: Any) -> int:
+        before = psutil.Process(supervisor).num_ctx_switches()
+        for command in commands:
+            result = await cells.result(run_of("sh", "-c", command, task=next(tasks), **options))
+            assert result.outcome is Outcome.SUCCEEDED, result.reason
+        await until(lambda: psutil.Process(supervisor).status() == psutil.STATUS_SLEEPING)
+        return sum(psutil.Process(supervisor).num_ctx_switches()) - sum(before)
+
+    tasks, shared = count(1), request.config.cache.mkdir("shared")  # type: ignore[union-attr]
+    await cells.result(run_of("true", task=next(tasks)))
+    supervisor = supervisor_of(cells)
+    await wakings("true")
+    assert await wakings("true", "touch left", "echo said >&2", f"echo {'much' * 2000}", "sleep 100 &") == 0
+    await until(lambda: not [*cells.scratch.iterdir()])  # the spare folder is gone
+    assert await wakings("true", memory_bytes=2**27) > 0
+    assert await wakings("true", memory_bytes=2**27) == 0
+    first = first_of(cells)
+    assert await wakings("true", folder=str(shared)) > 0
+    assert first_of(cells) != first
+    assert await wakings("true", folder=str(shared)) == 0
 
 
 async def test_a_folder_made_anew_by_the_same_name_is_the_one_that_is_seen(cells: Bench) -> None:
@@ -146,7 +181,8 @@ async def test_a_task_cannot_look_behind_its_cell(cells: Bench) -> None:
     await cells.begins(other)
     around = cells.scratch
     code = f"""
-import os, signal, subprocess, sys
+import ctypes, os, signal, subprocess, sys
+print("sees what was left open" * (len(os.listdir("/proc/self/fd")) > 4))
 for number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM, signal.SIGSEGV):
     os.kill(1, number)
 for name in ("root", "cwd", "fd/0", "ns/mnt", "mem", "environ", "map_files"):
@@ -154,6 +190,10 @@ for name in ("root", "cwd", "fd/0", "ns/mnt", "mem", "environ", "map_files"):
         try: look(f"/proc/1/{{name}}", *[os.O_RDONLY] * (look is os.open))
         except OSError: continue
         print("sees", name) if name != "map_files" else None
+libc = ctypes.CDLL(None)
+first = libc.syscall(434, 1, 0)
+for file in range(50):
+    if libc.syscall(438, first, file, 0) >= 0: print("sees file", file)
 subprocess.run("umount {around}; umount -l /tmp; mount -o remount,rw /; mount -t tmpfs x /mnt", shell=True, stderr=-3)
 inner = "umount {around}; umount -l {around}; umount -l /tmp; cat {around}/1.9.1/secret; ls {around}"
 print(subprocess.run(["unshare", "-Urm", "sh", "-c", inner], stdout=-1, stderr=-3).stdout.decode())
@@ -179,17 +219,39 @@ async def test_a_task_whose_cell_is_killed_has_ended_and_the_next_has_another(ce
     first = first_of(cells)
     os.kill(first, signal.SIGKILL)
     assert (await cells.end_of(run)).outcome is Outcome.GIVEN_BACK
-    assert cells.troubles == ["its sandbox was killed"]
+    assert cells.troubles in (["its sandbox was killed"], ["its supervisor was killed"])
     assert (await cells.result(run_of("true", task=2))).outcome is Outcome.SUCCEEDED
     assert first_of(cells) != first
 
 
+async def test_a_cell_ends_with_its_supervisor(cells: Bench) -> None:
+    """Whichever of the two serves the agent."""
+    run = run_of("sh", "-c", "echo > begun; exec sleep 100")
+    await cells.begins(run)
+    first = psutil.Process(first_of(cells))
+    within = [first, *first.children(recursive=True)]
+    assert len(within) == 2
+    os.kill(supervisor_of(cells), signal.SIGKILL)
+    assert (await cells.end_of(run)).outcome is Outcome.GIVEN_BACK
+    assert cells.troubles == ["its supervisor was killed"]
+    await until(lambda: not any(is_alive(process) for process in within))
+
+
+async def test_a_deputy_ends_when_the_agent_hangs_up(cells: Bench) -> None:
+    await cells.result(run_of("true"))
+    await cells.result(run_of("true", task=2))
+    supervisor, first = (psutil.Process(pid) for pid in (supervisor_of(cells), first_of(cells)))
+    for link in [*cells.launcher._links]:
+        cells.launcher.drop(link)
+    await until(lambda: not is_alive(supervisor) and not is_alive(first))
+
+
 async def test_a_cell_that_dies_between_tasks_is_replaced(cells: Bench) -> None:
+    """By another supervisor: this one does not know what the agent has been told."""
     await cells.result(run_of("true"))
     first = first_of(cells)
-    process = psutil.Process(first)
     os.kill(first, signal.SIGKILL)
-    await asyncio.to_thread(process.wait, 60)  # not before then are all its files closed, as the supervisor sees it
+    await until(lambda: not cells.launcher._links)  # its supervisor has ended with it
     assert (await cells.result(run_of("true", task=2))).outcome is Outcome.SUCCEEDED
 
 

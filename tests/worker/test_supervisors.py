@@ -18,9 +18,9 @@ from loopline_shared.model import Outcome
 from loopline_shared.protocol.worker_link import Run
 from loopline_worker.launch import process_tree
 from loopline_worker.supervisor import processes
-from loopline_worker.supervisor.inotify import FolderWatcher
 from loopline_worker.supervisor.orders import TaskOrder, Unpacker, pack
 from loopline_worker.supervisor.scratch_folders import ScratchFolders
+from loopline_worker.supervisor.walls.inotify import FolderWatcher
 from tests.worker.bench import Bench, processes_of, python, run_of, until
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no supervisors")

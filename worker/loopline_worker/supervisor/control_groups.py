@@ -33,6 +33,7 @@ Hits = tuple[int, int]
 
 _FROZEN = "frozen"
 _COUNTERS = {"memory": ("memory.events", "memory.oom_control"), "pids": ("pids.events",)}
+_USAGE, _DETAILS = "usage", "details"
 _OWN_PROCESSES = 1
 _CELL_PROCESSES = 3
 """Bubblewrap and the first process in it, which has a second thread for a moment as it starts a task."""
@@ -63,6 +64,7 @@ class ControlGroup:
         self._counted: list[bytes] = []
         self._hits = 0, 0
         self._usage: int | None = None  # an open file
+        self._details = -1  # the same, of memory
         self._own_bytes, self._own_processes = _OWN_BYTES, _OWN_PROCESSES
 
     def allow_for_cell(self, own_bytes: int) -> None:
@@ -156,6 +158,28 @@ class ControlGroup:
         with_cache_bytes = _number(os.pread(self._usage, 100, 0)) or 0  # which can be dropped, but costs less to read
         return with_cache_bytes > _MOST_LEFT_BYTES + self._own_bytes and (self.memory_bytes() or 0) > _MOST_LEFT_BYTES
 
+    def open_counters(self) -> tuple[dict[str, int], int]:
+        """Open what ``hits`` and ``is_spent`` read. Return the files, and the memory that is not the tasks'.
+
+        Raises OSError.
+        """
+        self.hits()
+        self.is_spent()
+        if self._details < 0:
+            self._details = self._open("memory", "memory.stat")
+        files = {
+            **(self._counters or {}),
+            _USAGE: -1 if self._usage is None else self._usage,
+            _DETAILS: self._details,
+        }
+        return {name: file for name, file in files.items() if file >= 0}, self._own_bytes
+
+    def adopt_counters(self, files: dict[str, int], own_bytes: int) -> None:
+        """Read these files, which another process has opened, in a place where the group's folders are not seen."""
+        self._counters = {name: file for name, file in files.items() if name in _COUNTERS}
+        self._usage, self._details = files.get(_USAGE, -1), files.get(_DETAILS, -1)
+        self._own_bytes = own_bytes
+
     def close(self) -> None:
         """Close the files that are open for ``hits``; the supervisor keeps its others until it exits."""
         for file in (self._counters or {}).values():
@@ -194,7 +218,7 @@ class ControlGroup:
             processes.write(f"{self._folders[kind]}/{file}", str(value).encode())
 
     def _stat(self, kind: str, file: str) -> dict[str, int]:
-        return _numbers(self._read(kind, file))
+        return _numbers(os.pread(self._details, 65536, 0) if self._details >= 0 else self._read(kind, file))
 
     def _read(self, kind: str, file: str) -> bytes:
         return processes.read(f"{self._folders[kind]}/{file}") if kind in self._folders else b""

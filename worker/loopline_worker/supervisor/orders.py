@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from loopline_worker.supervisor.walls.namespaces import Places
 
+    Needs = tuple[int | None, int | None, bool, list[str] | None, list[str] | None]
+
 _FIELDS = (  # in the order of the parameters of ``TaskOrder``
     "command", "folder", "environment", "makes_folder", "memory_bytes", "processes",
     "file_bytes", "user_threads", "paths", "opens_loopback", "cell", "walls", "places", "reaches",
@@ -86,6 +88,11 @@ class TaskOrder:
         """Return the fields in their order, for ``marshal``, which takes built-in types only."""
         return _values(self)
 
+    def needs(self) -> Needs:
+        """Return what the supervisor has to set for it, wherever it runs: limits of the group, connections."""
+        writable = [path for path, writes in self.paths.items() if writes] if self.paths else None
+        return self.memory_bytes, self.processes, self.opens_loopback, self.reaches, writable
+
     @classmethod
     def from_tuple(cls, fields: tuple[Any, ...]) -> TaskOrder:
         """Return the order that ``to_tuple`` made these fields of."""
@@ -103,6 +110,11 @@ class Unpacker:
 
     def __init__(self) -> None:
         self._received = b""
+
+    @property
+    def rest(self) -> bytes:
+        """Bytes received of later messages."""
+        return self._received
 
     def feed(self, part: bytes) -> None:
         """Add bytes that were received."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from loopline_worker.supervisor.inotify import FolderWatcher
+from loopline_worker.supervisor.walls.inotify import FolderWatcher
 
 TYPE_CHECKING = False  # typing is not light
 if TYPE_CHECKING:

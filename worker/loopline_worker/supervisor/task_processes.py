@@ -59,7 +59,7 @@ class TaskProcesses:
 
     def __init__(self, selector: Selector, user: TaskUser | None = None) -> None:
         """``user``: whom tasks run as; None: the user of this process."""
-        self._selector = selector
+        self.selector = selector
         self._user = user
         self._is_first = os.getpid() == 1  # of a process namespace, in which all others are the task's
         self._oom_score = priority.RaisedOomScore()
@@ -126,7 +126,7 @@ class TaskProcesses:
                 for pid in [-1] if self._is_first else processes.descendants(os.getpid()):
                     with suppress(OSError):
                         os.kill(pid, signal.SIGKILL)
-            self._selector.wait_for_child(RETRY_S)
+            self.selector.wait_for_child(RETRY_S)
 
     def _count_strays(self) -> int:
         """Count what the task left running."""

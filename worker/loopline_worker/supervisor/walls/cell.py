@@ -18,14 +18,17 @@ from loopline_worker.supervisor.spawn import apart
 from loopline_worker.supervisor.task_processes import TreeEnd
 from loopline_worker.supervisor.users import credentials
 from loopline_worker.supervisor.walls.cell_command import words_of
-from loopline_worker.supervisor.walls.cell_init import CONFIRM, KILL
+from loopline_worker.supervisor.walls.cell_init import CONFIRM, FILES, KILL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
-    from loopline_worker.supervisor.orders import TaskOrder
+    from loopline_worker.supervisor.order_server import State
+    from loopline_worker.supervisor.orders import Needs, TaskOrder
     from loopline_worker.supervisor.users.credentials import TaskUser
+    from loopline_worker.supervisor.walls.deputy import Errand
 
 _PART_BYTES = 65536
 _WRAPPER_BYTES = 2**19
@@ -39,7 +42,6 @@ class Cell:
         """``user``: whose the cell and all in it is; None: the user of this process."""
         self._user = user
         self._starter: _thread.LockType | None = None  # until its release the thread stays that started bubblewrap
-        self._walls: dict[int, list[str]] = {}  # the program and its options, by number
         self._number = 0  # of the walls that are up
         self._wrapper = 0  # process id
         self._socket: socket.socket | None = None
@@ -59,10 +61,10 @@ class Cell:
         """True once nothing of the task is left."""
         return self._end is not None
 
-    def learn(self, order: TaskOrder) -> None:
-        """Remember the walls that an order brings for all that follow."""
-        if order.walls:
-            self._walls[order.cell] = order.walls
+    @property
+    def is_up(self) -> bool:
+        """True unless it has been closed, or has not been made."""
+        return self._socket is not None
 
     def is_for(self, order: TaskOrder) -> bool:
         """True if the order's walls are up, and what is within them lives."""
@@ -75,14 +77,17 @@ class Cell:
         except OSError:
             return False
 
-    def make(self, order: TaskOrder) -> None:
-        """Put up the order's walls in place of others. Raises OSError with bubblewrap's words if it cannot be."""
+    def make(self, number: int, walls: list[str]) -> None:
+        """Put up walls in place of others. Raises OSError with bubblewrap's words if it cannot be.
+
+        ``walls``: the program and its options.
+        """
         self.close()
         ours, theirs = socket.socketpair()
         try:
             with theirs:
                 self._socket, self._unpacker = ours, Unpacker()
-                self._start(self._walls[order.cell], theirs.fileno())
+                self._start(walls, theirs.fileno())
             hello = self._next()
             if "trouble" in hello:
                 raise OSError(errno.EPERM, f"no sandbox: {hello['trouble']}")
@@ -90,7 +95,7 @@ class Cell:
             self.close()
             raise
         self.own_bytes = hello["own_bytes"] + _WRAPPER_BYTES
-        self._number = order.cell
+        self._number = number
 
     def start(self, order: TaskOrder, stdout: int, stderr: int) -> None:
         """Have a task started. If it cannot be run, that is its end."""
@@ -99,6 +104,38 @@ class Cell:
             self._send(pack(order.to_tuple()), stdout, stderr)
         except OSError:
             self._lose()
+
+    def deputize(self, errand: Errand, files: list[int]) -> None:
+        """Have the first process serve the agent: ``files`` are the connection, the claims and more.
+
+        Raises OSError if it has ended before that.
+        """
+        self._send(pack({"cell": self._number, "errand": errand}), *files)
+
+    def await_return(self, provide: Callable[[Needs], None]) -> tuple[State, bool, list[int]]:
+        """Wait until it gives the agent back: the state, whether it may go on, and the files of the order to come.
+
+        ``provide`` sets what a task needs, of which it asks. Raises OSError if the sandbox has ended.
+        """
+        assert self._socket
+        files: list[int] = []
+        while (message := self._unpacker.next()) is None or "needs" in message:
+            if message:
+                try:
+                    provide(message["needs"])
+                    trouble = ""
+                except OSError as error:
+                    trouble = str(error)
+                self._send(pack({"trouble": trouble}))
+                continue
+            part, came, _, _ = socket.recv_fds(self._socket, _PART_BYTES, FILES)
+            for file in came:
+                os.set_inheritable(file, False)
+            files += came
+            if not part:
+                raise OSError(errno.EPIPE, "its sandbox has ended")
+            self._unpacker.feed(part)
+        return *message["back"], files
 
     def confirm(self) -> bool:
         """Ask whether the task runs: ``read`` returns True when it does. False: that is to come."""

@@ -1,9 +1,10 @@
 """The first process of a cell (pid 1 of its process namespace): it starts the tasks of a slot one after the other.
 
-``walls/cell.py`` starts it in bubblewrap, for the supervisor. It sees what all tasks of the slot see of the computer,
-and the folders of all attempts; each task sees its own of those, and has a /tmp, a /dev/shm and System V's shared
-memory of its own (``namespaces.py``). What is left of a task is killed by a single call, and all of it by the kernel
-where this process ends.
+``walls/cell.py`` starts it in bubblewrap, for the supervisor. That has it start one task, and then serve the agent
+(``deputy.py``); or start one after the other, where tasks have a user of their own. It sees what all tasks of the
+slot see of the computer, and the folders of all attempts; each task sees its own of those, and has a /tmp, a
+/dev/shm and System V's shared memory of its own (``namespaces.py``). What is left of a task is killed by a single
+call, and all of it by the kernel where this process ends.
 
 A task cannot trace or kill it: the kernel protects a process that has more powers, and the first of a namespace. It
 may change what that hands on, such as limits of resources; the cell is given up then.
@@ -13,7 +14,6 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import signal
 import socket
 import time
@@ -24,16 +24,18 @@ from loopline_worker.supervisor.selector import Selector
 from loopline_worker.supervisor.task_processes import TaskProcesses
 from loopline_worker.supervisor.users import credentials
 from loopline_worker.supervisor.walls import namespaces
-from loopline_worker.supervisor.walls.view import View, can_hold
+from loopline_worker.supervisor.walls.deputy import Deputy, handed_on
+from loopline_worker.supervisor.walls.view import View
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-FILES = 2
+    from loopline_worker.supervisor.walls.deputy import Errand
+
+FILES = 16
+"""More than there ever are with a message."""
 KILL, CONFIRM = "kill", "confirm"
-_SET_FOR_EACH = (resource.RLIMIT_FSIZE, resource.RLIMIT_NPROC)
-_LIMITS = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_") and name != "RLIMIT_OFILE"]
 
 
 def main(connection: int) -> None:
@@ -111,11 +113,14 @@ class CellInit:
 
     def run(self) -> None:
         """Serve until the supervisor hangs up, or a task has changed what is handed on to the next."""
-        before = _handed_on()
+        before = handed_on()
         while not self._is_over:
             message = self._unpacker.next()
             if message is None:
                 self._receive()
+            elif isinstance(message, dict):
+                if not self._deputize(message["cell"], message["errand"], before):
+                    return
             elif not isinstance(message, str) and not self._serve(TaskOrder.from_tuple(message), before):
                 return
 
@@ -139,14 +144,14 @@ class CellInit:
         end = self._processes.end(self._is_killed)
         before_s, self._cpu_s = self._cpu_s, time.process_time()
         end.overhead_s = self._cpu_s - before_s
-        is_same = _handed_on() == before
+        is_same = handed_on() == before
         self._send({"end": end.to_tuple(), "is_spent": not is_same})
         return is_same
 
     def _start(self, order: TaskOrder, files: list[int]) -> dict[str, object]:
         """Start the task. Return why it could not be: its own fault, or else trouble; empty: it runs."""
         try:
-            self._show(order)
+            self._view.show_to(order)
         except OSError as error:
             return {"trouble": f"no sandbox: {error}"}
         try:
@@ -164,15 +169,18 @@ class CellInit:
             self._is_killed = self._is_killed or request == KILL
         self._is_killed = self._is_killed or self._is_over
 
-    def _show(self, order: TaskOrder) -> None:
-        """See what the task is to see, or have it started by a thread that does."""
-        if order.places and can_hold(order.places):
-            self._view.show(order.places)
-            order.places = None
-        elif order.places:
-            self._view.leave()
-            return
-        os.chdir(order.folder)
+    def _deputize(self, cell: int, errand: Errand, before: object) -> bool:
+        """Serve the agent in place of the supervisor for a while. True if the next task may be run here, too."""
+        files, self._files = self._files, []
+        self._selector.unwatch(self._supervisor.fileno())
+        deputy = Deputy(cell, errand, files, self._processes, self._view)
+        state, is_same, left = deputy.run(self._supervisor, before)
+        socket.send_fds(self._supervisor, [pack({"back": (state, is_same)})], left)
+        for file in left:
+            os.close(file)
+        self._selector.watch(self._supervisor.fileno())
+        self._cpu_s = time.process_time()
+        return is_same
 
     def _receive(self) -> None:
         part, files, _, _ = socket.recv_fds(self._supervisor, 65536, FILES)
@@ -184,12 +192,6 @@ class CellInit:
 
     def _send(self, message: dict[str, object]) -> None:
         self._supervisor.sendall(pack(message))
-
-
-def _handed_on() -> object:
-    """Return what a program inherits and any process of the same user can change."""
-    limits = [resource.getrlimit(kind)[kind in _SET_FOR_EACH :] for kind in _LIMITS]
-    return limits, os.getpriority(os.PRIO_PROCESS, 0), os.sched_getaffinity(0), os.sched_getscheduler(0)
 
 
 def _own_bytes() -> int:

@@ -11,11 +11,12 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from loopline_worker.supervisor.inotify import FolderWatcher
 from loopline_worker.supervisor.walls import namespaces
+from loopline_worker.supervisor.walls.inotify import FolderWatcher
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from loopline_worker.supervisor.orders import TaskOrder
     from loopline_worker.supervisor.walls.namespaces import Places
 
 _TABLES = ("/proc/sysvipc/shm", "/proc/sysvipc/sem", "/proc/sysvipc/msg")
@@ -36,6 +37,23 @@ class View:
         self._tables: list[int] = []
         self._queues = -1
         self._without_queues = 0, 0
+
+    def show_to(self, order: TaskOrder) -> None:
+        """See what a task is to see, or have it started by a thread that does; be in its folder. Raises OSError."""
+        if order.places and can_hold(order.places):
+            self.show(order.places)
+            order.places = None
+        elif order.places:
+            self.leave()
+            return
+        os.chdir(order.folder)
+
+    def open_around(self, folder: str) -> int:
+        """Open the folder around a room, as the cell has it. Raises OSError."""
+        if self._kind and self._kind[0] == os.path.dirname(folder):  # noqa: PTH120 - pathlib is not light
+            return os.dup(self._around)  # its path is hidden
+        self.leave()
+        return namespaces.open_around(folder)
 
     def show(self, places: Places) -> None:
         """See what the next task is to see. Raises OSError."""
