@@ -137,11 +137,9 @@ class Agent:
         What ends while nothing else is in hand is taken in at once: there is nothing that it could be told with.
         """
         self._events.append(event)
-        if self._is_turning:
-            return
-        if isinstance(event, AttemptEnded) and len(self.parts.machine.attempts) == 1:
+        if isinstance(event, AttemptEnded) and len(self.parts.machine.attempts) == 1 and not self._is_turning:
             self.turn()
-        elif len(self._events) == 1:
+        elif len(self._events) == 1 and not self._is_turning:
             self._task_group.soon(self.turn)
 
     def turn(self) -> None:
@@ -157,9 +155,8 @@ class Agent:
             self._link.speak_now()
         elif urgency is Urgency.SOON:
             self._link.speak_soon()
-        ended, self._ended = self._ended, []
-        for result in ended:  # which nobody waits for
-            self.parts.attempt_log.ended(result)
+        while self._ended:  # nobody waits for these lines
+            self.parts.attempt_log.ended(self._ended.pop(0))
 
     def _step(self, events: Sequence[Event]) -> Urgency:
         """Decide, commit, obey. Return how soon a Report is due."""
