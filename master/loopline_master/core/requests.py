@@ -211,21 +211,21 @@ def _new_job(state: State, event: JobSubmitted, task_count: int) -> Job:
     return job
 
 
-def _predict(state: State, job: Job, program: Program) -> None:
-    """Note the predicted work of one task without a size, and the size that the job counts as in comparisons.
+def _predict(state: State, new: Job, program: Program) -> None:
+    """Note the predicted work of one task of a new job, and the size that the job counts as in comparisons.
 
     The order guarantee uses that size, which is fixed here for good.
     """
-    job.predicted = predicted = program_history.predict(program)
+    new.predicted = predicted = program_history.predict(program)
     if predicted is None:
         return
     recorded = program.recorded
-    if job.spec.size != "unknown":
+    if new.spec.size != "unknown":
         each = program_history.task_size(program, predicted)
-        sizes = [task.size for task in job.spec.tasks or ()]
-        missing = sizes.count(None) if sizes else job.task_count
-        job.size = sum(size for size in sizes if size is not None) + missing * each
-        job.size_source = SizeSource.PREDICTED
+        sizes = [task.size for task in new.spec.tasks or ()]
+        missing = sizes.count(None) if sizes else new.task_count
+        new.size = sum(size for size in sizes if size is not None) + missing * each
+        new.size_source = SizeSource.PREDICTED
     if program.recorded != recorded or state.now >= program.used_at + program_history.NEWS_EVERY_S:
         program.used_at = state.now
         state.put(program)
