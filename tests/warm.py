@@ -27,11 +27,10 @@ import time
 import traceback
 from collections.abc import Callable
 from functools import cache
-from multiprocessing import current_process, forkserver, resource_tracker
-from multiprocessing import process as processes
+from multiprocessing import current_process, resource_tracker
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from tests.live.daemons import FORKS, PR_SET_PDEATHSIG
 
@@ -46,11 +45,7 @@ def starting(module: str) -> list[str]:
 
 
 def python_as_this_process() -> list[str]:
-    """Return what does as ``python`` in ``python -u -c CODE``: CODE is run by a fork of this process as it is now.
-
-    Commands and daemons of all such forks begin as forks of the same two processes, which this one starts.
-    """
-    _address()
+    """Return what does as ``python`` in ``python -u -c CODE``: CODE is run by a fork of this process as it is now."""
 
     def serve(listener: socket.socket) -> None:
         if os.fork() == 0:
@@ -61,7 +56,7 @@ def python_as_this_process() -> list[str]:
 
 @cache
 def _address() -> str:
-    """Where the process listens that commands are forked from; a whole run has one for all its processes."""
+    """Where the process listens that commands are forked from; there is one for each process of the suite."""
     return _served_by(lambda listener: FORKS.Process(target=_serve_commands, args=(listener,), daemon=True).start())
 
 
@@ -133,7 +128,6 @@ def _run(module: str, words: list[str], folder: str, environment: dict[str, str]
     os.closerange(3, max(int(each.name) for each in Path("/proc/self/fd").iterdir()) + 1)
     resource_tracker._resource_tracker._fd = None  # type: ignore[attr-defined]  # it is closed: who needs one starts one
     current_process()._config["daemon"] = False  # type: ignore[attr-defined]  # or it may have no children
-    _leave_to_the_parent_what_it_has_started()
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
@@ -149,17 +143,6 @@ def _run(module: str, words: list[str], folder: str, environment: dict[str, str]
         if not text.closed:
             text.flush()
     return code
-
-
-def _leave_to_the_parent_what_it_has_started() -> None:
-    """A server of forks that is the parent's is asked for daemons as ever, but neither waited for nor started anew,
-    and it is not for this process to end what the parent has begun.
-    """
-    processes._children.clear()  # type: ignore[attr-defined]
-    server: Any = forkserver._forkserver  # type: ignore[attr-defined]
-    if server._forkserver_pid is not None:
-        server._forkserver_alive_fd = os.open(os.devnull, os.O_RDONLY)
-        server.ensure_running = lambda: None
 
 
 def _main(module: str, words: list[str]) -> int:
