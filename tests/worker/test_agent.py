@@ -105,7 +105,8 @@ async def test_from_hello_to_an_empty_spool(
     assert master.hellos[0].facts.labels == ("gpu",)
     assert master.reports[0].load.slots == 2
     assert master.reports[0].load.disk_free_bytes > 0
-    assert [len(report.results) for report in master.reports] == [0, 1]  # two frames a task: no other is needed
+    told = [len(report.results) for report in master.reports]
+    assert told in ([0, 1], [1]), "two frames a task, or one if it ends before the first: no other is needed"
 
 
 async def test_what_runs_is_in_hand_and_reported_soon(master: SmallMaster, start: Start) -> None:
