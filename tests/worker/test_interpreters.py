@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import sys
+import time
+from pathlib import Path
 from typing import Any
 
 import cloudpickle
@@ -14,6 +17,7 @@ from loopline_shared.model import Outcome
 from loopline_shared.protocol.worker_link import Run
 from loopline_worker.core.events import AttemptEnded, Event
 from loopline_worker.functions import function_call
+from loopline_worker.functions.program import call_loop
 from tests.worker.bench import until
 from tests.worker.caller import Caller
 
@@ -86,6 +90,58 @@ async def test_a_folder_that_is_cleared_away_is_not_the_next_calls(caller: Calle
         as_soon_as(caller, first, second)
         caller.bench.runner.start(first)
         assert (await caller.bench.end_of(second)).outcome is Outcome.SUCCEEDED
+
+
+def test_an_empty_folder_is_known_by_its_times_once_these_are_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = tmp_path / ".tmp"
+    inner.mkdir()
+    looks: list[str] = []
+    look = os.listdir
+    monkeypatch.setattr(os, "listdir", lambda folder: looks.append(folder) or look(folder))
+
+    def is_clean() -> tuple[bool, bool]:
+        """Also whether it looked into the folder."""
+        looks.clear()
+        return call_loop._is_clean(str(tmp_path)), bool(looks)
+
+    def set_times(ago_s: float) -> None:
+        for folder in (inner, tmp_path):
+            os.utime(folder, (at := time.time() - ago_s, at))
+
+    set_times(0)
+    young = tmp_path.stat().st_mtime_ns
+    assert [is_clean(), is_clean()] == [(True, True)] * 2
+    (tmp_path / "left").touch()
+    os.utime(tmp_path, ns=(young, young))  # as where many changes have one time
+    assert is_clean() == (False, True)
+    (tmp_path / "left").unlink()
+    set_times(10)
+    assert [is_clean(), is_clean()] == [(True, True), (True, False)]
+    for place in (inner, tmp_path):
+        (place / "left").touch()
+        assert is_clean() == (False, True)
+        (place / "left").unlink()
+        assert is_clean() == (True, True)
+    inner.rmdir()
+    assert is_clean() == (False, False)
+
+
+@pytest.mark.parametrize("changes", [{}, {"B": "another"}])
+def test_only_variables_that_are_others_are_set(changes: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless the call before has changed any: then all are."""
+    given: list[bytes] = []
+    one_by_one = call_loop._set
+    monkeypatch.setattr(call_loop, "_set", lambda name, value: given.append(name) or one_by_one(name, value))
+    monkeypatch.setenv("B", "")
+    for number in ("1", "2"):
+        given.clear()
+        call_loop._set_environment({"LOOPLINE_A": number, "LOOPLINE_B": "same"})
+        if number == "1":
+            os.environ.update(changes)
+    assert sorted(given) == [b"LOOPLINE_A", b"LOOPLINE_B"][: 2 if changes else 1]
+    assert (os.environ.pop("LOOPLINE_A"), os.environ.pop("LOOPLINE_B")) == ("2", "same")
 
 
 async def test_a_long_environment_is_told_once(caller: Caller) -> None:

@@ -6,14 +6,15 @@ import math
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 
 from loopline_shared.model import Phases
 from loopline_worker.attempts.limits import Stopwatch
 
-
-def _now() -> float:
-    """Return seconds by a clock that goes on while the computer sleeps, where there is one."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic()
+_now: Callable[[], float] = time.monotonic
+"""Returns seconds, by a clock that goes on while the computer sleeps where there is one."""
+if sys.platform == "linux":
+    _now = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
 
 
 class AttemptClock:

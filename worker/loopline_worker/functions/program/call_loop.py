@@ -13,7 +13,7 @@ says: one result after the other, as they come, so that those before a crash are
 
 from __future__ import annotations
 
-import base64
+import binascii
 import faulthandler
 import io
 import json
@@ -43,9 +43,14 @@ _PLAIN = (int, float, str, bytes, bool, type(None))
 """Types whose pickles need no cloudpickle."""
 _GROWTH_KIB = 1024
 _LONG_BYTES = 1024
+_COARSEST_TIME_S = 2.0
 _libc = ctypes.CDLL(None) if ctypes and os.name == "posix" else None
 _buffers: dict[bytes, Any] = {}  # of variables, for the C library
-_variables: dict[str, tuple[str, bytes, bytes]] = {}  # as they were set: the value, and both as they are kept
+_given: dict[str, str] = {}  # variables as calls were given them, each with its last value
+_kept: dict[bytes, bytes] = {}  # all variables as they were when the last call began
+_as_bytes = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
+_clean: tuple[int, ...] = ()  # of the last call's folder and the one in it, if empty: their numbers and times
+_own_pid = os.getpid()
 _functions: dict[str, Callable[..., Any]] = {}  # by hash, so that a session imports its modules once
 
 
@@ -71,7 +76,7 @@ def _serve(agent: socket.socket, outputs: tuple[int, int], results: int) -> bool
     line, files = _receive(agent)
     if not line:
         return False
-    task = json.loads(line)
+    task = json.loads(line.decode())  # given bytes, it would detect their encoding first
     contents = dict(zip(task["brings"], map(_read, files)))  # noqa: B905 - of Python 3.9
     answer = _run(task, contents.get("function", b""), contents.get("arguments", b""), results)
     _flush()
@@ -98,7 +103,7 @@ def _run(task: dict[str, Any], function: bytes, arguments: bytes = b"", results:
     try:
         os.chdir(task["folder"])
         _set_environment(task["environment"])
-        arguments = arguments or base64.b64decode(task["arguments"])
+        arguments = arguments or binascii.a2b_base64(task["arguments"])
         if task["chunk"]:
             return _run_chunk(task, function, arguments, results)
         how, content, reason = _call(task["function"], function, arguments, has_names=True)
@@ -133,7 +138,6 @@ def _call(name: str, function: bytes, arguments: bytes, has_names: bool) -> tupl
 
     The pickle is that of the value, or of a failure: the exception's own pickle and its traceback.
     """
-    own = os.getpid()
     try:
         callable_ = _functions.get(name)
         if callable_ is None:
@@ -145,7 +149,7 @@ def _call(name: str, function: bytes, arguments: bytes, has_names: bool) -> tupl
             end = _RETURNED, _pickled(callable_(*pickle.loads(arguments))), ""  # noqa: S301
     except BaseException as error:
         end = _RAISED, _failure(error), _reason(error)
-    if os.getpid() != own:  # forked by the function: only one of the two goes on
+    if os.getpid() != _own_pid:  # forked by the function: only one of the two goes on
         os._exit(0)
     return end
 
@@ -199,14 +203,18 @@ def _split(arguments: bytes) -> Iterator[bytes]:
 
 
 def _set_environment(environment: dict[str, str]) -> None:
-    """Set the variables of this call, and have ``tempfile`` forget the last call's folder."""
+    """Set the variables of this call, and have ``tempfile`` forget the last call's folder.
+
+    If the last call has changed none of any, only those that are others in this call are set.
+    """
+    global _kept  # noqa: PLW0603
     if _libc and isinstance(os.environ, os._Environ):
         kept = os.environ._data  # type: ignore[attr-defined]
-        for name, value in environment.items():
-            known = _variables.get(name)
-            if not known or known[0] != value or kept.get(known[1]) != known[2]:  # most are as in the last call
-                _, *words = _variables[name] = value, os.fsencode(name), os.fsencode(value)
-                _set(*words)
+        others = environment.items() - _given.items() if kept == _kept else environment.items()
+        for name, value in others:
+            _set(name.encode(*_as_bytes), value.encode(*_as_bytes))
+        _given.update(others)
+        _kept = dict(kept)
     else:
         os.environ.update(environment)
     if "tempfile" in sys.modules:
@@ -226,11 +234,23 @@ def _set(name: bytes, value: bytes) -> None:
 
 
 def _is_clean(folder: str) -> bool:
-    """True if nothing was left in the call's folder, so that another call may have it."""
+    """True if nothing was left in the call's folder, so that another call may have it.
+
+    A folder and the one in it are still empty if their times are those at which they were found so, because whatever
+    enters or leaves them changes these. Times are believed once they are older than any file system counts coarsely.
+    """
+    global _clean  # noqa: PLW0603
     try:
-        return os.listdir(folder) == [".tmp"] and not os.listdir(folder + "/.tmp")  # noqa: PTH208
+        outer, inner = os.lstat(folder), os.lstat(folder + "/.tmp")
+        found = outer.st_ino, outer.st_mtime_ns, inner.st_ino, inner.st_mtime_ns
+        if found == _clean:
+            return True
+        is_clean = os.listdir(folder) == [".tmp"] and not os.listdir(folder + "/.tmp")  # noqa: PTH208
     except OSError:
         return False
+    is_old = max(outer.st_mtime, inner.st_mtime) < time.time() - _COARSEST_TIME_S
+    _clean = found if is_clean and is_old else ()
+    return is_clean
 
 
 # Files, and the socket to the agent.
