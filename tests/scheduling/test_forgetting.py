@@ -8,7 +8,7 @@ import pytest
 
 from loopline_master.core.effects import Declined, Done
 from loopline_master.core.events import MasterStarted, WorkerForgotten, WorkerLeft
-from loopline_shared.model import AttemptId, JobState, Outcome, TaskId
+from loopline_shared.model import AttemptId, JobState, Outcome, Output, TaskId
 from tests.scheduling.driver import Grid, facts
 
 
@@ -68,6 +68,22 @@ def test_a_forgotten_worker_is_blamed_and_praised_no_more() -> None:
     grid.step(WorkerForgotten("a"))
     grid.end(grid.running("b")[0])
     assert grid.job(job).state is JobState.SUCCEEDED
+
+
+@pytest.mark.parametrize("agrees", [True, False])
+def test_a_vote_of_a_forgotten_worker_counts_and_nobody_is_praised_or_blamed_for_it(agrees: bool) -> None:
+    grid = Grid()
+    grid.join("a")
+    job = grid.submit(1, quorum=2)
+    grid.end(grid.running("a")[0], stdout=Output(3, data=b"one"))
+    leave(grid, "a")
+    grid.step(WorkerForgotten("a"))
+    second = b"one" if agrees else b"two"
+    for name, said in (("b", second), ("c", second)):
+        if not grid.job(job).is_over:
+            grid.join(name)
+            grid.end(grid.running(name)[0], stdout=Output(3, data=said))
+    assert (grid.job(job).state, known(grid)) == (JobState.SUCCEEDED, {"b"} if agrees else {"b", "c"})
 
 
 def test_a_transient_worker_is_forgotten_when_its_lease_is_over() -> None:

@@ -31,7 +31,7 @@ from loopline_master.core.effects import Effects
 from loopline_master.core.entities import Attempt, Grid, Job, Program, Task, Worker
 from loopline_master.core.events import SchedulerSettings
 from loopline_master.core.gangs.gang import Gang
-from loopline_master.core.index.attempts import ReadySet
+from loopline_master.core.index.attempts import OF_TASK, ReadySet
 from loopline_master.core.index.exemptions import renew
 from loopline_master.core.index.index import Index
 from loopline_master.core.index.policy_index import JobIndex, PolicyIndex
@@ -229,20 +229,18 @@ class State:
             self.attempts[number] = attempt
         else:
             self.attempts.pop(number, None)
-        if self.accounts.are_kept:
-            self._charge(attempt)
-        elif self.index.attempts.place(attempt):
-            self._changed_tasks[attempt.task_id] = self.tasks[attempt.task_id]
+        changed = self.index.attempts.place(attempt)
+        if changed & OF_TASK or (changed and (attempt.replica or self.policy_job_index is not None)):
+            self._changed_tasks[attempt.task_id] = self.tasks[attempt.task_id]  # a replica in a slot uses up a budget
+        if self.accounts.are_kept and changed:
+            self._charge(attempt, changed)
         self._busied[name] = self.workers[name]
 
-    def _charge(self, attempt: Attempt) -> None:
-        """Index an attempt, and charge its user for what it holds now."""
-        roles, owner = self.index.attempts.roles, self.jobs[attempt.job].owner
-        before = roles.get(attempt.id, 0)
-        if self.index.attempts.place(attempt):
-            self._changed_tasks[attempt.task_id] = self.tasks[attempt.task_id]
-            if user := self.accounts.charge(owner, attempt, before, roles.get(attempt.id, 0), self.now):
-                self.put(user)
+    def _charge(self, attempt: Attempt, changed: int) -> None:
+        """Charge a user for what an attempt of theirs holds now."""
+        owner, role = self.jobs[attempt.job].owner, self.index.attempts.roles.get(attempt.id, 0)
+        if user := self.accounts.charge(owner, attempt, role ^ changed, role, self.now):
+            self.put(user)
 
     def _note_gang(self, gang: Gang) -> None:
         """Note a gang. It is indexed at once."""

@@ -161,11 +161,14 @@ def judge_votes(state: State, task: Task) -> list[Worker]:
     accepted = next((vote.digest for vote in task.votes if vote.attempt == task.winner), None)
     blamed: list[Worker] = []
     for vote in task.votes:
-        if vote.attempt != task.winner and vote.digest == accepted:
-            _praise(state, state.workers[vote.worker])
-        elif vote.attempt != task.winner:
+        worker = state.workers.get(vote.worker)
+        if worker is None or vote.attempt == task.winner:
+            continue  # it was forgotten, or has been praised already
+        if vote.digest == accepted:
+            _praise(state, worker)
+        else:
             said = f"its result of task {task.id} differs from those that agree"
-            blamed += _blame(state, state.workers[vote.worker], said, _HALF)
+            blamed += _blame(state, worker, said, _HALF)
     return blamed
 
 

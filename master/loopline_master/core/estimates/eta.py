@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from statistics import pstdev
@@ -164,13 +164,13 @@ class _Slots:
 
 def _courses(state: State, found: dict[int, Forecast | Unknown], slots: _Slots | None = None) -> list[_Course]:
     """Return the courses of the jobs that can make progress; ``found`` takes the reasons of the others."""
-    slots, under_way, queued = slots or _Slots(state), _under_way(state), _queued(state)
+    slots, under_way, queued = slots or _Slots(state), _under_way(state), state.index.attempts.queues.of_job
     courses = []
     for job in state.jobs.values():
         if job.is_over:
             continue
         ready_set = state.index.ready_sets[job.id]
-        unstarted = len(state.fresh[job.id]) + len(ready_set.to_retry) + queued[job.id]
+        unstarted = len(state.fresh[job.id]) + len(ready_set.to_retry) + queued.get(job.id, 0)
         unstarted += len(ready_set.under_replicated) if job.quorum else 0
         reason = _why_unknown(state, slots, job)
         if reason:
@@ -267,12 +267,6 @@ def _under_way(state: State) -> dict[int, list[tuple[float, int]]]:
     for (job, number), start in since.items():
         ages[job].append((max(0.0, state.now - start), number))
     return ages
-
-
-def _queued(state: State) -> Counter[int]:
-    """Return the number of prefetched tasks by job."""
-    queues = state.index.attempts.queues.of_worker.values()
-    return Counter(attempt.job for queue in queues for attempt in queue)
 
 
 def _run(state: State, courses: list[_Course], slots: _Slots | None = None) -> None:

@@ -23,6 +23,8 @@ _MOST_MS = 10**15
 
 _KEPT, _SEATED, _ALIVE, _FROZEN, _AHEAD = (1 << bit for bit in range(5))
 """Bits of a role: in memory, in a slot, alive, alive but frozen, prefetched."""
+OF_TASK = _KEPT | _ALIVE | _FROZEN
+"""Those of which it depends where the attempt's task stands; whether it waits or is in a slot is all the same."""
 _ROLES = {
     state: _KEPT
     | (_ALIVE if state in LIVE else 0)
@@ -100,16 +102,16 @@ class Attempts:
     used: dict[str, int] = field(default_factory=dict)  # slots, by worker
     queues: PrefetchQueues = field(default_factory=PrefetchQueues)  # those that wait at workers for a slot
 
-    def place(self, attempt: Attempt) -> bool:
-        """Enter an attempt as it is now, or drop it if it is over. Return True if its role has changed.
+    def place(self, attempt: Attempt) -> int:
+        """Enter an attempt as it is now, or drop it if it is over. Return the bits of its role that have changed.
 
-        In that case its task must be placed, too; its worker in any case.
+        With one of OF_TASK its task must be placed, too; its worker in any case.
         """
         number = attempt.id
         old, new = self.roles.get(number, 0), _ROLES[attempt.state] if attempt.ended_at is None else 0
         changed = old ^ new
         if not changed:
-            return False
+            return 0
         if not old:
             self._enter(attempt)
         elif not new:
@@ -127,7 +129,7 @@ class Attempts:
             self.queues.toggle(attempt, new & _AHEAD)
         if changed & _FROZEN:
             self._freeze(attempt, 1 if new & _FROZEN else -1)
-        return True
+        return changed
 
     def is_on(self, task: TaskId, worker: str) -> bool:
         """True if an attempt of the task is on this worker."""
