@@ -13,6 +13,10 @@ from hypothesis import HealthCheck, settings
 
 LONG = os.environ.get("LOOPLINE_LONG_TESTS") == "1"
 TIMES = 20
+CHECK_EVERY = 1 if LONG else 4
+"""Steps of a long life between two checks of all its invariants, which cost as much as some steps: a state that
+contradicts itself goes on doing so, and is found a little later.
+"""
 
 
 def tried(quick: int, long: int | None = None) -> int:

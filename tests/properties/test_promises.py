@@ -15,7 +15,7 @@ from loopline_master.core.events import SchedulerSettings
 from loopline_master.core.policies import REGISTRY
 from loopline_shared.model import AttemptId, Order, Outcome
 from loopline_shared.spec import JobSpec, Range
-from tests.campaign import tried
+from tests.campaign import CHECK_EVERY, tried
 from tests.properties.test_world import NAMES, crashes, facts
 from tests.properties.world import Machine, World
 
@@ -30,7 +30,7 @@ class PunctualWorld(World):
         self.ran: dict[AttemptId, int] = {}  # seconds
         self.away: set[str] = set()
         self.is_disturbed = False
-        super().__init__(chosen, machines)
+        super().__init__(chosen, machines, check_every=CHECK_EVERY)
 
     def tick(self, seconds: int) -> None:
         for _ in range(seconds):

@@ -12,7 +12,7 @@ from loopline_shared.model import Facts, Order, OrderWithin, Outcome
 from loopline_shared.protocol.transfers import FaultKind
 from loopline_shared.spec import JobSpec, Range, Requirements
 from loopline_simulator.full.machine_files import SIZE_BYTES
-from tests.campaign import tried
+from tests.campaign import CHECK_EVERY, tried
 from tests.properties.world import Machine, World
 
 NAMES = ["ant", "bee", "cat"]
@@ -124,7 +124,7 @@ class WorldMachine(RuleBasedStateMachine):
         labels = [("fast",), (), ("fast", "none-has-it")]
         kinds = zip(NAMES, slots, labels, speeds, rooms, strict=True)
         machines = [Machine(name, facts(count, own, speed), room=room) for name, count, own, speed, room in kinds]
-        self.world = World(chosen, machines)
+        self.world = World(chosen, machines, check_every=CHECK_EVERY)
 
     @rule(
         spec=specs,

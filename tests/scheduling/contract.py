@@ -16,6 +16,7 @@ from loopline_master.core.effects import Effects
 from loopline_master.core.entities import LIVE, UNRELEASED, UNSEATED, Attempt, Job
 from loopline_master.core.events import Event, JobCancelled, JobPaused, JobResumed, WorkerDrained, WorkerUndrained
 from loopline_master.core.index.requirements import meets, requirement_class_of
+from loopline_master.core.invariants import check
 from loopline_master.core.policies import policy_named
 from loopline_master.core.scheduler import Scheduler
 from loopline_shared.model import AttemptState, Outcome, TaskId
@@ -130,6 +131,7 @@ class Watched(Grid):
         unfinished = [job.id for job in self.store.jobs.values() if job.is_live]
         assert not unfinished, f"jobs {unfinished} make no progress"
         assert not self.scheduler.state.jobs, "ended jobs are forgotten"
+        check(self.scheduler.state)
 
 
 jobs = st.fixed_dictionaries(

@@ -31,8 +31,11 @@ from loopline_shared.protocol.gang_messages import Member, MemberOrder, Word
 from loopline_shared.protocol.worker_link import Assign, Report, Run
 from loopline_shared.spec import JobSpec, Range, Requirements
 from loopline_simulator.full.store import MemoryStore
+from tests.campaign import CHECK_EVERY, LONG
 
 START = 1000.0
+STORY = 20
+"""Steps of a grid that are all checked; if it lives on, it is from there on as seldom as campaign.py has it."""
 
 
 def spec(count: int = 1, size: float | None = None, requires: dict[str, Any] | None = None, **more: Any) -> JobSpec:
@@ -124,14 +127,16 @@ class Grid:
         self.settings = SchedulerSettings(**chosen)
         self.scheduler, self.store = Scheduler(), MemoryStore()
         self.agents: dict[str, Agent] = {}
-        self.now, self.sessions = START, 0
+        self.now, self.sessions, self.steps = START, 0, 0
         self.last = self.step(MasterStarted(self.settings))
 
     # --- one step -------------------------------------------------------------------------------------------
 
     def step(self, *events: Event, deliver: bool = True) -> Effects:
         effects = self.scheduler.step(events, self.now)
-        check(self.scheduler.state)
+        self.steps += 1
+        if self.steps <= STORY or self.steps % CHECK_EVERY == 0:
+            check(self.scheduler.state)
         self._sample()
         self.store.commit(Batch(self.now, list(events)), effects)
         assert len(effects.replies) == len(events), "one reply an event"
@@ -145,11 +150,13 @@ class Grid:
         return effects
 
     def _sample(self) -> None:
-        """What a running master checks of one job and one worker now and then, of all of them."""
-        for job in self.scheduler.state.jobs:
-            check_job(self.scheduler.state, job)
-        for worker in self.scheduler.state.workers:
-            check_worker(self.scheduler.state, worker)
+        """What a running master checks now and then, of one job and one worker in turn; in the long run of all."""
+        state = self.scheduler.state
+        jobs, workers = list(state.jobs), list(state.workers)
+        for job in jobs if LONG else jobs and [jobs[self.steps % len(jobs)]]:
+            check_job(state, job)
+        for worker in workers if LONG else workers and [workers[self.steps % len(workers)]]:
+            check_worker(state, worker)
 
     def deliver(self) -> None:
         """Every frame under way arrives."""

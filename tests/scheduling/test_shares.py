@@ -320,8 +320,9 @@ def overdrawn_by(grid: Grid, size: float) -> int:
     return job
 
 
-def test_a_job_that_has_used_many_times_its_size_holds_nobody() -> None:
-    grid = Grid(overdrawn_after=10.0, lease_s=1e6)
+@pytest.mark.parametrize("policy", ["round-robin", "fair"])  # fair gives it another turn
+def test_a_job_that_has_used_many_times_its_size_holds_nobody(policy: str) -> None:
+    grid = Grid(policy=policy, overdrawn_after=10.0, lease_s=1e6)
     endless = overdrawn_by(grid, 5.0)
     assert grid.running("b") == [], "job 2 is held"
     grid.wait(49.0)

@@ -29,11 +29,11 @@ from loopline_simulator.full import Conditions, Faults, Scenario, live_through, 
 from loopline_simulator.full.grid_world import GridWorld
 from loopline_simulator.full.store import MemoryStore
 from loopline_simulator.full.timed import TimedWorld
-from tests.campaign import LONG, tried
+from tests.campaign import CHECK_EVERY, LONG, tried
 from tests.properties.test_planted_bugs import BUGS, SHOWN_BY_TIME, SLOW_TO_SHOW
 
 ROOT = Path(__file__).parents[2]
-ROUGH = Scenario(machines=4, jobs=8, until_s=3_000.0)
+ROUGH = Scenario(machines=4, jobs=8, until_s=3_000.0, check_every=CHECK_EVERY)
 CALM = Scenario(
     max_slots=1, jobs=15, known_sizes=1.0, interval_s=10.0, check_every=1 if LONG else 50,
     conditions=Conditions(), faults=Faults(),

@@ -25,7 +25,7 @@ from loopline_master.core.planning.scans.scan_memory import ScanMemory
 from loopline_simulator.papers.rack.measures import fairness, measure, utilisation, window
 from loopline_simulator.papers.rack.rack_world import JobHistory, RackWorld
 from loopline_simulator.papers.rack.workload import Drawn, RackJob
-from tests.campaign import tried
+from tests.campaign import LONG, tried
 from tests.simulator.rack_literal import LiteralRack
 from tests.simulator.rack_schedules import cases, line_of, recorded
 
@@ -288,4 +288,5 @@ def test_jobs_that_all_come_at_once_are_measured_until_the_last_ends() -> None:
 
 def test_schedules_are_those_that_were_recorded() -> None:
     """Move for move and call for call; by ``python -m tests.simulator.rack_schedules``."""
-    assert [line_of(case) for case in cases()] == recorded()
+    lines = list(zip(cases(), recorded(), strict=True))[:: 1 if LONG else 5]
+    assert [line_of(case) for case, _ in lines] == [line for _, line in lines]

@@ -130,7 +130,8 @@ async def test_a_new_database_is_of_the_latest_without_alembic(url):
 
 
 async def test_a_newer_database_is_refused(url):
-    await upgrade(parse_url(url))
+    async with open_store(url):
+        pass
     await on(url, lambda connection: connection.execute(text("UPDATE alembic_version SET version_num = '9999'")))
     with pytest.raises(LooplineError, match=r"newer release of Loopline \(migration 9999\)") as caught:
         async with open_store(url):

@@ -143,7 +143,7 @@ def test_an_upgraded_database_is_replayed_from_the_upgrade_on(upgraded, verdict)
 
 @pytest.fixture(scope="module")
 def bounded_once(tmp_path_factory):
-    log, file = log_of(7, turns=60), tmp_path_factory.mktemp("bounded") / "loopline.db"
+    log, file = log_of(7, turns=40), tmp_path_factory.mktemp("bounded") / "loopline.db"
 
     async def live():
         gone = 0
@@ -207,7 +207,7 @@ async def test_a_young_log_is_kept_whole(sqlite_url):
 
 def test_a_log_that_is_bounded_while_the_master_runs_leads_to_the_same_rows(url, verdict):
     """What is too old is forgotten a few entries at a time; what-if reads none of before the checkpoint."""
-    log = log_of(15, turns=80)
+    log = log_of(15, turns=40)
 
     async def live():
         gone, scheduler = [], Scheduler()

@@ -12,6 +12,7 @@ from loopline_master.core.scheduler import Scheduler
 from loopline_master.store import Store
 from loopline_shared.model import Facts, Order, Outcome
 from loopline_shared.spec import JobSpec, Range
+from tests.campaign import CHECK_EVERY
 from tests.properties.world import Machine, World
 
 NAMES = ("ant", "bee", "cat")
@@ -35,7 +36,7 @@ def lived_through(seed: int, turns: int = 60) -> World:
         max_replicas=random.choice([1, 2, None]),
     )
     facts = Facts("linux", "x86_64", "3.11", "0", "model", cpus=2, memory_bytes=10**9, slots=2)
-    world = World(settings, [Machine(name, facts) for name in NAMES])
+    world = World(settings, [Machine(name, facts) for name in NAMES], check_every=CHECK_EVERY)
     for _ in range(turns):
         _turn(world, random)
     return world

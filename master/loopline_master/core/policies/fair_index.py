@@ -219,6 +219,8 @@ class FairIndex:
         elif job.id not in self.sizes:
             self.sizes[job.id] = self._by_size(job)
             self.turns.place(job.arrival, turn)
+        elif job.overdrawn:  # since when it has another
+            self.turns.place(job.arrival, turn)
         is_ready = job.arrival in self.view.index.ready.get(key, ())
         has_alone = job.id in self.alone and not job.paused and self.view.index.may_replicate(job)
         _toggle(self.new, key, turn, is_ready and job.state is JobState.QUEUED)
