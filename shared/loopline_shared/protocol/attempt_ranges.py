@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from operator import gt
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, Field, GetCoreSchemaHandler
@@ -33,12 +32,10 @@ class AttemptRange(NamedTuple):
 
 
 def _bounded(ranges: tuple[AttemptRange, ...]) -> tuple[AttemptRange, ...]:
-    if not ranges:
-        return ranges
-    _, firsts, lasts, _ = zip(*ranges, strict=True)
-    if any(map(gt, firsts, lasts)):
+    further = [last - first for _, first, last, _ in ranges]  # attempts of each beside its first
+    if min(further, default=0) < 0:
         raise ValueError("a range of attempts ends before it begins")
-    if count_of(ranges) > MAX_ATTEMPTS:
+    if len(ranges) + sum(further) > MAX_ATTEMPTS:
         raise ValueError(f"more than {MAX_ATTEMPTS:,} attempts")
     return ranges
 
@@ -65,10 +62,7 @@ def ranges_of(attempts: Iterable[AttemptId]) -> tuple[AttemptRange, ...]:
 
 def count_of(ranges: Sequence[AttemptRange]) -> int:
     """Return the number of attempts that the ranges stand for."""
-    if not ranges:
-        return 0
-    _, firsts, lasts, _ = map(sum, zip(*ranges, strict=True))
-    return len(ranges) + lasts - firsts
+    return len(ranges) + sum([last - first for _, first, last, _ in ranges])
 
 
 def attempts_of(ranges: Sequence[AttemptRange]) -> list[tuple[int, int, int]]:
