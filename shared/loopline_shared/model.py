@@ -46,7 +46,7 @@ class _DottedId:
     @classmethod
     def _of_numbers(cls, text: str) -> Self:
         """Read text that is known to be valid."""
-        return cls._make(map(int, text.split(".")))  # type: ignore[attr-defined, no-any-return]
+        return tuple.__new__(cls, map(int, text.split(".")))  # type: ignore[type-var]
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:

@@ -151,6 +151,30 @@ async def test_that_a_result_is_on_disk_is_told_with_the_next_task_or_soon(
         await until(lambda: _has_succeeded(master, 2))
 
 
+async def test_a_worker_that_offers_no_slots_is_told_at_once_that_its_result_is_on_disk(
+    master: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No task can follow, and it may be waiting for that to end."""
+    monkeypatch.setattr(connection, "ACKNOWLEDGE_WITHIN_S", 3600.0)
+    async with connect(master) as socket:
+        session = WorkerSession("w1", "boot", FACTS)
+
+        async def hear() -> Assign:
+            assign = session.receive(await socket.receive_bytes())
+            assert isinstance(assign, Assign)
+            return assign
+
+        await socket.send_bytes(session.hello())
+        assert isinstance(session.receive(await socket.receive_bytes()), Welcome)
+        await socket.send_bytes(session.report((), (), Load(slots=1))[1])
+        assert (await hear()).seen == 1
+        await master.submit()
+        done = Result((await hear()).run[0].attempt, Outcome.SUCCEEDED, 0)
+        await socket.send_bytes(session.report((), (done,), Load(slots=0))[1])
+        answer = await asyncio.wait_for(hear(), 30)
+        assert (answer.seen, answer.run) == (2, ())
+
+
 @pytest.mark.parametrize(("life", "is_let_in"), [("", True), ("another", False)])
 async def test_a_report_of_another_life_of_the_database_ends_its_link(
     master: Bench, life: str, is_let_in: bool

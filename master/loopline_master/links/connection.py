@@ -2,7 +2,8 @@
 
 A message is sent as it is given, unless others wait, the worker reads too slowly, or some of it is to be filled in.
 An Assign that but acknowledges results of a worker which has nothing else in hand waits for a moment: mostly a task
-follows, and goes with it.
+follows, and goes with it. Only a worker that offers slots can have one: another is answered at once, as it may wait
+for that to end.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from loopline_master.certificates.worker_keys import shown_by
 from loopline_master.timings import ACKNOWLEDGE_WITHIN_S, CLOSE_WITHIN_S, HELLO_WITHIN_S
 from loopline_shared.errors import LooplineError, ProtocolError
 from loopline_shared.model import AttemptId, Stream
+from loopline_shared.protocol.attempt_ranges import count_of
 from loopline_shared.protocol.link_session import MasterSession
 from loopline_shared.protocol.transfers import FileSource, FlowMeasured, MeasureFlow
 from loopline_shared.protocol.websocket_frames import frame_of
@@ -74,7 +76,7 @@ class WorkerLink:
         self._socket = socket
         self._protocol = MasterSession()
         self._last_report = (0, 0.0)  # number and time of the last Report, until it is answered
-        self._may_hold = False  # its answer: it brings results, and the worker has nothing else in hand
+        self._may_hold = False  # its answer: it brings results of a worker that has nothing else in hand, and slots
         self._holding: asyncio.TimerHandle | None = None
         self._outgoing: asyncio.Queue[ToWorker | _Closing] = asyncio.Queue(max_frames)
         self._reads: dict[int, asyncio.Future[Wrote | None]] = {}
@@ -130,9 +132,8 @@ class WorkerLink:
         while message := await self._receive():
             if isinstance(message, Report):
                 self._last_report = message.seq, time.monotonic()
-                self._may_hold = bool(message.results) and not (
-                    message.holding or message.waiting or message.members or message.peers
-                )
+                has_else = message.holding or message.waiting or message.members or message.peers
+                self._may_hold = bool(message.results and message.load.slots and not has_else)
                 return message
         return None
 
@@ -291,7 +292,7 @@ def _lacks_something(message: ToWorker) -> bool:
 
 
 def _attempts_named(report: Report) -> int:
-    return len(report.holding) + sum(one.last - one.first + 1 for one in report.waiting)
+    return len(report.holding) + count_of(report.waiting)
 
 
 def _resolve(waiting: asyncio.Future[Answer | None] | None, answer: Answer | None) -> None:

@@ -7,16 +7,18 @@ workers alone are nobody's.
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import chain
+from operator import itemgetter
 
 from loopline_master.core.effects import Effects
 from loopline_master.core.state import State
-from loopline_shared.model import AttemptId, TaskId
 
 NOBODY = ""
 """Whose the time is that is no user's."""
+_job_of = itemgetter(0)  # of the id of a task or an attempt
 _MINUTES = 60
 _MOST_USERS = 1000
 """Of more in one minute the others are counted as nobody."""
@@ -50,10 +52,8 @@ class UserCosts:
 
     def charge_step(self, effects: Effects, state: State, took_s: float) -> dict[str, float]:
         """Share a step's time among the users whom it is about; return each one's part."""
-        rows = dict.fromkeys(effects.jobs, 1)  # a job's own, and those of its tasks and attempts
-        ids: tuple[TaskId | AttemptId, ...] = (*effects.tasks, *effects.attempts)
-        for one in ids:
-            rows[one.job] = rows.get(one.job, 0) + 1
+        rows = Counter(effects.jobs.keys())  # a job's own, and those of its tasks and attempts
+        rows.update(map(_job_of, chain(effects.tasks, effects.attempts)))
         parts: dict[str, float] = {} if rows else {NOBODY: took_s}
         row_s = took_s / (sum(rows.values()) or 1)
         for number, count in rows.items():

@@ -131,7 +131,7 @@ class Mapper(Generic[Entity]):
         self._plain, self._told = (_tuple_of([self._paths[name] for name in names]) for names in (plain, [*told]))
         self._arranged: Callable[[Any], tuple[Any, ...]] = itemgetter(*map([*plain, *told].index, self._paths))
         self._unset = tuple(defaults.get(name, MISSING) for name in told)
-        self._unset_row = [] if MISSING in self._unset else list(map(_encoded, self._unset, self._encoders))
+        self._unset_row = [] if MISSING in self._unset else _encoded(self._unset, self._encoders)
 
     def values(self, entities: Iterable[Entity]) -> list[Values]:
         """Return the entities' present values as rows, by column."""
@@ -143,7 +143,7 @@ class Mapper(Generic[Entity]):
 
     def _row(self, entity: Entity) -> tuple[Any, ...]:
         told = self._told(entity)
-        row = self._unset_row if told == self._unset else map(_encoded, told, self._encoders)
+        row = self._unset_row if told == self._unset else _encoded(told, self._encoders)
         return self._arranged((*self._plain(entity), *row))
 
     def writes(self, entities: Iterable[Entity], marks: Marks) -> Iterable[Write]:
@@ -165,8 +165,11 @@ def _tuple_of(paths: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
     return attrgetter(*paths) if paths else lambda _: ()
 
 
-def _encoded(value: Any, encode: Callable[[Any], str]) -> str | None:
-    return None if value is None else "[]" if value is _NOTHING else encode(value)
+def _encoded(values: Iterable[Any], encoders: Iterable[Callable[[Any], str]]) -> list[str | None]:
+    return [
+        None if value is None else "[]" if value is _NOTHING else encode(value)
+        for value, encode in zip(values, encoders, strict=True)
+    ]
 
 
 class _Rewritten(Mapper[Entity]):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated, NamedTuple
+from functools import partial
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
 
 from loopline_shared.model import MAX_ID, AttemptId
 
@@ -22,11 +24,18 @@ class AttemptRange(NamedTuple):
     last: _Number
     number: _Number
 
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Return a schema that reads four numbers with no call of a Python function: a Report has many ranges."""
+        numbers = core_schema.tuple_positional_schema([handler.generate_schema(_Number)] * len(cls._fields))
+        return core_schema.no_info_after_validator_function(partial(tuple.__new__, cls), numbers)
+
 
 def _bounded(ranges: tuple[AttemptRange, ...]) -> tuple[AttemptRange, ...]:
-    if any(one.first > one.last for one in ranges):
+    further = [last - first for _, first, last, _ in ranges]  # attempts of each beside its first
+    if min(further, default=0) < 0:
         raise ValueError("a range of attempts ends before it begins")
-    if sum(one.last - one.first + 1 for one in ranges) > MAX_ATTEMPTS:
+    if len(ranges) + sum(further) > MAX_ATTEMPTS:
         raise ValueError(f"more than {MAX_ATTEMPTS:,} attempts")
     return ranges
 
@@ -49,6 +58,11 @@ def ranges_of(attempts: Iterable[AttemptId]) -> tuple[AttemptRange, ...]:
     return tuple(
         AttemptRange(one.job, one.task, last.task, one.number) for one, last in zip(firsts, lasts, strict=True)
     )
+
+
+def count_of(ranges: Sequence[AttemptRange]) -> int:
+    """Return the number of attempts that the ranges stand for."""
+    return len(ranges) + sum([last - first for _, first, last, _ in ranges])
 
 
 def attempts_of(ranges: Sequence[AttemptRange]) -> list[tuple[int, int, int]]:
