@@ -77,6 +77,7 @@ class RestClient:
         """
         settings = ClientSettings.load(master=master, token=token)
         trusted = ca or ("" if fingerprint else settings.find_ca())
+        self._next_key = ""
         self.http = Http(settings.master, settings.find_token(), patience_s, ca=trusted, fingerprint=fingerprint)
 
     @property
@@ -96,8 +97,11 @@ class RestClient:
         """Submit a job. It is on disk when the answer comes, and submitted once however often the request is
         repeated.
         """
-        headers = {"Idempotency-Key": uuid4().hex}
-        return await self.http.ask(Submission, "POST", "/jobs", json=job.to_json(), headers=headers)
+        key, self._next_key = self._next_key or uuid4().hex, ""
+        headers = {"Idempotency-Key": key}
+        answer = await self.http.ask(Submission, "POST", "/jobs", json=job.to_json(), headers=headers)
+        self._next_key = answer.next_key
+        return answer
 
     async def preview(self, job: JobSpec) -> Preview:
         """Return what the master would make of a job, without submitting it."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from secrets import token_hex
+from typing import Any, Literal, TypeVar
 from weakref import WeakValueDictionary
 
 from loopline_master.core.events import JobSubmitted
@@ -35,14 +36,19 @@ class KeyLock:
 
 
 class FreshKeys:
-    """Keys that a client's link generates for its submissions: ``<link>.<number>``.
+    """Keys under which nothing can have been submitted: nobody need look for a job.
 
-    Such a key is new while its link is open, unless another connection has presented a key of the same link: for
-    example a client that lost the link while its last messages were still being read here.
+    A client's link generates them for its submissions: ``<link>.<number>``. Such a key is new while its link is open,
+    unless another connection has presented a key of the same link: for example a client that lost the link while its
+    last messages were still being read here. The answer to any other submission brings one for the next, which is new
+    when it first comes.
     """
+
+    MOST_ISSUED = 10_000
 
     def __init__(self) -> None:
         self._is_only_source: dict[str, bool] = {}  # by open link
+        self._issued: dict[str, Literal[True]] = {}  # and never presented
         self.under_way: dict[str, asyncio.Future[Any]] = {}
         """Of submissions under such keys, until each is on disk or declined."""
 
@@ -59,6 +65,18 @@ class FreshKeys:
         """Note that a key has come by another connection than its own link."""
         if (name := key.rpartition(".")[0]) in self._is_only_source:
             self._is_only_source[name] = False
+
+    def issue(self) -> str:
+        """Return a key for a submission. Of too many that are not used, the oldest count as any other key."""
+        key = token_hex(12)
+        self._issued[key] = True
+        if len(self._issued) > self.MOST_ISSUED:
+            del self._issued[next(iter(self._issued))]
+        return key
+
+    def comes_first(self, key: str) -> bool:
+        """True if this key was issued here, and is presented for the first time."""
+        return self._issued.pop(key, False)
 
     async def settled(self, key: str) -> None:
         """Wait until nothing is under way under this key, which was presented again."""
@@ -96,15 +114,17 @@ class Idempotency:
         await self._fresh_keys.settled(key)
         before = await self._store.jobs.by_key(event.owner, key)
         if before is None:
-            return self._remember((event.owner, key), await submit(event))
+            return self.remember(event.owner, key, await submit(event))
         if before.spec != counted(event.spec, before.task_count):
             message = f"job {before.id} was submitted under this Idempotency-Key with another body"
             raise LooplineError("key_used", message, "use a new key for each job", status=409)
         answer = Submission(id=before.id, task_count=before.task_count)
         return self._answers.get((event.owner, key), answer)
 
-    def _remember(self, key: tuple[str, str], answer: Submission) -> Submission:
-        self._answers[key] = answer
+    def remember(self, owner: str, key: str, answer: Submission) -> Submission:
+        """Return the answer with a key for the next submission. The same is answered to whoever repeats this one."""
+        answer = answer.model_copy(update={"next_key": self._fresh_keys.issue()})
+        self._answers[owner, key] = answer
         if len(self._answers) > self.REMEMBERED_ANSWERS:
             del self._answers[next(iter(self._answers))]
         return answer

@@ -56,10 +56,11 @@ async def submit_job(
     gets the same answer, another body is declined.
     """
     made = await submissions.submit(caller.name, body, idempotency_key, deed=deed)
-    more = {"warnings": [*made.warnings, *forecaster.notes_on(made.id)], "plan": made.plan}
-    if body.nodes > 1 and made.plan is None:
-        more["plan"] = forecaster.start_of(made.id)
-    return made.model_copy(update=more)
+    notes = forecaster.notes_on(made.id)
+    if body.nodes == 1 and not notes:
+        return made
+    plan = forecaster.start_of(made.id) if body.nodes > 1 and made.plan is None else made.plan
+    return made.model_copy(update={"warnings": [*made.warnings, *notes], "plan": plan})
 
 
 @routes("GET /jobs", READERS, is_shared=True)

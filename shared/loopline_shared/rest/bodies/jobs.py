@@ -142,6 +142,7 @@ class Submission(Body):
     task_count: int
     warnings: list[str] = Field(default=[])
     plan: PlanView | None = None  # of a job that needs several workers at once
+    next_key: str = ""  # Idempotency-Key for the next submission, if this had one: answered sooner than under another
 
 
 class PlannedTask(Body):
