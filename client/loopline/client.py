@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from loopline.rest_client import RestClient
-from loopline_shared.rest.bodies import Submission
+from loopline_shared.rest.bodies import Submission, TaskResult
 from loopline_shared.scalar import Scalar
 from loopline_shared.spec import JobSpec
 
@@ -20,6 +21,19 @@ class AsyncClient(RestClient):
 
     Modules that few programs need are imported at their first use.
     """
+
+    async def run(self, job: JobSpec) -> AsyncGenerator[TaskResult, None]:
+        """Submit a job, and yield every task's result as it finishes, until the job is over.
+
+        One request is enough for a short job.
+        """
+        submitted = await self.submit(job, wait=True)
+        if submitted.results is None:
+            async with aclosing(self.results(submitted.id)) as results:
+                async for result in results:
+                    yield result
+        for result in submitted.results or ():
+            yield result
 
     async def submit_rows(self, job: JobSpec, rows: Iterable[Mapping[str, Scalar]]) -> Submission:
         """Submit a job that has a task for each row of parameters, such as ``{"lr": 0.1, "seed": 7}``.

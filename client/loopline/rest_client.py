@@ -93,13 +93,13 @@ class RestClient:
 
     # Jobs
 
-    async def submit(self, job: JobSpec) -> Submission:
+    async def submit(self, job: JobSpec, *, wait: bool = False) -> Submission:
         """Submit a job. It is on disk when the answer comes, and submitted once however often the request is
-        repeated.
+        repeated. ``wait``: a moment longer, for the results if all are there by then.
         """
         key, self._next_key = self._next_key or uuid4().hex, ""
-        headers = {"Idempotency-Key": key}
-        answer = await self.http.ask(Submission, "POST", "/jobs", json=job.to_json(), headers=headers)
+        headers, query = {"Idempotency-Key": key}, {"wait": "true"} if wait else None
+        answer = await self.http.ask(Submission, "POST", "/jobs", json=job.to_json(), headers=headers, params=query)
         self._next_key = answer.next_key
         return answer
 

@@ -126,7 +126,7 @@ class Client:
             having = spec_with_software(self._inner, spec, requirements, allow_builds=allow_builds, image=image)
             spec = self._loop_thread.call(having)
         submitted = self._loop_thread.call(self._inner.submit(spec))
-        return Job(AsyncJob(self._inner, submitted.id, submitted.warnings), self._loop_thread)
+        return Job(AsyncJob(self._inner, submitted.id, submitted.warnings, spec=spec), self._loop_thread)
 
     def job(self, job: int) -> Job:
         """Return a job by its number, whoever submitted it. Raises LooplineError if there is none."""

@@ -43,6 +43,21 @@ async def test_a_submission_takes_the_key_that_the_answer_before_it_brought_once
     assert keys[3] != keys[0]
 
 
+async def test_a_short_job_is_run_by_one_request(fake: FakeMaster) -> None:
+    there = Submission(id=7, task_count=1, results=[result(1, "about 3.14\n")])
+    fake.on("POST /jobs", ok(there, 201))
+    async with client(fake) as master:
+        assert [one async for one in master.run(JOB)] == there.results
+    assert [seen.query for seen in fake.seen] == [{"wait": "true"}]
+
+
+async def test_the_results_of_a_longer_job_are_followed(fake: FakeMaster) -> None:
+    fake.on("POST /jobs", ok(SUBMITTED, 201))
+    fake.on("GET /jobs/7/results", ok(f"{result(1, 'about 3.14').model_dump_json()}\n".encode()))
+    async with client(fake) as master:
+        assert [one.id async for one in master.run(JOB)] == [TaskId(7, 1)]
+
+
 async def test_few_rows_go_along_and_many_go_before(fake: FakeMaster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_upload, "MOST_INLINE", 2)
     content = b'{"a":1}\n{"a":2}\n{"a":3}\n'

@@ -65,6 +65,9 @@ ResultCursor = Annotated[
     str, Field(pattern=r"^\d{1,15}\.\d{1,12}@\d{1,15}$", description="Where to continue: `cursor` of an earlier line")
 ]
 Follow = Annotated[bool, BeforeValidator(_flag), Field(description="Continue until the job has ended")]
+WaitAMoment = Annotated[
+    bool, BeforeValidator(_flag), Field(description="Wait a moment for the results of a short job")
+]
 FollowTask = Annotated[bool, BeforeValidator(_flag), Field(description="Continue until the task is over")]
 RestSeconds = Annotated[
     float, Field(ge=0.005, le=60, description="Pause after each event, during which changes are collected")
