@@ -122,8 +122,7 @@ class Idempotency:
         return self._answers.get((event.owner, key), answer)
 
     def remember(self, owner: str, key: str, answer: Submission) -> Submission:
-        """Return the answer with a key for the next submission. The same is answered to whoever repeats this one."""
-        answer = answer.model_copy(update={"next_key": self._fresh_keys.issue()})
+        """Return the answer, which whoever repeats the submission gets as well."""
         self._answers[owner, key] = answer
         if len(self._answers) > self.REMEMBERED_ANSWERS:
             del self._answers[next(iter(self._answers))]

@@ -113,7 +113,7 @@ class Submissions:
 
         def replied(_: object) -> None:
             try:
-                submitted = _answer(granted(reply.result()), spec, unknown_names(spec))
+                submitted = self._answer(granted(reply.result()), spec, unknown_names(spec), key)
                 submitted = self._idempotency.remember(owner, key, submitted)
             except Exception as error:
                 if not answer.done():
@@ -148,10 +148,20 @@ class Submissions:
         spec, remarks = await with_rows_counted(self._rows, event.spec)
         event = replace(event, spec=spec, inputs=await list_inputs(self._blobs, spec))
         reply = await (self._predecessors.submit(event) if spec.after else self._engine.ask(event, deed))
-        answer = _answer(reply, spec, remarks)
+        answer = self._answer(reply, spec, remarks, event.idempotency_key)
         if spec.nodes == 1:
             return answer
         return answer.model_copy(update={"plan": await self._store.jobs.plan(answer.id)})
+
+    def _answer(self, reply: Done | Submitted, spec: JobSpec, remarks: list[str], key: str | None) -> Submission:
+        """Return the answer; to who uses keys, with one for the next submission."""
+        assert isinstance(reply, Submitted)
+        return Submission(
+            id=reply.job,
+            task_count=spec.task_count,
+            warnings=[*reply.warnings, *remarks, *warnings_about(spec)],
+            next_key="" if key is None else self.fresh_keys.issue(),
+        )
 
     async def _with_its_table_as_file(self, spec: JobSpec) -> tuple[JobSpec, int]:
         if has_many_rows(spec):
@@ -198,12 +208,6 @@ async def list_inputs(blobs: Blobs, spec: JobSpec) -> str | None:
     if _is_little(blobs, spec, names):  # a thread would cost more than the work
         return _list(blobs, spec, names)
     return await asyncio.to_thread(_list, blobs, spec, names)
-
-
-def _answer(reply: Done | Submitted, spec: JobSpec, remarks: list[str]) -> Submission:
-    assert isinstance(reply, Submitted)
-    warnings = [*reply.warnings, *remarks, *warnings_about(spec)]
-    return Submission(id=reply.job, task_count=spec.task_count, warnings=warnings)
 
 
 def warnings_about(spec: JobSpec) -> list[str]:

@@ -151,11 +151,11 @@ class FollowedResults:
             job=job, put=put, on_behind=lambda _: woken.set(), end_of=_result_of, is_live=True
         )
         self.subscriptions.open(subscription)
+        alarm = asyncio.get_running_loop().call_later(ANSWER_WITHIN_S, woken.set)
         try:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(ANSWER_WITHIN_S):
-                    await woken.wait()
+            await woken.wait()
         finally:
+            alarm.cancel()
             self.subscriptions.close(subscription)
         return results if is_over and subscription.is_live else None
 
