@@ -41,7 +41,7 @@ def increment(number: int) -> int:
 
 
 async def one_process(client: AsyncClient) -> None:
-    results = [result async for result in client.run(JobSpec(command=["/bin/echo", LINE]))]
+    results = await client.run(JobSpec(command=["/bin/echo", LINE]))
     if [result.stdout for result in results] != [LINE + "\n"]:
         raise SystemExit(f"a result is not as it should be: {results}")
 

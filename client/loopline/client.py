@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from contextlib import aclosing
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -22,18 +21,12 @@ class AsyncClient(RestClient):
     Modules that few programs need are imported at their first use.
     """
 
-    async def run(self, job: JobSpec) -> AsyncGenerator[TaskResult, None]:
-        """Submit a job, and yield every task's result as it finishes, until the job is over.
-
-        One request is enough for a short job.
-        """
+    async def run(self, job: JobSpec) -> list[TaskResult]:
+        """Submit a job, and return its results once it is over. One request is enough for a short job."""
         submitted = await self.submit(job, wait=True)
-        if submitted.results is None:
-            async with aclosing(self.results(submitted.id)) as results:
-                async for result in results:
-                    yield result
-        for result in submitted.results or ():
-            yield result
+        if submitted.results is not None:
+            return submitted.results
+        return [result async for result in self.results(submitted.id)]
 
     async def submit_rows(self, job: JobSpec, rows: Iterable[Mapping[str, Scalar]]) -> Submission:
         """Submit a job that has a task for each row of parameters, such as ``{"lr": 0.1, "seed": 7}``.

@@ -98,8 +98,8 @@ class RestClient:
         repeated. ``wait``: a moment longer, for the results if all are there by then.
         """
         key, self._next_key = self._next_key or uuid4().hex, ""
-        headers, query = {"Idempotency-Key": key}, {"wait": "true"} if wait else None
-        answer = await self.http.ask(Submission, "POST", "/jobs", json=job.to_json(), headers=headers, params=query)
+        headers = {"Idempotency-Key": key} | ({"Prefer": "wait=1"} if wait else {})
+        answer = await self.http.ask(Submission, "POST", "/jobs", json=job.to_json(), headers=headers)
         self._next_key = answer.next_key
         return answer
 

@@ -23,6 +23,7 @@ from loopline_shared.rest.bodies import TaskResult
 from tests.api.bench import Answer, Bench, done, running_master, until
 
 SPEC = {"command": ["work", "{i}"], "parameters": {"i": {"range": [1, 3]}}, "size": 30}
+WAITING = {"Prefer": "wait=1"}
 
 
 async def submit_under(master: Bench, key: str, spec: dict[str, Any], role: str = "user") -> Answer:
@@ -168,19 +169,19 @@ async def test_who_waits_a_moment_has_the_results_of_a_short_job_in_one_answer(
 ) -> None:
     monkeypatch.setattr(streams, "ANSWER_WITHIN_S", 60.0)
     async with master.worker():
-        answer = await master.ask("POST", "/jobs?wait=true", "user", json=SPEC, headers={"Idempotency-Key": "k"})
+        answer = await master.ask("POST", "/jobs", "user", json=SPEC, headers=WAITING | {"Idempotency-Key": "k"})
         assert answer.status == 201
         told = await master.ask("GET", f"/jobs/{answer.body['id']}/results")
         streamed = [json.loads(line) for line in told.content.splitlines()]
         assert answer.body["results"] == streamed
         assert [result["number"] for result in streamed] == [1, 2, 3]
-        again = await master.ask("POST", "/jobs?wait=true", "user", json=SPEC, headers={"Idempotency-Key": "k"})
+        again = await master.ask("POST", "/jobs", "user", json=SPEC, headers=WAITING | {"Idempotency-Key": "k"})
         assert (again.body["id"], again.body["results"]) == (answer.body["id"], None)
         assert (await submit_under(master, "other", SPEC)).body["results"] is None
 
 
 async def test_who_waits_a_moment_is_answered_without_the_results_of_a_longer_job(master: Bench) -> None:
-    answer = await master.ask("POST", "/jobs?wait=true", "user", json=SPEC)
+    answer = await master.ask("POST", "/jobs", "user", json=SPEC, headers=WAITING)
     assert (answer.status, answer.body["results"]) == (201, None)
     assert master.parts[Subscriptions].count == 0
 

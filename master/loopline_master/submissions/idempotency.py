@@ -36,7 +36,7 @@ class KeyLock:
 
 
 class FreshKeys:
-    """Keys under which nothing can have been submitted: nobody need look for a job.
+    """Keys that cannot have been used before: it is spared to look for a job that was submitted under one.
 
     A client's link generates them for its submissions: ``<link>.<number>``. Such a key is new while its link is open,
     unless another connection has presented a key of the same link: for example a client that lost the link while its

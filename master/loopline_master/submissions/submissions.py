@@ -105,7 +105,7 @@ class Submissions:
     def _post_issued(
         self, owner: str, spec: JobSpec, key: str, deed: Deed | None
     ) -> asyncio.Future[Submission] | None:
-        """As ``post``, under a key that was issued: return the answer, which is kept even if its asker hangs up."""
+        """Do as ``post`` under a key that was issued, and return the answer: kept also for one who hangs up."""
         reply = self._post(owner, spec, key, deed)
         if reply is None:
             return None

@@ -26,7 +26,7 @@ from loopline_master.http.parameters import (
     OfOwner,
     OnlyLive,
     OnlyTasks,
-    WaitAMoment,
+    Prefer,
     WithLabel,
 )
 from loopline_master.outcomes import explain_ended_job, failure_reasons, with_failures
@@ -52,13 +52,13 @@ async def submit_job(
     deed: Deed,
     body: JobSpec,
     idempotency_key: IdempotencyKey | None = None,
-    wait: WaitAMoment = False,
+    prefer: Prefer = "",
 ) -> Submission:
     """Submit a job.
 
     The answer comes once the job is on disk. With an Idempotency-Key the request is safe to repeat: the same body
-    gets the same answer, another body is declined. With `wait` it comes a moment later, and has the results of a job
-    that is over by then.
+    gets the same answer, another body is declined. With `Prefer: wait=1` it comes a moment later, and has the results
+    of a job that is over by then.
     """
     made = await submissions.submit(caller.name, body, idempotency_key, deed=deed)
     more: dict[str, object] = {}
@@ -66,7 +66,7 @@ async def submit_job(
         more["warnings"] = [*made.warnings, *notes]
     if body.nodes > 1 and made.plan is None:
         more["plan"] = forecaster.start_of(made.id)
-    if wait:
+    if "wait=" in prefer:
         more["results"] = await followed.at_once(made.id)
     return made.model_copy(update=more) if more else made
 
