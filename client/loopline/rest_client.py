@@ -77,7 +77,6 @@ class RestClient:
         """
         settings = ClientSettings.load(master=master, token=token)
         trusted = ca or ("" if fingerprint else settings.find_ca())
-        self._next_key = ""
         self.http = Http(settings.master, settings.find_token(), patience_s, ca=trusted, fingerprint=fingerprint)
 
     @property
@@ -97,11 +96,8 @@ class RestClient:
         """Submit a job. It is on disk when the answer comes, and submitted once however often the request is
         repeated. ``wait``: a moment longer, for the results if all are there by then.
         """
-        key, self._next_key = self._next_key or uuid4().hex, ""
-        headers = {"Idempotency-Key": key} | ({"Prefer": "wait=1"} if wait else {})
-        answer = await self.http.ask(Submission, "POST", "/jobs", json=job.to_json(), headers=headers)
-        self._next_key = answer.next_key
-        return answer
+        headers = {"Idempotency-Key": uuid4().hex} | ({"Prefer": "wait=1"} if wait else {})
+        return await self.http.ask(Submission, "POST", "/jobs", json=job.to_json(), headers=headers)
 
     async def preview(self, job: JobSpec) -> Preview:
         """Return what the master would make of a job, without submitting it."""

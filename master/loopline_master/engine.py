@@ -43,13 +43,6 @@ commit among them, and how many events had come meanwhile.
 TICK_S = 1e-6
 
 
-def granted(reply: Reply) -> Done | Submitted:
-    """Return the reply to a request that was carried out. Raises LooplineError if it was declined."""
-    if isinstance(reply, Declined):
-        raise LooplineError(reply.code, reply.message, reply.hint, reply.status, quota=reply.quota)
-    return reply
-
-
 class AssignSink(Protocol):
     """Takes what the engine sends to workers. Neither call waits or raises."""
 
@@ -89,7 +82,10 @@ class Engine:
 
     async def ask(self, event: Event, deed: Deed | None = None) -> Done | Submitted:
         """Carry out a request; it is on disk on return, with the deed. Raises LooplineError if it is declined."""
-        return granted(await self.request(event, deed))
+        reply = await self.request(event, deed)
+        if isinstance(reply, Declined):
+            raise LooplineError(reply.code, reply.message, reply.hint, reply.status, quota=reply.quota)
+        return reply
 
     async def request(self, event: Event, deed: Deed | None = None) -> Reply:
         """Return the reply to a request once its effects are on disk; it is declined if too many are waiting."""

@@ -8,7 +8,6 @@ import json
 import stat
 from dataclasses import replace
 from pathlib import Path
-from secrets import token_hex
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ import pytest
 from loopline_master.change_feed import Subscriptions
 from loopline_master.http.live import streams
 from loopline_master.store import Store
-from loopline_master.submissions.idempotency import FreshKeys
 from loopline_shared.model import Outcome, Output, Result
 from loopline_shared.protocol.worker_link import Run
 from loopline_shared.rest.bodies import TaskResult
@@ -67,12 +65,9 @@ async def test_one_key_is_one_job_also_at_once(master: Bench) -> None:
     assert len((await master.get("/jobs"))["items"]) == 1
 
 
-@pytest.mark.parametrize("is_issued", [False, True])
 async def test_one_key_is_one_job_also_for_those_who_hang_up_and_come_again(
-    master: Bench, monkeypatch: pytest.MonkeyPatch, is_issued: bool
+    master: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    key = await next_key(master) if is_issued else "k"
-    before = [job["id"] for job in (await master.get("/jobs"))["items"]]
     commit, has_begun, may_go_on = master.parts[Store].commit, asyncio.Event(), asyncio.Event()
 
     async def slow_commit(*arguments: Any) -> None:
@@ -81,77 +76,15 @@ async def test_one_key_is_one_job_also_for_those_who_hang_up_and_come_again(
         await commit(*arguments)
 
     monkeypatch.setattr(master.parts[Store], "commit", slow_commit)
-    first = asyncio.create_task(submit_under(master, key, SPEC))
+    first = asyncio.create_task(submit_under(master, "k", SPEC))
     await has_begun.wait()
     first.cancel()
-    again = asyncio.create_task(submit_under(master, key, SPEC))
+    again = asyncio.create_task(submit_under(master, "k", SPEC))
     await asyncio.sleep(0.1)  # time enough to do it wrong
     may_go_on.set()
     answer = await again
     assert answer.status == 201
-    assert [job["id"] for job in (await master.get("/jobs"))["items"]] == [answer.body["id"], *before]
-
-
-async def next_key(master: Bench, role: str = "user") -> str:
-    """Return the key that an answer brings for the next submission."""
-    return str((await submit_under(master, token_hex(4), {"command": ["before"]}, role)).body["next_key"])
-
-
-async def test_the_key_that_an_answer_brings_is_one_job_and_nobody_looks_for_it(
-    master: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    look, looked = master.parts[Store].jobs.by_key, list[str]()
-
-    async def noted(owner: str, key: str) -> Any:
-        looked.append(key)
-        return await look(owner, key)
-
-    monkeypatch.setattr(master.parts[Store].jobs, "by_key", noted)
-    key = await next_key(master)
-    looked.clear()
-    first = await submit_under(master, key, SPEC)
-    assert first.status == 201
-    assert looked == []
-    assert first.body["warnings"]
-    again = await submit_under(master, key, SPEC)
-    assert (first.status, first.body) == (again.status, again.body)
-    other = await submit_under(master, key, {**SPEC, "size": 31})
-    assert (other.status, other.body["code"]) == (409, "key_used")
-    assert looked == [key, key]
-    of_another = await submit_under(master, key, SPEC, role="admin")
-    assert of_another.body["id"] != first.body["id"]
-    assert first.body["next_key"] not in ("", key)
-    assert (await submit_under(master, first.body["next_key"], SPEC)).body["id"] != first.body["id"]
-
-
-async def test_the_key_that_an_answer_brings_is_one_job_also_at_once(master: Bench) -> None:
-    key = await next_key(master)
-    answers = await asyncio.gather(*(submit_under(master, key, SPEC) for _ in range(20)))
-    assert {answer.status for answer in answers} == {201}
-    assert len({answer.body["id"] for answer in answers}) == 1
-    assert len({answer.body["next_key"] for answer in answers}) == 1
-
-
-async def test_a_key_that_was_issued_long_ago_is_a_key_as_any_other(
-    master: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(FreshKeys, "MOST_ISSUED", 1)
-    key = await next_key(master)
-    await next_key(master)
-    answers = [await submit_under(master, key, SPEC) for _ in range(2)]
-    assert answers[0].body["id"] == answers[1].body["id"]
-
-
-async def test_a_key_that_was_declined_may_come_again(master: Bench) -> None:
-    key = await next_key(master)
-    declined = await submit_under(master, key, {"command": ["work"], "requires": {"worker": "nobody"}, "after": [99]})
-    assert declined.status >= 400
-    assert (await submit_under(master, key, SPEC)).status == 201
-
-
-async def test_without_a_key_an_answer_brings_none(master: Bench) -> None:
-    answer = await master.ask("POST", "/jobs", "user", json=SPEC)
-    assert answer.body["next_key"] == ""
+    assert [job["id"] for job in (await master.get("/jobs"))["items"]] == [answer.body["id"]]
 
 
 async def test_one_key_is_one_job_also_after_a_restart(tmp_path: Path) -> None:

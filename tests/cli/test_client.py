@@ -31,18 +31,6 @@ async def test_a_submission_is_repeated_under_one_key(fake: FakeMaster) -> None:
     assert keys[3] != keys[0]
 
 
-async def test_a_submission_takes_the_key_that_the_answer_before_it_brought_once(fake: FakeMaster) -> None:
-    bringing = Submission(id=7, task_count=1, next_key="brought")
-    fake.on("POST /jobs", ok(bringing, 201), hang_up(), ok(SUBMITTED, 201), ok(SUBMITTED, 201))
-    async with client(fake) as master:
-        for _ in range(3):
-            await master.submit(JOB)
-    keys = [seen.headers["Idempotency-Key"] for seen in fake.asked("POST /jobs")]
-    assert keys[1:3] == ["brought", "brought"]
-    assert "brought" not in (keys[0], keys[3])
-    assert keys[3] != keys[0]
-
-
 async def test_a_short_job_is_run_by_one_request(fake: FakeMaster) -> None:
     there = Submission(id=7, task_count=1, results=[result(1, "about 3.14\n")])
     fake.on("POST /jobs", ok(there, 201))

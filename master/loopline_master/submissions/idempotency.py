@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator
 from contextlib import contextmanager
-from secrets import token_hex
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from loopline_master.core.events import JobSubmitted
@@ -36,19 +35,14 @@ class KeyLock:
 
 
 class FreshKeys:
-    """Keys that cannot have been used before: it is spared to look for a job that was submitted under one.
+    """Keys that a client's link generates for its submissions: ``<link>.<number>``.
 
-    A client's link generates them for its submissions: ``<link>.<number>``. Such a key is new while its link is open,
-    unless another connection has presented a key of the same link: for example a client that lost the link while its
-    last messages were still being read here. The answer to any other submission brings one for the next, which is new
-    when it first comes.
+    Such a key is new while its link is open, unless another connection has presented a key of the same link: for
+    example a client that lost the link while its last messages were still being read here.
     """
-
-    MOST_ISSUED = 10_000
 
     def __init__(self) -> None:
         self._is_only_source: dict[str, bool] = {}  # by open link
-        self._issued: dict[str, Literal[True]] = {}  # and never presented
         self.under_way: dict[str, asyncio.Future[Any]] = {}
         """Of submissions under such keys, until each is on disk or declined."""
 
@@ -65,18 +59,6 @@ class FreshKeys:
         """Note that a key has come by another connection than its own link."""
         if (name := key.rpartition(".")[0]) in self._is_only_source:
             self._is_only_source[name] = False
-
-    def issue(self) -> str:
-        """Return a key for a submission. Of too many that are not used, the oldest count as any other key."""
-        key = token_hex(12)
-        self._issued[key] = True
-        if len(self._issued) > self.MOST_ISSUED:
-            del self._issued[next(iter(self._issued))]
-        return key
-
-    def comes_first(self, key: str) -> bool:
-        """True if this key was issued here, and is presented for the first time."""
-        return self._issued.pop(key, False)
 
     async def settled(self, key: str) -> None:
         """Wait until nothing is under way under this key, which was presented again."""
@@ -114,16 +96,15 @@ class Idempotency:
         await self._fresh_keys.settled(key)
         before = await self._store.jobs.by_key(event.owner, key)
         if before is None:
-            return self.remember(event.owner, key, await submit(event))
+            return self._remember((event.owner, key), await submit(event))
         if before.spec != counted(event.spec, before.task_count):
             message = f"job {before.id} was submitted under this Idempotency-Key with another body"
             raise LooplineError("key_used", message, "use a new key for each job", status=409)
         answer = Submission(id=before.id, task_count=before.task_count)
         return self._answers.get((event.owner, key), answer)
 
-    def remember(self, owner: str, key: str, answer: Submission) -> Submission:
-        """Return the answer, which whoever repeats the submission gets as well."""
-        self._answers[owner, key] = answer
+    def _remember(self, key: tuple[str, str], answer: Submission) -> Submission:
+        self._answers[key] = answer
         if len(self._answers) > self.REMEMBERED_ANSWERS:
             del self._answers[next(iter(self._answers))]
         return answer

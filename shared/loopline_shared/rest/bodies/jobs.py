@@ -143,7 +143,6 @@ class Submission(Body):
     task_count: int
     warnings: list[str] = Field(default=[])
     plan: PlanView | None = None  # of a job that needs several workers at once
-    next_key: str = ""  # Idempotency-Key for the next submission, if this had one: answered sooner than under another
     results: list[TaskResult] | None = None  # all of them, if the request waited and the job was over in a moment
 
 
