@@ -41,8 +41,7 @@ def increment(number: int) -> int:
 
 
 async def one_process(client: AsyncClient) -> None:
-    job = await client.submit(JobSpec(command=["/bin/echo", LINE]))
-    results = [result async for result in client.results(job.id)]
+    results = await client.run(JobSpec(command=["/bin/echo", LINE]))
     if [result.stdout for result in results] != [LINE + "\n"]:
         raise SystemExit(f"a result is not as it should be: {results}")
 

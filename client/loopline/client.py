@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from loopline.rest_client import RestClient
-from loopline_shared.rest.bodies import Submission
+from loopline_shared.rest.bodies import Submission, TaskResult
 from loopline_shared.scalar import Scalar
 from loopline_shared.spec import JobSpec
 
@@ -20,6 +20,13 @@ class AsyncClient(RestClient):
 
     Modules that few programs need are imported at their first use.
     """
+
+    async def run(self, job: JobSpec) -> list[TaskResult]:
+        """Submit a job, and return its results once it is over. One request is enough for a short job."""
+        submitted = await self.submit(job, wait=True)
+        if submitted.results is not None:
+            return submitted.results
+        return [result async for result in self.results(submitted.id)]
 
     async def submit_rows(self, job: JobSpec, rows: Iterable[Mapping[str, Scalar]]) -> Submission:
         """Submit a job that has a task for each row of parameters, such as ``{"lr": 0.1, "seed": 7}``.

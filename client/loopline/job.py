@@ -10,15 +10,24 @@ from loopline.functions.calls import CallError, CallOutcome, content_of, outcome
 from loopline.rest_client import RestClient
 from loopline_shared.model import Function, JobState
 from loopline_shared.rest.bodies import JobDetail, JobView, TaskResult
+from loopline_shared.spec import JobSpec
 
 
 class AsyncJob:
     """A job of one master. Every method asks the master, so that answers are true after any restart."""
 
-    def __init__(self, client: RestClient, id: int, warnings: list[str] | None = None) -> None:  # noqa: A002
+    def __init__(
+        self,
+        client: RestClient,
+        id: int,  # noqa: A002
+        warnings: list[str] | None = None,
+        *,
+        spec: JobSpec | None = None,
+    ) -> None:
+        """``spec``: what was submitted, if that is known here."""
         self.id = id
         self.warnings = warnings or []
-        self._client = client
+        self._client, self._spec = client, spec
 
     def __repr__(self) -> str:
         return f"<job {self.id} of {self._client.master}>"
@@ -43,7 +52,7 @@ class AsyncJob:
 
     async def results(self) -> AsyncGenerator[TaskResult, None]:
         """Yield every task's result as it finishes, until the job is over; a CallResult if the task is one call."""
-        function = (await self.view()).spec.function
+        function = (self._spec or (await self.view()).spec).function
         async for result in self._client.results(self.id):
             yield await read_call(self._client, result) if function and not function.chunk else result
 

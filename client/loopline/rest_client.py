@@ -92,11 +92,11 @@ class RestClient:
 
     # Jobs
 
-    async def submit(self, job: JobSpec) -> Submission:
+    async def submit(self, job: JobSpec, *, wait: bool = False) -> Submission:
         """Submit a job. It is on disk when the answer comes, and submitted once however often the request is
-        repeated.
+        repeated. ``wait``: a moment longer, for the results if all are there by then.
         """
-        headers = {"Idempotency-Key": uuid4().hex}
+        headers = {"Idempotency-Key": uuid4().hex} | ({"Prefer": "wait=1"} if wait else {})
         return await self.http.ask(Submission, "POST", "/jobs", json=job.to_json(), headers=headers)
 
     async def preview(self, job: JobSpec) -> Preview:

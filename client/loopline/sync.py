@@ -12,6 +12,7 @@ from loopline.functions.loop_thread import LoopThread
 from loopline.job import AsyncJob
 from loopline.transfer.package_list import PackageList, spec_with_software
 from loopline_shared.model import JobState
+from loopline_shared.rest.bodies import TaskResult
 from loopline_shared.spec import JobSpec
 
 Kind = TypeVar("Kind", bound=type)
@@ -121,12 +122,19 @@ class Client:
 
         ``requirements``: Python packages that tasks need, as of an Executor; or else ``image``: a container image.
         """
-        spec = job if isinstance(job, JobSpec) else JobSpec(command=list(job), **options)
+        spec = _spec(job, options)
         if requirements is not None or image:
             having = spec_with_software(self._inner, spec, requirements, allow_builds=allow_builds, image=image)
             spec = self._loop_thread.call(having)
         submitted = self._loop_thread.call(self._inner.submit(spec))
-        return Job(AsyncJob(self._inner, submitted.id, submitted.warnings), self._loop_thread)
+        return Job(AsyncJob(self._inner, submitted.id, submitted.warnings, spec=spec), self._loop_thread)
+
+    def run(self, job: JobSpec | Sequence[str], **options: Any) -> list[TaskResult]:
+        """Submit a job as ``submit`` does, and return its results once it is over.
+
+        One request is enough for a short job.
+        """
+        return self._loop_thread.call(self._inner.run(_spec(job, options)))
 
     def job(self, job: int) -> Job:
         """Return a job by its number, whoever submitted it. Raises LooplineError if there is none."""
@@ -143,3 +151,7 @@ class Client:
     def starmap(self, function: Callable[..., Any], calls: Iterable[Iterable[Any]], **options: Any) -> Job:
         """Submit a job as AsyncClient.starmap does."""
         return Job(self._loop_thread.call(self._inner.starmap(function, calls, **options)), self._loop_thread)
+
+
+def _spec(job: JobSpec | Sequence[str], options: dict[str, Any]) -> JobSpec:
+    return job if isinstance(job, JobSpec) else JobSpec(command=list(job), **options)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from loopline_master.change_feed import Subscriptions
 from loopline_master.http.live import streams
 from loopline_master.store import Store
 from loopline_shared.model import Outcome, Output, Result
@@ -20,6 +21,7 @@ from loopline_shared.rest.bodies import TaskResult
 from tests.api.bench import Answer, Bench, done, running_master, until
 
 SPEC = {"command": ["work", "{i}"], "parameters": {"i": {"range": [1, 3]}}, "size": 30}
+WAITING = {"Prefer": "wait=1"}
 
 
 async def submit_under(master: Bench, key: str, spec: dict[str, Any], role: str = "user") -> Answer:
@@ -93,6 +95,28 @@ async def test_one_key_is_one_job_also_after_a_restart(tmp_path: Path) -> None:
         again = await submit_under(master, "k", SPEC)
         assert (again.status, again.body["id"]) == (201, first.body["id"])
         assert (await submit_under(master, "k", {"command": ["other"]})).status == 409
+
+
+async def test_who_waits_a_moment_has_the_results_of_a_short_job_in_one_answer(
+    master: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "ANSWER_WITHIN_S", 60.0)
+    async with master.worker():
+        answer = await master.ask("POST", "/jobs", "user", json=SPEC, headers=WAITING | {"Idempotency-Key": "k"})
+        assert answer.status == 201
+        told = await master.ask("GET", f"/jobs/{answer.body['id']}/results")
+        streamed = [json.loads(line) for line in told.content.splitlines()]
+        assert answer.body["results"] == streamed
+        assert [result["number"] for result in streamed] == [1, 2, 3]
+        again = await master.ask("POST", "/jobs", "user", json=SPEC, headers=WAITING | {"Idempotency-Key": "k"})
+        assert (again.body["id"], again.body["results"]) == (answer.body["id"], None)
+        assert (await submit_under(master, "other", SPEC)).body["results"] is None
+
+
+async def test_who_waits_a_moment_is_answered_without_the_results_of_a_longer_job(master: Bench) -> None:
+    answer = await master.ask("POST", "/jobs", "user", json=SPEC, headers=WAITING)
+    assert (answer.status, answer.body["results"]) == (201, None)
+    assert master.parts[Subscriptions].count == 0
 
 
 async def test_pages_follow_one_another(master: Bench) -> None:

@@ -3,7 +3,7 @@ import hashlib
 
 import pytest
 
-from loopline import AsyncClient
+from loopline import AsyncClient, Client
 from loopline.transfer import row_upload
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import JobState, TaskId
@@ -29,6 +29,35 @@ async def test_a_submission_is_repeated_under_one_key(fake: FakeMaster) -> None:
     assert len(keys) == 4
     assert len(set(keys[:3])) == 1
     assert keys[3] != keys[0]
+
+
+async def test_a_short_job_is_run_by_one_request(fake: FakeMaster) -> None:
+    there = Submission(id=7, task_count=1, results=[result(1, "about 3.14\n")])
+    fake.on("POST /jobs", ok(there, 201))
+    async with client(fake) as master:
+        assert await master.run(JOB) == there.results
+    assert [seen.headers["Prefer"] for seen in fake.seen] == ["wait=1"]
+
+
+async def test_the_results_of_a_longer_job_are_followed(fake: FakeMaster) -> None:
+    fake.on("POST /jobs", ok(SUBMITTED, 201))
+    fake.on("GET /jobs/7/results", ok(f"{result(1, 'about 3.14').model_dump_json()}\n".encode()))
+    async with client(fake) as master:
+        assert [one.id for one in await master.run(JOB)] == [TaskId(7, 1)]
+
+
+async def test_ordinary_code_asks_for_no_more_than_it_needs(fake: FakeMaster) -> None:
+    there = Submission(id=7, task_count=1, results=[result(1, "about 3.14\n")])
+    fake.on("POST /jobs", ok(there, 201), ok(SUBMITTED, 201))
+    fake.on("GET /jobs/7/results", ok(f"{result(1, 'about 3.14').model_dump_json()}\n".encode()))
+
+    def ordinary() -> list[list[str]]:
+        with Client(fake.url, "secret") as master:
+            of_jobs = master.run(["true"]), master.submit(["true"], name="again").results()
+            return [[one.stdout for one in results] for results in of_jobs]
+
+    assert await asyncio.to_thread(ordinary) == [["about 3.14\n"], ["about 3.14"]]
+    assert sorted(seen.what for seen in fake.seen) == ["GET /jobs/7/results", "POST /jobs", "POST /jobs"]
 
 
 async def test_few_rows_go_along_and_many_go_before(fake: FakeMaster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,9 +16,9 @@ from typing import Any, Literal
 from weakref import WeakSet
 
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 
 from loopline_master.certificates.encryption import Encryption
-from loopline_master.http.operations import PARTS
 from loopline_master.settings import MasterSettings
 from loopline_master.timings import PEEK_WITHIN_S
 from loopline_shared.rest.bodies import Problem
@@ -236,13 +236,16 @@ async def _open(host: str, port: int) -> list[socket.socket]:
     return opened
 
 
-@web.middleware
-async def no_longer_plain(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse plain HTTP on a connection from before it ended."""
-    encryption = request.config_dict[PARTS][Encryption]
-    if request.secure or encryption.is_plain_answered:
-        return await handler(request)
-    return await _refuse(request)
+def no_longer_plain(encryption: Encryption) -> Middleware:
+    """Return what refuses plain HTTP on a connection from before it ended."""
+
+    @web.middleware
+    async def checked(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if encryption.is_plain_answered or request.secure:
+            return await handler(request)
+        return await _refuse(request)
+
+    return checked
 
 
 async def _refuse(request: web.BaseRequest) -> web.StreamResponse:

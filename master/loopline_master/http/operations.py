@@ -292,7 +292,7 @@ async def _read_body(request: web.Request, model: type[BaseModel], busy_time: Bu
     sender = caller.token or request.remote or ""
     await busy_time.rest(sender)
     try:
-        async with asyncio.timeout(timings.BODY_WITHIN_S):
+        async with asyncio.timeout(None if request.content.is_eof() else timings.BODY_WITHIN_S):
             content = await request.read()
         with busy_time.charged(sender):
             return model.model_validate_json(content)

@@ -65,6 +65,13 @@ ResultCursor = Annotated[
     str, Field(pattern=r"^\d{1,15}\.\d{1,12}@\d{1,15}$", description="Where to continue: `cursor` of an earlier line")
 ]
 Follow = Annotated[bool, BeforeValidator(_flag), Field(description="Continue until the job has ended")]
+Prefer = Annotated[
+    str,
+    Header("Prefer"),
+    Field(
+        max_length=200, description="With wait=1 the answer may come a moment later, to have results of a short job"
+    ),
+]
 FollowTask = Annotated[bool, BeforeValidator(_flag), Field(description="Continue until the task is over")]
 RestSeconds = Annotated[
     float, Field(ge=0.005, le=60, description="Pause after each event, during which changes are collected")

@@ -37,7 +37,7 @@ def _document() -> str:
 def web_app(parts: Parts) -> web.Application:
     """Return the application, which serves its handlers the parts that their signatures name."""
     app = web.Application(
-        middlewares=[problems, no_longer_plain, *([_confirmed] if parts[Store].is_remote else [])],
+        middlewares=[problems, no_longer_plain(parts[Encryption]), *([_confirmed] if parts[Store].is_remote else [])],
         client_max_size=parts[MasterSettings].limits.max_body_bytes,
     )
     app[PARTS] = parts

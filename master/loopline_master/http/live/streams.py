@@ -133,6 +133,32 @@ class FollowedResults:
         """Generate lines, many at a time, until the job has ended; an empty line now and then if there are none."""
         return _ResultFollower(self, job, cursor, times).pieces()
 
+    async def at_once(self, job: int) -> list[TaskResult] | None:
+        """Return all results of a job that was submitted just now; None if it is not over in a moment."""
+        if not is_all_to_come(self.scheduler.state, job):
+            return None
+        results, is_over, woken = list[TaskResult](), False, asyncio.Event()
+
+        def put(_: Subscription[TaskResult], some: list[TaskResult], over: JobState | None) -> bool:
+            nonlocal is_over
+            results.extend(some)
+            if over is not None:
+                is_over = True
+                woken.set()
+            return sum(len(one.stdout) for one in results) < MOST_READY_BYTES
+
+        subscription = Subscription(
+            job=job, put=put, on_behind=lambda _: woken.set(), end_of=_result_of, is_live=True
+        )
+        self.subscriptions.open(subscription)
+        alarm = asyncio.get_running_loop().call_later(ANSWER_WITHIN_S, woken.set)
+        try:
+            await woken.wait()
+        finally:
+            alarm.cancel()
+            self.subscriptions.close(subscription)
+        return results if is_over and subscription.is_live else None
+
     def written(self, results: list[TaskResult], times: Times) -> bytes:
         """Return the lines of results: those of one commit are written once for all who follow."""
         if self._latest[0] is not results or self._latest[1] != times:

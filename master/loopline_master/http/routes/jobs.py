@@ -12,6 +12,7 @@ from loopline_master.core.scheduler import Scheduler
 from loopline_master.engine import Engine
 from loopline_master.forecaster import Forecaster
 from loopline_master.http.auth import READERS, USERS, Caller
+from loopline_master.http.live.streams import FollowedResults
 from loopline_master.http.lookups import found, job_view
 from loopline_master.http.operations import Routes
 from loopline_master.http.parameters import (
@@ -25,6 +26,7 @@ from loopline_master.http.parameters import (
     OfOwner,
     OnlyLive,
     OnlyTasks,
+    Prefer,
     WithLabel,
 )
 from loopline_master.outcomes import explain_ended_job, failure_reasons, with_failures
@@ -45,21 +47,28 @@ routes = Routes("jobs")
 async def submit_job(
     submissions: Submissions,
     forecaster: Forecaster,
+    followed: FollowedResults,
     caller: Caller,
     deed: Deed,
     body: JobSpec,
     idempotency_key: IdempotencyKey | None = None,
+    prefer: Prefer = "",
 ) -> Submission:
     """Submit a job.
 
     The answer comes once the job is on disk. With an Idempotency-Key the request is safe to repeat: the same body
-    gets the same answer, another body is declined.
+    gets the same answer, another body is declined. With `Prefer: wait=1` it comes a moment later, and has the results
+    of a job that is over by then.
     """
     made = await submissions.submit(caller.name, body, idempotency_key, deed=deed)
-    more = {"warnings": [*made.warnings, *forecaster.notes_on(made.id)], "plan": made.plan}
+    more: dict[str, object] = {}
+    if notes := forecaster.notes_on(made.id):
+        more["warnings"] = [*made.warnings, *notes]
     if body.nodes > 1 and made.plan is None:
         more["plan"] = forecaster.start_of(made.id)
-    return made.model_copy(update=more)
+    if "wait=" in prefer:
+        more["results"] = await followed.at_once(made.id)
+    return made.model_copy(update=more) if more else made
 
 
 @routes("GET /jobs", READERS, is_shared=True)

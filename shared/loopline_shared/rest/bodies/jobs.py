@@ -7,6 +7,7 @@ from pydantic import Field
 from loopline_shared.model import JobState, Order, OrderWithin, Prediction, SizeSource
 from loopline_shared.rest.bodies.base import Body, Page
 from loopline_shared.rest.bodies.network import FileFlow
+from loopline_shared.rest.bodies.tasks import TaskResult
 from loopline_shared.rest.times import Time
 from loopline_shared.scalar import Scalar
 from loopline_shared.spec import JobSpec
@@ -142,6 +143,7 @@ class Submission(Body):
     task_count: int
     warnings: list[str] = Field(default=[])
     plan: PlanView | None = None  # of a job that needs several workers at once
+    results: list[TaskResult] | None = None  # all of them, if the request waited and the job was over in a moment
 
 
 class PlannedTask(Body):
