@@ -14,15 +14,24 @@ import importlib
 import multiprocessing
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+
+from pydantic import BaseModel
 
 from loopline_shared.protocol import link_session
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload([f"{__name__}_imported"])
 PR_SET_PDEATHSIG = 1
+_EVENTS = "loopline_master.core.events"
+_NEEDED = [
+    *("loopline_master.__main__", "loopline_worker.__main__", "loopline_worker.agent", "loopline_worker.discovery"),
+    *("loopline_worker.launch.posix", "loopline_worker.launch.bubblewrap", "loopline_worker.launch.visible_paths"),
+    *("loopline_worker.owner.server", "loopline_worker.owner.session_server", "h11", "encodings.ascii"),
+]
+"""Modules that a daemon has imported by the time it serves or works, some of them late."""
 
 
 class Daemon:
@@ -69,14 +78,23 @@ def imported() -> None:
     """Import what daemons need, with what they would make at their first use of it, and keep their collectors from
     walking through it.
     """
-    for module in ("loopline_master.__main__", "loopline_worker.__main__", "loopline_worker.agent"):
+    for module in _NEEDED:
         importlib.import_module(module)
-    for side in (link_session._from_worker, link_session._from_master):
-        side.rebuild()
+    for adapter in (link_session._from_worker, link_session._from_master, importlib.import_module(_EVENTS).BATCH):
+        adapter.rebuild()
+    for model in _models(BaseModel):
+        model.model_rebuild(raise_errors=False)
     for operation in importlib.import_module("loopline_master.http.routes").all_operations():
         assert operation.handed_in is not None  # its annotations are evaluated
     gc.collect()
     gc.freeze()
+
+
+def _models(base: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    for model in base.__subclasses__():
+        if model.__module__.startswith("loopline"):
+            yield model
+        yield from _models(model)
 
 
 def _become(module: str, arguments: list[str], environment: dict[str, str], folder: str, log: str) -> None:

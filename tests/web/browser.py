@@ -93,6 +93,14 @@ class Visit:
         await self.page.get_by_role("button", name="Sign in").click()
         await self.page.get_by_role("navigation", name="Pages").wait_for()
 
+    async def begin_anew(self) -> None:
+        """Load the page as somebody who is signed in and has done nothing yet; what was heard before is forgotten."""
+        await self.page.evaluate("sessionStorage.clear(); localStorage.clear()")
+        self.requests.clear()
+        self.complaints.clear()
+        await self.open()
+        await self.page.get_by_role("navigation", name="Pages").wait_for()
+
     async def show(self, path: str) -> None:
         """Another view, once all that it reads is there."""
         await self.open(path)

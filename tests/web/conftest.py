@@ -34,10 +34,19 @@ async def grid(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> As
     await grid.no_processes()
 
 
-@pytest_asyncio.fixture(loop_scope="module")
-async def visit(browser: Browser, grid: Grid) -> AsyncIterator[Visit]:
-    """An admin at the page, who in the end has asked nobody but the master, and had nothing to complain of."""
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def admins_visit(browser: Browser, grid: Grid) -> AsyncIterator[Visit]:
+    """An admin who signs in once: to make a browser's context and to sign in costs more than most tests do there."""
     async with visiting(browser, grid.url) as visit:
         await visit.sign_in(admin(grid))
         yield visit
-        visit.check()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def visit(admins_visit: Visit) -> AsyncIterator[Visit]:
+    """An admin at the page, loaded anew, who in the end has asked nobody but the master, and had nothing to complain
+    of.
+    """
+    await admins_visit.begin_anew()
+    yield admins_visit
+    admins_visit.check()
