@@ -393,5 +393,20 @@ assert not heavy, heavy
     assert done.returncode == 0, done.stderr
 
 
+def test_a_command_is_imported_without_the_authorities_of_this_computer() -> None:
+    program = """
+import os
+from loopline.cli.__main__ import main
+assert main(["jobs", "--master", "http://127.0.0.1:1"]) == 5
+from aiohttp import connector
+assert not connector._SSL_CONTEXT_VERIFIED.cert_store_stats()["x509_ca"], "read"
+assert os.environ.get("SSL_CERT_FILE") is None
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "SSL_CERT_FILE"}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=_root(), env=environment)
+    assert done.returncode == 0, done.stderr
+
+
 def _root() -> Path:
     return Path(__file__).parents[2]

@@ -15,13 +15,14 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
 from cyclopts import CycloptsError, UnknownOptionError
 
 from loopline.cli import app
 from loopline.cli.errors import Exit, report, usage
 from loopline_shared.errors import LooplineError
-from loopline_shared.terminal import import_blocker  # noqa: F401 - before pydantic
+from loopline_shared.terminal import import_blocker  # before pydantic
 
 _CONVERTED = re.compile(r'unable to convert "(.*)" into (int|float)\.')
 _NUMBERS = {"int": "a whole number", "float": "a number"}
@@ -55,10 +56,18 @@ def run(words: list[str]) -> int:
         from loopline.cli.service import with_role
 
         words = with_role(words)
+    if chosen is not None:
+        _bring(app.COMMANDS[chosen][1])
     try:
         return app.build(chosen)(words, print_error=False, exit_on_error=False) or Exit.OK
     except CycloptsError as error:
         raise usage(_CONVERTED.sub(_in_words, str(error)), _hint(error)) from None
+
+
+def _bring(command: str) -> None:
+    """Import a command, and with it aiohttp: who connects by TLS does not go by its authorities (http.py)."""
+    with import_blocker.without_authorities():
+        import_module(command.partition(":")[0])
 
 
 def _in_words(found: re.Match[str]) -> str:
