@@ -105,7 +105,7 @@ def _revision(connection: Connection) -> str | None:
 
 def _begin(connection: Connection) -> None:
     """Create the tables of a new database. Tests compare them with the result of all migrations."""
-    metadata.create_all(connection)
+    metadata.create_all(connection, checkfirst=False)
     begin_life(connection)
     connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"))
     connection.execute(text("INSERT INTO alembic_version VALUES (:revision)"), {"revision": REVISION})
