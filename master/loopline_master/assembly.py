@@ -35,7 +35,7 @@ from loopline_master.http.live.stored_results import StoredResults
 from loopline_master.http.live.streams import FollowedResults
 from loopline_master.http.live.task_output import TaskOutput
 from loopline_master.http.operations import Parts
-from loopline_master.http.token_files import job_key, peer_key, session_key
+from loopline_master.http.token_files import job_key, make_keys, peer_key, session_key
 from loopline_master.http.web_app import api_document
 from loopline_master.links import WorkerLinks
 from loopline_master.log_bound import LogBound
@@ -66,7 +66,7 @@ async def assemble(settings: MasterSettings, store: Store) -> Parts:
     kept = await asyncio.to_thread(_file_store, settings)  # what may be away comes before the first step
     keep_log_s = settings.keep_log_days * 86400.0
     await store.begin_log(keep_log_s, time.time())
-    snapshot = await store.snapshot()
+    snapshot, _ = await asyncio.gather(store.snapshot(), asyncio.to_thread(make_keys, settings))
     scheduler, metrics, clock = Scheduler(snapshot), Metrics(), Clock(after=snapshot.grid.now)
     sampler = InvariantSampler(scheduler, metrics)
     solver = SolverThread(best_solver(), metrics.observe_plan)

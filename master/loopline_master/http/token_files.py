@@ -30,6 +30,12 @@ def job_key(settings: MasterSettings) -> bytes:
     return _key_in(_token_folder(settings) / "job-key")
 
 
+def make_keys(settings: MasterSettings) -> None:
+    """Create the keys that are not there. Each waits for the disk twice: a start does other work meanwhile."""
+    for key in (job_key, session_key, peer_key):
+        key(settings)
+
+
 def read_key(file: Path) -> bytes:
     """Return the key in a file; empty if there is no valid one."""
     with suppress(ValueError):
