@@ -114,7 +114,7 @@ clean:
 	@rm -f $@
 	@awk '/^uv==/,!/\\$$/' constraints.txt > $@.uv
 	@$(PIP) --quiet --no-compile --no-deps --require-hashes -r $@.uv
-	@if $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r constraints.txt; then touch $@; else \
+	@if $(BIN)/uv pip install --python $(BIN)/python --require-hashes -r constraints.txt; then touch $@; else \
 		($(PIP) --no-compile --require-hashes -r constraints.txt && touch $@) | $(NAMES); fi
 	@test -f $@
 
