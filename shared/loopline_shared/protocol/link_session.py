@@ -222,12 +222,13 @@ class MasterSession:
         self.held = assign
 
     def send(self, message: ToWorker, held_s: float | None = None) -> bytes:
-        """Return the frame. An Assign gets the number that the worker sees, and how long its Report was here."""
+        """Return the frame: of an Assign with the number that the worker sees, and how long its Report was here."""
         if isinstance(message, Assign):
             if self.held and message is not self.held:
                 self._outbound.skip()
             self.held = None
-            message.seq, message.held_s = self._outbound.number(message.seq), held_s
+            if (seq := self._outbound.number(message.seq)) != message.seq or held_s is not None:
+                message = replace(message, seq=seq, held_s=held_s)
         return encode(message)
 
 
