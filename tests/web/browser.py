@@ -93,16 +93,14 @@ class Visit:
         await self.page.get_by_role("button", name="Sign in").click()
         await self.page.get_by_role("navigation", name="Pages").wait_for()
 
-    async def begin_anew(self) -> None:
-        """Load the page as somebody who is signed in and has done nothing yet; what was heard before is forgotten."""
+    async def forget(self) -> None:
+        """What was done and heard before: whoever loads the page now is signed in and has done nothing yet."""
         await self.page.evaluate("sessionStorage.clear(); localStorage.clear()")
         self.requests.clear()
         self.complaints.clear()
-        await self.open()
-        await self.page.get_by_role("navigation", name="Pages").wait_for()
 
-    async def show(self, path: str) -> None:
-        """Another view, once all that it reads is there."""
+    async def show(self, path: str = "/") -> None:
+        """Load the page at a view, until all that it reads is there."""
         await self.open(path)
         await self.page.get_by_role("navigation", name="Pages").wait_for()
         await expect(self.page.get_by_role("status").filter(has_text="live")).to_be_visible()
@@ -150,6 +148,16 @@ class Visit:
             for node in one["nodes"]
         ]
 
+    @asynccontextmanager
+    async def in_zone(self, zone: str) -> AsyncIterator[None]:
+        """Be where the clocks show this zone's time."""
+        told = await self.page.context.new_cdp_session(self.page)
+        try:
+            await told.send("Emulation.setTimezoneOverride", {"timezoneId": zone})
+            yield
+        finally:
+            await told.detach()
+
     def check(self, *expected: str) -> None:
         """It asked nobody but its master, and complained of nothing but what was ``expected``."""
         outside = [url for url in self.requests if not url.startswith((self.url, "data:", "blob:"))]
@@ -164,7 +172,7 @@ class Visit:
 
 @asynccontextmanager
 async def visiting(browser: Browser, url: str, **options: Any) -> AsyncIterator[Visit]:
-    """A visitor who has never been here. ``options``: of the browser's context, such as timezone_id."""
+    """A visitor who has never been here. ``options``: of the browser's context, such as viewport."""
     context = await browser.new_context(**{**_CALM, **options})
     context.set_default_timeout(PATIENCE_MS)
     try:

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 from playwright.async_api import Browser, expect
 
 from tests.live.grid import Grid
-from tests.web.browser import AWAY, running_browser, visiting
+from tests.web.browser import AWAY, visiting
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 SILENT_MS = 60_000  # the page takes a master for away after 15 s
-
-
-@pytest_asyncio.fixture
-async def browser() -> AsyncIterator[Browser]:
-    async with running_browser() as browser:
-        yield browser
 
 
 @pytest.mark.long

@@ -21,7 +21,7 @@ from loopline_shared.spec import JobSpec
 from tests.live.grid import Grid, wait_for
 from tests.web.browser import AWAY, PATIENCE_MS, REFUSED, Visit, admin, visiting
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 expect.set_options(timeout=PATIENCE_MS)
 
 MOST_TABS = 60
@@ -69,6 +69,8 @@ async def test_a_visitor_signs_in_and_out(browser: Browser, grid: Grid) -> None:
         answer = await page.goto(f"{grid.url}/workers")
         assert answer is not None
         assert "script-src 'self'" in (await answer.header_value("content-security-policy") or "")
+        await page.get_by_label("Token").wait_for()
+        assert await visit.barriers() == []
         await page.get_by_label("Token").fill("ll_00000000_wrong")
         await page.get_by_role("button", name="Sign in").click()
         await expect(page.get_by_role("alert")).to_contain_text("Invalid, expired or revoked token")
@@ -88,6 +90,7 @@ async def test_a_visitor_signs_in_and_out(browser: Browser, grid: Grid) -> None:
 
 async def test_a_job_from_the_page_to_its_end(visit: Visit) -> None:
     page = visit.page
+    await visit.show()
     await go(page, "Submit")
     await page.get_by_label("Command").fill("echo <img src=x onerror=alert(1)> hello {i}")
     await page.get_by_label("Name", exact=True).fill("<i>greetings</i>")
@@ -186,6 +189,7 @@ async def test_a_picture_and_a_trace_to_take_home(visit: Visit, grid: Grid) -> N
     page = visit.page
     job = await grid.submit("echo {i}", tasks=4)
     await grid.ended(job)
+    await visit.show()
     await go(page, "Timeline")
     png = await taken_home(page, page.get_by_role("button", name="Save as PNG"))
     assert png.startswith(b"\x89PNG")
@@ -198,14 +202,13 @@ async def test_a_picture_and_a_trace_to_take_home(visit: Visit, grid: Grid) -> N
     }, "one of each task's attempts ran, if perhaps not the first"
 
 
-async def test_times_are_those_of_the_viewers_zone(browser: Browser, grid: Grid) -> None:
+async def test_times_are_those_of_the_viewers_zone(visit: Visit, grid: Grid) -> None:
     job = await grid.ended(await grid.submit("true"))
     for zone, hours in (("Asia/Tokyo", 9), ("America/Phoenix", -7)):
-        async with visiting(browser, grid.url, timezone_id=zone) as visit:
-            await visit.sign_in(admin(grid), f"/jobs/{job.id}")
+        async with visit.in_zone(zone):
+            await visit.show(f"/jobs/{job.id}")
             there = datetime.fromtimestamp(job.submitted_at, timezone(timedelta(hours=hours)))
             await expect(visit.page.get_by_text(f"{there:%Y-%m-%d %H:%M:%S}").first).to_be_visible()
-            visit.check()
 
 
 async def test_the_main_path_by_keyboard_alone(browser: Browser, grid: Grid) -> None:
@@ -235,6 +238,7 @@ async def test_a_held_job_names_its_predecessor(visit: Visit, grid: Grid) -> Non
         first = await grid.submit(wait, size=10, max_replicas=1, name="earlier")
         await grid.attempts_when("the first to run", first, lambda all_: len(all_) == 1)
         second = await grid.submit("echo {i}", tasks=2, size=10, name="later")
+        await visit.show()
         await go(page, "Jobs")
         await expect(row_of(page, "later")).to_contain_text(f"waits for job {first}")
         await row_of(page, "later").get_by_role("link", name="later").click()
@@ -255,7 +259,7 @@ async def test_users_stand_in_the_order_of_their_turns_with_use_and_share(visit:
             return all(user.used is not None for user in (await grid.client().shares()).users)
 
         await wait_for("the job's use", some_was_used, 20)
-        await go(visit.page, "Jobs")
+        await visit.show("/jobs")
         users = visit.page.get_by_role("region", name="Users")
         await expect(users.get_by_role("rowheader").first).to_have_text("bob")
         await expect(users.get_by_role("row").nth(1)).to_contain_text("3–0 %")
@@ -284,7 +288,7 @@ async def test_what_a_task_writes_is_there_while_it_writes(visit: Visit, grid: G
 async def test_a_file_goes_there_and_a_picture_and_a_table_come_back(visit: Visit) -> None:
     """Dropped on the form, found by the task, and what it makes of it is shown in place."""
     page = visit.page
-    await go(page, "Submit")
+    await visit.show("/submit")
     await page.get_by_label("Name", exact=True).fill("painter")
     await page.get_by_label("Command").fill("sh paint.sh {n}")
     script = f"echo {PIXEL} | base64 -d > dot.png; echo a,$1 > plots.csv; echo '<b>no page</b>' > note.html"
@@ -319,7 +323,7 @@ async def test_a_file_goes_there_and_a_picture_and_a_table_come_back(visit: Visi
 async def test_the_master_says_beforehand_what_would_come_of_a_job(visit: Visit, grid: Grid) -> None:
     page = visit.page
     await grid.ended(await grid.submit("true", size=1))  # something to tell the time by
-    await go(page, "Submit")
+    await visit.show("/submit")
     await page.get_by_label("Command").fill("simulate --seed {seed}")
     await page.get_by_label("Size").fill("20s")
     tasks = page.get_by_role("region", name="Tasks")
@@ -341,7 +345,7 @@ async def test_a_job_that_comes_after_another_links_to_it(visit: Visit, grid: Gr
     with held_back(grid, "chain") as wait:
         first = await grid.submit(wait, max_replicas=1, name="gather")
         second = await grid.submit("true", after=[first], name="merge")
-        await go(page, "Jobs")
+        await visit.show("/jobs")
         await expect(row_of(page, "merge")).to_contain_text(f"waits for job {first}")
         await row_of(page, "merge").get_by_role("link", name="merge").click()
         await expect(page.get_by_text(re.compile(f"^Waits for job {first} to succeed"))).to_be_visible()
@@ -354,6 +358,7 @@ async def test_a_job_that_comes_after_another_links_to_it(visit: Visit, grid: Gr
 
 async def test_a_killed_worker_turns_grey(visit: Visit, grid: Grid) -> None:
     page = visit.page
+    await visit.show()
     await go(page, "Workers")
     await grid.start_worker("cat")
     await expect(row_of(page, "cat")).to_contain_text("connected")
@@ -367,7 +372,7 @@ async def test_it_goes_on_after_a_restart_of_the_master(visit: Visit, grid: Grid
     page = visit.page
     with held_back(grid, "restart") as wait:
         job = await grid.submit(wait, max_replicas=1, name="survivor")
-        await go(page, "Jobs")
+        await visit.show("/jobs")
         await expect(row_of(page, "survivor")).to_contain_text("running")
         await page.evaluate("window.neverReloaded = true")
         await grid.kill_master()
@@ -413,12 +418,12 @@ async def test_a_reader_looks_and_touches_nothing(browser: Browser, grid: Grid) 
             await expect(row_of(page, "not-yours")).to_contain_text("running")
             assert await page.get_by_role("button", name=re.compile("^(cancel|pause) job")).count() == 0
             assert await page.get_by_role("link", name="Submit", exact=True).count() == 0
-            await visit.open("/submit")
+            await visit.turn_to("/submit", "Submit")
             await expect(page.get_by_text("Your token is read-only")).to_be_visible()
             visit.check()
 
 
-async def test_every_page_is_open_to_all_light_and_dark_and_fits_a_phone(browser: Browser, grid: Grid) -> None:
+async def test_every_page_is_open_to_all_light_and_dark_and_fits_a_phone(visit: Visit, grid: Grid) -> None:
     over = await grid.submit("echo {i}; exit {i}", tasks=2, size=1, max_attempts=1)
     await grid.ended(over)
     with held_back(grid, "open") as wait:
@@ -438,17 +443,12 @@ async def test_every_page_is_open_to_all_light_and_dark_and_fits_a_phone(browser
             "/jobs/1/nowhere": "There is no such page",
             "/": "Overview",
         }
-        async with visiting(browser, grid.url) as visit:
-            await visit.open()
-            await visit.page.get_by_label("Token").wait_for()
-            found = await visit.barriers()
-            await visit.sign_in(admin(grid))
-            await expect(visit.page.get_by_role("status").filter(has_text="live")).to_be_visible()
-            for view, heading in views.items():
-                await visit.turn_to(view, heading)
-                found += [f"{view}: {barrier}" for barrier in await visit.barriers()]
-                found += [f"{view} scrolls sideways at {width} px" for width in await visit.too_narrow()]
-            visit.check()
+        found = list[str]()
+        await visit.show()
+        for view, heading in views.items():
+            await visit.turn_to(view, heading)
+            found += [f"{view}: {barrier}" for barrier in await visit.barriers()]
+            found += [f"{view} scrolls sideways at {width} px" for width in await visit.too_narrow()]
     assert not found, "\n".join(found)
 
 

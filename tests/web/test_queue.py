@@ -6,13 +6,15 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, expect
 
 from loopline_shared.spec import JobSpec, Requirements
 from tests.live.grid import Grid
-from tests.web.browser import PATIENCE_MS, running_browser, visiting
+from tests.web.browser import PATIENCE_MS, visiting
 
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 expect.set_options(timeout=PATIENCE_MS)
 
 JOBS = 510  # in the grid; one more waits outside it
@@ -21,13 +23,7 @@ WINDOW = 500
 NOWHERE = Requirements(labels=["nowhere"])
 
 
-@pytest_asyncio.fixture
-async def browser() -> AsyncIterator[Browser]:
-    async with running_browser() as browser:
-        yield browser
-
-
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def grid(browser: Browser, tmp_path: Path) -> AsyncIterator[Grid]:
     """A master without workers, and a long queue."""
     grid = Grid(tmp_path)
