@@ -42,6 +42,11 @@ Every error of Loopline has a code, a sentence and, as a rule, the next step. In
 differs. Search this page for the words that you saw, or for the code, which `--json` and the REST API give as `code`.
 """
 
+MAKERS = ("LooplineError", "CallError", "DownloadError", "StagingError", "usage")
+"""What makes an error, by name."""
+MAKES_ERRORS = re.compile(rf"\b(?:{'|'.join(MAKERS)})\(")
+"""In the text of a file that makes any: to parse one takes longer than all else that is done with it."""
+
 
 def commands() -> str:
     """Return the page of the commands, from their signatures and docstrings."""
@@ -123,7 +128,8 @@ def messages() -> str:
     found: dict[str, dict[str, str]] = defaultdict(dict)
     for folder in SOURCES:
         for file in sorted((ROOT / folder).rglob("*.py")):
-            for code, message, hint in _errors(ast.parse(file.read_text("utf-8"))):
+            text = file.read_text("utf-8")
+            for code, message, hint in _errors(ast.parse(text)) if MAKES_ERRORS.search(text) else ():
                 found[code].setdefault(message, hint)
     lines = [MESSAGES]
     for code in sorted(found):
@@ -138,23 +144,24 @@ def _errors(tree: ast.Module) -> Iterator[tuple[str, str, str]]:
     for function in ast.walk(tree):
         if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
+        nodes = list(ast.walk(function))
         named = {
             node.targets[0].id: node.value
-            for node in ast.walk(function)
+            for node in nodes
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
         }
-        for node in ast.walk(function):
+        for node in nodes:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 yield from _error(node, node.func.id, named)
 
 
 def _error(call: ast.Call, maker: str, named: dict[str, ast.expr]) -> Iterator[tuple[str, str, str]]:
+    if maker not in MAKERS:
+        return
     words = [_text(argument, named) for argument in call.args]
     given = {keyword.arg: _text(keyword.value, named) for keyword in call.keywords}
     if maker == "usage":
         words.insert(0, "usage")
-    elif maker not in ("LooplineError", "CallError", "DownloadError", "StagingError"):
-        return
     words += [""] * (3 - len(words))
     code, message, hint = words[0], given.get("message", words[1]), given.get("hint", words[2])
     if re.fullmatch(r"[a-z_]+", code or "") and len(re.findall(r"\w{2,}", message or "")) > 1:

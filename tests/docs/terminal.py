@@ -20,7 +20,7 @@ DONE_ALREADY = ("pip install",)
 
 
 class Terminal:
-    def __init__(self, home: Path, loopline: Sequence[str], serving: Sequence[str]) -> None:
+    def __init__(self, home: Path, loopline: Sequence[str], serving: Sequence[str], python: str) -> None:
         """``loopline``: the words that its command stands for; ``serving``: in terminals of their own."""
         self.home = self.folder = home
         self._starts = shlex.join(serving)
@@ -33,7 +33,7 @@ class Terminal:
             del self.environment[name]
         self.environment |= {
             "HOME": str(home),
-            "PATH": f"{self._programs(loopline)}:{os.environ['PATH']}",
+            "PATH": f"{self._programs(loopline, python)}:{os.environ['PATH']}",
             "LOOPLINE_PORT": str(self.port),
             "LOOPLINE_MASTER": f"http://127.0.0.1:{self.port}",
             "LOOPLINE_CONFIG": os.devnull,
@@ -76,11 +76,11 @@ class Terminal:
             assert time.monotonic() < until, f"$ {step.command}\n{log.read_text()}\n-- has no line: {line}"
             time.sleep(0.02)
 
-    def _programs(self, loopline: Sequence[str]) -> Path:
+    def _programs(self, loopline: Sequence[str], python: str) -> Path:
         """What installing puts on the path."""
         folder = self.home / "bin"
         folder.mkdir()
-        for name, words in (("loopline", loopline), ("python3", [sys.executable])):
+        for name, words in (("loopline", loopline), ("python3", [python])):
             program = folder / name
             program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
             program.chmod(0o755)
@@ -88,8 +88,10 @@ class Terminal:
 
 
 @contextmanager
-def terminal(home: Path, loopline: Sequence[str], serving: Sequence[str] = ("loopline",)) -> Iterator[Terminal]:
-    one = Terminal(home, loopline, serving)
+def terminal(
+    home: Path, loopline: Sequence[str], serving: Sequence[str] = ("loopline",), python: str = sys.executable
+) -> Iterator[Terminal]:
+    one = Terminal(home, loopline, serving, python)
     try:
         yield one
     finally:
