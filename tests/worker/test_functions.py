@@ -11,9 +11,11 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import cloudpickle
@@ -26,6 +28,7 @@ from loopline_shared.model import INLINE_LIMIT_BYTES, Function, Outcome, Output,
 from loopline_shared.protocol import link_session
 from loopline_shared.protocol.chunks import CRASHED, RAISED, RETURNED, ends
 from loopline_shared.protocol.worker_link import Run
+from loopline_worker.attempts import limits
 from loopline_worker.attempts.limits import Quota
 from loopline_worker.functions import launcher as function_launcher
 from loopline_worker.functions.append_files import file_of
@@ -304,10 +307,28 @@ async def test_of_several_calls_only_that_fails_which_crashed(caller: Caller) ->
     assert result.reason.startswith("2 of its calls crashed; the first: the Python process exited during the call")
 
 
-async def test_what_was_made_before_a_time_limit_is_kept(caller: Caller) -> None:
-    slow = caller.chunk(lambda s: __import__("time").sleep(s), (0,), (1000,), (0,), timeout_s=1.0)
-    result = await caller.bench.result(slow)
-    assert (result.outcome, result.reason) == (Outcome.FAILED, "timed out after 1 s")
+async def test_what_was_made_before_a_time_limit_is_kept(
+    caller: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock is put forward when the second call has begun, however long an interpreter took to start."""
+    begun, runner = tmp_path / "second-call", caller.bench.runner
+
+    def stick_at(number: int, begun: str) -> None:
+        import time
+        from pathlib import Path
+
+        if number == 2:
+            Path(begun).touch()
+            time.sleep(1000)
+
+    slow = caller.chunk(stick_at, *((number, str(begun)) for number in (1, 2, 3)), timeout_s=600.0)
+    runner.start(slow)
+    await until(begun.exists)
+    monkeypatch.setattr(limits, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + 600))
+    await until(lambda: runner.freeze(slow.attempt))
+    runner.thaw(slow.attempt)  # looks at the clock
+    result = await caller.bench.end_of(slow)
+    assert (result.outcome, result.reason) == (Outcome.FAILED, "timed out after 600 s")
     assert ends_of(result) == [(RETURNED, None)]
 
 
