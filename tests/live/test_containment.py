@@ -110,7 +110,7 @@ async def test_a_task_cannot_steal_its_workers_token(tmp_path: Path, kind: str, 
 
 async def _joined(grid: Grid) -> str:
     """Return the token of a computer that has joined by the name of honest."""
-    made = await grid.client().create_join_token(uses=1, expires_s=60)
+    made = await grid.client().create_join_token(uses=1, expires_s=600)
     own = f"ll_0badcafe_{'p' * 43}"
     digest = hashlib.sha256(own.encode()).hexdigest()
     body = {"secret": made.secret, "worker": "honest", "token": "0badcafe", "hash": digest}

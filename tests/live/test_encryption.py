@@ -41,7 +41,7 @@ async def _run(grid: Grid, *command: str) -> tuple[int, str]:
 async def test_a_worker_and_a_user_know_their_master_by_a_line(tmp_path: Path) -> None:
     async with running(tmp_path, "--tls", "on") as grid:
         (tmp_path / "home").mkdir()
-        made = await grid.client().create_join_token(uses=1, expires_s=60)
+        made = await grid.client().create_join_token(uses=1, expires_s=600)
         assert made.address.startswith("https://")
         assert made.fingerprint == pin_of((grid.data_dir / "certificates" / "ca.pem").read_text())
         line = str(JoinLine(made.address, made.secret, made.fingerprint))
@@ -70,7 +70,7 @@ async def test_a_worker_and_a_user_know_their_master_by_a_line(tmp_path: Path) -
         shutil.rmtree(grid.data_dir / "certificates")
         (grid.data_dir / "certificates.is-lost").touch()  # as it says when it is started without
         await grid.start_master("--tls", "on")
-        made = await grid.client().create_join_token(uses=1, expires_s=60)
+        made = await grid.client().create_join_token(uses=1, expires_s=600)
         assert made.fingerprint != token.fingerprint
         line = str(JoinLine(made.address, made.secret, made.fingerprint))
         assert (await _loopline(grid, "join", line, "--no-sandbox"))[0] == 0

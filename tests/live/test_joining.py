@@ -11,7 +11,7 @@ from tests.warm import starting
 
 
 async def test_a_computer_joins_and_works(grid: Grid) -> None:
-    made = await grid.client().create_join_token(uses=1, expires_s=60)
+    made = await grid.client().create_join_token(uses=1, expires_s=600)
     line = str(JoinLine(made.address, made.secret))
     home = {k: v for k, v in os.environ.items() if not k.startswith(("LOOPLINE", "XDG"))}
     home |= {"HOME": str(grid.folder)}
