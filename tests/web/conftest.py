@@ -10,14 +10,14 @@ from tests.live.grid import Grid
 from tests.web.browser import Visit, admin, running_browser, visiting
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def browser() -> AsyncIterator[Browser]:
-    """One for all tests of a process: each has a context of its own there, which costs a fraction of a start."""
+    """One for all tests of a module: each visitor has a context of their own, which costs a fraction of a start."""
     async with running_browser() as browser:
         yield browser
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def grid(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Grid]:
     """A master and two workers of one slot each, for all tests of a module; the browser comes first: no browser, no
     grid. It ends with the audit and the replay of its log.
@@ -35,7 +35,7 @@ async def grid(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> As
     await grid.no_processes()
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def admins_visit(browser: Browser, grid: Grid) -> AsyncIterator[Visit]:
     """An admin who signs in once: to make a browser's context and to sign in costs more than most tests do there."""
     async with visiting(browser, grid.url) as visit:
@@ -43,7 +43,7 @@ async def admins_visit(browser: Browser, grid: Grid) -> AsyncIterator[Visit]:
         yield visit
 
 
-@pytest_asyncio.fixture(loop_scope="session")
+@pytest_asyncio.fixture(loop_scope="module")
 async def visit(admins_visit: Visit) -> AsyncIterator[Visit]:
     """An admin who is signed in and has done nothing yet: a test begins with ``show``, which loads the page anew. In
     the end the page has asked nobody but the master, and had nothing to complain of.

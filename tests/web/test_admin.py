@@ -10,7 +10,7 @@ from tests.live.grid import Grid
 from tests.web.browser import AWAY, REFUSED, Visit, visiting
 from tests.web.test_page import row_of
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def metrics(grid: Grid, secret: str) -> int:

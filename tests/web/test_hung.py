@@ -11,7 +11,7 @@ from playwright.async_api import Browser, expect
 from tests.live.grid import Grid
 from tests.web.browser import AWAY, visiting
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SILENT_MS = 60_000  # the page takes a master for away after 15 s
 

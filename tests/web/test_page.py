@@ -21,7 +21,7 @@ from loopline_shared.spec import JobSpec
 from tests.live.grid import Grid, wait_for
 from tests.web.browser import AWAY, PATIENCE_MS, REFUSED, Visit, admin, visiting
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 expect.set_options(timeout=PATIENCE_MS)
 
 MOST_TABS = 60

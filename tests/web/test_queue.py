@@ -14,7 +14,7 @@ from loopline_shared.spec import JobSpec, Requirements
 from tests.live.grid import Grid
 from tests.web.browser import PATIENCE_MS, visiting
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 expect.set_options(timeout=PATIENCE_MS)
 
 JOBS = 510  # in the grid; one more waits outside it
@@ -23,7 +23,7 @@ WINDOW = 500
 NOWHERE = Requirements(labels=["nowhere"])
 
 
-@pytest_asyncio.fixture(loop_scope="session")
+@pytest_asyncio.fixture(loop_scope="module")
 async def grid(browser: Browser, tmp_path: Path) -> AsyncIterator[Grid]:
     """A master without workers, and a long queue."""
     grid = Grid(tmp_path)
