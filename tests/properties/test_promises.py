@@ -163,6 +163,15 @@ def test_a_lease_that_ended_while_the_master_was_away_breaks_no_promise() -> Non
     assert not world.store.broken
 
 
+def test_the_next_task_of_a_gang_job_begins_when_its_workers_are_free() -> None:
+    """Also if a coarse scan has skipped the time at which they were expected to be, and nothing ended sooner."""
+    story = PromisesMachine()
+    story.build("cyclic", Order.HOLD, slots=[1, 1, 2], times="thrifty-blend", ahead=0.0, disturbed=False)
+    story.submit(nodes=3, limit=None, lasts=3, count=3, crash="")
+    story.time_passes(7)  # its tasks take 2, 1 and 3 s
+    assert story.world.is_over()
+
+
 TestPromises = PromisesMachine.TestCase
 TestPromises.settings = settings(
     max_examples=tried(10, 1500), stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)

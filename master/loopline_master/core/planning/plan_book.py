@@ -93,6 +93,8 @@ class PlanBook:
         old = old or AWAY
         if horizon.slots > old.slots or horizon.is_open > old.is_open or horizon.why != old.why:
             self._note_freed(self._tick, None)
+        elif len(horizon.busy) < len(old.busy):  # also if it ended as was expected: a coarse scan has not tried this time
+            self._begin_pass()
 
     def overdue(self) -> set[str]:
         """Return the workers on which something should be over by now; each is returned once for each such end."""
@@ -306,7 +308,7 @@ class PlanBook:
             self._planner.reserve(gang, old)
             return
         self._leave(job)
-        self._book(one, plan, gang, new, "others ended sooner than was planned")
+        self._book(one, plan, gang, new, "others have ended")
 
     def _judge(self, one: WaitingGang) -> None:
         """Say of which kind a plan is."""
