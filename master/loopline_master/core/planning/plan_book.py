@@ -93,7 +93,7 @@ class PlanBook:
         old = old or AWAY
         if horizon.slots > old.slots or horizon.is_open > old.is_open or horizon.why != old.why:
             self._note_freed(self._tick, None)
-        elif len(horizon.busy) < len(old.busy):  # also if it ended as was expected: a coarse scan has not tried this time
+        elif len(horizon.busy) < len(old.busy):  # be it when expected: a coarse scan may have skipped that time
             self._begin_pass()
 
     def overdue(self) -> set[str]:
