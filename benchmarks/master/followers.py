@@ -65,7 +65,7 @@ def follow(url: str, jobs: list[int], heard: Any) -> None:
 
 async def measure(followers: int, jobs: int, seconds: float) -> Row:
     """Have so many follow these jobs from their beginning, while the swarm works."""
-    with tempfile.TemporaryDirectory() as folder, _master(Path(folder), followers) as (process, url):
+    with tempfile.TemporaryDirectory() as folder, _master(Path(folder), max(followers, jobs)) as (process, url):
         async with AsyncClient(url, None) as client:
             sweep = Range(range=[1, OF_ALL // jobs])
             numbers = [
@@ -88,9 +88,9 @@ async def measure(followers: int, jobs: int, seconds: float) -> Row:
 
 
 @contextmanager
-def _master(folder: Path, followers: int) -> Iterator[tuple[psutil.Process, str]]:
-    """Start a master that allows so many streams, and a few more."""
-    most = followers + 100
+def _master(folder: Path, count: int) -> Iterator[tuple[psutil.Process, str]]:
+    """Start a master that allows one user so many streams and jobs, and a few more."""
+    most = count + 100
     settings = f"[master.limits]\nmax_listeners = {most}\nuser_listeners = {most}\nuser_jobs = {most}\n"
     (folder / "loopline.toml").write_text(settings)
     with master(folder) as started:
