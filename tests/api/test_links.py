@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -114,12 +115,11 @@ async def test_an_answer_says_how_long_its_report_was_here_and_what_comes_later_
         assert later.held_s is None
 
 
-@pytest.mark.parametrize(("within_s", "frames"), [(3600.0, 1), (0.0, 2)])
-async def test_that_a_result_is_on_disk_is_told_with_the_next_task_or_soon(
-    master: Bench, monkeypatch: pytest.MonkeyPatch, within_s: float, frames: int
-) -> None:
-    """A worker with nothing else in hand waits for neither."""
-    monkeypatch.setattr(connection, "ACKNOWLEDGE_WITHIN_S", within_s)
+@asynccontextmanager
+async def reported(
+    master: Bench,
+) -> AsyncIterator[tuple[aiohttp.ClientWebSocketResponse, WorkerSession, Callable[[], Awaitable[Assign]]]]:
+    """A worker of one slot that has been answered once: its socket, its session, and what hears the next Assign."""
     async with connect(master) as socket:
         session = WorkerSession("w1", "boot", FACTS)
 
@@ -132,6 +132,16 @@ async def test_that_a_result_is_on_disk_is_told_with_the_next_task_or_soon(
         assert isinstance(session.receive(await socket.receive_bytes()), Welcome)
         await socket.send_bytes(session.report((), (), Load(slots=1))[1])
         assert (await hear()).seen == 1
+        yield socket, session, hear
+
+
+@pytest.mark.parametrize(("within_s", "frames"), [(3600.0, 1), (0.0, 2)])
+async def test_that_a_result_is_on_disk_is_told_with_the_next_task_or_soon(
+    master: Bench, monkeypatch: pytest.MonkeyPatch, within_s: float, frames: int
+) -> None:
+    """A worker with nothing else in hand waits for neither."""
+    monkeypatch.setattr(connection, "ACKNOWLEDGE_WITHIN_S", within_s)
+    async with reported(master) as (socket, session, hear):
         first = await master.submit()
         run = (await hear()).run[0]
         done = Result(run.attempt, Outcome.SUCCEEDED, 0)
@@ -156,18 +166,7 @@ async def test_a_worker_that_offers_no_slots_is_told_at_once_that_its_result_is_
 ) -> None:
     """No task can follow, and it may be waiting for that to end."""
     monkeypatch.setattr(connection, "ACKNOWLEDGE_WITHIN_S", 3600.0)
-    async with connect(master) as socket:
-        session = WorkerSession("w1", "boot", FACTS)
-
-        async def hear() -> Assign:
-            assign = session.receive(await socket.receive_bytes())
-            assert isinstance(assign, Assign)
-            return assign
-
-        await socket.send_bytes(session.hello())
-        assert isinstance(session.receive(await socket.receive_bytes()), Welcome)
-        await socket.send_bytes(session.report((), (), Load(slots=1))[1])
-        assert (await hear()).seen == 1
+    async with reported(master) as (socket, session, hear):
         await master.submit()
         done = Result((await hear()).run[0].attempt, Outcome.SUCCEEDED, 0)
         await socket.send_bytes(session.report((), (done,), Load(slots=0))[1])
