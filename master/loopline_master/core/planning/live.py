@@ -144,6 +144,7 @@ class Planning:
         book = PlanBook(state.now, self._eligible)
         book.lattice_of = self._lattice
         book.begin(state.now)
+        self._silent.clear()  # some were forgotten since there was a book
         book.enter(self._told(state.workers[name]) for name in sorted(state.workers))
         waiting = self._gangs(book)
         for plan in sorted(state.plans.values(), key=in_order_of_claims):
