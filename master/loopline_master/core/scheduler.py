@@ -149,7 +149,7 @@ class Scheduler:
         First those are stopped of which too many tasks have failed.
         """
         if self.state.index.failing:
-            lifecycle.stop_failing_jobs(self.state)
+            requests.stop_failing_jobs(self.state)
             self.state.flush()
         while job := lifecycle.complete_next(self.state):
             self.state.flush()
