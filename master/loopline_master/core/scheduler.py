@@ -93,6 +93,7 @@ class Scheduler:
             state.flush()
         if not has_no_gangs:
             self.planning.finish_step()
+            state.flush()
         if state.transfers.is_due:
             carrying.ask(state)
         state.effects.assigns = self._outbox.seal(state)
