@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from loopline_master.core.effects import Declined, Done
-from loopline_master.core.events import MasterStarted, WorkerForgotten, WorkerLeft
-from loopline_shared.model import AttemptId, JobState, Outcome, Output, TaskId
+from loopline_master.core.events import JobCancelled, MasterStarted, WorkerForgotten, WorkerLeft
+from loopline_shared.model import AttemptId, JobState, Outcome, Output, TaskId, TaskState
 from tests.scheduling.driver import Grid, facts
 
 
@@ -55,6 +55,20 @@ def test_what_it_had_is_run_elsewhere_and_its_result_comes_too_late() -> None:
     grid.end(again)
     assert grid.job(job).state is JobState.SUCCEEDED
     assert grid.store.replayed().workers == grid.store.workers
+
+
+def test_gangs_are_planned_after_a_worker_was_forgotten_that_was_away_while_another_one_waited() -> None:
+    grid = Grid()
+    grid.workers("a", "b", gangs=True)
+    first = grid.submit(nodes=3)
+    leave(grid, "a")  # it still counts: it may be back within its lease
+    grid.step(JobCancelled(first))
+    grid.step(WorkerForgotten("a"))
+    second = grid.submit(nodes=2)
+    grid.join("c", facts(gangs=True))
+    grid.report("b")
+    grid.report("c")
+    assert grid.task(second, 1).state is TaskState.RUNNING
 
 
 def test_a_forgotten_worker_is_blamed_and_praised_no_more() -> None:

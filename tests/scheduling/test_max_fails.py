@@ -9,7 +9,8 @@ from pydantic import ValidationError
 
 from loopline_master.core.entities import most_failed
 from loopline_master.core.events import JobRetried
-from loopline_shared.model import JobState, Outcome, TaskState
+from loopline_master.core.scheduler import Scheduler
+from loopline_shared.model import AttemptId, AttemptState, JobState, Outcome, TaskState
 from loopline_shared.spec import JobSpec
 from tests.scheduling.driver import Grid, facts
 
@@ -51,6 +52,28 @@ def test_a_job_whose_tasks_are_all_over_has_failed() -> None:
     job = grid.submit(1, max_fails=1)
     fail_all(grid, "a")
     assert grid.job(job).state is JobState.FAILED
+
+
+def test_gangs_of_a_job_that_is_stopped_end_with_it() -> None:
+    grid = Grid(max_attempts=1)
+    grid.workers(*"abcd", gangs=True)
+    job = grid.submit(2, nodes=2, max_fails=1)
+    for _ in range(3):
+        for name in "abcd":
+            grid.report(name)
+    first, finished, other = AttemptId(job, 1, 1), AttemptId(job, 2, 1), AttemptId(job, 2, 2)
+    lost = next(name for name in "abcd" if other in grid.running(name))
+    grid.end(finished)
+    grid.end(first, Outcome.FAILED)
+    assert grid.job(job).state is JobState.CANCELLED
+    grid.reboot(lost)
+    grid.join(lost)
+    for name in "abcd":
+        grid.report(name)
+    state = grid.scheduler.state
+    assert (state.jobs, state.attempts, state.gangs) == ({}, {}, {})
+    assert grid.attempt(job, 2, 1).state is AttemptState.CANCELLED, "a member alone has done nothing"
+    assert not Scheduler(grid.store.snapshot()).state.gangs
 
 
 def test_a_held_job_that_is_stopped_passes_nobody() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from loopline_master.core.estimates.eta import outlook
-from loopline_master.core.events import JobCancelled, WorkerDrained
+from loopline_master.core.events import JobCancelled, JobSubmitted, WorkerDrained
 from loopline_master.core.explain.explain_job import explain_job
 from loopline_master.core.gangs.gang import GangPhase
 from loopline_master.core.gangs.phases import launches_of
@@ -21,10 +21,11 @@ from loopline_master.core.planning.grid_horizons import switch_of
 from loopline_master.core.planning.plan import Plan, PlanKind
 from loopline_master.forecaster import Forecaster
 from loopline_master.store.records import EtaRecords
-from loopline_shared.model import AttemptId, JobState, Order, TaskId
+from loopline_shared.model import AttemptId, AttemptState, JobState, Order, TaskId
 from loopline_shared.rest.bodies import PlanView
+from loopline_simulator.full.promises import SecondPlanner
 from tests.cli import views
-from tests.scheduling.driver import Grid, facts
+from tests.scheduling.driver import Grid, facts, spec
 
 NAMES = ("ant", "bee", "cat", "dog")
 
@@ -399,3 +400,33 @@ def test_a_replica_breaks_no_promise_of_a_held_gang_behind_its_job() -> None:
     reports(made)
     assert not made.store.broken
     assert plan_of(made, gang).kind is PlanKind.PROMISE
+
+
+def test_what_is_retracted_as_a_plan_is_judged_anew_waits_for_a_slot_at_once() -> None:
+    made = grid("ant", "bee", slots=2, order=Order.NONE, prefetch_s=60.0)
+    made.submit(size=100)
+    gang = made.submit(nodes=2, size=60, timeout_s=100, requires={"slots": 2})
+    waits = made.submit(size=5, timeout_s=9)
+    bee = made.agents["bee"]
+    strangers = dict.fromkeys([AttemptId(9, 1, 1), AttemptId(9, 2, 1)])
+    bee.running = strangers | bee.running  # type: ignore[assignment]
+    made.report("bee", deliver=False)
+    assert made.attempt(waits).state is AttemptState.PREFETCHED
+    median = plan_of(made, gang).p50
+    made.submit(size=140, timeout_s=160)
+    assert plan_of(made, gang).p50 != median
+    assert made.attempt(waits).state is AttemptState.RETRACTING
+    assert 1 in made.scheduler.state.index.ready_sets[waits].to_retry
+
+
+def test_predicted_limits_count_as_they_were_planned_also_after_a_restart() -> None:
+    made = grid("ant", "bee", "cat", order=Order.NONE, plan_times="by-load", lease_s=1e4)
+    made.submit(nodes=2, size=1000, timeout_s=1000)
+    reports(made)
+    for _ in range(3):
+        made.submit(nodes=2)
+    (single,) = made.attempts_of(TaskId(made.submit(), 1))
+    made.now += 300
+    made.end(single, wall_s=300.0, cpu_s=300.0)  # from now on, more is expected of what nothing is known of
+    again, event = SecondPlanner(made.store), JobSubmitted("user", spec(nodes=2, timeout_s=100))
+    again.check([event], made.now, made.step(event), made.settings)

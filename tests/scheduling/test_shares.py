@@ -11,9 +11,17 @@ from hypothesis import strategies as st
 
 from loopline_master.core.effects import Declined, Effects, Submitted
 from loopline_master.core.entities import Attempt, Job
-from loopline_master.core.events import JobCancelled, JobSubmitted, SchedulerSettings, ShareChanged
+from loopline_master.core.events import (
+    JobCancelled,
+    JobPaused,
+    JobResumed,
+    JobSubmitted,
+    SchedulerSettings,
+    ShareChanged,
+)
 from loopline_master.core.explain.explain_job import explain_job
 from loopline_master.core.policies import REGISTRY
+from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.shares.user import User
 from loopline_shared.model import AttemptId, AttemptState, Facts, Order, OrderWithin, Outcome
 from loopline_shared.spec import JobSpec
@@ -342,6 +350,26 @@ def test_a_job_that_has_used_many_times_its_size_holds_nobody(policy: str) -> No
     assert grid.job(endless).overdrawn
     grid.end(AttemptId(2, 1, 1))
     assert not grid.store.passings
+
+
+def test_a_restart_does_not_change_which_jobs_are_looked_at() -> None:
+    """Both hold the third one, of which the second was paused as that came."""
+    grid = Grid(overdrawn_after=10.0, lease_s=1e6)
+    grid.workers("a", "b")
+    for size in (5.0, 4.0):
+        grid.submit(1, size, max_replicas=1)
+    for name in "ab":
+        grid.report(name)
+    grid.step(JobPaused(2))
+    grid.submit(1, 10.0, max_replicas=1)
+    grid.step(JobResumed(2))
+    grid.now += 70.0
+    again = Scheduler(grid.store.snapshot())
+    again.set_policy(grid.settings)
+    again.step([], grid.now)
+    grid.step()
+    assert [job for job in (1, 2) if grid.job(job).overdrawn] == [2]
+    assert [job for job in (1, 2) if again.state.jobs[job].overdrawn] == [2]
 
 
 def test_failures_and_results_count_and_what_the_grid_does_of_its_own_does_not() -> None:

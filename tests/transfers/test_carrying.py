@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from loopline_master.core.effects import Declined
-from loopline_master.core.events import NetworkChanged, TransfersPlanned, WorkerReported
+from loopline_master.core.events import NetworkChanged, TransfersPlanned, WorkerForgotten, WorkerReported
+from loopline_master.core.explain.explain_transfers import explain_transfers
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.transfers.assumed_network import MASTER
 from loopline_master.core.transfers.carrier import NumberedRequest, Transfer, pipelines_of
@@ -441,6 +442,29 @@ async def test_the_solver_runs_in_a_thread_and_a_failure_is_an_empty_plan() -> N
         one.close()
     thread.start(NumberedRequest(9, 0.0, room.scheduler.state.transfers.network([]), (), {}, frozenset()))
     assert posted.empty(), "a master that stops plans nothing more"
+
+
+def test_who_served_a_worker_that_was_forgotten_goes_on_without_it() -> None:
+    room = CarryingRoom()
+    room.tell("ant", has=[A])
+    room.tell("bee", wants=[A])
+    room.settle()
+    assert room.sources() == {"bee": "ant"}
+    room.leave("bee")
+    room.step(WorkerForgotten("bee"))
+    room.tell("ant")
+    assert room.assigns["ant"].peers is None
+
+
+def test_whose_source_was_forgotten_is_explained_before_there_is_another_plan() -> None:
+    room = CarryingRoom()
+    room.tell("ant", has=[A])
+    room.tell("bee", wants=[A])
+    room.settle()
+    room.leave("ant")
+    room.step(WorkerForgotten("ant"))
+    (reason,) = explain_transfers(room.scheduler.state, "bee")
+    assert "from worker ant, which is gone" in reason.detail
 
 
 def test_reports_of_other_sessions_are_not_heard() -> None:

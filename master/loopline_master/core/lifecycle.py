@@ -208,23 +208,13 @@ def complete_next(state: State) -> Job | None:
     return job
 
 
-def cancel_job(state: State, job: Job, reason: str = "the job was cancelled") -> None:
-    """Cancel a job: it leaves the grid at once, and its attempts are cancelled."""
+def cancel_job(state: State, job: Job, reason: str) -> None:
+    """Cancel a job, without gangs by now: it leaves the grid at once, and its attempts are cancelled."""
     for number in list(state.index.ready_sets[job.id].kept):
         task = state.tasks[job.task_id(number)]
         if task.is_open:
             end_task(state, job, task, TaskState.CANCELLED, reason)
     _depart(state, job, JobState.CANCELLED)
-
-
-def stop_failing_jobs(state: State) -> None:
-    """Stop the jobs of which too many tasks have failed, since the others would fail alike.
-
-    GNU parallel has it as ``--halt soon,fail=N``. A stopped job counts as cancelled: it leaves the grid without
-    completing, so that the order guarantee holds even where it was held back. A job whose tasks are all over fails.
-    """
-    for number in sorted(state.index.failing):
-        cancel_job(state, state.jobs[number], "the job was stopped: too many of its tasks failed")
 
 
 def reconsider_task(state: State, task: Task) -> None:

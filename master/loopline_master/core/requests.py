@@ -61,8 +61,7 @@ def submit(state: State, event: JobSubmitted) -> Reply:
 def cancel(state: State, event: JobCancelled) -> Reply:
     job = state.jobs.get(event.job)
     if job is not None and not job.is_over:
-        phases.disband_job(state, job, "the job was cancelled", if_it_runs=True)
-        lifecycle.cancel_job(state, job)
+        _end(state, job, "the job was cancelled")
         return Done()
     return _is_over(event.job)
 
@@ -145,6 +144,12 @@ def change_share(state: State, event: ShareChanged) -> Reply:
     user.share = event.share
     state.put(user)
     return Done()
+
+
+def _end(state: State, job: Job, reason: str) -> None:
+    """Cancel a job, with its gangs."""
+    phases.disband_job(state, job, reason, if_it_runs=True)
+    lifecycle.cancel_job(state, job, reason)
 
 
 def _account_of(state: State, name: str) -> User:
@@ -308,6 +313,16 @@ def _enter(state: State, job: Job, waits_for: tuple[int, ...], started: Interval
     if started is not None:
         state.restore(job, started)
     state.put(job)
+
+
+def stop_failing_jobs(state: State) -> None:
+    """Stop the jobs of which too many tasks have failed, since the others would fail alike.
+
+    GNU parallel has it as ``--halt soon,fail=N``. A stopped job counts as cancelled: it leaves the grid without
+    completing, so that the order guarantee holds even where it was held back. A job whose tasks are all over fails.
+    """
+    for number in sorted(state.index.failing):
+        _end(state, state.jobs[number], "the job was stopped: too many of its tasks failed")
 
 
 def release_followers(state: State, job: Job) -> None:

@@ -93,6 +93,7 @@ class Scheduler:
             state.flush()
         if not has_no_gangs:
             self.planning.finish_step()
+            state.flush()
         if state.transfers.is_due:
             carrying.ask(state)
         state.effects.assigns = self._outbox.seal(state)
@@ -149,7 +150,7 @@ class Scheduler:
         First those are stopped of which too many tasks have failed.
         """
         if self.state.index.failing:
-            lifecycle.stop_failing_jobs(self.state)
+            requests.stop_failing_jobs(self.state)
             self.state.flush()
         while job := lifecycle.complete_next(self.state):
             self.state.flush()

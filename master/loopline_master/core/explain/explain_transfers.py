@@ -59,8 +59,7 @@ def _from_whom(state: State, carrier: Carrier, file: str, transfer: Transfer) ->
     if not transfer.rate:
         return f"from {_named(transfer.source)} by the plan, once others have it that go first{but}"
     if transfer.source != MASTER:
-        whole = "has it" if file in state.carriers[transfer.source].has else "passes on what it receives"
-        return f"from worker {transfer.source}, which {whole}{but}"
+        return f"from worker {transfer.source}, which {_has(state.carriers.get(transfer.source), file)}{but}"
     others = sum(file in one.has for one in state.carriers.values())
     why = (
         f"though {others} workers have it, for that is the better way by the plan"
@@ -68,6 +67,13 @@ def _from_whom(state: State, carrier: Carrier, file: str, transfer: Transfer) ->
         else "as no worker has it"
     )
     return f"from the master, {why}{but}"
+
+
+def _has(source: Carrier | None, file: str) -> str:
+    """Return what a source has of a file; None: it was forgotten since it was planned."""
+    if source is None:
+        return "is gone"
+    return "has it" if file in source.has else "passes on what it receives"
 
 
 def _named(source: str) -> str:

@@ -144,6 +144,7 @@ class Planning:
         book = PlanBook(state.now, self._eligible)
         book.lattice_of = self._lattice
         book.begin(state.now)
+        self._silent.clear()  # some were forgotten since there was a book
         book.enter(self._told(state.workers[name]) for name in sorted(state.workers))
         waiting = self._gangs(book)
         for plan in sorted(state.plans.values(), key=in_order_of_claims):
@@ -215,7 +216,10 @@ class Planning:
         ):
             return known if known.turn == turn else replace(known, turn=turn)
         plan = book.plans.get(job.id) or state.plans.get(job.id)
-        limit_s, is_given = limit_of(state, job, number)
+        if plan is not None and plan.task == number:
+            limit_s, is_given = plan.limit_s, plan.is_given  # whatever would be predicted by now
+        else:
+            limit_s, is_given = limit_of(state, job, number)
         earliest, half, is_bounded, behind = 0.0, 0.0, True, None
         if is_held:
             behind = state.index.hold_over(job).first(job.arrival, job.weight)

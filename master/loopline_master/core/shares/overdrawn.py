@@ -25,12 +25,23 @@ def look(state: State) -> None:
     if not times or not state.index.blocked or looks_at(state) > state.now:
         return
     state.grid.looked_at = state.now
-    for arrival in sorted(state.index.blocked):
+    for arrival in _holders(state):
         job = state.index.live[arrival]
         if job.size is not None and used_now(state, job) > times * job.size:
             job.overdrawn = True
             job.tag = state.grid.virtual + _left(state, job)
         state.put(job)  # also where nothing has come of it: a step without effects is not in the log
+
+
+def _holders(state: State) -> list[int]:
+    """Return the arrivals of jobs that hold others: of those that hold one, the last to come.
+
+    The index notes any of them, be it that another one was resumed since: a restart must not change who is looked at.
+    """
+    index = state.index
+    held = (state.jobs[number] for number in index.blockers)
+    found = {index.hold_over(job).blocker(job.arrival, job.weight) for job in held}
+    return sorted(arrival for arrival in found if arrival is not None)
 
 
 def used_now(state: State, job: Job) -> float:

@@ -328,7 +328,8 @@ def orders(state: State, name: str) -> PeerOrders | None:
 
 
 def _takes(state: State, receiver: str, file: str, source: str) -> bool:
-    transfer = state.carriers[receiver].fetching.get(file)
+    carrier = state.carriers.get(receiver)  # None: it was forgotten since it was planned
+    transfer = carrier.fetching.get(file) if carrier is not None else None
     return transfer is not None and transfer.source == source
 
 
