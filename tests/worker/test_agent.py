@@ -16,6 +16,7 @@ from loopline_worker.agent import Agent
 from loopline_worker.core import attempts
 from loopline_worker.core.instructions import Entry
 from loopline_worker.link import link
+from loopline_worker.link.master_trust import MasterTrust
 from loopline_worker.settings import WorkerSettings
 from loopline_worker.state import result_delivery
 from loopline_worker.state.data_directory import DataDirectory
@@ -322,6 +323,16 @@ async def test_an_old_certificate_is_renewed_however_long_the_link_stands(
     os.utime(identity._certificate, (0, 0))
     await until(lambda: len(master.hellos) > 1)
     identity.drop()
+
+
+async def test_a_first_certificate_is_not_waited_for(
+    master: SmallMaster, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_first = iter([True])
+    monkeypatch.setattr(MasterTrust, "keep", lambda *_: next(is_first, False))
+    agent = start(retry_min_s=1000.0, retry_max_s=1000.0)
+    await until(lambda: len(master.hellos) == 2)
+    await until(lambda: agent.agent._link.is_open)
 
 
 async def test_what_is_not_a_master_is_tried_again(
