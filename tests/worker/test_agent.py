@@ -260,6 +260,20 @@ async def test_a_refusal_at_first_is_the_end(master: SmallMaster, start: Start) 
     assert caught.value.hint == "join again"
 
 
+async def test_a_certificate_of_a_name_of_before_is_dropped_and_another_asked_for(
+    master: SmallMaster, start: Start
+) -> None:
+    agent = start(retry_min_s=1000.0, retry_max_s=1000.0)
+    await until(lambda: master.is_connected)
+    await until(lambda: agent.agent._link.is_open)
+    identity = agent.agent.parts.http_client.trust.identity
+    identity.keep("of the name that this computer had before it left")
+    master.refuses = Refused("wrong_name", "this certificate is worker pc-1's", "join again")
+    agent.agent._link.reopen()
+    await until(lambda: len(master.hellos) == 3)
+    assert identity.key_pair("") is None
+
+
 @pytest.mark.parametrize("code", ["version", "same_identity", "too_many_workers"])
 async def test_a_refusal_that_may_be_taken_back_is_not(
     master: SmallMaster, start: Start, caplog: pytest.LogCaptureFixture, code: str

@@ -117,6 +117,8 @@ class Link:
                 if refusal.code == "version" and self._version > OLDEST_VERSION:
                     self._version -= 1  # an earlier master
                     continue
+                if refusal.code == "wrong_name" and self._http_client.trust.drop_shown():
+                    continue
                 self._version = PROTOCOL_VERSION  # it may have been upgraded meanwhile
                 if not self._was_welcome and refusal.code not in _PASSING:
                     raise
