@@ -52,12 +52,27 @@ class OneLine(logging.Formatter):
         return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in cut)
 
 
+def without_traceback(record: logging.LogRecord) -> bool:
+    """Have one line tell of what came and was other than HTTP, which anybody can send. True: it is logged."""
+    if record.name == "aiohttp.server" and record.exc_info:
+        from aiohttp.http import HttpProcessingError
+        from aiohttp.web import RequestPayloadError
+
+        error = record.exc_info[1]
+        if isinstance(error, (HttpProcessingError, RequestPayloadError)):
+            record.msg, record.args = f"{record.getMessage()}: {error}", None
+            record.exc_info = record.exc_text = None
+            record.levelno, record.levelname = logging.WARNING, "WARNING"
+    return True
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the master until a signal stops it. Returns the exit code of the process."""
     gc.set_threshold(*_GARBAGE)
     options = vars(_parser().parse_args(arguments))
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
     logging.getLogger().handlers[0].setFormatter(OneLine("%(asctime)s %(levelname)-7s %(message)s"))
+    logging.getLogger().handlers[0].addFilter(without_traceback)
     logging.getLogger("alembic").setLevel(logging.WARNING)
     try:
         settings = MasterSettings.load(**options)

@@ -24,22 +24,29 @@ _KINDS = {
     "none_required": "expected nothing here",
     "missing": "this is missing",
     "extra_forbidden": "there is no such key",
-    "string_pattern_mismatch": "this text is not allowed here",
     "path_type": "expected a path",
     "url_parsing": "expected a URL",
 }
 _LIMITS = {
-    "greater_than": "has to be greater than {gt:g}",
-    "greater_than_equal": "has to be at least {ge:g}",
-    "less_than": "has to be less than {lt:g}",
-    "less_than_equal": "has to be at most {le:g}",
+    "greater_than": "has to be greater than {gt:,.16g}",
+    "greater_than_equal": "has to be at least {ge:,.16g}",
+    "less_than": "has to be less than {lt:,.16g}",
+    "less_than_equal": "has to be at most {le:,.16g}",
     "too_short": "has to have at least {min_length}",
-    "too_long": "may have at most {max_length}",
+    "too_long": "may have at most {max_length:,}",
     "string_too_short": "has to have at least {min_length} letters",
-    "string_too_long": "may have at most {max_length} letters",
+    "string_too_long": "may have at most {max_length:,} letters",
     "literal_error": "expected {expected}",
     "enum": "expected {expected}",
 }
+_TEXTS = {
+    r"^[A-Za-z0-9][A-Za-z0-9._-]*$": "expected letters and digits, and ., _ and - after the first",
+    r"^[^\x00]*$": "NUL is not allowed here",
+    r"^[^\x00-\x1f\x7f]*$": "control characters, such as the end of a line, are not allowed here",
+    r"^[0-9a-f]{8}$": "expected 8 digits, from 0 to 9 and a to f",
+    r"^[0-9a-f]{64}$": "expected a SHA-256: 64 digits, from 0 to 9 and a to f",
+}
+"""What is expected where a text does not match this pattern."""
 
 
 def plain(mistake: Mapping[str, Any]) -> str:
@@ -47,6 +54,8 @@ def plain(mistake: Mapping[str, Any]) -> str:
     kind, context = str(mistake["type"]), mistake.get("ctx") or {}
     if kind in _KINDS:
         return _KINDS[kind]
+    if kind == "string_pattern_mismatch":
+        return _TEXTS.get(context.get("pattern", ""), "this text is not allowed here")
     if kind in _LIMITS and context:
         return _LIMITS[kind].format(**context)
     return str(mistake["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")

@@ -162,5 +162,6 @@ def meant(wrong: str, right: Iterable[str]) -> str:
     """Return a hint that names the nearest known word, or all of them."""
     import difflib  # hardly ever
 
-    close = difflib.get_close_matches(wrong, list(right), n=1, cutoff=0.5)
-    return f"did you mean {close[0]}?" if close else f"known are: {', '.join(sorted(right))}"
+    known = sorted(right)
+    close = difflib.get_close_matches(wrong, known, n=1, cutoff=0.5)
+    return f"did you mean {close[0]}?" if close else f"known are: {', '.join(known) or 'none'}"

@@ -8,8 +8,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from yarl import URL
 
 from loopline_master import timings
+from loopline_master.__main__ import OneLine, without_traceback
 from loopline_master.http.listener import Places
 from loopline_master.http.routes import jobs
 from tests.api.bench import Answer, Bench, running_master
@@ -140,6 +142,34 @@ async def test_bodies_must_be_json(shared_master: Bench) -> None:
     for kind in ("application/x-www-form-urlencoded", "text/plain", "multipart/form-data"):
         answer = await shared_master.ask("POST", "/jobs", data=b'{"command": ["a"]}', headers={"Content-Type": kind})
         assert_problem(answer, 415)
+
+
+@pytest.mark.parametrize("path", ["/jobs", f"/files/{'0' * 64}"])
+async def test_a_body_that_is_not_encoded_as_it_says_is_no_failure_of_ours(
+    shared_master: Bench, caplog: pytest.LogCaptureFixture, path: str
+) -> None:
+    method = "POST" if path == "/jobs" else "PUT"
+    answer = await shared_master.ask(method, path, data=b"{}", headers={**JSON, "Content-Encoding": "deflate, gzip"})
+    assert answer.status != 500
+    answer = await shared_master.ask(method, path, data=b"{}", headers={**JSON, "Content-Encoding": "gzip"})
+    assert assert_problem(answer, 400)["code"] == "malformed_body"
+    assert "incident" not in caplog.text
+
+
+async def test_what_is_no_http_is_a_line_of_the_log_without_a_traceback(
+    shared_master: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = URL(shared_master.url)
+    reader, writer = await asyncio.open_connection(url.host, url.port)
+    writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nBad\x01: x\r\n\r\n")
+    assert (await reader.read()).startswith(b"HTTP/1.0 400 ")
+    writer.close()
+    (record,) = [each for each in caplog.records if each.name == "aiohttp.server"]
+    assert record.exc_info
+    assert without_traceback(record)
+    said = OneLine("%(levelname)s %(message)s").format(record)
+    assert said.startswith("WARNING Error handling request from 127.0.0.1: ")
+    assert "Traceback" not in said
 
 
 async def test_only_what_is_allowed_is_said_to_be(shared_master: Bench) -> None:

@@ -102,7 +102,7 @@ MISTAKES: list[tuple[str, str, str]] = [
     (
         ".yaml",
         "command: [t]\nrequires:\n  labels: [a b]\n",
-        "job.yaml:3:12: requires.labels.0: this text is not allowed here",
+        "job.yaml:3:12: requires.labels.0: expected letters and digits, and ., _ and - after the first",
     ),
     (".yaml", "command: [t]\ntasks: [{size: -1}]\n", "job.yaml:2:10: tasks.0.size: has to be greater than 0"),
     (

@@ -111,6 +111,20 @@ def test_joining_again_after_its_token_was_revoked_makes_another(run: Run, fake:
     assert second["hash"] != first["hash"]
 
 
+@pytest.mark.parametrize("pin", ["a" * 64, "b" * 64])
+def test_a_grid_that_has_moved_keeps_the_name_and_the_token_of_its_worker(
+    run: Run, fake: FakeMaster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pin: str
+) -> None:
+    before = Membership("https://where-it-was:7461", "pc-1", "ll_12345678_x", "a" * 64, "its CA")
+    before.write(tmp_path / "config" / "loopline" / "membership.json")
+    monkeypatch.setattr(joining, "fetch_ca", lambda *_: "")
+    fake.on("POST /join", ok(IN, 201))
+    assert run("join", f"{fake.url}#lj_b2_x.{pin}").code == Exit.OK
+    after = member(tmp_path)
+    assert (after.master, after.fingerprint) == (fake.url, pin)
+    assert (after.name == before.name, after.token == before.token) == (pin == before.fingerprint,) * 2
+
+
 def test_joining_again_repairs_what_cannot_be_read(run: Run, fake: FakeMaster, tmp_path: Path) -> None:
     file = tmp_path / "config" / "loopline" / "membership.json"
     file.parent.mkdir(parents=True)

@@ -100,7 +100,7 @@ def test_an_unknown_policy_names_its_nearest(grid: Path, capsys: pytest.CaptureF
 def test_a_database_that_cannot_be_read_or_is_empty(tmp_path: Path) -> None:
     done = loopline(tmp_path / "none.db", "--policy", "first-come")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "cannot be opened" in done.stderr
+    assert "there is no database" in done.stderr
     assert "the log is" not in done.stderr
     done = loopline(store(tmp_path / "empty.db", []), "--policy", "first-come")
     assert (done.returncode, done.stdout) == (1, "")

@@ -9,7 +9,7 @@ from sqlalchemy import update
 
 from loopline_master.core.events import Batch, JobSubmitted, MasterStarted, SchedulerSettings
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.maintenance import backup, restore
+from loopline_master.maintenance import backup, fsck, restore
 from loopline_master.store import open_store, tables
 from loopline_master.store.database import parse_url, writing
 from loopline_master.store.migrate import REVISION, downgrade
@@ -78,6 +78,8 @@ def test_nothing_is_overwritten_and_nothing_changed_is_restored(lost, capsys):
     assert restore.main([str(kept), "--data-dir", str(folder)]) == 2
     assert "is not empty" in capsys.readouterr().err
     assert backup.main([str(kept), "--data-dir", str(folder)]) == 2
+    assert "there is no database" in capsys.readouterr().err
+    assert fsck.main(["--data-dir", str(folder)]) == 2
     assert "there is no database" in capsys.readouterr().err
 
 

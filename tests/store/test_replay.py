@@ -94,9 +94,10 @@ def test_a_row_too_few_and_a_row_too_many(lived):
 
 
 def test_what_cannot_be_read(tmp_path, verdict):
-    code, said = verdict(str(tmp_path / "nothing.db"))
-    assert code == 2
-    assert "cannot be opened" in said
+    for nothing in (tmp_path / "nothing.db", tmp_path):
+        code, said = verdict(str(nothing))
+        assert code == 2
+        assert f"there is no database {nothing}\n" in said
     assert not (tmp_path / "nothing.db").exists()
 
 

@@ -16,6 +16,7 @@ from loopline_worker.agent import Agent
 from loopline_worker.core import attempts
 from loopline_worker.core.instructions import Entry
 from loopline_worker.link import link
+from loopline_worker.link.master_trust import MasterTrust
 from loopline_worker.settings import WorkerSettings
 from loopline_worker.state import result_delivery
 from loopline_worker.state.data_directory import DataDirectory
@@ -259,6 +260,20 @@ async def test_a_refusal_at_first_is_the_end(master: SmallMaster, start: Start) 
     assert caught.value.hint == "join again"
 
 
+async def test_a_certificate_of_a_name_of_before_is_dropped_and_another_asked_for(
+    master: SmallMaster, start: Start
+) -> None:
+    agent = start(retry_min_s=1000.0, retry_max_s=1000.0)
+    await until(lambda: master.is_connected)
+    await until(lambda: agent.agent._link.is_open)
+    identity = agent.agent.parts.http_client.trust.identity
+    identity.keep("of the name that this computer had before it left")
+    master.refuses = Refused("wrong_name", "this certificate is worker pc-1's", "join again")
+    agent.agent._link.reopen()
+    await until(lambda: len(master.hellos) == 3)
+    assert identity.key_pair("") is None
+
+
 @pytest.mark.parametrize("code", ["version", "same_identity", "too_many_workers"])
 async def test_a_refusal_that_may_be_taken_back_is_not(
     master: SmallMaster, start: Start, caplog: pytest.LogCaptureFixture, code: str
@@ -322,6 +337,16 @@ async def test_an_old_certificate_is_renewed_however_long_the_link_stands(
     os.utime(identity._certificate, (0, 0))
     await until(lambda: len(master.hellos) > 1)
     identity.drop()
+
+
+async def test_a_first_certificate_is_not_waited_for(
+    master: SmallMaster, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_first = iter([True])
+    monkeypatch.setattr(MasterTrust, "keep", lambda *_: next(is_first, False))
+    agent = start(retry_min_s=1000.0, retry_max_s=1000.0)
+    await until(lambda: len(master.hellos) == 2)
+    await until(lambda: agent.agent._link.is_open)
 
 
 async def test_what_is_not_a_master_is_tried_again(

@@ -15,6 +15,7 @@ from loopline_worker.files.uploads import Uploads
 from loopline_worker.link.http_client import HttpClient
 from loopline_worker.settings import WorkerSettings
 from loopline_worker.state.journal import Spool
+from tests.worker.bench import until
 from tests.worker.small_master import SmallMaster
 
 CONTENT = bytes(range(256)) * 1000
@@ -146,6 +147,17 @@ async def test_what_the_master_never_takes_is_no_success(uploads: Uploads, spool
     assert (result.outcome, result.outputs) == (Outcome.FAILED, ())
     assert "its output out/x.csv cannot be stored" in result.reason
     assert "max_file_bytes" in result.reason
+
+
+async def test_a_master_without_room_is_told_of_once_and_waited_for(
+    uploads: Uploads, spool: Spool, master: SmallMaster, caplog: pytest.LogCaptureFixture
+) -> None:
+    master.blob_status = 507
+    delivering = asyncio.create_task(deliver(uploads, spool))
+    await until(lambda: len(master.asked) > 4)
+    assert caplog.text.count("the master's disk has no room for it") == 1
+    master.blob_status = 201
+    assert await delivering == RESULT
 
 
 async def test_what_this_computer_lost_burns_nothing(uploads: Uploads, spool: Spool) -> None:

@@ -11,7 +11,6 @@ import gc
 gc.set_threshold(50_000)  # what is imported stays, and few commands leave as much garbage
 
 import difflib
-import os
 import re
 import sys
 from collections.abc import Sequence
@@ -22,7 +21,7 @@ from cyclopts import CycloptsError, UnknownOptionError
 from loopline.cli import app
 from loopline.cli.errors import Exit, report, usage
 from loopline_shared.errors import LooplineError
-from loopline_shared.terminal import import_blocker  # before pydantic
+from loopline_shared.terminal import import_blocker, streams  # before pydantic
 
 _CONVERTED = re.compile(r'unable to convert "(.*)" into (int|float)\.')
 _NUMBERS = {"int": "a whole number", "float": "a number"}
@@ -32,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     as_json = "--json" in words[: words.index("--") if "--" in words else None]
+    streams.complete()
     try:
         code = run(words)
         sys.stdout.flush()  # now, while a broken pipe is still handled below
@@ -41,8 +41,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except BrokenPipeError:  # the reader of our output has closed it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        streams.discard_output()
         return Exit.OK
+    except OSError as error:
+        if not streams.is_of_output(error):
+            raise
+        streams.discard_output()
+        message = f"the answer cannot be written: {error.strerror}"
+        return report(LooplineError("unwritable", message, "the command itself may have been carried out"), as_json)
 
 
 def run(words: list[str]) -> int:

@@ -181,12 +181,17 @@ def _install(member: Membership, no_sandbox: bool) -> dict[str, Any]:
 
 
 def _prepared(line: JoinLine, name: str | None) -> Membership:
-    """Return the membership to ask for; that of an interrupted try is used again."""
+    """Return the membership to ask for; that of an interrupted try is used again, and that of the grid elsewhere."""
     for file in (pending_file(), membership_file()):
         before = _kept(file)
-        if before and before.master == line.master and name in (None, before.name):
-            return replace(before, fingerprint=line.fingerprint)
+        if before and _is_of_grid(before, line) and name in (None, before.name):
+            return replace(before, master=line.master, fingerprint=line.fingerprint)
     return Membership(line.master, name or _made_up_name(), new_worker_token(), line.fingerprint)
+
+
+def _is_of_grid(member: Membership, line: JoinLine) -> bool:
+    """True if the line is of the membership's master, which may have moved: it is known by the key of its CA."""
+    return member.master == line.master or "" != line.fingerprint == member.fingerprint
 
 
 def _kept(file: Path) -> Membership | None:

@@ -22,6 +22,7 @@ from loopline_shared.rest.trust import WORKER_URI, pin_of, worker_named
 
 _NAME_HINT = "start it without --name, or join again with the line that `loopline token join` prints"
 _JOIN_AGAIN = "join again with a line of `loopline token join`; if it is not yours, revoke its token"
+_LEAVE_FIRST = "if it is yours, run `loopline leave` there and join again with a line; otherwise revoke its token"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,9 @@ class WorkerKeys:
         certificate = self._certificate(hello)
         keys = {shown.key, pin_of(certificate) if certificate else ""} - {""}
         if await self._is_another_ones(hello.worker, bearer, keys):
+            if bearer.worker:
+                message = f"worker {hello.worker} had another key: its data folder is lost, or it is another computer"
+                return Refused("wrong_key", message, _LEAVE_FIRST)
             return Refused("wrong_key", f"the name {hello.worker} is another computer's", _JOIN_AGAIN)
         if shown.key and bearer.worker:
             self._keep(bearer, shown.key)

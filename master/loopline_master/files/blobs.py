@@ -9,6 +9,7 @@ is written before the file gets its name.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterable, Iterator
 from contextlib import contextmanager
@@ -23,7 +24,10 @@ from loopline_shared.errors import LooplineError
 from loopline_shared.model import Output
 from loopline_shared.rest.direct import LEAST_BYTES, DirectUpload
 
+log = logging.getLogger(__name__)
+
 _BLOCK_BYTES = 2**20
+_TOLD_EVERY_S = 60.0
 _NAME_CHARACTERS = 64
 
 
@@ -52,6 +56,7 @@ class Blobs:
         self._disk_reserve_bytes = disk_reserve_bytes
         self._max_unfinished = max_unfinished
         self._writing: set[str] = set()
+        self._told_at = -_TOLD_EVERY_S  # that there is no room
         self._incoming.mkdir(mode=0o700, parents=True, exist_ok=True)
         for part in self._incoming.iterdir():
             if len(part.name) != _NAME_CHARACTERS:  # only the connection that sent it could have resumed it
@@ -183,8 +188,19 @@ class Blobs:
 
     def _append_if_room(self, file: IO[bytes], digests: ContentDigests, piece: bytes) -> None:
         """Write a piece if the disk has room for it, which is asked every time because others write as well."""
-        check_room(self._incoming, self._disk_reserve_bytes + len(piece))
+        try:
+            check_room(self._incoming, self._disk_reserve_bytes + len(piece))
+        except OSError:
+            self._tell_of_full_disk()
+            raise
         _append(file, digests, piece)
+
+    def _tell_of_full_disk(self) -> None:
+        """Warn the operator now and then, for results wait on their workers until there is room."""
+        if time.monotonic() < self._told_at + _TOLD_EVERY_S:
+            return
+        self._told_at = time.monotonic()
+        log.warning("the disk has no room for more files (%s): results wait until it has", self._incoming.parent)
 
     def _check(self, size_bytes: int) -> None:
         if size_bytes > self._max_file_bytes:

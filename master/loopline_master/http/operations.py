@@ -353,6 +353,9 @@ def _answer_to(request: web.Request, error: Exception) -> web.Response:
         errors = error.errors if isinstance(error, InvalidRequest) else []
         headers = _quota_headers(error.code, error.quota) if error.quota else {}
         return _answer(error.status, error.code, error.message, error.hint, errors, headers=headers)
+    if isinstance(error, web.RequestPayloadError):
+        detail = "the body cannot be read: it is not what Content-Encoding or Transfer-Encoding say"
+        return _answer(400, "malformed_body", detail, "send it as its headers say, or without encoding")
     if isinstance(error, web.HTTPException):
         headers = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}
         code = _CODES.get(error.status, "bad_request")

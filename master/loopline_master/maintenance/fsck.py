@@ -24,7 +24,7 @@ from loopline_master.files.bucket import Bucket
 from loopline_master.files.whole_files import DAMAGED
 from loopline_master.maintenance.backup import sum_of
 from loopline_master.settings import MasterSettings
-from loopline_master.store.database import Transact, parse_url, reading
+from loopline_master.store.database import Transact, is_sqlite, parse_url, reading
 from loopline_master.store.queries.file_references import FileReferences
 from loopline_shared.errors import LooplineError
 from loopline_shared.terminal.parser import Parser
@@ -70,7 +70,10 @@ async def check(settings: MasterSettings) -> FilesChecked:
 
     Files in a bucket are listed, and not read: their service checks them.
     """
-    report, damaged = FilesChecked(), set[str]()
+    report, damaged, url = FilesChecked(), set[str](), parse_url(settings.database)
+    if is_sqlite(url) and not Path(url.database or "").is_file():
+        hint = "name the master's data folder with --data-dir"
+        raise LooplineError("fsck", f"there is no database {url.database}", hint)
     if settings.files:
         state_of = _in_bucket(Bucket(settings.files), report)
     else:
@@ -78,7 +81,7 @@ async def check(settings: MasterSettings) -> FilesChecked:
         damaged.update(_damaged(folder, report))
         state_of = partial(_in_folder, folder, damaged)
     named = set[str]()
-    async with reading(parse_url(settings.database)) as read:
+    async with reading(url) as read:
         async for loss in _named_losses(read, state_of):
             named.add(loss.file)
             report.losses.append(loss)

@@ -110,6 +110,8 @@ async def check_and_start(database: str) -> tuple[list[Difference], Checkpoint]:
 
 
 async def _read(database: str, work: Callable[[Connection], Result]) -> Result:
+    if "://" not in database and not Path(database).is_file():
+        raise LooplineError("no_database", f"there is no database {database}", "name a master's loopline.db")
     file = f"sqlite:///{Path(database).absolute().as_uri()}?mode=ro&uri=true"
     url = parse_url(database if "://" in database else file)
 

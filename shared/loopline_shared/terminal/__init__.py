@@ -1,1 +1,1 @@
-"""The beginning of programs: what they keep out of their imports, and the parser of their options."""
+"""The beginning of programs: what they keep out of their imports, the parser of their options, and their streams."""

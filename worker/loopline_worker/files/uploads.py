@@ -24,6 +24,7 @@ _SENT_BYTES = 2**16
 _SILENCE_S = 600.0
 """An answer may take so long while the link to the master stands; without it, see ``HttpClient.while_it_moves``."""
 _WRONG_CONTENT = 422
+_NO_ROOM = 507
 _TEMPORARY = frozenset({401, 403, 404, 408, 409, 425, 429})
 """Statuses below 500 after which another attempt may succeed; the others are final."""
 
@@ -49,6 +50,7 @@ class Uploads:
         self._allowance = allowance
         self._on_moved = on_moved
         self._turn = asyncio.Semaphore(_AT_ONCE)
+        self._has_told = False  # that the master has no room
 
     async def deliver(
         self, result: Result, files: tuple[Path, Path], value_file: Path | None = None, folder: Path | None = None
@@ -127,7 +129,11 @@ class Uploads:
         if status == _WRONG_CONTENT and offset:  # the beginning that the master had may be wrong, and is gone now
             status = await self._put(sha256, file, 0)
         if status < 300:
+            self._has_told = False
             return None
+        if status == _NO_ROOM and not self._has_told:
+            self._has_told = True
+            log.warning("%s waits here: the master's disk has no room for it; trying again until it has", file.name)
         is_final = status < 500 and status not in _TEMPORARY
         return _Refusal(f"the master refuses it with HTTP {status}{_MEANING.get(status, '')}" if is_final else "")
 

@@ -44,6 +44,10 @@ _PASSING = ("version", "same_identity", "too_many_workers")
 """Refusals that a master may take back without anything being done here."""
 
 
+class _AnewError(LostError):
+    """The connection has served its purpose, and the next one is to be opened at once: it says how."""
+
+
 class Link:
     """Link to the master.
 
@@ -113,11 +117,15 @@ class Link:
                 if refusal.code == "version" and self._version > OLDEST_VERSION:
                     self._version -= 1  # an earlier master
                     continue
+                if refusal.code == "wrong_name" and self._http_client.trust.drop_shown():
+                    continue
                 self._version = PROTOCOL_VERSION  # it may have been upgraded meanwhile
                 if not self._was_welcome and refusal.code not in _PASSING:
                     raise
                 self._complain(f"{refusal.message} ({refusal.hint})", self._backoff.max_s)
                 await self._pause(self._backoff.max_s)
+            except _AnewError as how:  # the master is there: it has said so
+                log.info("connecting anew to %s, %s from now on", self._http_client.master, how)
             except (LostError, ProtocolError, OSError, TimeoutError) as error:
                 await self._http_client.turn_to_next(self._lease_s)
                 self._complain(str(error) or "no answer", pause_s := self._backoff.next_s())
@@ -131,10 +139,10 @@ class Link:
             async with asyncio.timeout(_OPEN_WITHIN_S):
                 welcome = await conversation.open(request)
             if self._http_client.trust.keep(welcome.certificate):
-                raise LostError("connecting with a certificate from now on")
+                raise _AnewError("with a certificate")
             self._lease_s = welcome.lease_s
             if await self._http_client.learn(welcome.ca):
-                raise LostError("connecting by TLS from now on")
+                raise _AnewError("by TLS")
             log.info("connected to %s", self._http_client.master)
             await self._listener.ready(welcome)
             self._backoff.reset()

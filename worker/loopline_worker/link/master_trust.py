@@ -64,6 +64,13 @@ class MasterTrust:
         self._context = None
         return is_first
 
+    def drop_shown(self) -> bool:
+        """Drop the certificate that we have shown, which may bear a name of before. False if there is none."""
+        if not self._shown:
+            return False
+        self.identity.drop()
+        return True
+
     def refused(self, error: ssl.SSLError) -> None:
         """Have another certificate made if the master, which may have another CA now, does not take ours."""
         if self._shown and not isinstance(error, ssl.SSLCertVerificationError):
