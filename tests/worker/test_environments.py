@@ -6,17 +6,24 @@ import asyncio
 import io
 import os
 import tarfile
+import threading
 from pathlib import Path
 
 import pytest
 
+from loopline_worker.environments import environments as environments_module
 from loopline_worker.environments import image_tool
 from loopline_worker.environments.build import Build
 from loopline_worker.environments.build_error import BuildError
 from loopline_worker.environments.environment import Environment
+from loopline_worker.environments.environments import Abilities, Environments, Provision
+from loopline_worker.environments.recipe import Recipe
 from loopline_worker.environments.store import EnvironmentStore
 from loopline_worker.environments.taking_over import take_over
+from loopline_worker.environments.uv import Uv
 from loopline_worker.files.cache import Cache
+from loopline_worker.launch.interface import Job
+from tests.worker.bench import until
 
 
 class Maker:
@@ -101,6 +108,41 @@ def test_environments_keep_to_the_caches_limit_and_one_in_use_stays(tmp_path: Pa
     assert not (tmp_path / "environments" / "b").exists()
     assert not stored(tmp_path).find("broken")
     assert not (folder.parent / "broken").exists()
+
+
+async def test_a_build_for_one_that_is_frozen_already_stands_still(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one before was still being removed as the owner came back."""
+    may_go, makers = threading.Event(), list[Maker]()
+
+    class Lasting(Maker):
+        async def make(self, recipe: Recipe, folder: Path) -> None:
+            makers.append(self)
+            await asyncio.sleep(3600)
+
+    remove = environments_module.scratch.remove
+    monkeypatch.setattr(environments_module.scratch, "remove", lambda folder: may_go.wait() and remove(folder))
+    may_go.set()
+    able = Abilities(uv=Uv("uv", None))
+    environments = Environments(able, None, stored(tmp_path), tmp_path, lambda uv: Lasting())  # type: ignore[arg-type, return-value]
+    first, second = (Provision(environments, Recipe(packages="a"), job) for job in (1, 2))
+    job = Job(["true"], str(tmp_path), {})
+    waiting = asyncio.create_task(first.provide(job))
+    await until(lambda: makers)
+    may_go.clear()
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    waiting = asyncio.create_task(second.provide(job))
+    await asyncio.sleep(0)
+    second.freeze(True)
+    may_go.set()
+    await until(lambda: len(makers) == 2)
+    assert makers[1].told == ["freeze"]
+    second.freeze(False)
+    assert makers[1].told == ["freeze", "thaw"]
+    waiting.cancel()
+    await asyncio.wait([waiting])
 
 
 def archive(folder: Path, *members: tarfile.TarInfo) -> Path:

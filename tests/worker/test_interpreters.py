@@ -7,6 +7,8 @@ import errno
 import os
 import sys
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from loopline_worker.core.events import AttemptEnded, Event
 from loopline_worker.functions import function_call
 from loopline_worker.functions.program import call_loop
 from tests.worker.bench import until
-from tests.worker.caller import Caller
+from tests.worker.caller import Caller, ends_of, value_of
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # an interpreter does not have this file
 
@@ -190,3 +192,59 @@ async def test_an_interpreter_whose_value_found_no_room_is_gone(
     result = await caller.bench.result(caller.chunk(big, (50_000,), (50_000,)))
     assert result.outcome is Outcome.GIVEN_BACK
     await until(lambda: not caller.warm.interpreters._all)
+
+
+async def test_what_a_function_truncates_is_read_and_nobody_else_is_hurt(caller: Caller) -> None:
+    """By opening /dev/stdout to write, as a shell's ``>`` does; or each file that it finds open, results too."""
+
+    def write(how: str) -> str:
+        import os
+        import sys
+
+        if how == "by name":
+            os.system("echo to stdout > /dev/stdout; echo to stderr > /dev/stderr")
+        elif how == "all":
+            for file in range(1, 20):
+                try:
+                    os.ftruncate(file, 0)
+                except OSError:
+                    continue
+        print(how)
+        print(how, file=sys.stderr)
+        return how
+
+    for how in ("plain", "by name", "by name", "plain", "all", "plain"):
+        result = await caller.call(write, how)
+        expected = ["to stdout\n", "to stderr\n"] if how == "by name" else ["", ""]
+        assert [result.stdout.data.decode(), result.stderr.data.decode()] == [f"{one}{how}\n" for one in expected]
+        assert value_of(result) == how
+    for how in ("all", "plain"):
+        whole = await caller.bench.result(caller.chunk(write, (how,), (how,)))
+        assert (whole.outcome, ends_of(whole)[-1]) == (Outcome.SUCCEEDED, (0, how))
+
+
+async def test_an_interpreter_that_was_frozen_while_its_file_was_fetched_serves_the_next_call(caller: Caller) -> None:
+    """The owner came back meanwhile, and the call was given back."""
+
+    def answer(number: int) -> int:
+        return number
+
+    assert await caller.value(answer, 1) == 1
+    real, is_asked = caller.files.hold, asyncio.Event()
+
+    @asynccontextmanager
+    async def hold(sha256: str) -> AsyncIterator[Path]:
+        is_asked.set()
+        await asyncio.sleep(100)
+        yield Path(sha256)
+
+    caller.files.hold = hold  # type: ignore[method-assign]
+    lost = caller.run(lambda: 2)
+    caller.bench.runner.start(lost)
+    await is_asked.wait()
+    caller.bench.runner.freeze(lost.attempt)
+    caller.files.hold = real  # type: ignore[method-assign]
+    following = caller.run(answer, 3, timeout_s=20.0)
+    as_soon_as(caller, lost, following)
+    caller.bench.runner.cancel(lost.attempt, Outcome.GIVEN_BACK)
+    assert (await caller.bench.end_of(following)).outcome is Outcome.SUCCEEDED

@@ -285,3 +285,22 @@ def test_any_beginning_of_it_is_a_beginning_of_what_happened(
         assert set(left.begun) == model.of("begun")
         assert {result.attempt for result in left.results} == model.of("result")
         assert path.read_bytes() == torn[: torn.rfind(b"\n") + 1]
+
+
+def test_a_life_that_the_disk_did_not_take_is_written_before_what_belongs_to_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the next agent takes a result for one of the life before, and drops it."""
+
+    def refuse(lines: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space")
+
+    journal = Journal(path)
+    journal.write(Entry([result(A)], came=assign(C), life="one"))
+    with monkeypatch.context() as full:
+        full.setattr(journal, "_append", refuse)
+        with pytest.raises(OSError, match="No space"):
+            journal.write(Entry(over=[A, C], life="two"))
+    journal.write(Entry([result(B)]))
+    again = reopened(journal, path)
+    assert (again.life, again.results) == ("two", [result(B)])

@@ -75,10 +75,11 @@ class Build:
         """Begin."""
         self._task = asyncio.create_task(self._run(make))
 
-    async def wait(self, who: object, job: int) -> Environment:
+    async def wait(self, who: object, job: int, is_frozen: bool = False) -> Environment:
         """Wait for the environment. Raises BuildError or OSError."""
         assert self._task
-        self._waiting[who] = (job, False)
+        self._waiting[who] = (job, is_frozen)
+        self._handle_owner()
         try:
             return await asyncio.shield(self._task)
         finally:

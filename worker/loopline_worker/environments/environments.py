@@ -107,7 +107,7 @@ class Environments:
             environment.apply(job)
         return environment is not None
 
-    async def obtain(self, recipe: Recipe, who: object, job: int) -> None:
+    async def obtain(self, recipe: Recipe, who: Provision, job: int) -> None:
         """Wait until the environment is complete. Raises StagingError if it cannot be."""
         try:
             await self._obtained(recipe, who, job)
@@ -131,7 +131,7 @@ class Environments:
         if build := self._builds.get(recipe.key):
             build.freeze(who, is_frozen)
 
-    async def _obtained(self, recipe: Recipe, who: object, job: int) -> None:
+    async def _obtained(self, recipe: Recipe, who: Provision, job: int) -> None:
         failure = self._failures.get(recipe.key)
         if failure and time.monotonic() < failure.until:
             raise failure.error
@@ -140,7 +140,7 @@ class Environments:
         if self._store.find(recipe.key):
             return
         build = build or self._start(recipe)
-        waiting = asyncio.ensure_future(build.wait(who, job))
+        waiting = asyncio.ensure_future(build.wait(who, job, who.is_frozen))
         await asyncio.sleep(0)
         self.on_news()
         await waiting
@@ -197,6 +197,7 @@ class Provision:
         self._recipe = recipe
         self._job = job
         self._obstacle = obstacle
+        self.is_frozen = False  # or is to be, once it is built
 
     @property
     def key(self) -> str:
@@ -215,6 +216,7 @@ class Provision:
             await self._environments.obtain(self._recipe, self, self._job)
 
     def freeze(self, is_frozen: bool) -> None:
-        """Freeze its build, or let it go on."""
+        """Freeze its build, or let it go on; also one that has yet to begin."""
+        self.is_frozen = is_frozen
         if self._recipe:
             self._environments.freeze(self._recipe, self, is_frozen)

@@ -37,6 +37,7 @@ class ImageTool:
         self._program = program
         self._scratch_folder = scratch_folder
         self._process: asyncio.subprocess.Process | None = None
+        self._is_frozen = False
 
     def another(self, scratch_folder: Path) -> ImageTool:
         """Return the same for another image."""
@@ -83,10 +84,12 @@ class ImageTool:
 
     def freeze(self) -> None:
         """Stop what runs until it is thawed."""
+        self._is_frozen = True
         self.signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
         """Let it go on."""
+        self._is_frozen = False
         self.signal(signal.SIGCONT)
 
     async def _succeeds(self, *arguments: str) -> bool:
@@ -101,6 +104,8 @@ class ImageTool:
             self._program, *arguments, start_new_session=True, stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
+        if self._is_frozen:
+            self.signal(signal.SIGSTOP)
         try:
             out, err = await self._process.communicate()
         except asyncio.CancelledError:

@@ -1,4 +1,7 @@
-"""Files without a name that an interpreter appends to and the agent reads, kept from call to call."""
+"""Files without a name that an interpreter appends to and the agent reads, kept from call to call.
+
+A function may truncate them: whatever opens /dev/stdout or /dev/stderr to write does, such as a shell's ``>``.
+"""
 
 from __future__ import annotations
 
@@ -25,17 +28,19 @@ class AppendFile:
 
     def __len__(self) -> int:
         """Return the number of bytes."""
-        return os.fstat(self.file).st_size - self._start
+        return self._size() - self._start
 
     def parts(self) -> Iterator[bytes]:
         """Yield what has not been read yet, part by part."""
-        while part := os.pread(self.file, _PART_BYTES, self._read):
+        while part := os.pread(self.file, _PART_BYTES, self._read) or self._again():
             self._read += len(part)
             yield part
 
     def whole(self, most_bytes: int) -> bytes | None:
         """Return the whole content, to be cleared next; None if it is longer than that."""
         content = os.pread(self.file, most_bytes + 1, self._start)
+        if not content and self._size():  # a long value elsewhere, or all is unread now
+            content = os.pread(self.file, most_bytes + 1, self._start)
         if len(content) > most_bytes:
             return None
         self._read = self._start + len(content)
@@ -43,7 +48,8 @@ class AppendFile:
 
     def keep_whole_results(self) -> int:
         """Return the number of results of a chunk in it (protocol/chunks.py); drop one that is incomplete."""
-        count, at, size_bytes = 0, self._start, os.fstat(self.file).st_size
+        size_bytes = self._size()
+        count, at = 0, self._start
         while len(header := os.pread(self.file, END.size, at)) == END.size:
             following = at + END.size + END.unpack(header)[2]
             if following > size_bytes:
@@ -52,16 +58,28 @@ class AppendFile:
         os.ftruncate(self.file, at)
         return count
 
-    def clear(self) -> None:
-        """Forget the content, once nobody writes any more and all was read."""
+    def clear(self, keeps_bytes: int = _WORTH_TRUNCATING_BYTES) -> None:
+        """Forget the content, once nobody writes any more and all was read. The file keeps so much of it at most."""
         self._start = self._read
-        if self._read > _WORTH_TRUNCATING_BYTES:
+        if self._read > keeps_bytes:
             os.ftruncate(self.file, 0)
             self._start = self._read = 0
 
     def close(self) -> None:
         """Close the file, which removes it."""
         os.close(self.file)
+
+    def _size(self) -> int:
+        """Return the size of the file, of which everything is unread if it has become shorter."""
+        size_bytes = os.fstat(self.file).st_size
+        if size_bytes < self._read:
+            self._start = self._read = 0
+        return size_bytes
+
+    def _again(self) -> bytes:
+        """Return the first part of a file that has become shorter than what was read of it; else nothing."""
+        was_read = self._read
+        return os.pread(self.file, _PART_BYTES, 0) if was_read and self._size() < was_read else b""
 
 
 def file_of(content: bytes, folder: Path) -> int:

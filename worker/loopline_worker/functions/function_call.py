@@ -215,7 +215,7 @@ class FunctionCall:
             self._catch_up(interpreter)
         except BaseException:
             _close_files(files)
-            self._pool.release(interpreter)
+            self._return(interpreter)
             raise
         try:
             if await interpreter.get_ready():
@@ -237,7 +237,7 @@ class FunctionCall:
             if self._job.makes_folder:
                 interpreter.make_folder(self._job.folder)
         except OSError:
-            self._pool.release(interpreter)
+            self._return(interpreter)
             raise
 
     async def _add_files(self, interpreter: Interpreter, message: dict[str, Any]) -> list[int]:
@@ -342,10 +342,14 @@ class FunctionCall:
 
     def _release(self, interpreter: Interpreter, reply: CallReply, value: Output | None) -> Ended:
         interpreter.clear()
-        interpreter.is_frozen = self._is_frozen  # it may have replied just before
         ended = self._ended(interpreter, reply, value)
-        self._pool.release(interpreter)
+        self._return(interpreter)
         return ended
+
+    def _return(self, interpreter: Interpreter) -> None:
+        """Let others have the interpreter, which may have been frozen just now."""
+        interpreter.is_frozen = self._is_frozen
+        self._pool.release(interpreter)
 
     def _ended(self, interpreter: Interpreter, reply: CallReply, value: Output | None) -> Ended:
         if value is None or self._crashed.parts:  # the file with the results is in the folder

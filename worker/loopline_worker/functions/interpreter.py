@@ -211,9 +211,13 @@ class Interpreter:
         return await asyncio.shield(self._end)
 
     def clear(self) -> None:
-        """Clear the files it writes to, once all was read."""
-        for file in (self.stdout, self.stderr, self.results):
-            file.clear()
+        """Clear the files it writes to, once all was read.
+
+        Those that a function may truncate keep nothing: what is unread in them would be looked for behind it.
+        """
+        self.stdout.clear(keeps_bytes=0)
+        self.stderr.clear(keeps_bytes=0)
+        self.results.clear()
 
     def take_results(self) -> AppendFile:
         """Return the results of an interpreter that has ended; the file becomes the caller's, to close."""

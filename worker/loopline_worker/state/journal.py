@@ -62,6 +62,7 @@ class Journal:
         self._results: dict[AttemptId, bytes] = {}  # as they are written
         self._sizes: dict[AttemptId, int] = {}  # of what is not over: its share of the file
         self.life = ""  # of the master's database; empty: not known
+        self._is_of_earlier_life = False  # the file: it did not take the line that names this one
         self.live_bytes = 0
         self._cleaned_bytes = 0  # its size when it was last cleaned: of one long frame, one long run may count
         self.left_at = path.stat().st_mtime if path.exists() else 0.0  # when an earlier agent wrote its last line
@@ -109,9 +110,12 @@ class Journal:
         if not lines:
             return
         try:
+            if self._is_of_earlier_life:
+                self._clean()
             self._append(b"".join(lines))
         except OSError:
             self._over(gone)  # so it is, written or not: a later agent would send it again, which does no harm
+            self._is_of_earlier_life |= bool(entry.life)
             raise
         for attempt, text in ended:
             self._ended(attempt, text)
@@ -183,6 +187,7 @@ class Journal:
         self._file.close()  # Windows replaces no open file
         try:
             unfinished.replace(self._path)
+            self._is_of_earlier_life = False
         finally:
             self._reopen()
 
