@@ -82,6 +82,20 @@ def test_fair_gives_a_worker_other_work_than_what_failed_on_it() -> None:
     assert grid.running("a")
 
 
+@pytest.mark.parametrize("policy", ["round-robin", *POLICIES])
+def test_a_worker_has_other_work_while_what_failed_on_it_runs_elsewhere(policy: str) -> None:
+    """A replica of that would be refused: the turn of its job goes on to the next one."""
+    grid = Grid(policy=policy, max_attempts=5, lease_s=1e6)
+    grid.workers("a", "b", slots=2)
+    failed = grid.submit(1, 9.0)
+    unwell, well = ("a", "b") if grid.running("a") else ("b", "a")
+    grid.scheduler.state.workers[unwell].health = -1.0
+    grid.end(grid.running(unwell)[0], Outcome.FAILED, **printed(""))
+    assert [attempt.job for attempt in grid.running(well)] == [failed]
+    other = grid.submit(9, 9.0)
+    assert [attempt.job for attempt in grid.running(unwell)] == [other, other]
+
+
 @pytest.mark.parametrize("prefetch_s", [0.0, 3600.0])
 def test_what_waits_ahead_is_not_taken_for_running(prefetch_s: float) -> None:
     grid = Grid(policy="turnaround", prefetch_s=prefetch_s)

@@ -216,8 +216,11 @@ class View:
         return None
 
     def _first_elsewhere(self, numbers: IntervalSet, job: Job, worker: Worker, after: int) -> int | None:
+        """Return the first of these tasks that is not on this worker, nor should go elsewhere."""
         number = numbers.first_after(after)
-        while number is not None and self.index.on_worker(job.task_id(number), worker.name):
+        while number is not None and (
+            self.index.on_worker(job.task_id(number), worker.name) or self.should_go_elsewhere(job, number, worker)
+        ):
             number = numbers.first_after(number)
         return number
 
