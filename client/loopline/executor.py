@@ -54,7 +54,8 @@ class Executor(concurrent.futures.Executor):
     ``max_workers``: most tasks on the grid at a time; the others wait in this program. ``initializer``: called with
     ``initargs`` in each interpreter before its first call. ``values``: ``"plain"`` takes from workers nothing but
     data (``functions/plain_values.py``), so that none of them can run code in this program. ``detach``: the program
-    does not wait for open calls when it ends, and the grid goes on making them.
+    does not wait for open calls when it ends, and the grid goes on making them. ``ca``: the certificate (PEM) to
+    trust the master by, as of a ``Client``.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Executor(concurrent.futures.Executor):
         session: str | None = None,
         gather_s: float = 0.005,
         patience_s: float = 300.0,
+        ca: str | None = None,
         max_workers: int | None = None,
         initializer: Callable[..., object] | None = None,
         initargs: Sequence[Any] = (),
@@ -95,10 +97,9 @@ class Executor(concurrent.futures.Executor):
             requirements=None if requirements is None else content_of(requirements),
             allow_builds=allow_builds,
         )
-        self._chunks_may_vary = max_attempts == 1 and timeout_s is None
-        self._modules = tuple(modules)
+        self._modules, self._chunks_may_vary = tuple(modules), max_attempts == 1 and timeout_s is None
         self._initializer, self._detach = initializer and (initializer, tuple(initargs), uuid4().hex), detach
-        self._client = AsyncClient(master, token, patience_s=patience_s)
+        self._client = AsyncClient(master, token, patience_s=patience_s, ca=ca)
         self._pending = PendingFutures(self._cancelled, self._runs)
         self._batcher = CallBatcher(self._pickled, gather_s)
         self._loop_thread = LoopThread("loopline-executor")
@@ -121,7 +122,7 @@ class Executor(concurrent.futures.Executor):
             raise ValueError("a local grid ends with its program: nobody could detach from it")
         grid = OwnedGrid(slots)
         try:
-            executor = cls(grid.url, grid.token, **options)
+            executor = cls(grid.url, grid.token, ca="", **options)
         except BaseException:
             grid.stop()
             raise

@@ -67,16 +67,16 @@ class RestClient:
         token: str | None = None,
         *,
         patience_s: float = 30.0,
-        ca: str = "",
+        ca: str | None = None,
         fingerprint: str = "",
     ) -> None:
         """Raises LooplineError if the settings are wrong.
 
-        ``ca``: the certificate (PEM) to trust the master by; ``fingerprint``: the SHA-256 of its key, by which it is
-        fetched. Without both, the settings say.
+        ``ca``: the certificate (PEM) to trust the master by, empty for none of its own; ``fingerprint``: the SHA-256
+        of its key, by which it is fetched. Without both, the settings say.
         """
         settings = ClientSettings.load(master=master, token=token)
-        trusted = ca or ("" if fingerprint else settings.find_ca())
+        trusted = settings.find_ca() if ca is None and not fingerprint else ca or ""
         self.http = Http(settings.master, settings.find_token(), patience_s, ca=trusted, fingerprint=fingerprint)
 
     @property

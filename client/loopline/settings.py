@@ -77,7 +77,9 @@ class ClientSettings(Settings):
         if login := self._login():
             return login.ca
         file = self._token_file()
-        return (_read_if_there(file.with_name("ca.pem")) if file else None) or ""
+        if file is None or (self.token and file == self.token_file):  # another token is used, maybe for another grid
+            return ""
+        return _read_if_there(file.with_name("ca.pem")) or ""
 
     def _login(self) -> Login | None:
         """Return the login at this master, unless another token file was named."""

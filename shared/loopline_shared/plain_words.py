@@ -28,14 +28,14 @@ _KINDS = {
     "url_parsing": "expected a URL",
 }
 _LIMITS = {
-    "greater_than": "has to be greater than {gt:,.16g}",
-    "greater_than_equal": "has to be at least {ge:,.16g}",
-    "less_than": "has to be less than {lt:,.16g}",
-    "less_than_equal": "has to be at most {le:,.16g}",
+    "greater_than": "has to be greater than {gt:.16g}",
+    "greater_than_equal": "has to be at least {ge:.16g}",
+    "less_than": "has to be less than {lt:.16g}",
+    "less_than_equal": "has to be at most {le:.16g}",
     "too_short": "has to have at least {min_length}",
-    "too_long": "may have at most {max_length:,}",
+    "too_long": "may have at most {max_length}",
     "string_too_short": "has to have at least {min_length} letters",
-    "string_too_long": "may have at most {max_length:,} letters",
+    "string_too_long": "may have at most {max_length} letters",
     "literal_error": "expected {expected}",
     "enum": "expected {expected}",
 }

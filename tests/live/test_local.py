@@ -17,10 +17,12 @@ from typing import Any
 
 import psutil
 import pytest
+from pydantic import SecretStr
 
 import loopline
-from loopline.local.local_grid import new_grid
+from loopline.local.local_grid import LocalGrid, new_grid
 from loopline.local.reserved_port import reserved
+from loopline.settings import ClientSettings
 from loopline_shared.errors import LooplineError
 from loopline_shared.spec import JobSpec
 from tests.live.grid import wait_for
@@ -53,8 +55,14 @@ def local_grid(home: Path) -> Iterator[tuple[psutil.Process, dict[str, Any]]]:
 
 
 def environment(home: Path) -> dict[str, str]:
+    """Of an operator, whose shell is for another grid, which is encrypted."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("LOOPLINE_", "XDG_"))}
-    return {**kept, "HOME": str(home)}
+    theirs = home / "tokens"
+    theirs.mkdir(exist_ok=True)
+    for name in ("admin", "ca.pem"):
+        (theirs / name).write_text("another grid's", "utf-8")
+    others = {"LOOPLINE_TOKEN_FILE": str(theirs / "admin"), "LOOPLINE_CA_FILE": str(theirs / "ca.pem")}
+    return {**kept, **others, "HOME": str(home)}
 
 
 async def nothing_is_left(processes: list[psutil.Process], home: Path) -> None:
@@ -123,6 +131,23 @@ async def test_a_stopped_grid_takes_its_command_and_what_that_started_along(numb
     local.send_signal(number)  # to this process alone
     await asyncio.to_thread(local.wait, 60)
     await nothing_is_left([grandchild], tmp_path)
+
+
+def test_a_program_beside_a_grid_is_told_nothing_of_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LOOPLINE_TOKEN", "LOOPLINE_CA_FILE", "LOOPLINE_MASTER"):
+        monkeypatch.setenv(name, "another grid's")
+    port = reserved()
+    told = LocalGrid(Path("folder"), port).environment()
+    port.release()
+    assert "another grid's" not in told.values()
+
+
+def test_the_ca_beside_a_token_is_of_that_token_alone(tmp_path: Path) -> None:
+    (tmp_path / "admin").write_text("theirs", "utf-8")
+    (tmp_path / "ca.pem").write_text("their CA", "utf-8")
+    settings = ClientSettings(token_file=tmp_path / "admin")
+    assert (settings.find_token(), settings.find_ca()) == ("theirs", "their CA")
+    assert settings.model_copy(update={"token": SecretStr("mine")}).find_ca() == ""
 
 
 def test_an_executor_with_a_grid_of_its_own(tmp_path: Path) -> None:

@@ -45,10 +45,10 @@ def test_no_word_of_pydantic_is_left(wrong: dict[str, Any]) -> None:
         ({"name": "two\nlines"}, "control characters, such as the end of a line, are not allowed here"),
         ({"command": ["a\0b"]}, "NUL is not allowed here"),
         ({"requires": {"labels": ["a b"]}}, "expected letters and digits, and ., _ and - after the first"),
-        ({"size": 1e16}, "has to be at most 1,000,000,000,000,000"),
+        ({"size": 1e16}, "has to be at most 1000000000000000"),
         ({"size": 0}, "has to be greater than 0"),
         ({"name": "x" * 300}, "may have at most 200 letters"),
-        ({"command": ["x" * 100_001]}, "may have at most 100,000 letters"),
+        ({"command": ["x" * 100_001]}, "may have at most 100000 letters"),
     ],
 )
 def test_what_is_expected_is_said(wrong: dict[str, Any], said: str) -> None:

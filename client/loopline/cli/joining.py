@@ -128,7 +128,7 @@ async def _revoke(member: Membership) -> None:
     """Have the master revoke the token, unless it is invalid already. Raises LooplineError if that cannot be had."""
     try:
         async with AsyncClient(
-            member.master, member.token, patience_s=_PATIENCE_S, ca=member.ca, fingerprint=member.fingerprint
+            member.master, member.token, patience_s=_PATIENCE_S, ca=member.ca or None, fingerprint=member.fingerprint
         ) as client:
             await client.leave()
     except LooplineError as error:
@@ -144,7 +144,7 @@ async def _ask(line: JoinLine, member: Membership) -> None:
     wish = JoinRequest(
         secret=line.secret, worker=member.name, token=token_id(member.token), hash=hash_of(member.token)
     )
-    async with AsyncClient(line.master, patience_s=_PATIENCE_S, ca=member.ca) as client:
+    async with AsyncClient(line.master, patience_s=_PATIENCE_S, ca=member.ca or None) as client:
         await client.join(wish)
 
 

@@ -53,7 +53,7 @@ async def login(
         raise usage("the line has the address and the token already", "leave --master and --token out")
     line = line or _read_line()
     ca = await asyncio.to_thread(fetch_ca, line.master, line.fingerprint) if line.fingerprint else ""
-    async with AsyncClient(line.master, line.secret, patience_s=_PATIENCE_S, ca=ca) as client:
+    async with AsyncClient(line.master, line.secret, patience_s=_PATIENCE_S, ca=ca or None) as client:
         who = await client.whoami()
         file = Login(client.master, line.secret, ca).write()
     document: dict[str, Any] = {"master": client.master, "name": who.name, "role": who.role, "file": str(file)}

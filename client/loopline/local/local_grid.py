@@ -27,6 +27,7 @@ from loopline_shared.rest.address import DEFAULT_PORT
 START_LIMIT_S = 60.0
 _PAUSE_S = 0.02
 _KNOCKING = ("--retry-min-s", "0.02", "--retry-max-s", "0.1")
+_OF_ANOTHER = ("LOOPLINE_TOKEN", "LOOPLINE_CA_FILE")
 _LAST_WORDS = 8  # lines of a log
 
 
@@ -55,12 +56,13 @@ class LocalGrid:
         return self.folder / "master" / "tokens" / "admin"
 
     def environment(self) -> dict[str, str]:
-        """Return the environment of a program that is to use this grid."""
-        return {**os.environ, "LOOPLINE_MASTER": self.url, "LOOPLINE_TOKEN_FILE": str(self.admin_token)}
+        """Return the environment of a program that is to use this grid, with nothing that is for another one."""
+        kept = {name: value for name, value in os.environ.items() if name not in _OF_ANOTHER}
+        return {**kept, "LOOPLINE_MASTER": self.url, "LOOPLINE_TOKEN_FILE": str(self.admin_token)}
 
     def client(self, patience_s: float = START_LIMIT_S) -> AsyncClient:
         """Return a client of the master."""
-        return AsyncClient(self.url, self.admin_token.read_text("utf-8").strip(), patience_s=patience_s)
+        return AsyncClient(self.url, self.admin_token.read_text("utf-8").strip(), patience_s=patience_s, ca="")
 
     async def start(self, workers: Sequence[str], slots: int | None) -> None:
         """Start master and workers; return when every worker is connected. Raises LooplineError.
