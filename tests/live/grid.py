@@ -6,9 +6,7 @@ import asyncio
 import os
 import re
 import signal
-import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from pathlib import Path
 from socket import socket
 from typing import TypeVar
@@ -43,23 +41,9 @@ async def wait_for(what: str, ask: Callable[[], Awaitable[Fact | None]], seconds
     return fact
 
 
-@dataclass(frozen=True)
-class Release:
-    """An installed release: its interpreter, and the modules that its daemons are started by."""
-
-    python: str
-    master: str
-    worker: str
-
-
-THIS_RELEASE = Release(sys.executable, "loopline_master", "loopline_worker")
-
-
 class Grid:
-    def __init__(self, folder: Path, release: Release = THIS_RELEASE) -> None:
-        """``release``: the one that starts daemons from now on; it may be set anew, as an upgrade does."""
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.release = release
         self.sandbox = "off"  # most tests look at files that tasks write beside their folders; "auto": the default
         self.data_dir = folder / "master"
         self._reserved = reserved()  # for a master that is killed and started again, too
@@ -77,7 +61,7 @@ class Grid:
         """Also again, on the same data. Returns when it serves."""
         self.flags = list(flags) or self.flags
         arguments = ["--port", str(self.port), "--data-dir", str(self.data_dir), *self.flags]
-        self.master = await self._spawn("master", self.release.master, *arguments)
+        self.master = await self._spawn("master", "loopline_master", *arguments)
         await wait_for("the master to serve", self._serves)
 
     async def start_worker(
@@ -95,11 +79,9 @@ class Grid:
         arguments = ["--master", url or self.url, "--name", name, "--slots", str(slots)]
         token = ["--token-file", str(self.data_dir / "tokens" / "worker")]
         data = ["--data-dir", str(self.folder / name), *(["--dedicated"] if owner is None else [])]
-        module = self.release.worker
-        if self.release is THIS_RELEASE:
-            _share_speed(self.folder, self.folder / name)
+        _share_speed(self.folder, self.folder / name)
         self.workers[name] = await self._spawn(
-            name, module, *arguments, *token, *data, *flags, more=(owner or {}) | (settings or {})
+            name, "loopline_worker", *arguments, *token, *data, *flags, more=(owner or {}) | (settings or {})
         )
 
     async def kill_master(self) -> None:
@@ -131,13 +113,7 @@ class Grid:
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("LOOPLINE", "XDG"))}
         environment |= {"HOME": str(self.folder), "LOOPLINE_SANDBOX": self.sandbox} | (more or {})
         file = self.folder / f"{log}.log"
-        if self.release is THIS_RELEASE:
-            return Daemon(module, arguments, environment, self.folder, file)
-        with file.open("ab") as said:
-            return await asyncio.create_subprocess_exec(
-                *(self.release.python, "-m", module, *arguments),
-                cwd=self.folder, env=environment, stdout=said, stderr=said,
-            )  # fmt: skip
+        return Daemon(module, arguments, environment, self.folder, file)
 
     async def _serves(self) -> bool:
         assert self.master is not None

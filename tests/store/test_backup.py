@@ -12,10 +12,10 @@ from loopline_master.core.scheduler import Scheduler
 from loopline_master.maintenance import backup, fsck, restore
 from loopline_master.store import open_store, tables
 from loopline_master.store.database import parse_url, writing
-from loopline_master.store.migrate import REVISION, downgrade
 from loopline_master.store.past.lives import JOB_GAP
 from loopline_master.store.replay import check
 from loopline_shared.spec import JobSpec
+from tests.store.next_release import install_next_release
 from tests.store.workload import log_of, relive
 
 CONTENT = b"what a task has written"
@@ -103,16 +103,16 @@ async def test_a_database_that_other_tools_restored_is_told_so(url):
         assert (await store.snapshot()).grid.next_job == jobs + JOB_GAP
 
 
-async def test_a_database_is_copied_before_it_is_migrated(sqlite_url, tmp_path):
+async def test_database_is_copied_before_it_is_migrated(sqlite_url, tmp_path, monkeypatch):
     async with open_store(sqlite_url):
         pass
-    await downgrade(parse_url(sqlite_url), "0014")
+    install_next_release(tmp_path, monkeypatch)
     async with open_store(sqlite_url):
         pass
-    copy = tmp_path / f"loopline.db.before-{REVISION}"
+    copy = tmp_path / "loopline.db.before-0002"
     assert copy.stat().st_mode & 0o077 == 0
     url = f"sqlite:///{copy}"
     async with writing(parse_url(url)) as write:
         assert await write(lambda connection: connection.execute(update(tables.grid).values(now=1.0)).rowcount) == 0
         found = await write(lambda c: c.exec_driver_sql("SELECT version_num FROM alembic_version").scalar())
-    assert found == "0014"
+    assert found == "0001"

@@ -16,9 +16,7 @@ from sqlalchemy import select
 from loopline_master.core.events import BATCH, MasterStarted
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.store import open_store
-from loopline_master.store.database import parse_url
 from loopline_master.store.history import job_sums
-from loopline_master.store.migrate import downgrade
 from loopline_master.store.queries.timeline_queries import Chosen
 from loopline_master.store.tables import attempts, jobs
 from loopline_master.store.tables import job_sums as kept
@@ -255,17 +253,6 @@ async def test_what_is_still_being_written_is_summed_up(store):
         assert await store.job_sums.sum_next()
     assert await pieces(store) == [(1, 0)]
     await check_kept(store)
-
-
-async def test_a_database_of_before_is_summed_up(url):
-    async with open_store(url) as store:
-        await filled(store)
-    await downgrade(parse_url(url), "0027")
-    async with open_store(url) as store:
-        assert await pieces(store) == []
-        await sum_up(store)
-        assert len(await pieces(store)) == 3
-        await check_told(store, WINDOWS)
 
 
 async def test_a_clock_that_is_set_right_has_them_made_anew(store):

@@ -1,4 +1,9 @@
-"""The migrations lead to the very tables that the code uses, up and down, with rows in them."""
+"""Migrations lead to the tables that the code uses, up and down, with rows in them.
+
+There is one migration so far; what a second one needs is tried with that of a next release.
+"""
+
+from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -6,12 +11,13 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, inspect, select, text
 
-from loopline_master.store import open_store
+from loopline_master.store import migrate, open_store
 from loopline_master.store.database import parse_url, writing
-from loopline_master.store.migrate import REVISION, config_for, downgrade, upgrade
+from loopline_master.store.migrate import config_for, downgrade, upgrade
 from loopline_master.store.tables import metadata
 from loopline_shared.errors import LooplineError
 from tests.store.examples import a_job, a_task, a_worker, an_attempt, ended, keep
+from tests.store.next_release import install_next_release
 
 
 async def on(url, work):
@@ -20,7 +26,7 @@ async def on(url, work):
 
 
 def described(connection: Connection) -> dict[tuple[str, str], list[str]]:
-    """All there is to know of the tables, in the database's own words."""
+    """Return everything the database knows of its tables, in its own words."""
     found = inspect(connection)
     tables = [name for name in found.get_table_names() if name != "alembic_version"]
     asked = {
@@ -36,11 +42,16 @@ def described(connection: Connection) -> dict[tuple[str, str], list[str]]:
 
 
 def _plain(index):
-    """With the conditions of partial ones as text."""
+    """Return an index with the conditions of partial ones as text."""
     return {**index, "dialect_options": {name: str(value) for name, value in index["dialect_options"].items()}}
 
 
-async def test_they_make_the_tables_of_the_code(url):
+def rows(connection: Connection) -> dict[str, list[str]]:
+    tables = [table for table in metadata.sorted_tables if table.name not in {"event_log", "upgrades"}]
+    return {table.name: sorted(map(repr, connection.execute(select(*table.c)))) for table in tables}
+
+
+async def test_migrations_make_the_tables_of_the_code(url):
     await on(url, metadata.create_all)
     wanted = await on(url, described)
     await on(url, metadata.drop_all)
@@ -50,7 +61,7 @@ async def test_they_make_the_tables_of_the_code(url):
     assert await on(url, lambda c: compare_metadata(MigrationContext.configure(c, opts=options), metadata)) == []
 
 
-async def test_a_filled_database_goes_down_and_up_again(url):
+async def test_filled_database_goes_down_to_nothing_and_up_again(url):
     async with open_store(url) as store:
         await keep(store, a_job(), a_task(), an_attempt(**ended()), a_worker())
     await downgrade(parse_url(url), "base")
@@ -62,78 +73,43 @@ async def test_a_filled_database_goes_down_and_up_again(url):
         assert (await store.jobs.page()).items[0].id == 1
 
 
-@pytest.mark.long
-async def test_every_step_can_be_taken_back(url):
-    revisions = [step.revision for step in await on(url, scripts)]
-    for revision in reversed(revisions):
-        await upgrade(parse_url(url), revision)
-        await downgrade(parse_url(url), "-1")
-        await upgrade(parse_url(url), revision)
-
-
-PLANNING = (
-    *("gangs_came", "gang_limits_s", "gang_ran_s", "gang_allowed_s"),
-    *("plan_cursor", "plan_cursor_job", "plan_again"),
-)
-"""Columns of the grid since 0010."""
-OF_USERS = ("within", "used", "overdrawn", "looked_at")
-"""Columns of jobs and of the grid since 0015."""
-OF_TOKENS = ("expires_at", "used_at", "used_from")
-"""Columns of the tokens since 0017."""
-OF_ATTEMPTS = ("metrics", "slot", "phases")
-"""Columns of the attempts since 0019 and 0027."""
-OF_BYTES = ("spec_bytes",)
-"""Columns of the jobs since 0020."""
-OF_EXEMPTIONS = ("exempt_since",)
-"""Columns of the jobs since 0022."""
-OF_WORKERS = ("health", "quarantines", "quarantined_until", "quarantine_reason", "half_open", "drain_reason")
-"""Columns of the workers, under these names since 0014 and 0023."""
-
-
-async def test_rows_stay_as_they_are_where_tables_are_made_anew(url):
-    def rows(connection, without=()):
-        newer = (
-            *("event_log", "upgrades", "gangs", "plans", "carriers", "users", "audit_log"),
-            *("mastership", "uploads", "lives", "exemptions", "usage", "job_sums", "worker_sums"),
-        )
-        tables = [table for table in metadata.sorted_tables if table.name not in newer]
-        known = {table.name: [column for column in table.c if column.name not in without] for table in tables}
-        return {name: sorted(map(repr, connection.execute(select(*columns)))) for name, columns in known.items()}
-
-    def rows_of_0006(connection):
-        newer = (*OF_USERS, *PLANNING, *OF_WORKERS, *OF_TOKENS, *OF_ATTEMPTS, *OF_BYTES, *OF_EXEMPTIONS)
-        return rows(connection, without=["took_down", "nodes", *newer])
-
+async def test_next_release_keeps_every_row_up_and_down(url, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     async with open_store(url) as store:
-        await keep(store, a_job(), a_task(), an_attempt(**ended()), a_worker())
-    before, old, tables = await on(url, rows), await on(url, rows_of_0006), await on(url, described)
+        await keep(store, a_job(), a_task(), an_attempt(**ended()), a_worker(work_s=1.0))
+    before, tables = await on(url, rows), await on(url, described)
     assert all(before[name] for name in ("jobs", "specs", "tasks", "attempts", "workers"))
-    await downgrade(parse_url(url), "0006")
-    assert await on(url, rows_of_0006) == old
-    await upgrade(parse_url(url))
-    assert (await on(url, rows), await on(url, described)) == (before, tables)
+    install_next_release(tmp_path, monkeypatch)
     async with open_store(url) as store:
         await keep(store, a_job(2), a_task(1, 2))
         assert len((await store.jobs.page()).items) == 2
+    assert await on(url, lambda c: c.execute(text("SELECT name, shade, work_s FROM workers")).all()) == [
+        ("ant", "ant", 1001.0)
+    ]
+    await on(url, lambda c: [c.execute(text(f"DELETE FROM {table} WHERE job = 2")) for table in ("tasks", "specs")])
+    await on(url, lambda c: c.execute(text("DELETE FROM jobs WHERE id = 2")))
+    await downgrade(parse_url(url), "0001")
+    after = await on(url, rows)
+    assert {name: after[name] for name in ("jobs", "specs", "tasks", "attempts", "workers")} == {
+        name: before[name] for name in ("jobs", "specs", "tasks", "attempts", "workers")
+    }
+    assert await on(url, described) == tables
 
 
-async def test_there_is_one_line_of_history(sqlite_url):
-    steps = await on(sqlite_url, scripts)
+async def test_history_is_one_line_and_ends_with_todays_revision(url):
+    steps = await on(url, scripts)
     assert [step.revision for step in reversed(steps)] == [f"{number:04}" for number in range(1, len(steps) + 1)]
-
-
-async def test_a_new_database_is_of_the_latest_without_alembic(url):
     async with open_store(url):
         pass
-    assert await on(url, lambda c: MigrationContext.configure(c).get_current_revision()) == REVISION
-    assert (await on(url, scripts))[0].revision == REVISION
+    assert await on(url, lambda c: MigrationContext.configure(c).get_current_revision()) == migrate.REVISION
+    assert steps[0].revision == migrate.REVISION
 
 
-async def test_a_newer_database_is_refused(url):
-    async with open_store(url):
-        pass
-    await on(url, lambda connection: connection.execute(text("UPDATE alembic_version SET version_num = '9999'")))
-    with pytest.raises(LooplineError, match=r"newer release of Loopline \(migration 9999\)") as caught:
+async def test_newer_database_is_refused(url, tmp_path: Path):
+    with pytest.MonkeyPatch.context() as patch:
+        install_next_release(tmp_path, patch)
+        async with open_store(url):
+            pass
+    with pytest.raises(LooplineError, match=r"newer release of Loopline \(migration 0002\)") as caught:
         async with open_store(url):
             pass
     assert caught.value.code == "database_too_new"

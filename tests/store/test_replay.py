@@ -15,7 +15,6 @@ from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.state import Snapshot
 from loopline_master.store import open_store, replay, tables
 from loopline_master.store.database import is_sqlite, parse_url, writing
-from loopline_master.store.migrate import downgrade
 from loopline_master.store.replay import Difference, check
 from loopline_shared.model import AttemptId
 from loopline_simulator.whatif.inputs import batches
@@ -23,6 +22,7 @@ from loopline_simulator.whatif.recording import record
 from loopline_simulator.whatif.replay_world import WhatIfWorld
 from loopline_simulator.whatif.tally import Tally
 from tests.scheduling.driver import Grid
+from tests.store.next_release import install_next_release
 from tests.store.workload import log_of, relive
 
 
@@ -101,11 +101,12 @@ def test_what_cannot_be_read(tmp_path, verdict):
     assert not (tmp_path / "nothing.db").exists()
 
 
-def test_a_database_of_another_release_is_told_with_what_to_do(lived, verdict):
-    asyncio.run(downgrade(parse_url(lived), "0024"))
-    code, said = verdict(lived)
+def test_database_of_another_release_is_refused_with_a_hint(lived, verdict, tmp_path):
+    with pytest.MonkeyPatch.context() as patch:
+        install_next_release(tmp_path, patch)
+        code, said = verdict(lived)
     assert code == 2
-    assert "of an older release of Loopline (migration 0024" in said
+    assert "of an older release of Loopline (migration 0001" in said
     assert "start a master of this release on it" in said
     tamper(lived, text("UPDATE alembic_version SET version_num = '9999'"))
     code, said = verdict(lived, "--events")
@@ -114,7 +115,7 @@ def test_a_database_of_another_release_is_told_with_what_to_do(lived, verdict):
 
 
 @pytest.fixture
-def upgraded(sqlite_url):
+def upgraded(sqlite_url, tmp_path, monkeypatch):
     """Half of a life, an upgrade, and the other half; what the log says of the first is of a release that differs."""
     log = log_of(7, turns=40)
     half = max(at for at, line in enumerate(log) if b"master_started" in line)
@@ -123,7 +124,7 @@ def upgraded(sqlite_url):
     async def live():
         async with open_store(sqlite_url) as store:
             await relive(store, log[:half])
-        await downgrade(parse_url(sqlite_url), "0008")
+        install_next_release(tmp_path, monkeypatch)
         async with open_store(sqlite_url) as store:
             await relive(store, log[half:])
 

@@ -40,7 +40,6 @@ from loopline_worker.owner.owner_monitor import OwnerMonitor
 from loopline_worker.owner.preferences import preferences_of
 from loopline_worker.peers.peering import Peering
 from loopline_worker.settings import SandboxChoice, WorkerSettings
-from loopline_worker.state import legacy
 from loopline_worker.state.attempt_log import AttemptLog, Contribution
 from loopline_worker.state.data_directory import DataDirectory, Disk
 from loopline_worker.state.journal import Journal, Spool
@@ -103,7 +102,7 @@ def assemble(
     allowance = _allowance(settings, data_directory)
     uploads = Uploads(http_client, link_quality.moved, allowance)
     spool = Spool(data_directory.spool, settings.spool_limit_bytes)
-    journal = _open_journal(data_directory)
+    journal = Journal(data_directory.journal)
     pause = Pause(data_directory.pause)
     peering = Peering(
         name, settings, http_client, task_group,
@@ -148,13 +147,6 @@ def _allowance(settings: WorkerSettings, data_directory: DataDirectory) -> Netwo
 def _departure(settings: WorkerSettings) -> Departure:
     timeouts = {"idle_timeout_s": settings.idle_timeout_s, "death_timeout_s": settings.death_timeout_s}
     return Departure(time.time(), until=settings.until, **timeouts)
-
-
-def _open_journal(data_directory: DataDirectory) -> Journal:
-    """Open the journal, with what release 0.1 left in other files."""
-    journal = Journal(data_directory.journal)
-    legacy.take_over(journal, data_directory.inbox, data_directory.spool)
-    return journal
 
 
 def _facts(

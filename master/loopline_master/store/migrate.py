@@ -25,8 +25,11 @@ from loopline_shared.errors import LooplineError
 if TYPE_CHECKING:
     from alembic.config import Config
 
-REVISION = "0029"
+REVISION = "0001"
 """The latest migration: it leads to the tables of ``tables.metadata``."""
+
+SCRIPTS = Path(loopline_migrations.__file__).parent
+"""Alembic's folder: env.py and versions/."""
 
 
 async def prepare(database: Database, url: URL, *, is_new: bool = True) -> None:
@@ -67,7 +70,7 @@ def config_for(connection: Connection) -> Config:
     from alembic.config import Config
 
     config = Config(attributes={"connection": connection})
-    config.set_main_option("script_location", str(Path(loopline_migrations.__file__).parent).replace("%", "%%"))
+    config.set_main_option("script_location", str(SCRIPTS).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     return config
 

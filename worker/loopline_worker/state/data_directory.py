@@ -41,7 +41,6 @@ class DataDirectory:
         self.cache = self.folder / "cache"
         self.environments = self.folder / "environments"
         self.journal = self.folder / "ledger.jsonl"
-        self.inbox = self.folder / "inbox.jsonl"  # of release 0.1
         self.pause = self.folder / "pause.json"
         self.speed = self.folder / "speed.json"
         self.contribution = self.folder / "contribution.json"
