@@ -31,7 +31,7 @@ from loopline_worker.attempts.runner import Runner
 from loopline_worker.core.events import AttemptEnded, Event, Followed, Returned
 from loopline_worker.launch.posix import PosixLauncher
 from loopline_worker.launch.sandbox import open_sandbox
-from loopline_worker.settings import NetworkAccess, SandboxChoice
+from loopline_worker.settings import SandboxChoice
 from loopline_worker.state.journal import Spool
 from loopline_worker.task_group import TaskGroup
 
@@ -133,8 +133,7 @@ def bare(tasks: int, slots: int, command: list[str]) -> dict[str, float]:
 
 async def ours(tasks: int, slots: int, command: list[str], yields: bool, sandbox: SandboxChoice) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
-        network = None if sandbox is SandboxChoice.LANDLOCK else NetworkAccess.ALL  # as by default
-        launcher = PosixLauncher(yields, open_sandbox(sandbox, network, etc=Path(folder, "etc")))
+        launcher = PosixLauncher(yields, open_sandbox(sandbox, etc=Path(folder, "etc")))
         async with TaskGroup() as task_group:
             pool = Pool(Path(folder), task_group, launcher)
             await pool.drain([_run(command, number) for number in range(1, 2 * slots + 1)], slots)  # all is started

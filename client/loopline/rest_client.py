@@ -241,10 +241,9 @@ class RestClient:
         name: str | None = None,
         *,
         page_size: int = LARGEST_PAGE,
-        owner: str | None = None,
     ) -> AsyncIterator[ProgramView]:
-        """Yield what the grid knows of programs, the latest used first. ``owner``: the old name of ``user``."""
-        chosen = {"owner": user or owner, "name": name}
+        """Yield what the grid knows of programs, the latest used first."""
+        chosen = {"owner": user, "name": name}
         more = {key: value for key, value in chosen.items() if value is not None}
         return self._pages(Page[ProgramView], "/programs", page_size, more=more)
 

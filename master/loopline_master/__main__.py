@@ -6,7 +6,6 @@ import gc
 
 gc.disable()  # while modules are imported: they stay
 
-import argparse
 import asyncio
 import logging
 import shlex
@@ -26,7 +25,6 @@ from loopline_master.certificates.own_names import reached_at
 from loopline_master.settings import SCHEDULING, MasterSettings
 from loopline_shared import __version__
 from loopline_shared.errors import LooplineError
-from loopline_shared.settings_source import old_names
 from loopline_shared.terminal.parser import Parser
 
 gc.freeze()  # or the first collection goes over all that was imported
@@ -162,8 +160,6 @@ def _parser() -> Parser:
             switch = {"nargs": "?", "const": "true"} if field.annotation is bool else {}
             metavar = "on|off" if switch else name.rpartition("_")[2].upper()
             group.add_argument(flag, help=field.description, metavar=metavar, **switch)  # type: ignore[arg-type]
-    for old in old_names(MasterSettings):
-        parser.add_argument(f"--{old.replace('_', '-')}", help=argparse.SUPPRESS)
     parser.add_argument("--no-tokens", dest="tokens", action="store_false", default=None, help="on loopback only")
     return parser
 

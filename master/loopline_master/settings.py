@@ -34,7 +34,7 @@ _DEFAULTS = {
     "user_tasks": 5_000_000,
     "user_spec_bytes": 256 * _MIB,
 }
-"""Defaults that differ from those of SchedulerSettings, which are those of logs of earlier releases."""
+"""Defaults that differ from those of SchedulerSettings, which suit simulations and tests: no limits, no shares."""
 
 
 @lru_cache(maxsize=256)
@@ -48,18 +48,6 @@ def is_loopback(host: str) -> bool:
 
 def _split(value: object) -> object:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
-
-
-_WORDS: dict[bool | str, str] = {
-    **dict.fromkeys((True, "true", "yes", "1"), "on"),
-    **dict.fromkeys((False, "false", "no", "0"), "off"),
-}
-
-
-def _a_word(value: object) -> object:
-    """Return what a setting meant that was true or false before."""
-    said = value.lower() if isinstance(value, str) else value
-    return _WORDS.get(said, said) if isinstance(said, bool | str) else said
 
 
 def _data_dir() -> Path:
@@ -192,7 +180,6 @@ class MasterSettings(_SettingsBase):
     ] = ()
     peers: Annotated[
         Literal["auto", "on", "off"],
-        BeforeValidator(_a_word),
         Field(
             description="whether large files may go between workers, on a port that each opens; auto: in one subnet, "
             "where the grid is encrypted"

@@ -2,7 +2,7 @@
 
 The master has verified the SHA-256 and vouches for the BLAKE3 checksum, so a download is checked by the latter:
 it costs the PC less CPU time, and is several times as fast. The SHA-256 is checked where there is no BLAKE3
-checksum: the package is missing at either end, the disk keeps none, or an earlier release stored the file.
+checksum: the package is missing at either end, or the disk keeps none.
 """
 
 from __future__ import annotations

@@ -236,15 +236,15 @@ class Facts:
     speed_source: SpeedSource = SpeedSource.ASSUMED
     speed_measured_at: Seconds | None = None  # since 1970
     folders: tuple[SharedFolder, ...] = ()  # in which, and below which, commands may run
-    gangs: bool = False  # this agent can prepare members of gangs; those of earlier releases cannot
+    gangs: bool = False  # this agent can prepare members of gangs
     address: Annotated[str, Field(max_length=255, pattern=NO_NUL)] = ""  # at which other members reach it
-    sandbox: Annotated[str, Field(max_length=20, pattern=NO_NUL)] = ""  # around tasks; empty: of an earlier release
+    sandbox: Annotated[str, Field(max_length=20, pattern=NO_NUL)] = ""  # around tasks; empty: none
     link: HostLink | None = None  # its network card; None: unknown
     gang_network: bool = False  # members of gangs that request the network reach one another
     until: Seconds | None = None  # since 1970: when it has to end, as a cluster's allocation does; None: it stays
     software: tuple[Name, ...] = ()  # that it can provide for tasks (protocol/software.py)
     machine: Annotated[str, Field(max_length=64, pattern=NO_NUL)] = ""
-    """Told from a copy of it by this; the same until the computer is started again. Empty: of an earlier release."""
+    """Told from a copy of it by this; the same until the computer is started again. Empty: unknown."""
     transient: bool = False  # it comes once under this name: it is forgotten as soon as it is gone
 
 

@@ -7,20 +7,17 @@ the working folder, else the one in the platform's configuration folder; each pr
 from __future__ import annotations
 
 import json
-import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self, get_origin
 
 import platformdirs
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 
 from loopline_shared.errors import LooplineError
 from loopline_shared.plain_words import plain
-
-log = logging.getLogger(__name__)
 
 ENV_PREFIX = "LOOPLINE_"
 TABLES = ("master", "worker", "client")
@@ -37,21 +34,11 @@ class Settings(BaseModel):
         """Load the present settings; a flag of None counts as absent. Raises LooplineError with the mistake and its
         place.
         """
-        given = _renamed(cls, {name: value for name, value in flags.items() if value is not None})
+        given = {name: value for name, value in flags.items() if value is not None}
         try:
-            return cls(**_over(_over(_renamed(cls, read_table(cls.table)), _from_environment(cls)), given))
+            return cls(**_over(_over(read_table(cls.table), _from_environment(cls)), given))
         except ValidationError as error:
             raise _explain(cls, error, given) from None
-
-
-def old_names(settings: type[BaseModel]) -> dict[str, str]:
-    """Return today's name of each setting for the name that it had in the release before."""
-    return {
-        str(old): name
-        for name, field in settings.model_fields.items()
-        if isinstance(field.validation_alias, AliasChoices)
-        for old in field.validation_alias.choices[1:]
-    }
 
 
 def config_file() -> Path | None:
@@ -87,7 +74,6 @@ def read_table(name: str) -> dict[str, Any]:
 def _from_environment(settings: type[BaseModel], prefix: str = ENV_PREFIX) -> dict[str, Any]:
     """Return settings from ``LOOPLINE_<NAME>``, in any case, and ``LOOPLINE_<TABLE>__<NAME>`` of tables."""
     variables = {name.upper(): text for name, text in os.environ.items()}
-    variables = _renamed(settings, variables, lambda name: prefix + name.upper())
     found: dict[str, Any] = {}
     for name, field in settings.model_fields.items():
         variable = prefix + name.upper()
@@ -99,14 +85,6 @@ def _from_environment(settings: type[BaseModel], prefix: str = ENV_PREFIX) -> di
             known = _from_environment(field.annotation, within)  # type: ignore[arg-type]
             found[name] = _over(found.get(name, {}), unknown | known)
     return found
-
-
-def _renamed(settings: type[BaseModel], given: dict[str, Any], written: Callable[[str], str] = str) -> dict[str, Any]:
-    """Return what is given under today's names. ``written``: a setting's name as it stands there."""
-    today = {written(old): written(name) for old, name in old_names(settings).items()}
-    for old in today.keys() & given.keys():
-        log.warning("the setting %s is called %s since 0.2", old, today[old])
-    return {today.get(name, name): value for name, value in given.items()}
 
 
 def _value(variable: str, field: FieldInfo, text: str) -> Any:

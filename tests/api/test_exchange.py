@@ -48,7 +48,7 @@ class Room:
 
     def __init__(self, folder: Path, **settings: Any) -> None:
         self.metrics = Metrics()
-        made = MasterSettings(data_dir=folder, **({"peers": True} | settings))
+        made = MasterSettings(data_dir=folder, **({"peers": "on"} | settings))
         self.exchange = Exchange(made, b"master", self.metrics)
         self.session = 0
         self.hellos: dict[str, tuple[Hello, int]] = {}
@@ -211,7 +211,7 @@ def test_bytes_faults_and_files_on_their_way_are_metrics(room: Room) -> None:
 
 
 def test_without_peers_nothing_is_said_and_nothing_kept(tmp_path: Path) -> None:
-    room = Room(tmp_path, peers=False)
+    room = Room(tmp_path, peers="off")
     room.join("ant", "10.0.0.1")
     room.join("bee", "10.0.0.2", **WANTS)
     assert room.exchange.terms(room.hellos["ant"][0]) is None
@@ -277,7 +277,7 @@ async def test_a_list_is_made_once_and_never_of_a_spoilt_file(
 async def test_the_keys_of_workers_outlive_the_master(tmp_path: Path) -> None:
     keys = []
     for _ in range(2):
-        async with running_master(tmp_path, peers=True) as master:
+        async with running_master(tmp_path, peers="on") as master:
             hello = Hello(PROTOCOL_VERSION, "ant", "boot", FACTS)
             terms = master.parts[Exchange].terms(hello)
             assert terms

@@ -18,6 +18,7 @@ from loopline_master.store import Store
 from loopline_shared.model import Outcome, Output, Result
 from loopline_shared.protocol.worker_link import Run
 from loopline_shared.rest.bodies import TaskResult
+from loopline_shared.rest.times import seconds
 from tests.api.bench import Answer, Bench, done, running_master, until
 
 SPEC = {"command": ["work", "{i}"], "parameters": {"i": {"range": [1, 3]}}, "size": 30}
@@ -258,7 +259,7 @@ async def test_attempts_are_listed_for_a_job_and_for_a_time(master: Bench) -> No
     assert [attempt["id"] for attempt in of_job] == [f"{job}.{n}.1" for n in (1, 2, 3)]
     during = await master.get(f"/attempts?since={view['submitted_at']}&until={view['finished_at']}")
     assert sorted(attempt["id"] for attempt in during["items"]) == [attempt["id"] for attempt in of_job]
-    assert (await master.get(f"/attempts?since={view['finished_at'] + 1}"))["items"] == []
+    assert (await master.get(f"/attempts?since={seconds(view['finished_at']) + 1}"))["items"] == []
 
 
 async def test_output_is_given_back_byte_by_byte(master: Bench) -> None:

@@ -15,6 +15,7 @@ from loopline_master.history.forgetting import Forgetting
 from loopline_master.settings import MasterSettings
 from loopline_master.store import Store
 from loopline_shared.joining import hash_of
+from loopline_shared.rest.times import seconds
 from tests.api.bench import Bench, until
 
 TOKEN = "ll_0a0b0c0d_secret"
@@ -110,7 +111,7 @@ async def test_a_name_is_one_computers_until_its_token_is_revoked(master: Bench)
 
 async def test_an_expired_one_lets_nobody_in(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     made = await line(master, expires_s=60.0)
-    monkeypatch.setattr("loopline_master.http.auth.time.time", lambda: made["expires_at"] + 1)
+    monkeypatch.setattr("loopline_master.http.auth.time.time", lambda: seconds(made["expires_at"]) + 1)
     answer = await master.ask("POST", "/join", role=None, json=wish(made["secret"]))
     assert (answer.status, answer.body["code"]) == (403, "join_refused")
     assert "expired" in answer.body["detail"]

@@ -25,7 +25,7 @@ LINKED = replace(FACTS, link=LINK)
 
 
 async def test_the_tree_has_those_who_are_connected_and_what_flows_between_them(tmp_path: Path) -> None:
-    async with running_master(tmp_path, peers=True) as master, master.worker("ant", facts=LINKED):
+    async with running_master(tmp_path, peers="on") as master, master.worker("ant", facts=LINKED):
         hello, far = Hello(PROTOCOL_VERSION, "bee", "boot", LINKED), master.parts[Exchange]
         fetching = Fetching("a" * 64, 2**30, 2**20, "ant", rate_bytes_s=5e6, is_free=True)
         async with master.worker("bee", facts=LINKED):
@@ -64,7 +64,7 @@ def nodes_of(master: Bench) -> dict[str, str | None]:
 
 async def test_the_operators_file_is_read_at_the_start_and_its_mistakes_are_named(tmp_path: Path) -> None:
     (tmp_path / "network.toml").write_text('[switches.core]\nhosts = ["ant"]\nedge = "80 Mbit/s"\n')
-    async with running_master(tmp_path, peers=True) as master, master.worker("ant", facts=LINKED):
+    async with running_master(tmp_path, peers="on") as master, master.worker("ant", facts=LINKED):
         view = await master.get("/network")
         assert view["file"] == str(tmp_path / "network.toml")
         assert [(node["name"], node["up"], node["known_by"]) for node in view["nodes"]] == [
@@ -84,7 +84,7 @@ async def test_only_admins_measure_and_only_with_workers_that_carry(tmp_path: Pa
     async with running_master(tmp_path) as master:
         assert (await master.ask("POST", "/network/measure", "user")).status == 403
         assert "peers = off" in (await master.ask("POST", "/network/measure")).body["detail"]
-    async with running_master(tmp_path, peers=True) as master, master.worker("ant"):
+    async with running_master(tmp_path, peers="on") as master, master.worker("ant"):
         assert "fewer than two workers" in (await master.ask("POST", "/network/measure")).body["detail"]
         async with master.worker("bee") as bee:
             bee.load = replace(bee.load, in_use=True)
@@ -97,7 +97,7 @@ async def test_only_admins_measure_and_only_with_workers_that_carry(tmp_path: Pa
 
 
 async def test_what_is_measured_is_told_to_the_scheduler_with_headroom(tmp_path: Path) -> None:
-    async with running_master(tmp_path, peers=True) as master:
+    async with running_master(tmp_path, peers="on") as master:
         names = ["ant", "bee", "cat"]
         network, exchange = master.parts[LiveNetwork], master.parts[Exchange]
         ant, bee, cat = (master.worker(name, facts=LINKED) for name in names)

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from loopline_master.core.events import BATCH, Batch, MasterStarted
 from loopline_master.core.scheduler_settings import SchedulerSettings
 from loopline_master.settings import MasterSettings
 from loopline_shared.errors import LooplineError
@@ -38,24 +37,6 @@ def test_limits_come_from_all_places_together(file: Path, monkeypatch: pytest.Mo
     assert (limits.max_jobs, limits.max_tasks, limits.max_workers) == (5, 7, 10_000)
 
 
-def test_names_of_the_release_before_are_read_and_told(
-    file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    file.write_text("[master]\nprobation_s = 5\nahead_s = 6\n")
-    monkeypatch.setenv("LOOPLINE_AHEAD_S", "7")
-    told = MasterSettings.load(max_ahead=8).scheduler
-    assert (told.quarantine_s, told.prefetch_s, told.max_prefetch) == (5, 7, 8)
-    assert "the setting probation_s is called quarantine_s since 0.2" in caplog.messages
-    assert "the setting LOOPLINE_AHEAD_S is called LOOPLINE_PREFETCH_S since 0.2" in caplog.messages
-
-
-def test_a_log_of_the_release_before_has_the_settings_that_it_was_written_with() -> None:
-    written = BATCH.dump_json(Batch(1.0, [MasterStarted(SchedulerSettings(quarantine_s=0.0, max_prefetch=9))]))
-    before = written.replace(b"quarantine_s", b"probation_s").replace(b"max_prefetch", b"max_ahead")
-    assert before != written
-    assert BATCH.validate_json(before) == BATCH.validate_json(written)
-
-
 def test_the_scheduler_is_told_all_that_bears_on_it() -> None:
     settings = MasterSettings.load(
         policy="first-come", max_replicas="unlimited", order="none", limits={"max_jobs": 9}
@@ -68,10 +49,10 @@ def test_the_scheduler_is_told_all_that_bears_on_it() -> None:
 def test_each_setting_of_the_scheduler_is_one_of_the_master_or_of_its_limits(file: Path, name: str) -> None:
     """``core/scheduler_settings.py`` is the only place where one is added."""
     chosen = {"policy": "first-come", "order": "none", "order_within": "user", "plan_times": "bold"}
-    value = (chosen | {"peers": True, "shares": False}).get(name, 15)
+    value = (chosen | {"peers": "on", "shares": False}).get(name, 15)
     is_limit = name in MasterSettings().limits.model_dump()
     file.write_text(f"[master{'.limits' if is_limit else ''}]\n{name} = {json.dumps(value)}\n")
-    assert getattr(MasterSettings.load().scheduler, name) == value
+    assert getattr(MasterSettings.load().scheduler, name) == (True if name == "peers" else value)
     others = replace(MasterSettings.load().scheduler, **{name: getattr(SchedulerSettings(), name)})
     assert others == replace(MasterSettings().scheduler, **{name: getattr(SchedulerSettings(), name)})
 

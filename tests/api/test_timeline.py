@@ -15,6 +15,7 @@ from loopline_master.store.queries.timeline_queries import Bar, Window
 from loopline_shared.model import AttemptId, Held, Outcome, Phases, Result
 from loopline_shared.protocol.worker_link import Run
 from loopline_shared.rest.columns import Samples, SweepColumns, Timeline, Trace
+from loopline_shared.rest.times import seconds
 from tests.api.bench import Bench, done, until
 
 
@@ -55,7 +56,7 @@ async def test_columns_say_what_the_list_of_attempts_says(master: Bench) -> None
         assert bars.ran[place] == (round(attempt["wall_s"], 3) or None)
         times = (bars.dispatched[place], bars.start[place], bars.end[place])
         assert times == tuple(
-            pytest.approx(attempt[f"{what}_at"], abs=0.001) for what in ("dispatched", "started", "ended")
+            pytest.approx(seconds(attempt[f"{what}_at"]), abs=0.001) for what in ("dispatched", "started", "ended")
         )
     assert len({len(column) for column in bars.model_dump().values()}) == 1
     assert waiting not in [one.id for one in timeline.jobs]

@@ -2,7 +2,6 @@
 
 import io
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 
 from loopline.cli import joining
 from loopline.cli.errors import Exit
-from loopline.service import install, plans
+from loopline.service import install
 from loopline_shared.joining import Membership, hash_of
 from loopline_shared.rest.access import JoinTokenCreated, JoinTokenView, TokenView
 from tests.cli.conftest import Run
@@ -165,23 +164,6 @@ def test_a_computer_without_a_sandbox_joins_only_when_told_so(
         assert not fake.asked("POST /join"), "nobody is let in before the owner has agreed"
         told = run("join", f"{fake.url}#lj_a1_x", "--name", "pc-1", "--no-sandbox")
         assert "without a sandbox" in told.out
-
-
-def test_a_service_from_an_earlier_release_is_named_and_replaced_with_its_arguments(
-    run: Run, fake: FakeMaster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    unit = tmp_path / "config" / "systemd" / "user" / plans.UNIT
-    old = plans.for_user(["python", "-P", "-m", "worker", "--slots", "2"], tmp_path / "config", "ann")
-    unit.parent.mkdir(parents=True)
-    for file, content in old.files.items():
-        file.write_bytes(content)
-    fake.on("POST /join", ok(IN, 201))
-    line = f"{fake.url}#lj_a1_x"
-    assert "Install it again: loopline service install -- --slots 2\n" in run("join", line, "--name", "pc-1").out
-    monkeypatch.setattr(install, "SYSTEMD_RUNS", tmp_path)
-    monkeypatch.setattr("subprocess.run", lambda command, **_: subprocess.CompletedProcess(command, 0, "", ""))
-    assert run("join", line, "--name", "pc-1", "--service").code == Exit.OK
-    assert "/loopline worker --slots 2\n" in unit.read_text()
 
 
 def test_leaving_undoes_all_that_joining_did(

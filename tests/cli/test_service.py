@@ -18,7 +18,6 @@ from tests.cli.conftest import Run
 
 ARGUMENTS = ("--label", 'it\'s "100%" $HOME', "--data-dir", "a b")
 COMMAND = [sys.executable, "-P", "-m", "loopline", "worker", *ARGUMENTS]
-OLD_COMMAND = [sys.executable, "-P", "-m", "worker", *ARGUMENTS]
 STOP_AND_START = (["disable", "--now"], ["restart"])
 NAMESPACE = {"task": "http://schemas.microsoft.com/windows/2004/02/mit/task"}
 needs_systemd = pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")
@@ -208,7 +207,7 @@ def test_a_whole_life(run: Run, commands: list[list[str]]) -> None:
     assert ["systemctl", "--user", "enable", plans.UNIT] in commands
     assert run("service", "status").code == Exit.OK
     assert run("service", "uninstall", "--json").document == {
-        "installed": False, "running": False, "files": [], "outdated": False, "reinstall": None
+        "installed": False, "running": False, "files": [],
     }  # fmt: skip
     assert run("service", "status").code == Exit.FAILED
 
@@ -230,7 +229,7 @@ def test_the_service_command_is_a_worker() -> None:
     assert (helped.returncode, "--slots" in helped.stdout) == (0, True), helped.stderr
 
 
-# Services that an earlier release installed
+# Installed services, read back
 
 
 def plans_of(command: list[str], tmp_path: Path) -> dict[str, plans.Plan]:
@@ -244,24 +243,22 @@ def plans_of(command: list[str], tmp_path: Path) -> dict[str, plans.Plan]:
 
 
 @pytest.mark.parametrize("kind", ["user", "system", "users", "macos", "windows"])
-def test_an_old_service_is_recognised_with_its_arguments(kind: str, tmp_path: Path) -> None:
-    for command, is_old in ((OLD_COMMAND, True), (COMMAND, False)):
-        plan = plans_of(command, tmp_path)[kind]
-        for file, content in plan.files.items():
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(content)
-        found = installed.find(plan.files)
-        assert found
-        assert found.is_outdated is is_old
-        assert kind == "windows" or found.arguments == ARGUMENTS  # a quote within a word: untested on Windows
-        assert found.user == ("ann" if kind == "system" else "")
+def test_installed_service_is_read_back_with_its_arguments(kind: str, tmp_path: Path) -> None:
+    plan = plans_of(COMMAND, tmp_path)[kind]
+    for file, content in plan.files.items():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+    found = installed.find(plan.files)
+    assert found
+    assert kind == "windows" or found.arguments == ARGUMENTS  # a quote within a word: untested on Windows
+    assert found.user == ("ann" if kind == "system" else "")
 
 
 @pytest.mark.parametrize("command", [["/opt/venv/bin/loopline", "worker"], ["/usr/bin/env", "loopline", "worker"]])
-def test_a_service_of_the_loopline_command_is_a_current_one(tmp_path: Path, command: list[str]) -> None:
+def test_service_of_the_loopline_command_is_recognised(tmp_path: Path, command: list[str]) -> None:
     plan = plans.for_user([*command, "--slots", "2"], tmp_path, "ann")
     written(plan)
-    assert installed.find(plan.files) == installed.Installed(("--slots", "2"), is_outdated=False)
+    assert installed.find(plan.files) == installed.Installed(("--slots", "2"))
 
 
 def test_a_service_of_another_program_is_none_of_ours(tmp_path: Path) -> None:
@@ -271,26 +268,10 @@ def test_a_service_of_another_program_is_none_of_ours(tmp_path: Path) -> None:
 
 
 @linux_only
-def test_status_and_doctor_say_how_to_install_an_old_service_again(
-    run: Run, commands: list[list[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    written(plans.for_user([sys.executable, "-P", "-m", "worker", "--slots", "2"], tmp_path / "config", "ann"))
-    again = "loopline service install -- --slots 2"
-    status = run("service", "status", "--json").document
-    assert (status["installed"], status["outdated"], status["reinstall"]) == (True, True, again)
-    assert f"Install it again: {again}\n" in run("service", "status").out
-    monkeypatch.setattr("loopline.cli.daemons.become", lambda command: 0)
-    doctor = run("doctor", "--json")
-    assert (doctor.code, doctor.out) == (Exit.OK, "")
-    assert f"Install it again: {again}\n" in doctor.err
-
-
-@linux_only
-def test_installing_over_an_old_service_replaces_it(run: Run, commands: list[list[str]], tmp_path: Path) -> None:
-    plan = plans.for_user([sys.executable, "-P", "-m", "worker"], tmp_path / "config", "ann")
+def test_installing_over_a_service_replaces_it(run: Run, commands: list[list[str]], tmp_path: Path) -> None:
+    plan = plans.for_user([sys.executable, "-P", "-m", "loopline", "worker"], tmp_path / "config", "ann")
     written(plan)
-    assert run("service", "install", "--json", "--", "--slots", "2").document["outdated"] is False
+    run("service", "install", "--", "--slots", "2")
     stop, start = (commands.index(["systemctl", "--user", *words, plans.UNIT]) for words in STOP_AND_START)
     assert stop < start, "what the old files started is stopped first"
-    assert run("service", "status", "--json").document["reinstall"] is None
     assert " worker --slots 2\n" in (tmp_path / "config/systemd/user" / plans.UNIT).read_text()

@@ -66,8 +66,7 @@ GIVEN_UP = {
     "foreseen": "predicted",
     "recall": "retract",
 }
-"""Words of earlier releases, and the field's word in their place. Names of the OpenAPI document stay, for programs
-see them; so do those of the models of papers."""
+"""Words that the field does not use, and the field's word in their place. The models of papers keep their own."""
 
 
 VAGUE = {"take", "take_back"}

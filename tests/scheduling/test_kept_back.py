@@ -237,7 +237,7 @@ def test_nothing_but_a_lease_would_follow_from_what_is_kept_back(monkeypatch: py
         changed = (effects.jobs, effects.tasks, effects.attempts, effects.gangs, effects.plans, effects.closes)
         assert not any((*changed, effects.programs, effects.carriers, effects.users, effects.exemptions))
         (assign,) = effects.assigns.values()
-        assert not any((assign.run, assign.cancel, assign.words, assign.peers, assign.probation))
+        assert not any((assign.run, assign.cancel, assign.words, assign.peers, assign.quarantine))
         counts["kept back"] += 1
         counts["of busy workers"] += bool(report.holding)
 

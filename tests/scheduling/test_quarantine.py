@@ -71,11 +71,11 @@ def test_failing_where_others_succeed_leads_to_quarantine() -> None:
 def test_the_owner_is_told_with_every_frame() -> None:
     grid = grid_of("a", "b")
     fail_often(grid, "a", "b")
-    told = grid.report("a").assigns["a"].probation
+    told = grid.report("a").assigns["a"].quarantine
     assert told is not None
     assert (told.until, "succeeded on b" in told.reason) == (grid.now + 60.0, True)
     grid.wait(60.0)
-    assert grid.report("a").assigns["a"].probation is None
+    assert grid.report("a").assigns["a"].quarantine is None
 
 
 def test_it_comes_back_by_itself_with_one_attempt_at_a_time() -> None:

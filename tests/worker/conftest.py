@@ -1,4 +1,5 @@
-from collections.abc import AsyncIterator
+import tempfile
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -35,3 +36,12 @@ async def master() -> AsyncIterator[SmallMaster]:
     await master.start()
     yield master
     await master.stop()
+
+
+@pytest.fixture
+def outside_tmp(pytestconfig: pytest.Config) -> Iterator[Path]:
+    """A folder that is not below /tmp, of which a sandboxed task has its own."""
+    folder = pytestconfig.rootpath / ".bench" / "tests"
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as name:
+        yield Path(name)

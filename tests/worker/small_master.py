@@ -25,7 +25,7 @@ class SmallMaster:
     status: int = 0  # instead of a connection
     location: str = ""  # with that status
     blob_status: int = 201
-    probation: Quarantine | None = None  # what it says of the worker's health
+    quarantine: Quarantine | None = None  # what it says of the worker's health
     tokens: list[str | None] = field(default_factory=list)
     hellos: list[Hello] = field(default_factory=list)
     reports: list[Report] = field(default_factory=list)
@@ -115,7 +115,7 @@ class SmallMaster:
     async def _assign(self, *, seen: int = 0, run: tuple[Run, ...] = (), cancel: tuple[AttemptId, ...] = ()) -> None:
         self._seq += 1
         assert self._socket
-        assign = Assign(self._seq, seen, run, cancel, held_s=0.0, probation=self.probation)
+        assign = Assign(self._seq, seen, run, cancel, held_s=0.0, quarantine=self.quarantine)
         await self._socket.send_bytes(link_session.encode(assign))
 
     def holds(self, content: bytes) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import AttemptId, Outcome, Result
-from loopline_shared.protocol.worker_link import PROTOCOL_VERSION, Refused, Run
+from loopline_shared.protocol.worker_link import Refused, Run
 from loopline_worker import agent as agent_module
 from loopline_worker.agent import Agent
 from loopline_worker.core import attempts
@@ -285,19 +285,6 @@ async def test_a_refusal_that_may_be_taken_back_is_not(
     assert caplog.text.count("not now (upgrade it)") == 1
     master.refuses = None
     await until(lambda: master.is_connected)
-
-
-async def test_an_earlier_master_is_spoken_to_in_its_version(
-    master: SmallMaster, start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(link, "PROTOCOL_VERSION", PROTOCOL_VERSION + 1)
-    master.refuses = Refused("version", "this master speaks an earlier one", "upgrade it")
-    start()
-    await until(lambda: len(master.hellos) >= 2)
-    assert [hello.version for hello in master.hellos[:2]] == [PROTOCOL_VERSION + 1, PROTOCOL_VERSION]
-    master.refuses = None
-    await until(lambda: master.is_connected)
-    assert master.hellos[-1].version in (PROTOCOL_VERSION, PROTOCOL_VERSION + 1)
 
 
 async def test_a_refusal_later_is_not(master: SmallMaster, start: Start, caplog: pytest.LogCaptureFixture) -> None:

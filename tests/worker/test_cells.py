@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import tempfile
 from collections.abc import AsyncIterator
 from itertools import count
 from pathlib import Path
@@ -54,10 +53,9 @@ print(json.dumps(before))
 
 
 @pytest.fixture(params=["supervisor", "deputy"])
-async def cells(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Bench]:
+async def cells(tmp_path: Path, outside_tmp: Path, request: pytest.FixtureRequest) -> AsyncIterator[Bench]:
     """A worker whose next task is served by its supervisor, as the first of a cell is, or by the deputy in there."""
-    shared = request.config.cache.mkdir("shared")  # type: ignore[union-attr]
-    walls = open_sandbox(SandboxChoice.BUBBLEWRAP, NetworkAccess.ALL, shares=[str(shared)])
+    walls = open_sandbox(SandboxChoice.BUBBLEWRAP, NetworkAccess.ALL, shares=[str(outside_tmp)])
     async with Bench(tmp_path, quota=Quota(task_memory_bytes=2**28), sandbox=walls) as bench:
         if request.param == "deputy":
             assert (await bench.result(run_of("true", task=100))).outcome is Outcome.SUCCEEDED
@@ -86,7 +84,7 @@ async def test_a_cell_serves_one_task_after_the_other(cells: Bench) -> None:
     assert len(firsts) == 1
 
 
-async def test_the_supervisor_sleeps_while_its_cell_serves(cells: Bench, request: pytest.FixtureRequest) -> None:
+async def test_the_supervisor_sleeps_while_its_cell_serves(cells: Bench, outside_tmp: Path) -> None:
     """But for other limits, which the tasks keep to, and another cell."""
 
     async def wakings(*commands: str, **options: Any) -> int:
@@ -97,7 +95,7 @@ async def test_the_supervisor_sleeps_while_its_cell_serves(cells: Bench, request
         await until(lambda: psutil.Process(supervisor).status() == psutil.STATUS_SLEEPING)
         return sum(psutil.Process(supervisor).num_ctx_switches()) - sum(before)
 
-    tasks, shared = count(1), request.config.cache.mkdir("shared")  # type: ignore[union-attr]
+    tasks, shared = count(1), outside_tmp
     await cells.result(run_of("true", task=next(tasks)))
     supervisor = supervisor_of(cells)
     await wakings("true")
@@ -128,22 +126,20 @@ async def test_a_folder_made_anew_by_the_same_name_is_the_one_that_is_seen(cells
 
 @pytest.mark.parametrize("below_tmp", [True, False])
 async def test_tasks_that_leave_no_trace_have_the_same_view(
-    tmp_path: Path, request: pytest.FixtureRequest, below_tmp: bool
+    tmp_path: Path, outside_tmp: Path, below_tmp: bool
 ) -> None:
     """Of files and shared memory; each sees its own folder, whether that was another's before or not."""
-    elsewhere = tempfile.TemporaryDirectory(dir=request.config.cache.mkdir("cells"))  # type: ignore[union-attr]
     walls = open_sandbox(SandboxChoice.BUBBLEWRAP, NetworkAccess.ALL)
     views = []
-    with elsewhere as folder:
-        async with Bench(tmp_path if below_tmp else Path(folder), sandbox=walls) as bench:
-            for task, leaves in enumerate(("true", "true", "touch made", "true", "touch /dev/shm/made", "true"), 1):
-                look = "readlink /proc/self/ns/mnt /proc/self/ns/ipc; ls ..; ! ls /dev/shm/made"
-                look += " && test -w . && test -w /tmp && ! test -w .."
-                result = await bench.result(run_of("sh", "-c", f"{look} && {leaves}", task=task))
-                assert result.outcome is Outcome.SUCCEEDED
-                mount, memory, *seen = result.stdout.data.decode().split()
-                assert seen == [f"1.{task}.1"]
-                views.append((mount, memory))
+    async with Bench(tmp_path if below_tmp else outside_tmp, sandbox=walls) as bench:
+        for task, leaves in enumerate(("true", "true", "touch made", "true", "touch /dev/shm/made", "true"), 1):
+            look = "readlink /proc/self/ns/mnt /proc/self/ns/ipc; ls ..; ! ls /dev/shm/made"
+            look += " && test -w . && test -w /tmp && ! test -w .."
+            result = await bench.result(run_of("sh", "-c", f"{look} && {leaves}", task=task))
+            assert result.outcome is Outcome.SUCCEEDED
+            mount, memory, *seen = result.stdout.data.decode().split()
+            assert seen == [f"1.{task}.1"]
+            views.append((mount, memory))
     assert len(set(views[:5])) == 1
 
 

@@ -9,7 +9,7 @@ import pytest
 from loopline_shared.model import Facts, Load
 from loopline_shared.protocol import link_session
 from loopline_shared.protocol.link_session import MasterSession, WorkerSession
-from loopline_shared.protocol.worker_link import PROTOCOL_VERSION, Assign, Read, Welcome, Wrote
+from loopline_shared.protocol.worker_link import Assign, Read, Welcome, Wrote
 from loopline_worker.link import link as link_module
 from loopline_worker.link.link import Conversation
 from loopline_worker.link.websocket import LostError
@@ -53,7 +53,7 @@ class ConversationListener:
         self.heard: list[Assign] = []
 
     async def ready(self, welcome: Welcome) -> None: ...
-    def new_session(self, version: int) -> WorkerSession:
+    def new_session(self) -> WorkerSession:
         return WorkerSession("w1", "boot", FACTS)
 
     def assigned(self, assign: Assign, frame: bytes) -> None:
@@ -85,7 +85,7 @@ async def listener() -> ConversationListener:
 
 @pytest.fixture
 async def conversation(socket: Socket, listener: ConversationListener) -> AsyncIterator[Conversation]:
-    conversation = Conversation(socket, listener, "http://master", PROTOCOL_VERSION)  # type: ignore[arg-type]
+    conversation = Conversation(socket, listener, "http://master")  # type: ignore[arg-type]
     await conversation.open()
     conversation.begin()
     socket.answers(1, 1)

@@ -243,18 +243,18 @@ class Agent:
         """True while attempts wait here for a slot."""
         return self._latest.is_busy
 
-    def new_session(self, version: int) -> WorkerSession:
-        """Begin anew with the master, in this version of the link."""
+    def new_session(self) -> WorkerSession:
+        """Start another session with the master."""
         self.post(Connected())
         self.parts.link_quality.connected()
         return WorkerSession(
-            self.name, self._boot, self.parts.facts, version, instance=self.parts.http_client.trust.identity.instance
+            self.name, self._boot, self.parts.facts, instance=self.parts.http_client.trust.identity.instance
         )
 
     def assigned(self, assign: Assign, frame: bytes) -> None:
         """Take in an Assign at once: the next Report says that it was seen."""
         self.parts.link_quality.answered(assign.seen, assign.held_s, time.monotonic())
-        self._quarantine = assign.probation
+        self._quarantine = assign.quarantine
         if self.parts.peering.is_on:
             self.parts.peering.assigned(assign)
         self._events.append(Assigned(assign, frame))

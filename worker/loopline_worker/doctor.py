@@ -59,8 +59,8 @@ class Findings:
     layout: str = ""  # what the owner's programs keep of a core that tasks want too
 
     def to_json(self) -> dict[str, Any]:
-        """Return the findings for a program, with the names of the release before beside the new ones."""
-        return asdict(self) | {"probes": [each._asdict() for each in self.probes], "terms": self.preferences}
+        """Return the findings for a program."""
+        return asdict(self) | {"probes": [each._asdict() for each in self.probes]}
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,8 +56,6 @@ _METAVARS |= {
     "images": "PROGRAM",
     "peer_bytes_s": "BYTES",
 }
-_WERE_SWITCHES = ("sandbox", "sandbox_network")
-"""Choices that can be given like switches, which they were: without a value, and as --no-...."""
 _OTHERS = "limits"
 
 
@@ -81,14 +79,9 @@ def _add(group: argparse._ArgumentGroup, name: str, field: FieldInfo) -> None:
     elif get_origin(field.annotation) is tuple:
         more = {"action": "append", "metavar": more["metavar"].removesuffix("S")}
         help_text += "; repeatable"
-    if name in _WERE_SWITCHES:
-        more |= {"nargs": "?", "const": "true"}
+    if name == "sandbox":
         group.add_argument(
-            flag.replace("--", "--no-", 1),
-            dest=name,
-            action="store_const",
-            const="false",
-            help=f"the same as {flag} false",
+            "--no-sandbox", dest=name, action="store_const", const="off", help="the same as --sandbox off"
         )
     group.add_argument(flag, dest=name, default=None, help=help_text.replace("%", "%%"), **more)
 

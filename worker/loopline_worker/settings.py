@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -44,12 +43,6 @@ def _several(values: object) -> object:
     known = values.get("other_masters") or ()
     known = known if isinstance(known, str) else ",".join(map(str, known))
     return {**values, "master": first, "other_masters": f"{others},{known}"}
-
-
-def _choice(yes: str, no: str) -> Callable[[object], object]:
-    """Return what reads a choice that was a switch in the release before."""
-    words = {**dict.fromkeys(("true", "yes", "on", "1"), yes), **dict.fromkeys(("false", "no", "off", "0"), no)}
-    return lambda value: None if value is None else words.get(str(value).strip().lower(), str(value).strip().lower())
 
 
 def _hours(value: object) -> object:
@@ -195,17 +188,15 @@ class WorkerSettings(Settings):
     ] = ImageSource.PODMAN
     sandbox: Annotated[
         SandboxChoice,
-        BeforeValidator(_choice(SandboxChoice.BUBBLEWRAP, SandboxChoice.OFF)),
         Field(description="around every task: auto (bubblewrap, else landlock), bubblewrap, landlock or off"),
     ] = SandboxChoice.AUTO
     sandbox_network: Annotated[
-        NetworkAccess | None,
-        BeforeValidator(_choice(NetworkAccess.REQUESTED, NetworkAccess.NONE)),
+        NetworkAccess,
         Field(
             description="tasks with network: all; requested: of jobs that ask for it; gangs: members of gangs that "
-            "ask, between them alone; none. Default: all, and none if `sandbox` is set"
+            "ask, between them alone; none"
         ),
-    ] = None
+    ] = NetworkAccess.ALL
     sandbox_shows: Annotated[
         tuple[Path, ...], BeforeValidator(_split), Field(description="files and folders that tasks may read besides")
     ] = ()

@@ -213,6 +213,4 @@ def _told(member: Membership, is_service: bool, means: str) -> Text:
         text.append(f"\n{means}")
     if not is_service:
         text.append("\nor keep it running, also after a restart: loopline service install")
-        for reinstall in services.outdated_services():
-            text.append(f"\n{services.outdated(reinstall)}")
     return text

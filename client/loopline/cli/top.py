@@ -93,12 +93,7 @@ async def _look(client: AsyncClient) -> Snapshot:
 
 
 async def _flows(client: AsyncClient) -> list[FileFlow]:
-    try:
-        return (await client.network()).flows
-    except LooplineError as error:
-        if error.code != "not_found":  # a master of 0.1
-            raise
-        return []
+    return (await client.network()).flows
 
 
 def _picture(look: Snapshot, master: str, height: int, trouble: str = "") -> RenderableType:

@@ -29,12 +29,11 @@ _LINGERING = Path("/var/lib/systemd/linger")
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """State of the service. ``reinstall``: the command that replaces it, if an earlier release wrote it."""
+    """State of the service."""
 
     installed: bool
     running: bool
     files: tuple[str, ...]
-    reinstall: str = ""
     role: Role = "worker"
 
     @property
@@ -44,8 +43,6 @@ class State:
             "installed": self.installed,
             "running": self.running,
             "files": list(self.files),
-            "outdated": bool(self.reinstall),
-            "reinstall": self.reinstall or None,
         }
 
     @property
@@ -54,16 +51,7 @@ class State:
         if not self.installed:
             words = "loopline service install" + (" --master" if self.role == "master" else "")
             return f"not installed: run `{words}`"
-        running = "installed and running" if self.running else "installed, but not running"
-        return f"{running}\n{outdated(self.reinstall)}" if self.reinstall else running
-
-
-def outdated(reinstall: str) -> str:
-    """Return the message about a service that an earlier release installed."""
-    return (
-        "The service was installed by an earlier release and starts a program that no longer exists.\n"
-        f"Install it again: {reinstall}"
-    )
+        return "installed and running" if self.running else "installed, but not running"
 
 
 def plan(system: bool = False, user: str | None = None, arguments: Sequence[str] = (), role: Role = "worker") -> Plan:
@@ -157,23 +145,14 @@ def state(system: bool = False, user: str | None = None, role: Role = "worker") 
     """Return the state of the service."""
     todo = plan(system, user, role=role)
     is_running = todo.is_written and _succeeds(todo.status)
-    found = installed.find(todo.files)
-    reinstall = found.reinstall(system) if found and found.is_outdated else ""
     files = tuple(str(file) for file in todo.files if file.exists())
-    return State(todo.is_written, is_running, files, reinstall, role)
+    return State(todo.is_written, is_running, files, role)
 
 
 def arguments() -> tuple[str, ...]:
     """Return the worker's arguments in the installed service of this user; empty without one."""
     found = installed.find(plan().files)
     return found.arguments if found else ()
-
-
-def outdated_services() -> list[str]:
-    """Return the commands that install again what an earlier release installed on this computer."""
-    kinds = [False, True] if sys.platform == "linux" else [False]
-    found = {system: installed.find(plan(system).files) for system in kinds}
-    return [service.reinstall(system) for system, service in found.items() if service and service.is_outdated]
 
 
 def _command(arguments: Sequence[str], role: Role = "worker") -> list[str]:

@@ -1,8 +1,4 @@
-"""The service that is installed: its command line read back from the file that the system's manager reads.
-
-Earlier releases wrote `python -P -m worker` there, a module that no longer exists. A service now starts the command
-`loopline`, or `-m loopline`, which no renaming of modules inside Loopline can break.
-"""
+"""The service that is installed: its command line read back from the file that the system's manager reads."""
 
 from __future__ import annotations
 
@@ -15,24 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _TASK = "{http://schemas.microsoft.com/windows/2004/02/mit/task}"
-_WORKERS = ("worker", "loopline_worker")
 
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """An installed service: the worker's arguments, and True in ``is_outdated`` if its command no longer exists."""
+    """An installed service: the arguments of ``loopline worker``, and the user who runs it, if the file says."""
 
     arguments: tuple[str, ...]
-    is_outdated: bool
-    user: str = ""  # user who runs it; empty if the file does not say
-
-    def reinstall(self, system: bool) -> str:
-        """Return the command that installs the same service again."""
-        words = ["sudo"] if system else []
-        words += ["loopline", "service", "install"]
-        if system:
-            words += ["--system", *(["--user", self.user] if self.user else [])]
-        return shlex.join([*words, *(["--", *self.arguments] if self.arguments else [])])
+    user: str = ""
 
 
 def find(files: Iterable[Path]) -> Installed | None:
@@ -77,8 +63,8 @@ def _read_task(content: bytes) -> Installed | None:
 
 
 def _installed(words: list[str], user: str = "") -> Installed | None:
-    """Tell `loopline worker ...` and `python -m loopline worker ...` from `python -m worker ...`."""
-    place = next((place for place, word in enumerate(words) if word in _WORKERS), 0)
+    """Return the service of `loopline worker ...` or `python -m loopline worker ...`; None for another program."""
+    place = next((place for place, word in enumerate(words) if word == "worker"), 0)
     if not place:
         return None
-    return Installed(tuple(words[place + 1 :]), words[place - 1] == "-m", user)
+    return Installed(tuple(words[place + 1 :]), user)

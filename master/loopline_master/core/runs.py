@@ -104,5 +104,5 @@ class Observation:
     system_s: Seconds  # of these
     peak_memory_bytes: Count
     share: float = 1.0  # share of its slots that it had; at full share the work is work / share
-    done: float | None = None  # work, by the speed that its worker was believed to have; null: of an older release
+    done: float | None = None  # work, by the speed that its worker was believed to have; null: as ``work``
     size: float | None = None  # of the task, as its user gave it

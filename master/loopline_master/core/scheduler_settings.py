@@ -7,9 +7,9 @@ limits, and then used.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from loopline_master.core.planning.scans.scan_algorithms import algorithm
 from loopline_shared.errors import LooplineError
@@ -34,11 +34,6 @@ def _an_algorithm(name: str) -> str:
     return name
 
 
-def _formerly(name: str, old: str) -> Any:
-    """Return the mark of a setting that had another name in the release before, in settings files and logs."""
-    return Field(validation_alias=AliasChoices(name, old))
-
-
 @dataclass(frozen=True, slots=True)
 class SchedulerSettings:
     """All settings that bear on a decision. They are part of the event log, so that a replay decides alike."""
@@ -60,7 +55,7 @@ class SchedulerSettings:
         Field(
             ge=0, le=1e6, description="a job that has used so many times its size holds no other any more; 0: it does"
         ),
-    ] = 0.0  # as an older log means it; the master's own default is 10
+    ] = 0.0  # in tests and simulations; a master's default is 10
     max_attempts: Annotated[
         int, Field(ge=1, le=1000, description="attempts at a task that may fail, unless its job says otherwise")
     ] = 3
@@ -76,19 +71,19 @@ class SchedulerSettings:
         BeforeValidator(_without_limit),
         Field(description="unfinished jobs of one user, or unlimited; more are refused"),
         IN_LIMITS,
-    ] = None  # as an older log means it; the master's own default is 5,000
+    ] = None  # in tests and simulations; a master's default is 5,000
     user_tasks: Annotated[
         Amount | None,
         BeforeValidator(_without_limit),
         Field(description="tasks of one user's unfinished jobs, or unlimited; more are refused"),
         IN_LIMITS,
-    ] = None  # as an older log means it; the master's own default is 5,000,000
+    ] = None  # in tests and simulations; a master's default is 5,000,000
     user_spec_bytes: Annotated[
         Amount | None,
         BeforeValidator(_without_limit),
         Field(description="bytes of the specs of one user's unfinished jobs, or unlimited; more are refused"),
         IN_LIMITS,
-    ] = None  # as an older log means it; the master's own default is 256 MiB
+    ] = None  # in tests and simulations; a master's default is 256 MiB
     user_slots: Annotated[
         Amount | None,
         BeforeValidator(_without_limit),
@@ -100,12 +95,10 @@ class SchedulerSettings:
     quarantine_s: Annotated[
         float,
         Field(ge=0, le=1e6, description="quarantine of a worker on which tasks fail: it gets no new tasks; 0: none"),
-        _formerly("quarantine_s", "probation_s"),
     ] = 60.0
     max_quarantine_s: Annotated[
         Period,
         Field(description="the longest quarantine; each one lasts twice as long as the one before"),
-        _formerly("max_quarantine_s", "max_probation_s"),
     ] = 3600.0
     gang_prepare_s: Annotated[
         Period, Field(description="a gang of which not all members are ready by then stands down, and is tried again")
@@ -124,7 +117,7 @@ class SchedulerSettings:
     shares: Annotated[
         bool,
         Field(description="decide between users by what each has used of their share, before the policy decides"),
-    ] = False  # as an older log means it; the master's own default is true
+    ] = False  # in tests and simulations; a master's default is true
     share_half_life_s: Annotated[
         Period, Field(description="half of what a user has used is forgotten after so long")
     ] = 86400.0
@@ -135,10 +128,8 @@ class SchedulerSettings:
     prefetch_s: Annotated[
         float,
         Field(ge=0, le=3600, description="expected work that is prefetched, for each slot of a worker; 0: none"),
-        _formerly("prefetch_s", "ahead_s"),
-    ] = 0.0  # as an older log means it; the master's own default is 1
+    ] = 0.0  # in tests and simulations; a master's default is 1
     max_prefetch: Annotated[
         int,
         Field(ge=0, le=1000, description="the most tasks that are prefetched to a worker"),
-        _formerly("max_prefetch", "max_ahead"),
     ] = 256

@@ -335,7 +335,7 @@ class Outbox:
         runs = tuple(self._runs[name]) if name in self._runs else ()
         cancels = tuple(self._cancels[name]) if name in self._cancels else ()
         spoken = tuple(self._words[name]) if name in self._words else ()
-        assign = Assign(worker.assigned, worker.reported, runs, cancels, probation=quarantine, words=spoken)
+        assign = Assign(worker.assigned, worker.reported, runs, cancels, quarantine=quarantine, words=spoken)
         if state.carriers:
             assign.peers = carrying.orders(state, name)
         return assign

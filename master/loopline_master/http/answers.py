@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import re
 import zlib
 from collections.abc import Mapping
 from functools import cached_property
@@ -18,11 +17,7 @@ from typing import IO, Any
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 
-from loopline_shared.rest.times import SECONDS, Times
-
 JSON = "application/json"
-_CLIENT_OF_0_1 = re.compile(r"Python/\d+\.\d+ aiohttp/")
-"""It gave no name of its own."""
 _LEVEL = 3  # takes a third of the time of gzip's default, for a tenth more bytes
 _SHORTEST_ZIPPED = 1024
 _LONGEST_ZIPPED_IN_PLACE = 2**15
@@ -85,11 +80,6 @@ async def json_answer(
 def takes_gzip(request: web.Request) -> bool:
     """True if the client says that it can read gzip."""
     return "gzip" in request.headers.get("Accept-Encoding", "")
-
-
-def times_for(request: web.Request) -> Times:
-    """Return the context to serialize an answer with: clients of 0.1 read times as seconds (until 0.3)."""
-    return SECONDS if _CLIENT_OF_0_1.match(request.headers.get("User-Agent", "")) else None
 
 
 def preferred(request: web.Request, *media_types: str) -> str:

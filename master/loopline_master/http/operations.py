@@ -27,7 +27,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from loopline_master import timings
 from loopline_master.busy_time import BusyTime
-from loopline_master.http.answers import JSON, Encoded, json_answer, times_for
+from loopline_master.http.answers import JSON, Encoded, json_answer
 from loopline_master.http.auth import Access, Auth, Caller, Deeds
 from loopline_master.http.live.shared_answers import SharedAnswers
 from loopline_master.metrics import Metrics
@@ -37,7 +37,6 @@ from loopline_shared.errors import ExceededLimit, LooplineError
 from loopline_shared.plain_words import plain
 from loopline_shared.rest.address import API_PREFIX
 from loopline_shared.rest.bodies import FieldError, Problem
-from loopline_shared.rest.times import Times
 
 Part = TypeVar("Part")
 
@@ -203,7 +202,7 @@ class Operation:
         for name, kind in self._of_request.items():
             arguments[name] = request if kind is web.Request else caller if kind is Caller else deed
         if self.is_shared:
-            make = partial(self._encoded, arguments, times_for(request))
+            make = partial(self._encoded, arguments)
             return await json_answer(request, await parts[SharedAnswers].give(request, make))
         answer = await self.handler(**arguments)
         if deed:
@@ -211,12 +210,12 @@ class Operation:
         if isinstance(answer, web.StreamResponse):
             return answer
         headers = {"Location": API_PREFIX + self.location.format_map(vars(answer))} if self.location else {}
-        body = answer.model_dump_json(context=times_for(request)).encode()
+        body = answer.model_dump_json().encode()
         return await json_answer(request, body, self.status, headers)
 
-    async def _encoded(self, arguments: Mapping[str, Any], times: Times) -> Encoded:
+    async def _encoded(self, arguments: Mapping[str, Any]) -> Encoded:
         answer = await self.handler(**arguments)
-        return Encoded(answer if isinstance(answer, bytes) else answer.model_dump_json(context=times).encode())
+        return Encoded(answer if isinstance(answer, bytes) else answer.model_dump_json().encode())
 
     @cached_property
     def _is_deed(self) -> bool:

@@ -117,10 +117,7 @@ class WorkerLink:
         self.close(refused.message)
 
     def may_take_over(self, present: WorkerLink) -> bool:
-        """True if this link is of the same worker as one that is open: by its key, else by its word.
-
-        One of the release before has neither.
-        """
+        """True if this link is of the same worker as one that is open: by its key, else by its secret."""
         if present.shown.key:
             return self.shown.key == present.shown.key
         return not present.instance or self.instance == present.instance
@@ -189,7 +186,7 @@ class WorkerLink:
             self._sending.cancel()
 
     def _but_acknowledges(self, assign: Assign) -> bool:
-        said = assign.run or assign.cancel or assign.words or assign.peers or assign.probation
+        said = assign.run or assign.cancel or assign.words or assign.peers or assign.quarantine
         return not said and assign.seen == self._last_report[0] and not self._is_queueing
 
     def _hold(self, assign: Assign) -> None:

@@ -206,7 +206,7 @@ class WorkerLinks:
             del self._refused[next(iter(self._refused))]
 
     def _refuse_other_life(self, report: Report) -> None:
-        """Raises ProtocolError for attempts of another life; a worker of 0.1 names no life."""
+        """Raises ProtocolError for attempts of another life. A new worker names none."""
         if report.life and report.life != self._welcome.life:
             raise ProtocolError(f"a report of what life {report.life} of the database has given")
 

@@ -5,7 +5,7 @@
 
 What happened since the backup is lost, but workers may still hold attempts from then. So another life of the
 database begins (store/past/lives.py), in which they count no more. The jobs that come next get numbers that the lost
-ones cannot have had: workers of 0.1 know of no lives, and users may have written numbers down.
+ones cannot have had, for users may have written numbers down.
 """
 
 from __future__ import annotations

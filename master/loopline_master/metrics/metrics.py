@@ -150,8 +150,7 @@ class Metrics:
         self._live["workers"].labels("connected").set(len(connected))
         self._live["workers"].labels("away").set(len(state.workers) - len(connected))
         quarantined = sum(worker.quarantined_until is not None for worker in connected)
-        for word in ("quarantined", "probation"):  # the latter is its old name, until 0.3
-            self._live["workers"].labels(word).set(quarantined)
+        self._live["workers"].labels("quarantined").set(quarantined)
         self._programs.set(len(state.programs))
         self._live["slots"].labels("offered").set(sum(worker.offered for worker in connected))
         used = state.index.attempts.used

@@ -40,8 +40,7 @@ _NOT_ALLOWED = "its administrator may allow it: webhook_hosts in the master's se
 class WebhookSecrets:
     """The secret of each user, by which the receiver of a webhook knows that a job of this user is meant.
 
-    It follows from the master's secret, so that nothing is kept for it. The master's secret itself, which receivers
-    of release 0.1 have, signs as well for one more release.
+    It is derived from the master's secret, so that nothing is stored for it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -52,9 +51,9 @@ class WebhookSecrets:
         derived = hmac.digest(self._shared.encode(), f"webhooks of {user}".encode(), "sha256")
         return _PREFIX + base64.b64encode(derived[:_SECRET_BYTES]).decode()
 
-    def signatures(self, user: str, message_id: str, at: datetime, body: str) -> str:
-        """Return the header that signs a message; a receiver needs one of its signatures."""
-        return " ".join(Webhook(secret).sign(message_id, at, body) for secret in (self.of(user), self._shared))
+    def signature(self, user: str, message_id: str, at: datetime, body: str) -> str:
+        """Return the header that signs a message."""
+        return Webhook(self.of(user)).sign(message_id, at, body)
 
 
 class Webhooks:
@@ -79,7 +78,7 @@ class Webhooks:
             "User-Agent": "loopline",
             "webhook-id": message_id,
             "webhook-timestamp": str(int(now.timestamp())),
-            "webhook-signature": self._secrets.signatures(user, message_id, now, body),
+            "webhook-signature": self._secrets.signature(user, message_id, now, body),
         }
         try:
             self._resolver.check_host(URL(url).host or "")

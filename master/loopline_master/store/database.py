@@ -202,7 +202,7 @@ def is_sqlite(url: URL) -> bool:
 
 
 def shrink(connection: Connection) -> None:
-    """Give free pages of a SQLite file back, so many that nobody waits; one of a release before 0.2 keeps them."""
+    """Return free pages of a SQLite file to the disk, at most ``_MOST_FREED``, so that nobody waits."""
     if connection.dialect.name == "sqlite":
         driver: Any = connection.connection.driver_connection
         (free,) = driver.execute("PRAGMA freelist_count").fetchone()

@@ -44,8 +44,6 @@ _PASSING = (
 )
 """Beginnings of SQLSTATEs that pass by themselves."""
 _NONE: Mapping[str, str] = {}
-_OWN_NAMES = {"ssl": "sslmode"}
-"""Parameters of URLs as the release before took them."""
 
 
 def parse_postgres(text: str) -> URL:
@@ -53,7 +51,7 @@ def parse_postgres(text: str) -> URL:
     parts = urlsplit(text)
     credentials, _, hosts = parts.netloc.rpartition("@")
     user, _, password = credentials.partition(":")
-    query = {_OWN_NAMES.get(name, name): value for name, value in parse_qsl(parts.query, keep_blank_values=True)}
+    query = dict(parse_qsl(parts.query, keep_blank_values=True))
     return URL.create(
         DRIVER,
         username=unquote(user) or None,

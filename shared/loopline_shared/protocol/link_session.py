@@ -28,7 +28,6 @@ from loopline_shared.protocol.worker_link import (
     MAX_FRAME_BYTES,
     MAX_FRAME_VALUES,
     MAX_HELLO_BYTES,
-    OLDEST_VERSION,
     PROTOCOL_VERSION,
     Assign,
     FromMaster,
@@ -105,11 +104,9 @@ def with_results(report: bytes, results: list[bytes]) -> bytes:
 class WorkerSession:
     """The worker's end."""
 
-    def __init__(
-        self, worker: str, boot: str, facts: Facts, version: int = PROTOCOL_VERSION, *, instance: str = ""
-    ) -> None:
+    def __init__(self, worker: str, boot: str, facts: Facts, *, instance: str = "") -> None:
         self.welcome: Welcome | None = None
-        self._hello = Hello(version, worker, boot, facts, instance=instance)
+        self._hello = Hello(PROTOCOL_VERSION, worker, boot, facts, instance=instance)
         self._inbound = IncomingNumbers()
         self._sent = 0
 
@@ -205,8 +202,8 @@ class MasterSession:
         return message
 
     def refusal(self) -> Refused | None:
-        """Return the reason for refusing this worker; None if it speaks this release's version, or the one before."""
-        if self.hello is None or OLDEST_VERSION <= self.hello.version <= PROTOCOL_VERSION:
+        """Return the reason for refusing this worker; None if it speaks this version."""
+        if self.hello is None or self.hello.version == PROTOCOL_VERSION:
             return None
         return Refused(
             "version",

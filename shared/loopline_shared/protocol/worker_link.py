@@ -43,8 +43,7 @@ from loopline_shared.protocol.transfers import FlowMeasured, MeasureFlow, PeerOr
 from loopline_shared.scalar import Scalar
 
 PROTOCOL_VERSION = 3
-OLDEST_VERSION = 3
-"""The earliest that is spoken: this version or the one before, in which a refused worker says Hello again."""
+"""The only version spoken. The release after the first will also speak the one before."""
 MAX_FRAME_BYTES = 64 * 2**20
 MAX_FRAME_VALUES = 10**6  # they cost more to read than bytes do; a full Report has less than half as many
 MAX_HELLO_BYTES = 2**20
@@ -171,9 +170,7 @@ class Assign:
     cancel: tuple[AttemptId, ...] = ()
     _: KW_ONLY
     held_s: Seconds | None = None  # from the arrival of Report ``seen`` until now; None: it was answered before
-    probation: Quarantine | None = (
-        None  # the quarantine, by its name of link version 1, shown to the PC's owner; None: it is healthy
-    )
+    quarantine: Quarantine | None = None  # shown to the PC's owner; None: the worker is healthy
     words: Annotated[tuple[Word, ...], Field(max_length=MAX_MEMBERS)] = ()  # to members of gangs
     peers: Annotated[PeerOrders | None, Field(exclude_if=not_)] = None  # files to take from workers; None: none
     kind: Literal["assign"] = "assign"

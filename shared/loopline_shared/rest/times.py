@@ -1,7 +1,6 @@
 """Times in the REST API: RFC 3339 in UTC on the way, seconds since 1970 in the programs.
 
-For one release the clients of 0.1, which read numbers, are answered with seconds since 1970: serialize with the
-context SECONDS for them.
+With the context SECONDS a time is serialized as seconds since 1970.
 """
 
 from __future__ import annotations

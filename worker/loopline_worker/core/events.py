@@ -28,7 +28,7 @@ class Connected:
 
 @dataclass(frozen=True, slots=True)
 class Welcomed:
-    """The master of this session has said which life its database is in; empty: one of 0.1, which has none."""
+    """The master of this session has said which life its database is in."""
 
     life: str
 

@@ -73,11 +73,8 @@ class KeptResults:
             steps.journal.over.append(attempt.id)
 
     def begin_life(self, life: str, steps: Instructions) -> bool:
-        """Note whose all is that comes from now on. Return True if what is here is of another life: it is disowned.
-
-        A master of 0.1 names no life.
-        """
-        if not life or life == self.life:
+        """Note the life of all that will come. Return True if what is here is of another one: it is disowned."""
+        if life == self.life:
             return False
         is_another, self.life, steps.journal.life = bool(self.life), life, life
         if not (is_another and len(self._attempts)):

@@ -115,7 +115,7 @@ class Sandbox:
 
 def open_sandbox(
     choice: SandboxChoice = SandboxChoice.AUTO,
-    network: NetworkAccess | None = None,
+    network: NetworkAccess = NetworkAccess.ALL,
     shows: Sequence[Path] = (),
     hides: Sequence[Path] = (),
     shares: Sequence[str] = (),
@@ -125,7 +125,6 @@ def open_sandbox(
 
     ``etc``: a folder for a copy of what tasks see of /etc, which makes starting one quicker.
 
-    ``network`` None: all of it for AUTO; none for a kind that is asked for, which was so before there was AUTO.
     Raises LooplineError if this computer cannot have the kind, or Landlock cannot keep the network from tasks.
     """
     if choice is SandboxChoice.OFF:
@@ -133,7 +132,7 @@ def open_sandbox(
     found, reasons = _find(visible(shows, hides, shares), choice, network, etc)
     if found:
         return found
-    if choice is not SandboxChoice.AUTO or network is not None:
+    if choice is not SandboxChoice.AUTO or network is not NetworkAccess.ALL:
         message = f"this computer can have no sandbox: {reasons}"
         raise LooplineError("sandbox", message, f"{INSTALL}, or leave --sandbox out")
     log.warning("%s: %s; %s", WORDS[NO_SANDBOX], reasons, INSTALL)
@@ -148,16 +147,16 @@ def kind_here() -> tuple[str, str]:
 
 def found_here() -> tuple[Sandbox | None, str]:
     """Return the sandbox that AUTO has on this computer, and why there is no better one."""
-    return _find(visible(), SandboxChoice.AUTO, None)
+    return _find(visible(), SandboxChoice.AUTO, NetworkAccess.ALL)
 
 
 def obstacle() -> str:
     """Try bubblewrap. Return the reason why it does not work, or an empty text."""
-    return _find(visible(), SandboxChoice.BUBBLEWRAP, None)[1]
+    return _find(visible(), SandboxChoice.BUBBLEWRAP, NetworkAccess.ALL)[1]
 
 
 def _find(
-    sees: Visible, choice: SandboxChoice, network: NetworkAccess | None, etc: Path | None = None
+    sees: Visible, choice: SandboxChoice, network: NetworkAccess, etc: Path | None = None
 ) -> tuple[Sandbox | None, str]:
     """Return the sandbox and the reasons, divided by semicolons, why there is no better one."""
     reasons: list[str] = []
@@ -167,11 +166,10 @@ def _find(
             wrapper = None
             reason = "sandbox_network = gangs needs seccomp's notifications, which this computer refuses"
         if wrapper:
-            access = NetworkAccess.ALL if choice is SandboxChoice.AUTO else NetworkAccess.NONE
-            return Sandbox(sees, network or access, wrapper), ""
+            return Sandbox(sees, network, wrapper), ""
         reasons.append(reason)
     if choice is not SandboxChoice.BUBBLEWRAP:
-        if network not in (None, NetworkAccess.ALL):
+        if network is not NetworkAccess.ALL:
             reasons.append("Landlock keeps no network from tasks: only bubblewrap can do what sandbox_network says")
         elif reason := without_landlock():
             reasons.append(reason)

@@ -23,8 +23,6 @@ from loopline_shared.protocol.transfers import FlowMeasured, MeasureFlow
 from loopline_shared.protocol.worker_link import (
     MAX_FRAME_BYTES,
     MAX_READS,
-    OLDEST_VERSION,
-    PROTOCOL_VERSION,
     Assign,
     Read,
     Refused,
@@ -63,7 +61,6 @@ class Link:
         self._heard_at = -math.inf
         self._backoff = http_client.backoff()
         self._was_welcome = False
-        self._version = PROTOCOL_VERSION
         self._complaint = ""
         self._woken = asyncio.Event()
 
@@ -114,12 +111,8 @@ class Link:
             try:
                 await self._connect_once()
             except LooplineError as refusal:
-                if refusal.code == "version" and self._version > OLDEST_VERSION:
-                    self._version -= 1  # an earlier master
-                    continue
                 if refusal.code == "wrong_name" and self._http_client.trust.drop_shown():
                     continue
-                self._version = PROTOCOL_VERSION  # it may have been upgraded meanwhile
                 if not self._was_welcome and refusal.code not in _PASSING:
                     raise
                 self._complain(f"{refusal.message} ({refusal.hint})", self._backoff.max_s)
@@ -135,7 +128,7 @@ class Link:
     async def _connect_once(self) -> None:
         request = await self._http_client.trust.request()
         async with self._open() as socket:
-            conversation = Conversation(socket, self._listener, self._http_client.master, self._version)
+            conversation = Conversation(socket, self._listener, self._http_client.master)
             async with asyncio.timeout(_OPEN_WITHIN_S):
                 welcome = await conversation.open(request)
             if self._http_client.trust.keep(welcome.certificate):
@@ -201,8 +194,8 @@ class ConversationListener(Protocol):
     async def ready(self, welcome: Welcome) -> None:
         """Take in what the master said; wait until Reports may be sent."""
 
-    def new_session(self, version: int) -> WorkerSession:
-        """Return a new session in this version of the link, because a connection was opened."""
+    def new_session(self) -> WorkerSession:
+        """Return a new session, because a connection was opened."""
 
     def assigned(self, assign: Assign, frame: bytes) -> None:
         """Take in an Assign, which came in this frame."""
@@ -220,12 +213,12 @@ class ConversationListener(Protocol):
 class Conversation:
     """Conversation from Hello to the end of the connection."""
 
-    def __init__(self, socket: WebSocket, listener: ConversationListener, master: str, version: int) -> None:
+    def __init__(self, socket: WebSocket, listener: ConversationListener, master: str) -> None:
         self.heard_at = time.monotonic()
         self._socket = socket
         self._listener = listener
         self._master = master
-        self._session = listener.new_session(version)
+        self._session = listener.new_session()
         self._loop = asyncio.get_running_loop()
         self._welcome: asyncio.Future[Welcome] = self._loop.create_future()
         self._report_every_s = self._patience_s = 0.0

@@ -62,17 +62,15 @@ class WorkerState:
     contributed_since: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """Return the state for a program, with the names of the release before beside the new ones."""
-        document = asdict(self)
-        return document | {"gave": document["freezes"], "terms": document["preferences"]}
+        """Return the state for a program."""
+        return asdict(self)
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> WorkerState:
-        """Return the state that ``to_json`` made a document of, perhaps in a worker of the release before."""
+        """Return the state that ``to_json`` made a document of."""
         known = {name: value for name, value in document.items() if name in cls.__dataclass_fields__}
         known["running"] = [RunningTask(**task) for task in document["running"]]
-        known["freezes"] = [PastFreeze(**entry) for entry in document["gave"]]
-        known["preferences"] = document["terms"]
+        known["freezes"] = [PastFreeze(**entry) for entry in document["freezes"]]
         users = document.get("contributed", {})
         known["contributed"] = {user: Contributed(**entry) for user, entry in users.items()}
         return cls(**known)

@@ -23,7 +23,6 @@ _AT_ONCE = 200
 _PER_S = 5.0
 _SAVE_EVERY_S = 30.0
 _UNKNOWN = "(unknown)"
-"""The user of tasks that a master of an earlier release sent."""
 _MOST_USERS = 200
 
 

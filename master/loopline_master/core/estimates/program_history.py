@@ -146,7 +146,7 @@ def _reference(program: Program) -> tuple[float, float]:
 def _rates(program: Program) -> list[float]:
     """Return the work that runs did for each unit of their size, the least first.
 
-    It is by the speed that a worker was believed to have; rows of older releases have the benchmark's only.
+    It is by the speed that a worker was believed to have.
     """
     return sorted([(run.done or run.work) / run.size for run in program.window if run.size])
 

@@ -59,9 +59,7 @@ def refusals(state: State, job: Job) -> str:
     facts = {worker.name: worker.facts for worker in state.workers.values() if worker.is_available}
     asks = job.spec.requires.network
     network = [name for name, one in facts.items() if asks and not (one.network or one.gang_network)]
-    old = [name for name, one in facts.items() if not one.gangs]
     said = [f"refusing tasks the network: {_names(network)}"] if network else []
-    said += [f"of a release without gangs: {_names(old)}"] if old else []
     return "".join(f"; {one}" for one in said)
 
 

@@ -105,11 +105,6 @@ class Index:
     def __post_init__(self) -> None:
         self.slots = Slots(self.attempts)
 
-    @property
-    def room(self) -> Slots:
-        """Earlier name of ``slots``, kept for one release for policies that use it."""
-        return self.slots
-
     @classmethod
     def build(
         cls,

@@ -66,10 +66,6 @@ class PolicyIndexes(Protocol):
         """Free slots and backlogs of workers."""
 
     @property
-    def room(self) -> Slots:
-        """Earlier name of ``slots``, kept for one release."""
-
-    @property
     def requirements(self) -> RequirementIndex:
         """Which workers can run which jobs."""
 

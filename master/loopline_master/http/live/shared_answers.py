@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from loopline_master.change_feed import ChangeFeed
-from loopline_master.http.answers import Encoded, times_for
+from loopline_master.http.answers import Encoded
 
 SEEN = "X-Loopline-Seen"
 MOST_KEPT = 64
@@ -36,14 +36,14 @@ class SharedAnswers:
 
     def __init__(self, changes: ChangeFeed) -> None:
         self._changes = changes
-        self._kept = OrderedDict[tuple[str, bool], _Kept]()
+        self._kept = OrderedDict[str, _Kept]()
 
     async def give(self, request: web.Request, make: Callable[[], Awaitable[Encoded]]) -> Encoded:
         """Return the answer to a request: one that is kept, if it is new enough, else a new one."""
         seen = request.headers.get(SEEN)
         if not seen:
             return await make()
-        key = request.path_qs, times_for(request) is None
+        key = request.path_qs
         kept = self._kept.get(key)
         if kept is None or not self._is_new_enough(kept, seen):
             kept = self._kept[key] = _Kept(self._changes.mark, time.monotonic(), asyncio.ensure_future(_made(make)))

@@ -12,7 +12,6 @@ from loopline_master.store import Store
 from loopline_master.store.queries.result_queries import JobResults
 from loopline_shared.model import Output
 from loopline_shared.rest.bodies import TaskResult
-from loopline_shared.rest.times import Times
 
 Piece = tuple[bytes, bool]
 """Lines of some results, and whether they are the last."""
@@ -29,11 +28,11 @@ class StoredResults:
         """Return a reader of one job's results that come after the cursor."""
         return self._store.results.of_job(job, self._beginning_of, cursor=cursor, lines=self._row_files.rows)
 
-    async def pieces(self, job: int, cursor: str | None, times: Times) -> AsyncGenerator[Piece, None]:
+    async def pieces(self, job: int, cursor: str | None) -> AsyncGenerator[Piece, None]:
         """Generate the results so far, many at a time, and finally an empty piece."""
         results = self.of_job(job, cursor)
         while read := await results.next():
-            yield lines(read, times), False
+            yield lines(read), False
         found(None if results.is_unknown else results, f"job {job}")
         yield b"", True
 
@@ -43,11 +42,11 @@ class StoredResults:
         return await asyncio.to_thread(self._blobs.read, output, MAX_STDOUT_BYTES)
 
 
-def lines(read: list[tuple[str, TaskResult]], times: Times) -> bytes:
+def lines(read: list[tuple[str, TaskResult]]) -> bytes:
     """Return a line for each result, with its cursor."""
-    return b"".join(line(result.model_copy(update={"cursor": cursor}), times) for cursor, result in read)
+    return b"".join(line(result.model_copy(update={"cursor": cursor})) for cursor, result in read)
 
 
-def line(result: TaskResult, times: Times) -> bytes:
+def line(result: TaskResult) -> bytes:
     """Return the result as a line of NDJSON."""
-    return result.model_dump_json(context=times).encode() + b"\n"
+    return result.model_dump_json().encode() + b"\n"

@@ -17,7 +17,7 @@ from aiohttp import web
 from loopline_master.change_feed import Change, ChangeFeed, Subscription, Subscriptions, is_all_to_come, written
 from loopline_master.core.entities import Attempt, Job, Task
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.http.answers import begin_stream, preferred, times_for
+from loopline_master.http.answers import begin_stream, preferred
 from loopline_master.http.auth import READERS, Caller
 from loopline_master.http.live.open_streams import OpenStreams
 from loopline_master.http.live.stored_results import MAX_STDOUT_BYTES, Piece, StoredResults, line, lines
@@ -35,7 +35,6 @@ from loopline_master.timings import (
 )
 from loopline_shared.model import JobState, Output
 from loopline_shared.rest.bodies import GridChange, TaskResult
-from loopline_shared.rest.times import Times
 from loopline_shared.spec import RowFile
 
 routes = Routes("streams")
@@ -70,7 +69,7 @@ async def stream_results(
     """
     with streams.seat(caller):
         source = followed if follow else stored
-        async with aclosing(source.pieces(job, cursor, times_for(request))) as pieces:
+        async with aclosing(source.pieces(job, cursor)) as pieces:
             first, is_all = await anext(pieces)  # raises if there is no such job
             media_type = preferred(request, _NDJSON, "text/plain")
             if is_all and request.method != "HEAD":  # in one packet, which wakes its reader once
@@ -127,11 +126,11 @@ class FollowedResults:
 
     def __init__(self, stored: StoredResults, subscriptions: Subscriptions, scheduler: Scheduler) -> None:
         self.stored, self.subscriptions, self.scheduler = stored, subscriptions, scheduler
-        self._latest: tuple[list[TaskResult], Times, bytes] = [], None, b""
+        self._latest: tuple[list[TaskResult], bytes] = [], b""
 
-    def pieces(self, job: int, cursor: str | None, times: Times) -> AsyncGenerator[Piece, None]:
+    def pieces(self, job: int, cursor: str | None) -> AsyncGenerator[Piece, None]:
         """Generate lines, many at a time, until the job has ended; an empty line now and then if there are none."""
-        return _ResultFollower(self, job, cursor, times).pieces()
+        return _ResultFollower(self, job, cursor).pieces()
 
     async def at_once(self, job: int) -> list[TaskResult] | None:
         """Return all results of a job that was submitted just now; None if it is not over in a moment."""
@@ -159,18 +158,18 @@ class FollowedResults:
             self.subscriptions.close(subscription)
         return results if is_over and subscription.is_live else None
 
-    def written(self, results: list[TaskResult], times: Times) -> bytes:
+    def written(self, results: list[TaskResult]) -> bytes:
         """Return the lines of results: those of one commit are written once for all who follow."""
-        if self._latest[0] is not results or self._latest[1] != times:
-            self._latest = results, times, b"".join(line(result, times) for result in results)
-        return self._latest[2]
+        if self._latest[0] is not results:
+            self._latest = results, b"".join(map(line, results))
+        return self._latest[1]
 
 
 class _ResultFollower:
     """Follows one job: takes results from commits, and reads from disk those that are not complete there."""
 
-    def __init__(self, of: FollowedResults, job: int, cursor: str | None, times: Times) -> None:
-        self._of, self._times = of, times
+    def __init__(self, of: FollowedResults, job: int, cursor: str | None) -> None:
+        self._of = of
         self._subscriptions = of.subscriptions
         self._results = of.stored.of_job(job, cursor)
         self._ready: list[bytes] = []
@@ -201,9 +200,9 @@ class _ResultFollower:
                     began = time.monotonic()
                     read = await self._read_on()
                     if self._is_over:
-                        self._ready.append(lines(read, self._times))
+                        self._ready.append(lines(read))
                         break
-                    yield lines(read, self._times), False
+                    yield lines(read), False
                     if 0 < len(read) < CHUNK:
                         await asyncio.sleep(min(STREAM_REST_S, STREAM_REST_SHARE * (time.monotonic() - began)))
                 elif not await self._is_woken(STILL_HERE_EVERY_S):
@@ -214,7 +213,7 @@ class _ResultFollower:
 
     def _queue(self, _: Subscription[TaskResult], results: list[TaskResult], over: JobState | None) -> bool:
         """Queue the results of a commit. Returns True if there is room for more."""
-        lines = self._of.written(results, self._times)
+        lines = self._of.written(results)
         self._ready.append(lines)
         self._ready_bytes += len(lines)
         self._is_over = over is not None

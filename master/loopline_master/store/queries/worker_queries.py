@@ -106,9 +106,6 @@ def _view(
         health=worker.health,
         quarantine=quarantine,
         half_open=worker.half_open,
-        standing=worker.health,
-        probation=quarantine,
-        on_trial=worker.half_open,
         queue_s=sum(_left_s(attempt, now) for attempt in in_hand),
         last_hour=_against_promise(did, speed * worker.offered * _HOUR_S) if last_hour else None,
     )

@@ -36,7 +36,7 @@ class RunView(Body):
     system_s: float  # of these
     peak_memory_bytes: int
     share: float  # share of its slots that it had; at full share the work is work / share
-    done: float | None  # work, by the speed that its worker was believed to have; null: of an older release
+    done: float | None  # work, by the speed that its worker was believed to have; null: as ``work``
 
 
 class WorkerView(Body):
@@ -59,9 +59,6 @@ class WorkerView(Body):
     health: float = 0.0  # falls with failures on this worker only; at -3 it is quarantined
     quarantine: QuarantineView | None = None  # while it gets only tasks that no other worker can run
     half_open: bool = False  # after a quarantine: one attempt at a time
-    standing: float = 0.0  # old name of health, until 0.3
-    probation: QuarantineView | None = None  # old name of quarantine, until 0.3
-    on_trial: bool = False  # old name of half_open, until 0.3
     last_hour: LastHour | None = None  # where asked for
     refused: str = ""  # why a link of its was refused lately, as for the version that it speaks
     twin: str = ""  # address of another computer that has its identity and was refused; empty: none lately
