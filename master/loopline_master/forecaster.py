@@ -23,6 +23,7 @@ from loopline_master.core.entities import Job
 from loopline_master.core.estimates import eta
 from loopline_master.core.estimates.eta import Forecast, Outlook, Unknown
 from loopline_master.core.explain import submission_notes
+from loopline_master.core.explain.explain_job import without_claim
 from loopline_master.core.planning.explain_plan import estimated_start, latest_end
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.state import State
@@ -180,16 +181,21 @@ class Forecaster:
             return view.model_copy(update={"eta_note": "too few jobs have ended to say when one at this point will"})
         return view.model_copy(update={"eta": self._eta(situation, found)})
 
-    def notes_on(self, job: int) -> list[str]:
-        """Return what a user should know at once about a job that was just submitted."""
+    def warnings_about(self, job: int) -> list[str]:
+        """Return warnings about a job that was just submitted: what holds it, and a size that cannot be true."""
         state = self._scheduler.state
-        notes = []
+        warnings = []
         if state.index.blocked and submission_notes.is_held(state, job):
-            notes.append(submission_notes.held_behind(state, job, self._current_outlook()))
-        has_size = (found := state.jobs.get(job)) is not None and found.size is not None
-        if has_size and (doubt := submission_notes.implausible_size(state, job)):
-            notes.append(doubt)
-        return notes
+            warnings.append(submission_notes.held_behind(state, job, self._current_outlook()))
+        if (doubt := submission_notes.implausible_size(state, job)) is not None:
+            warnings.append(doubt)
+        return warnings
+
+    def notes_on(self, job: int) -> list[str]:
+        """Return notes on a job that was just submitted, such as that later jobs may pass it."""
+        found = self._scheduler.state.jobs.get(job)
+        note = without_claim(found) if found is not None and found.is_live else None
+        return [] if note is None else [note]
 
     def start_of(self, job: int) -> PlanView | None:
         """Return the estimated start of a held gang that has no plan yet; None if it is unknown."""

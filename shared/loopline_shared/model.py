@@ -155,11 +155,11 @@ class OrderWithin(StrEnum):
 
 
 class SizeSource(StrEnum):
-    """Source of a job's size; stamped on the job, with the size, when it is submitted."""
+    """Source of a job's size; stamped with the size when the job enters the grid."""
 
     GIVEN = "given"  # its user
     PREDICTED = "predicted"  # the program's past runs
-    UNKNOWN = "unknown"  # unknown: it counts as larger than any other
+    UNKNOWN = "unknown"  # it has none, so later jobs may finish first
 
 
 class SpeedSource(StrEnum):

@@ -85,13 +85,14 @@ class Watched(Grid):
         assert work_s <= most_s + 0.01, f"{attempt.id}: too much waits on {attempt.worker}"
 
     def _may_complete(self, job: Job) -> None:
-        """The definition of passing (no-passing paper, section 1), ties included."""
+        """The definition of passing (docs/guarantee.md), ties included."""
         for other in self.store.jobs.values():
             came_first = UNRELEASED != other.arrival < job.arrival
             was_there = came_first and (other.departure is None or other.departure > job.arrival)
             is_there = other.departure is None or other.departure > (job.departure or 0)
             excused = self.store.is_exempt(other, job)
-            passes = was_there and is_there and other.weight <= job.weight
+            has_claim = other.size is not None and (job.size is None or other.size <= job.size)
+            passes = was_there and is_there and has_claim
             assert excused or not passes, f"job {job.id} passes job {other.id}"
 
     # --- a life ---------------------------------------------------------------------------------------------

@@ -85,7 +85,11 @@ def test_the_last_task_is_kept_back_exactly_when_the_definition_says_so(
     for place, job in enumerate(jobs):
         mine = state.jobs[job]
         may_not_pass = [
-            earlier for earlier in jobs[:place] if earlier not in paused and state.jobs[earlier].weight <= mine.weight
+            earlier
+            for earlier in jobs[:place]
+            if earlier not in paused
+            and (size := sizes[earlier - 1]) is not None
+            and (sizes[job - 1] is None or size <= sizes[job - 1])
         ]
         assert state.index.is_held(mine) == bool(counts[place] == 1 and may_not_pass)
 
@@ -96,9 +100,9 @@ def test_the_last_task_is_kept_back_exactly_when_the_definition_says_so(
         (1.0, 1.0, True),  # ties count
         (1.0, 2.0, True),
         (2.0, 1.0, False),  # strictly smaller may overtake
-        (None, 1.0, False),  # unknown is larger than any
+        (None, 1.0, False),  # without a size it has no claim
         (1e15, None, True),
-        (None, None, True),
+        (None, None, False),
     ],
 )
 def test_sizes(first: float | None, second: float | None, *, held: bool) -> None:

@@ -115,9 +115,9 @@ def test_the_gang_of_the_user_who_has_used_least_is_planned_first() -> None:
 def test_within_users_nobody_is_held_by_anothers_job() -> None:
     grid = Grid(order_within=OrderWithin.USER)
     grid.workers("a")
-    submitted(grid, "ann", 2)  # job 1: of unknown size, as all here
-    submitted(grid, "bob", 1)
-    submitted(grid, "ann", 1)
+    submitted(grid, "ann", 2, size=1.0)  # job 1
+    submitted(grid, "bob", 1, size=1.0)
+    submitted(grid, "ann", 1, size=1.0)
     grid.end(*grid.running("a"))
     assert {job.id for job in grid.scheduler.state.jobs.values() if grid.scheduler.state.index.is_held(job)} == {3}
     while running := grid.running("a"):
@@ -131,11 +131,11 @@ def test_within_users_nobody_is_held_by_anothers_job() -> None:
 def test_what_was_promised_over_all_jobs_goes_on_for_those_that_were_submitted_then() -> None:
     grid = Grid()
     grid.workers("a")
-    submitted(grid, "ann", 2)
-    submitted(grid, "bob", 1)  # is promised to ann's job 1 by its stamp
+    submitted(grid, "ann", 2, size=1.0)
+    submitted(grid, "bob", 1, size=1.0)  # is promised to ann's job 1 by its stamp
     grid.settings = SchedulerSettings(order_within=OrderWithin.USER)
     grid.restart()
-    submitted(grid, "bob", 1)
+    submitted(grid, "bob", 1, size=1.0)
     held = {job.id for job in grid.scheduler.state.jobs.values() if grid.scheduler.state.index.is_held(job)}
     assert held == {2, 3}, "job 3 is held by his own, job 2"
 
@@ -143,8 +143,8 @@ def test_what_was_promised_over_all_jobs_goes_on_for_those_that_were_submitted_t
 # --- accounts -----------------------------------------------------------------------------------------------------
 
 
-def submitted(grid: Grid, user: str, tasks: int, spec_bytes: int = 0) -> int:
-    reply = grid.ask(JobSubmitted(user, spec(tasks), spec_bytes=spec_bytes))
+def submitted(grid: Grid, user: str, tasks: int, spec_bytes: int = 0, size: float | None = None) -> int:
+    reply = grid.ask(JobSubmitted(user, spec(tasks, size), spec_bytes=spec_bytes))
     assert isinstance(reply, Submitted)
     return reply.job
 
@@ -251,7 +251,7 @@ def test_nobody_is_passed_in_many_random_runs(
         job = jobs[number]
         assert job.finished_at is not None, "nobody waits for ever"
         group = job.owner if within is OrderWithin.USER else ""
-        groups.setdefault(group, []).append(JobSpan(job.submitted_at, job.weight, job.finished_at))
+        groups.setdefault(group, []).append(JobSpan(job.submitted_at, job.size, job.finished_at))
     assert [count(group).passed for group in groups.values()] == [0] * len(groups)
 
 

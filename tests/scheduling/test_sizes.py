@@ -8,6 +8,7 @@ import pytest
 
 from loopline_master.core.entities import Worker
 from loopline_master.core.estimates import measure
+from loopline_master.core.events import JobCancelled
 from loopline_shared.model import Facts, Load, SizeSource
 from loopline_shared.spec import JobSpec, TaskSpec
 from tests.scheduling.driver import Grid, facts, spec
@@ -92,6 +93,40 @@ def test_size_is_fixed_at_submission_whatever_is_learnt_later() -> None:
     assert grid.job(job).size == 30.0, "the guarantee goes by what was recorded"
     left = measure.work_of(grid.scheduler.state.grid, grid.job(job), 3)
     assert left == pytest.approx((2 * 10.0 + 2 * 1000.0) / 4), "policies go by what its own tasks have shown"
+
+
+def test_size_is_stamped_when_a_chained_job_is_released() -> None:
+    grid = Grid(policy="first-come")
+    grid.join("a")
+    first = grid.submit(2)
+    chained = grid.submit(3, name="other", after=[first])
+    ran_after = grid.submit(3, after=[first])
+    assert grid.job(ran_after).size is None, "a job that waits for others has no claim"
+    for _ in range(2):
+        grid.end(grid.running("a")[0], wall_s=10.0)
+    assert grid.job(ran_after).size == pytest.approx(30.0, rel=0.01)
+    assert grid.job(chained).size is None, "its program never ran"
+
+
+def test_size_is_stamped_again_when_a_job_is_retried() -> None:
+    grid = Grid(policy="first-come")
+    grid.join("a")
+    job = grid.submit(2)
+    grid.end(grid.running("a")[0], wall_s=10.0)
+    assert grid.job(job).size is None, "what is learned while it is in the grid gives it no claim"
+    grid.step(JobCancelled(job))
+    grid.report("a")
+    grid.ask(grid.retry_event(job))
+    assert (grid.job(job).size, grid.job(job).size_source) == (pytest.approx(20.0, rel=0.01), SizeSource.PREDICTED)
+
+
+def test_given_size_survives_a_retry() -> None:
+    grid = known()
+    job = grid.submit(2, 7.0)
+    grid.step(JobCancelled(job))
+    grid.report("a")
+    grid.ask(grid.retry_event(job))
+    assert (grid.job(job).size, grid.job(job).size_source) == (7.0, SizeSource.GIVEN)
 
 
 def test_a_job_of_predicted_size_holds_larger_ones_and_lets_smaller_ones_pass() -> None:

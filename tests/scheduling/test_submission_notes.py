@@ -32,10 +32,11 @@ def warnings(grid: Grid, **needs: object) -> tuple[str, ...]:
 def test_what_holds_it_is_named_with_what_would_help() -> None:
     grid = Grid()
     grid.join("a", facts(1))
-    unknown = grid.submit(1)
-    assert held(grid, unknown) == ""
+    grid.submit(1)
+    assert held(grid, grid.submit(1)) == "", "without a size, a job holds no other"
+    sized = grid.submit(1, 20.0)
     assert held(grid, grid.submit(1)) == (
-        f"held behind job {unknown} (size unknown), for a time not known yet; give --size to go first"
+        f"held behind job {sized} (size 20 s), for a time not known yet; give --size below 20s to go first"
     )
     assert held(grid, grid.submit(1, 10.0)) == "", "it may overtake"
 

@@ -11,12 +11,14 @@ from loopline_simulator.fast.passings import JobSpan, PassingCount, count
 
 def by_definition(jobs: list[JobSpan]) -> PassingCount:
     pairs = [(a, b) for place, b in enumerate(jobs) for a in jobs[:place]]
-    passable = [(a, b) for a, b in pairs if a.completed > b.submitted and a.size <= b.size]
+    claims = [(a, b) for a, b in pairs if a.size is not None and (b.size is None or a.size <= b.size)]
+    passable = [(a, b) for a, b in claims if a.completed > b.submitted]
     return PassingCount(sum(b.completed < a.completed for a, b in passable), len(passable))
 
 
 times = st.integers(0, 12).map(float)
-jobs = st.lists(st.builds(JobSpan, times, st.integers(1, 5).map(float), times | st.just(math.inf)), max_size=14)
+sizes = st.none() | st.integers(1, 5).map(float)
+jobs = st.lists(st.builds(JobSpan, times, sizes, times | st.just(math.inf)), max_size=14)
 
 
 @given(jobs)
@@ -31,6 +33,9 @@ def test_it_is_the_definition(drawn: list[JobSpan]) -> None:
     [
         ([JobSpan(0, 1, 9), JobSpan(1, 1, 5)], PassingCount(1, 1)),
         ([JobSpan(0, 2, 9), JobSpan(1, 1, 5)], PassingCount(0, 0)),  # a smaller job may overtake
+        ([JobSpan(0, None, 9), JobSpan(1, 1, 5)], PassingCount(0, 0)),  # without a size nobody is passed
+        ([JobSpan(0, None, 9), JobSpan(1, None, 5)], PassingCount(0, 0)),
+        ([JobSpan(0, 1, 9), JobSpan(1, None, 5)], PassingCount(1, 1)),
         ([JobSpan(0, 1, 9), JobSpan(1, 1, 9)], PassingCount(0, 1)),  # together is not before
         ([JobSpan(0, 1, 1), JobSpan(1, 1, 5)], PassingCount(0, 0)),  # it had left
         ([JobSpan(0, 1, math.inf), JobSpan(1, 1, 5)], PassingCount(1, 1)),

@@ -44,9 +44,9 @@ async def test_a_passing_is_found_and_is_nobodys_excuse(store):
     [
         (60.0, 60.0, True),  # ties count
         (60.0, 59.0, False),  # strictly smaller may overtake
-        (60.0, None, True),  # unknown is larger than any
+        (60.0, None, True),
         (None, 60.0, False),
-        (None, None, True),
+        (None, None, False),  # without a size nobody is passed
     ],
 )
 async def test_sizes(store, earlier, later, passes):
@@ -109,7 +109,7 @@ def passings_of(jobs: list[Job]) -> set[tuple[int, int]]:
         for b in jobs
         if b.state in (JobState.SUCCEEDED, JobState.FAILED)
         if a.arrival < b.arrival and (a.departure is None or a.departure > b.departure)
-        if a.weight <= b.weight
+        if a.size is not None and (b.size is None or a.size <= b.size)
     }
 
 

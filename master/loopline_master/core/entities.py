@@ -66,7 +66,7 @@ MAX_TAKEN_DOWN = 3
 """A task that took workers down so often fails (trust.py)."""
 
 UNKNOWN_WEIGHT = 1e300
-"""A job of unknown size counts as larger than any other."""
+"""Weight of a job without a size: it may not pass any job that has one."""
 
 
 @dataclass(slots=True)
@@ -106,7 +106,7 @@ class Job:
     owner: str
     spec: JobSpec
     task_count: int
-    size: float | None  # reference CPU-seconds; fixed at submission; None: unknown
+    size: float | None  # reference CPU-seconds; fixed while the job is in the grid; None: it has no claim
     order: Order
     max_attempts: int
     max_replicas: int | None  # None: unlimited
@@ -166,8 +166,13 @@ class Job:
 
     @property
     def weight(self) -> float:
-        """Size of the job in comparisons; an unknown size is larger than any other."""
+        """Size of the job where earlier ones are compared with it; without a size, larger than any other."""
         return UNKNOWN_WEIGHT if self.size is None else self.size
+
+    @property
+    def has_claim(self) -> bool:
+        """True if later jobs of at least its size wait for this one: it has a size, and is not exempt."""
+        return self.size is not None and not self.is_exempt
 
     @property
     def is_live(self) -> bool:
@@ -188,8 +193,12 @@ class Job:
         """True if so many of its tasks have failed that the others are not to be run."""
         return self.most_failed is not None and self.failed >= self.most_failed and not self.is_computed
 
+    def is_no_smaller(self, earlier: Job) -> bool:
+        """True if the earlier job has a size, and this one has none or one as large."""
+        return earlier.size is not None and (self.size is None or earlier.size <= self.size)
+
     def is_ordered_after(self, earlier: Job) -> bool:
-        """True if the guarantee of this job counts an earlier one of its weight or less."""
+        """True if the guarantee of this job covers an earlier one, whatever their sizes."""
         return self.within is OrderWithin.GRID or earlier.owner == self.owner
 
     @property

@@ -157,7 +157,8 @@ def check_guarantee(state: State, job: Job, earlier: Sequence[Job]) -> None:
 
     A job that has a predecessor keeps back one task that was never started.
     """
-    predecessors = [p for p in earlier if p.weight <= job.weight and not p.is_exempt and job.is_ordered_after(p)]
+    sized = [p for p in earlier if p.size is not None and not p.is_exempt]
+    predecessors = [p for p in sized if (p.size or 0.0) <= job.weight and job.is_ordered_after(p)]
     if job.is_computed:
         assert job.order is Order.DELIVER, f"job {job.id} is computed, but does not complete"
         assert predecessors, f"job {job.id} is computed and held by nobody, but is not delivered"

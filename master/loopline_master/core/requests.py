@@ -1,8 +1,8 @@
 """Requests of users and operators: each is checked against the grid as it is, then carried out.
 
 A job that is to come after others waits outside the grid until all of those have succeeded. While it waits it has no
-arrival and takes no part in the hold. Its place among other jobs (arrival, finish tag) is fixed as it enters. A job
-whose dependency failed or was cancelled goes on waiting: a retry of that job may yet succeed.
+arrival and takes no part in the hold. Its place among other jobs (arrival, size, finish tag) is fixed as it enters. A
+job whose dependency failed or was cancelled goes on waiting: a retry of that job may yet succeed.
 """
 
 from __future__ import annotations
@@ -207,30 +207,37 @@ def _new_job(state: State, event: JobSubmitted, task_count: int) -> Job:
         nodes=spec.nodes,
         spec_bytes=event.spec_bytes,
     )
-    program = state.programs.get(job.program)
-    if program is not None and given is not None:
-        job.log_mean = program_history.log_unit(program)
-    elif program is not None:
-        _predict(state, job, program)
     state.grid.next_job += 1
     return job
 
 
-def _predict(state: State, new: Job, program: Program) -> None:
-    """Note the predicted work of one task of a new job, and the size that the job counts as in comparisons.
+def _stamp_size(state: State, job: Job) -> None:
+    """Fix the size of a job that enters the grid: as given, else predicted where it can be, else none.
 
-    The order guarantee uses that size, which is fixed here for good.
+    Whatever is learned while the job is in the grid changes estimates, and not this size: other jobs may wait for it.
     """
-    new.predicted = predicted = program_history.predict(program)
+    program = state.programs.get(job.program)
+    if job.size_source is SizeSource.GIVEN:
+        if program is not None and not job.succeeded:
+            job.log_mean = program_history.log_unit(program)
+        return
+    job.size, job.size_source = None, SizeSource.UNKNOWN
+    if program is not None:
+        _predict(state, job, program)
+
+
+def _predict(state: State, job: Job, program: Program) -> None:
+    """Note the predicted work of one task, and the size of the job that follows unless its user declined one."""
+    job.predicted = predicted = program_history.predict(program)
     if predicted is None:
         return
     recorded = program.recorded
-    if new.spec.size != "unknown":
+    if job.spec.size != "unknown":
         each = program_history.task_size(program, predicted)
-        sizes = [task.size for task in new.spec.tasks or ()]
-        missing = sizes.count(None) if sizes else new.task_count
-        new.size = sum(size for size in sizes if size is not None) + missing * each
-        new.size_source = SizeSource.PREDICTED
+        sizes = [task.size for task in job.spec.tasks or ()]
+        missing = sizes.count(None) if sizes else job.task_count
+        job.size = sum(size for size in sizes if size is not None) + missing * each
+        job.size_source = SizeSource.PREDICTED
     if program.recorded != recorded or state.now >= program.used_at + program_history.NEWS_EVERY_S:
         program.used_at = state.now
         state.put(program)
@@ -344,6 +351,7 @@ def _take_its_place(state: State, job: Job) -> None:
     if not state.index.live:
         state.grid.virtual = 0.0
     _become(job, JobState.QUEUED)
+    _stamp_size(state, job)
     job.arrival, job.entered_at = state.next_sequence(), state.now
     job.tag = measure.tag_of(state.grid, job)
 

@@ -1,8 +1,8 @@
 """The audit of the order guarantee, from the stored rows: it does not rely on the scheduler's own opinion.
 
-Job B *passes* job A if A was in the grid when B came (it arrived first and had not left), A is not larger, and B
-completes while A is still there. An unknown size counts as larger than any other. Every completion is checked in
-the transaction that stores it, and a passing is stored with the reason that excuses it, if there is one.
+Job B *passes* job A if A was in the grid when B came (it arrived first and had not left), A has a size, B's size is
+not smaller or B has none, and B completes while A is still there. Every completion is checked in the transaction that
+stores it, and a passing is stored with the reason that excuses it, if there is one.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ def _passes() -> ColumnElement[bool]:
         _a.c.arrival != literal_column(str(UNRELEASED), Integer),  # it was waiting for other jobs, outside the grid
         _a.c.arrival < _b.c.arrival,
         or_(_a.c.departure.is_(None), _a.c.departure > _b.c.departure),
+        _a.c.size.is_not(None),
         or_(_b.c.size.is_(None), _a.c.size <= _b.c.size),
     )
 

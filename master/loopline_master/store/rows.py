@@ -241,8 +241,8 @@ class _GridMapper(Mapper[Grid]):
 
 
 SUBMITTED = (
-    *("owner", "task_count", "size", "order", "max_attempts", "max_replicas", "submitted_at", "idempotency_key"),
-    *("inputs", "size_source", "within", "nodes", "spec_bytes"),
+    *("owner", "task_count", "order", "max_attempts", "max_replicas", "submitted_at", "idempotency_key"),
+    *("inputs", "within", "nodes", "spec_bytes"),
 )
 """Columns of a job that never change."""
 DISPATCHED = ("worker", "slots", "replica", "dispatched_at", "expected_s")

@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from statistics import fmean
 
 from loopline_master.core.effects import Effects
+from loopline_master.core.entities import Job
 from loopline_shared.model import JobState, Order
 from loopline_simulator.dynamic_load.dynamic_world import DynamicWorld
 from loopline_simulator.dynamic_load.scenario import Information, Machines, ProgramRun, Programs, SizeKnowledge
@@ -35,7 +36,7 @@ class DynamicMeasures:
     turnaround: float  # mean, in seconds from submission to completion
     p95: float
     slowdown: float  # mean of turnaround over what the fastest machine would take alone
-    passings: int  # pairs of jobs in which the later one, at least as large, completed first
+    passings: int  # pairs of jobs in which the later one completed first, though no smaller than one with a size
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class _EndRecorder:
     """Observer that records when each job ended."""
 
     finished: dict[int, float] = field(default_factory=dict)
-    departures: list[tuple[int, int, float]] = field(default_factory=list)  # departure, arrival, weight
+    departures: list[tuple[int, Job]] = field(default_factory=list)
 
     def __call__(self, effects: Effects) -> None:
         for job in effects.jobs.values():
@@ -58,7 +59,7 @@ class _EndRecorder:
                 assert job.state is JobState.SUCCEEDED
                 assert job.finished_at is not None
                 self.finished[job.id] = job.finished_at
-                self.departures.append((job.departure, job.arrival, job.weight))
+                self.departures.append((job.departure, job))
 
 
 def run(case: DynamicCase) -> DynamicAnswer:
@@ -88,11 +89,11 @@ def _measures(case: DynamicCase, runs: list[ProgramRun], recorder: _EndRecorder)
     )
 
 
-def _passings(departures: list[tuple[int, int, float]]) -> int:
-    """Count pairs of jobs in the grid together: a later arrival, at least as heavy, with an earlier departure."""
-    ordered = sorted(departures)
+def _passings(departures: list[tuple[int, Job]]) -> int:
+    """Count pairs of jobs in the grid together: a later arrival, no smaller, with an earlier departure."""
+    ordered = [job for _, job in sorted(departures, key=lambda departed: departed[0])]
     return sum(
-        arrival < of_earlier and weight <= weight_of_earlier
-        for place, (_, arrival, weight) in enumerate(ordered)
-        for _, of_earlier, weight_of_earlier in ordered[:place]
+        job.arrival < gone.arrival and gone.is_no_smaller(job)
+        for place, job in enumerate(ordered)
+        for gone in ordered[:place]
     )

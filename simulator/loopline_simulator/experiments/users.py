@@ -116,7 +116,7 @@ def _job(tasks: int) -> JobSpec:
 
 
 def _span(job: Job) -> JobSpan:
-    return JobSpan(job.submitted_at, job.weight, job.finished_at if job.finished_at is not None else float("inf"))
+    return JobSpan(job.submitted_at, job.size, job.finished_at if job.finished_at is not None else float("inf"))
 
 
 def _table(policies: Sequence[str], answers: Sequence[UsersAnswer]) -> Table:

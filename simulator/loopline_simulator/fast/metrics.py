@@ -23,7 +23,7 @@ class JobRecord:
 
     id: int
     arrival: int
-    size: float
+    size: float  # reference CPU-seconds; infinite: the scheduler knew none
     _: KW_ONLY
     longest_task: float
     submitted: float
@@ -172,7 +172,7 @@ def _record(job: Job) -> JobRecord:
     return JobRecord(
         job.id,
         job.arrival,
-        job.weight,
+        math.inf if job.size is None else job.size,
         longest_task=max(sizes),
         submitted=job.submitted_at,
         started=job.started_at,
@@ -182,7 +182,8 @@ def _record(job: Job) -> JobRecord:
 
 
 def _course(job: JobRecord) -> JobSpan:
-    return JobSpan(job.submitted, job.size, math.inf if job.finished is None else job.finished)
+    size = None if math.isinf(job.size) else job.size
+    return JobSpan(job.submitted, size, math.inf if job.finished is None else job.finished)
 
 
 def _by_size(jobs: Sequence[JobRecord], values: Sequence[float]) -> tuple[float, ...]:

@@ -1,11 +1,12 @@
 """Passings of jobs, counted from sizes, arrivals and completions alone, independently of the scheduler.
 
-Job B passes job A when A was in the grid at the moment B was submitted, size(A) <= size(B), and B completes before A.
-The pairs for which the first two hold are passable.
+Job B passes job A when A was in the grid at the moment B was submitted, A has a size, B has none or is not smaller,
+and B completes before A. The pairs that meet all but the last condition are passable.
 """
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ class JobSpan:
     """Times and size of a job, as far as passings depend on them. A job that never completes ends at infinity."""
 
     submitted: float
-    size: float
+    size: float | None  # None: it has none, so that others may pass it
     completed: float
 
 
@@ -52,16 +53,19 @@ class _Counter:
 
 
 def _passable(jobs: Sequence[JobSpan]) -> int:
-    """Count, at each submission, the jobs present that are at most as large."""
-    sizes = sorted(job.size for job in jobs)
+    """Count, at each submission, the jobs present that have a size and are at most as large."""
+    sizes = sorted(job.size for job in jobs if job.size is not None)
     present, leaving, total = _Counter(len(jobs)), 0, 0
     by_completion = sorted(range(len(jobs)), key=lambda number: jobs[number].completed)
     for number, job in enumerate(jobs):
         while jobs[by_completion[leaving]].completed <= job.submitted and by_completion[leaving] < number:
-            present.add(bisect_left(sizes, jobs[by_completion[leaving]].size), -1)
+            left = jobs[by_completion[leaving]].size
+            if left is not None:
+                present.add(bisect_left(sizes, left), -1)
             leaving += 1
-        total += present.before(bisect_right(sizes, job.size))
-        present.add(bisect_left(sizes, job.size))
+        total += present.before(len(sizes) if job.size is None else bisect_right(sizes, job.size))
+        if job.size is not None:
+            present.add(bisect_left(sizes, job.size))
     return total
 
 
@@ -71,10 +75,18 @@ def _passed(jobs: Sequence[JobSpan]) -> int:
     Two jobs agree in all three pairs of these orders or in exactly one; so counts for two orders give that for three.
     """
     numbers = range(len(jobs))
-    by_size = _ranks(sorted(numbers, key=lambda n: jobs[n].size))  # of equal sizes, the earlier counts as smaller
+    by_size = _ranks(sorted(numbers, key=lambda n: _place_by_size(jobs[n].size, n)))
     backwards = _ranks(sorted(numbers, key=lambda n: (jobs[n].completed, n), reverse=True))
     agreeing = _agreeing(by_size) + _agreeing(backwards) + _agreeing(_composed(by_size, backwards))
     return (agreeing - len(jobs) * (len(jobs) - 1) // 2) // 2
+
+
+def _place_by_size(size: float | None, number: int) -> tuple[float, int]:
+    """Return a sort key: sizes ascending, equal ones as they came, then jobs without a size, the last to come first.
+
+    So of two jobs without a size, the later one always precedes the earlier one, and does not count as passing it.
+    """
+    return (math.inf, -number) if size is None else (size, number)
 
 
 def _ranks(order: Sequence[int]) -> list[int]:

@@ -59,7 +59,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Passings:
-    """Pairs in which a job completed before an earlier one that was still there and is not larger."""
+    """Pairs in which a job completed before an earlier one that was still there, has a size, and is not larger."""
 
     count: int
     excused: int  # of those, pairs whose earlier job was paused or stalled
@@ -73,7 +73,7 @@ def passings(tally: Tally) -> Passings:
     for job in leaving:
         del present[job.arrival]
         if job.state in COMPLETED:
-            passed += [(job.id, other.id) for other in _earlier(present, job) if other.weight <= job.weight]
+            passed += [(job.id, other.id) for other in _earlier(present, job) if job.is_no_smaller(other)]
     return Passings(len(passed), sum(tally.is_excused(*pair) for pair in passed))
 
 

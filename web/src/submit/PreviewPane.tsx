@@ -67,8 +67,8 @@ export function PreviewPane({ meant }: Props) {
 
 function sizeWords(given: JobSpec["size"], total: number): string {
   if (typeof given === "number") return `${duration(given / total)} of computation each`;
-  const larger = "counts as larger than any other";
-  return given === "unknown" ? larger : `sized by earlier runs of the program; if there are none it ${larger}`;
+  const none = "no size: later jobs may finish first";
+  return given === "unknown" ? none : `sized by earlier runs of the program; if there are none, ${none}`;
 }
 
 function ExpectedTime({ preview }: { preview: Preview }) {

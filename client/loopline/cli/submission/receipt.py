@@ -22,7 +22,8 @@ def receipt(submitted: Submission, job: JobSpec) -> RenderableType:
     tasks = human.plural(submitted.task_count, "task")
     line = Text.assemble("job ", (str(submitted.id), "bold"), f" submitted: {tasks}")
     plan = tables.planned(submitted.plan, job.nodes) if submitted.plan is not None else ()
-    return Group(line, *(Text(f"{kind} start: {start}") for kind, start in plan), *_warnings(submitted.warnings))
+    starts = (Text(f"{kind} start: {start}") for kind, start in plan)
+    return Group(line, *starts, *(Text(note, "dim") for note in submitted.notes), *_warnings(submitted.warnings))
 
 
 def preview(seen: Preview, job: JobSpec) -> RenderableType:

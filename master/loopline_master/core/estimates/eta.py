@@ -335,7 +335,7 @@ def _held(state: State, courses: list[_Course], found: dict[int, Forecast | Unkn
                 more = (0.5, 0.9) if job.order is Order.HOLD and not job.is_computed else (0.0, 0.0)
                 took = [course.size * course.law.left(0.0, share) if share else 0.0 for share in more]
                 course.end = (max(course.end[0], first[0] + took[0]), max(course.end[1], first[1] + took[1]))
-        if not job.is_exempt:
+        if job.has_claim:
             p50, p90 = course.end if course is not None else (math.inf, math.inf)
             ends.add(job, (p50, p90, job.id))
         if course is not None:

@@ -17,13 +17,14 @@ from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.shares.overdrawn import used_now
 from loopline_master.core.state import State
 from loopline_master.core.transfers.data_delay import known_files
-from loopline_shared.model import AttemptState, JobState, SizeSource, TaskId, TaskState
+from loopline_shared.model import AttemptState, JobState, Order, SizeSource, TaskId, TaskState
 from loopline_shared.rest.bodies import Explanation, FileFlow, Reason
 
 _MOST_LEADERS = 5
 _MOST_TRANSFERS = 3
 _MOST_PREPARING = 3
 _MOST_TRANSFERS_SHOWN = 100
+_NO_SIZE = "no size: later jobs may finish first; submit with --size to be counted"
 
 
 def explain_job(
@@ -112,7 +113,17 @@ def _reasons(state: State, job: Job) -> list[Reason]:
     if done:
         failed = f", {job.failed} of them failed" if job.failed else ""
         reasons.append(Reason(code="done", count=done, detail=f"{_tasks(done)} done{failed}"))
-    return reasons
+    return [*reasons, *_no_claim(job)]
+
+
+def _no_claim(job: Job) -> list[Reason]:
+    note = without_claim(job)
+    return [] if note is None else [Reason(code="no_size", count=1, detail=note)]
+
+
+def without_claim(job: Job) -> str | None:
+    """Return the note on a job without a size; None for any other job."""
+    return _NO_SIZE if job.size is None and job.order is not Order.NONE else None
 
 
 def _preparing(state: State, job: Job, workers: set[str]) -> list[Reason]:

@@ -35,13 +35,7 @@ def held_behind(state: State, number: int, outlook: Mapping[int, Forecast | Unkn
     known = [end.p50_s for end in ends if isinstance(end, Forecast)]
     duration = f"about {spoken(max(known))}" if len(known) == len(ends) else "for a time not known yet"
     what = "its delivery is " if job.order is Order.DELIVER else "its last task is " if job.task_count > 1 else ""
-    hint = ""
-    if job.size is None:
-        hint = (
-            "; give --size to go first"
-            if first.size is None
-            else f"; give --size below {_size(first.size)} to go first"
-        )
+    hint = f"; give --size below {_size(first.size)} to go first" if job.size is None and first.size else ""
     return f"{what}held behind job {first.id} ({size_of(first)}){others}, {duration}{hint}"
 
 

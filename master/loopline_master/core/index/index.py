@@ -265,7 +265,7 @@ class Index:
             del self.live[job.arrival]
             self.virtual_time.drop(job.id)
             self.requirements.drop_job(job)
-        if entry is not None and not job.is_exempt:
+        if entry is not None and job.has_claim:
             self.hold.put(job.arrival, job.weight)
             self.holds.setdefault(job.owner, HoldIndex()).put(job.arrival, job.weight)
         else:

@@ -1,9 +1,9 @@
 """The order of jobs: which is kept back by which, when fair sharing would finish each, and which wait for others.
 
 **The hold** guarantees the order (the no-passing paper, section 3). The last never-started task of job J is kept back
-while a *predecessor* is in the grid: a job that was there when J came and is not larger. So J, lacking that task,
-cannot complete first, whatever the machines do. Arrivals are numbered, hence a predecessor is a live job with a
-smaller arrival and a weight of at most J's.
+while a *predecessor* is in the grid: a job that was there when J came, has a size, and is not larger. So J, lacking
+that task, cannot complete first, whatever the machines do. Arrivals are numbered, hence a predecessor is a live job
+with a smaller arrival and a size of at most J's weight (docs/design/hold.md).
 
 **Virtual time** is the clock of fair sharing (docs/design/fair-hold.md). Work done is shared equally by the jobs that
 fair sharing, had it served them from the start, would not have finished yet: those whose finish tag the clock has not

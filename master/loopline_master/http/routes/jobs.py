@@ -62,8 +62,10 @@ async def submit_job(
     """
     made = await submissions.submit(caller.name, body, idempotency_key, deed=deed)
     more: dict[str, object] = {}
+    if warnings := forecaster.warnings_about(made.id):
+        more["warnings"] = [*made.warnings, *warnings]
     if notes := forecaster.notes_on(made.id):
-        more["warnings"] = [*made.warnings, *notes]
+        more["notes"] = notes
     if body.nodes > 1 and made.plan is None:
         more["plan"] = forecaster.start_of(made.id)
     if "wait=" in prefer:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, select, true
+from sqlalchemy import Connection, Row, select
 
 from loopline_master.core.entities import UNRELEASED
 from loopline_master.store import tables
@@ -100,7 +100,7 @@ def _held_behind(connection: Connection, job: Row[Any]) -> int | None:
     query = select(jobs.c.id).where(
         jobs.c.arrival != UNRELEASED,
         jobs.c.arrival < job.arrival,
-        true() if job.size is None else jobs.c.size <= job.size,
+        jobs.c.size.is_not(None) if job.size is None else jobs.c.size <= job.size,
         jobs.c.finished_at >= job.held_at,
         jobs.c.finished_at <= (job.released_at or job.finished_at or job.held_at),
         jobs.c.state.in_((JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)),

@@ -94,7 +94,7 @@ class JobView(Body):
     stalled: bool
     overdrawn: bool = False
     held: bool  # the order guarantee holds its last task, or its delivery
-    size: float | None  # reference CPU-seconds; null: unknown, and so larger than any
+    size: float | None  # reference CPU-seconds; null: it has none, so later jobs may finish first
     size_source: SizeSource = SizeSource.UNKNOWN
     predicted: Prediction | None = None  # of one task without a size, as the job was submitted
     order: Order
@@ -142,6 +142,7 @@ class Submission(Body):
     id: int
     task_count: int
     warnings: list[str] = Field(default=[])
+    notes: list[str] = Field(default=[])  # worth knowing, but nothing to change: that it has no size, for example
     plan: PlanView | None = None  # of a job that needs several workers at once
     results: list[TaskResult] | None = None  # all of them, if the request waited and the job was over in a moment
 
@@ -163,7 +164,7 @@ class Preview(Body):
     """Effect of a submission. ``tasks`` are the first ones; empty while their row file is missing."""
 
     task_count: int
-    size: float | None  # reference CPU-seconds; null: unknown, and so larger than any
+    size: float | None  # reference CPU-seconds; null: it has none, so later jobs may finish first
     tasks: list[PlannedTask]
     warnings: list[str] = Field(default=[])
     expected: Expected | None = None  # null: unknown
