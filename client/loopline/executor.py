@@ -16,7 +16,7 @@ from loopline.functions.batching import CallBatcher
 from loopline.functions.call_submitter import CallSubmitter
 from loopline.functions.calls import CallOptions, Loads, all_pickled, pickled
 from loopline.functions.futures import Batch, GridFuture, PendingFutures, in_order
-from loopline.functions.initializer import initialized
+from loopline.functions.initializer import Initializer
 from loopline.functions.loop_thread import LoopThread
 from loopline.functions.program_end import ends_with_program
 from loopline.transfer.package_list import PackageList, content_of
@@ -89,7 +89,7 @@ class Executor(concurrent.futures.Executor):
             name=name,
             size=size,
             requires=Requirements.model_validate(requires or {}),
-            environment=environment or {},
+            environment=dict(environment or {}),
             timeout_s=timeout_s,
             max_attempts=max_attempts,
             max_replicas=max_replicas,
@@ -98,7 +98,7 @@ class Executor(concurrent.futures.Executor):
             allow_builds=allow_builds,
         )
         self._modules, self._chunks_may_vary = tuple(modules), max_attempts == 1 and timeout_s is None
-        self._initializer, self._detach = initializer and (initializer, tuple(initargs), uuid4().hex), detach
+        self._initializer, self._detach = initializer and Initializer(initializer, initargs), detach
         self._client = AsyncClient(master, token, patience_s=patience_s, ca=ca)
         self._pending = PendingFutures(self._cancelled, self._runs)
         self._batcher = CallBatcher(self._pickled, gather_s)
@@ -247,8 +247,12 @@ class Executor(concurrent.futures.Executor):
         return futures, rest
 
     def _pickled(self, fn: Callable[..., Any]) -> bytes:
-        """Return the pickle of a function, which calls the initializer first if there is one."""
-        return pickled(initialized(fn, *self._initializer) if self._initializer else fn, self._modules)
+        """Return the pickle of a function as it is now, and see to it that the initializer travels with it."""
+        if self._initializer is None:
+            return pickled(fn, self._modules)
+        if not self._submitter.preparations:
+            self._submitter.preparations = (self._initializer.preparation(self._modules),)
+        return pickled(self._initializer.around(fn), self._modules)
 
     def _begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Start the work in the loop's thread, in the order of calls."""

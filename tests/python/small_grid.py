@@ -9,7 +9,7 @@ import hashlib
 import json
 import pickle
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -126,15 +126,16 @@ class SmallGrid:
         assert job.spec.function
         call = job.calls[task - 1]
         arguments = self.files[call[7:]] if call.startswith("sha256:") else base64.b64decode(call)
-        function = pickle.loads(self.files[job.spec.function.file[7:]])
+        function = call_loop.SubmittedFunction(self.files[job.spec.function.file[7:]])
         reason, state = "", TaskState.SUCCEEDED
         if job.spec.function.chunk:
-            made = [_call(function, pickle.loads(one), {}) for one in _calls_in(arguments)][: self.makes]
+            calls = _calls_in(arguments)
+            made = [_call(function, lambda one=one: (pickle.loads(one), {})) for one in calls][: self.makes]
             content = b"".join(END.pack(how, self.call_s, len(end)) + end for how, end in made)
             if self.makes:
                 state, reason = TaskState.FAILED, "it took too long"
         else:
-            how, content = _call(function, *pickle.loads(arguments))
+            how, content = _call(function, lambda: pickle.loads(arguments))
             state = TaskState.FAILED if how else TaskState.SUCCEEDED
         output = Output(len(content), data=content)
         if len(content) > 4096:
@@ -322,9 +323,11 @@ class SmallGrid:
         return web.Response(status=204)
 
 
-def _call(function: Any, args: Any, kwargs: Any) -> tuple[int, bytes]:
+def _call(function: call_loop.SubmittedFunction, arguments: Callable[[], Any]) -> tuple[int, bytes]:
     try:
-        return RETURNED, cloudpickle.dumps(function(*args, **kwargs))
+        taken = function.for_call()
+        args, kwargs = arguments()
+        return RETURNED, cloudpickle.dumps(taken(*args, **kwargs))
     except Exception as error:
         return RAISED, failure_of(error)
 

@@ -9,6 +9,7 @@ import sys
 import uuid
 import weakref
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import cloudpickle
 import pytest
@@ -223,6 +224,35 @@ def test_an_initializer_that_raises_breaks_the_calls(grid: SmallGrid) -> None:
         pytest.raises(concurrent.futures.BrokenExecutor, match="OSError: no licence"),
     ):
         executor.submit(abs, -1).result(10)
+
+
+MODEL = """
+def prepare(start):
+    global model, count
+    model, count = {"start": start}, start
+    cache["prepared"] = True
+
+def look(number):
+    model[number] = cache["prepared"]
+    return len(model), scale
+
+def add(number):
+    global count
+    count += number
+    return count
+"""
+
+
+def test_globals_of_the_initializer_belong_to_the_interpreter(grid: SmallGrid) -> None:
+    """Every function finds them as the last call left them; other globals are those of the program."""
+    program: dict[str, Any] = {"__name__": "__main__", "cache": {}, "scale": 1}
+    exec(MODEL, program)
+    with loopline.Executor(grid.url, "t", initializer=program["prepare"], initargs=(10,)) as executor:
+        assert executor.submit(program["look"], 1).result(10) == (2, 1)
+        assert executor.submit(program["add"], 1).result(10) == 11
+        program["scale"] = 2
+        assert executor.submit(program["look"], 2).result(10) == (3, 2)
+        assert list(executor.map(program["add"], [1, 1], chunksize=2)) == [12, 13]
 
 
 def run(program: str) -> subprocess.Popen[str]:

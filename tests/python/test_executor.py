@@ -23,6 +23,7 @@ from loopline.functions.remote_traceback import with_source
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import TaskId
 from loopline_shared.protocol.client_link import Refusal
+from loopline_worker.functions.program import call_loop
 from tests.python.small_grid import SmallGrid
 
 
@@ -540,7 +541,6 @@ def test_modules_of_ones_own_are_carried_along(grid: SmallGrid, tmp_path: Path, 
         monkeypatch.delitem(__import__("sys").modules, "my_module")
         (tmp_path / "my_module.py").unlink()
         assert grid.jobs[1].spec.function
-        import pickle
-
-        assert pickle.loads(grid.files[grid.jobs[1].spec.function.file[7:]])(2) == 6
+        file = grid.files[grid.jobs[1].spec.function.file[7:]]
+        assert call_loop.SubmittedFunction(file).for_call()(2) == 6
         future.cancel()

@@ -13,10 +13,11 @@ import pytest
 
 from loopline.functions import user_modules
 from loopline.functions.calls import outcome_of
-from loopline.functions.carried_modules import carried, pack
+from loopline.functions.carried_modules import pack, preparation
 from loopline.functions.user_modules import UserModules
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import TaskId, TaskState
+from loopline_shared.protocol import function_files
 from loopline_shared.protocol.client_link import TaskEnd
 
 FILES = {
@@ -29,9 +30,9 @@ FILES = {
     "json.py": "raise AssertionError('Python has one')\n",
 }
 WORKER = """
-import pickle, sys
-function = pickle.loads(open(sys.argv[1], "rb").read())
-print(function(2))
+import sys
+from loopline_worker.functions.program.call_loop import SubmittedFunction
+print(SubmittedFunction(open(sys.argv[1], "rb").read()).for_call()(2))
 """
 
 
@@ -65,7 +66,7 @@ def test_a_function_brings_its_module_and_what_that_imports(folder: Path, tmp_pa
     assert needed.names == ("users_own", "users_pack", "users_pack.deep", "users_pack.lazy")
     ran = on_a_worker(needed.with_function(function), tmp_path)
     assert ran.stdout == "42\n", ran.stderr
-    assert "users_own" in on_a_worker(function, tmp_path).stderr  # which is why
+    assert "users_own" in on_a_worker(function_files.pack(function), tmp_path).stderr  # which is why
 
 
 def test_a_module_that_a_function_imports_when_called_goes_along_too(folder: Path, tmp_path: Path) -> None:
@@ -93,7 +94,7 @@ def test_modules_of_arguments_go_along_and_those_of_installed_packages_do_not(fo
     after = modules.needed(function, [cloudpickle.dumps(users_own.Point())])
     assert "users_own" in after.names
     assert modules.carried is after
-    assert before.with_function(function) == function
+    assert before.with_function(function) == function_files.pack(function)
     assert UserModules(go_along=False).needed(function, [cloudpickle.dumps(users_own.Point())]).names == ()
 
 
@@ -120,15 +121,17 @@ def test_a_changed_module_takes_the_place_of_the_old_one_in_an_interpreter_that_
         return int(users_value.VALUE)
 
     pickle = cloudpickle.dumps(function)
-    versions = [carried(pack({"users_value": ("value.py", False, f"VALUE = {value}")}), pickle) for value in (1, 2)]
+    packed = [pack({"users_value": ("value.py", False, f"VALUE = {value}")}) for value in (1, 2)]
+    versions = [function_files.pack(pickle, [preparation(one)]) for one in packed]
 
     def both(_: int) -> list[int]:
-        import pickle as pickles
+        from loopline_worker.functions.program.call_loop import SubmittedFunction
 
-        return [pickles.loads(version)(0) for version in versions]
+        functions = [SubmittedFunction(version) for version in versions]
+        return [function.for_call()(0) for function in functions * 2]
 
-    ran = on_a_worker(cloudpickle.dumps(both), tmp_path)
-    assert ran.stdout == "[1, 2]\n", ran.stderr
+    ran = on_a_worker(function_files.pack(cloudpickle.dumps(both)), tmp_path)
+    assert ran.stdout == "[1, 2, 1, 2]\n", ran.stderr
 
 
 def test_modules_that_are_too_large_are_refused_and_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

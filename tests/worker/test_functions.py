@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,11 +26,12 @@ from pydantic import TypeAdapter
 
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import INLINE_LIMIT_BYTES, Function, Outcome, Output, Result
-from loopline_shared.protocol import link_session
+from loopline_shared.protocol import function_files, link_session
 from loopline_shared.protocol.chunks import CRASHED, RAISED, RETURNED, ends
 from loopline_shared.protocol.worker_link import Run
 from loopline_worker.attempts import limits
 from loopline_worker.attempts.limits import Quota
+from loopline_worker.functions import interpreter
 from loopline_worker.functions import launcher as function_launcher
 from loopline_worker.functions.append_files import file_of
 from loopline_worker.functions.channel import Channel
@@ -149,7 +151,7 @@ async def test_what_cannot_be_pickled_says_so(caller: Caller, what: str) -> None
     if what == "argument":
         run = run_of(**{**options_of(run), "parameters": {"call": base64.b64encode(b"junk").decode()}})
     elif what == "function":
-        file = caller.files.add(b"junk")
+        file = caller.files.add(function_files.pack(b"junk"))
         run = run_of(**{**options_of(run), "function": Function(file=file, python="3.11", session="s")})
     result = await caller.bench.result(run)
     assert result.outcome is Outcome.FAILED
@@ -734,3 +736,42 @@ async def test_functions_run_under_another_python(caller: Caller, tmp_path: Path
     other = script(tmp_path / "other", f'WHO=other exec {sys.executable} "$@"')
     caller.warm.interpreters._python = (other,)
     assert await caller.value(lambda: __import__("os").environ.get("WHO")) == "other"
+
+
+class Counter:
+    """An object that a call changes."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def count(self) -> int:
+        self.calls += 1
+        return self.calls
+
+
+async def test_each_call_has_the_function_as_it_was_submitted(caller: Caller) -> None:
+    """In one interpreter, in tasks of their own and in one chunk."""
+    count, pid = Counter().count, await caller.value(own_pid)
+    assert [await caller.value(count) for _ in range(3)] == [1, 1, 1]
+    assert ends_of(await caller.bench.result(caller.chunk(count, (), (), ()))) == [(RETURNED, 1)] * 3
+    assert await caller.value(own_pid) == pid
+
+
+async def test_interpreters_forget_functions_of_long_ago(
+    caller: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are sent again, as long ones always are."""
+    program = tmp_path / "call_loop.py"
+    program.write_text(interpreter.PROGRAM.read_text().replace("_MOST_FUNCTIONS = 64", "_MOST_FUNCTIONS = 2"))
+    monkeypatch.setattr(interpreter, "PROGRAM", program)
+    functions = [partial(own_pid_and, number, b"") for number in range(4)]
+    long = partial(own_pid_and, "long", b"x" * 2**20)
+    found = [await caller.value(function) for function in [*functions, long, *functions, long, *functions]]
+    assert [value for _, value in found] == [*range(4), "long", *range(4), "long", *range(4)]
+    assert len({pid for pid, _ in found}) == 1
+    (only,) = caller.warm.interpreters.idle
+    assert len(only.functions) == 2
+
+
+def own_pid_and(value: Any, _: bytes) -> tuple[int, Any]:
+    return os.getpid(), value

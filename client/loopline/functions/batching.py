@@ -27,19 +27,16 @@ class CallBatcher:
         self._pause_s = pause_s
         self._lock = threading.RLock()  # the garbage collector may run code that calls, too
         self._batches: dict[bytes, Batch] = {}  # by the function's pickle
-        self._pickles: dict[int, tuple[Callable[..., Any], bytes]] = {}  # by the function's identity
         self._is_awaited = False
         self._last_call = 0.0
 
     def add(self, fn: Callable[..., Any], call: bytes, future: GridFuture) -> bool:
         """Add a call. True if the caller has to start sending what is gathered, until ``pop`` finds nothing.
 
-        Functions are the same if they have the same pickle: each ``obj.method`` is another object.
+        Functions are the same if they have the same pickle. One that was changed since its last call has another.
         """
-        known = self._pickles.get(id(fn))
-        function = known[1] if known else self._pickle(fn)  # outside the lock: pickling may run any code
+        function = self._pickle(fn)  # outside the lock: pickling may run any code
         with self._lock:
-            self._pickles[id(fn)] = fn, function
             batch = self._batches.setdefault(function, Batch(function))
             batch.calls.append(call)
             batch.futures.append(future)
@@ -50,7 +47,7 @@ class CallBatcher:
     def pop(self) -> list[Batch]:
         """Remove and return all that is gathered. If it is empty, the next caller has to start sending."""
         with self._lock:
-            batches, self._batches, self._pickles = self._batches, {}, {}
+            batches, self._batches = self._batches, {}
             self._is_awaited = bool(batches)
         return list(batches.values())
 
@@ -60,7 +57,7 @@ class CallBatcher:
             batches = list(self._batches.values())
             if len(batches) != 1 or len(batches[0].calls) != 1:
                 return None
-            self._batches, self._pickles, self._is_awaited = {}, {}, False
+            self._batches, self._is_awaited = {}, False
         return batches[0]
 
     async def pause(self) -> None:

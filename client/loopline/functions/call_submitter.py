@@ -37,6 +37,7 @@ TASK_S = 0.1
 FEWEST_TASKS = 400
 """Fewest tasks of a long map: then no task is a large part of it, however long its calls take."""
 TASKS_PER_SLOT = 8
+_MOST_SPECS = 256
 
 
 class CallSubmitter:
@@ -54,6 +55,7 @@ class CallSubmitter:
     ) -> None:
         self.jobs: list[int] = []  # numbers of the jobs
         self.loads = loads
+        self.preparations: tuple[bytes, ...] = ()  # of every function, besides its modules
         self._client, self._options, self._session = client, options, session
         self._pending = unfinished
         self._limit = CallLimit(max_workers)
@@ -88,7 +90,7 @@ class CallSubmitter:
     def _is_posted(self, batch: Batch) -> bool:
         """Submit one call, of which the master may say all at once: that it is on disk, and its result."""
         with suppress(LooplineError):  # which ``send`` meets again
-            known = batch.function, self.modules.needed(batch.function, batch.calls)
+            known = batch.function, self._needed(batch.function, batch.calls)
             common, parameters = self._specs.get(known), parameters_inline(batch.calls)
             if common is None or parameters is None or batch.futures[0].was_cancelled:
                 return False
@@ -238,6 +240,10 @@ class CallSubmitter:
             if not isinstance(error, Exception):
                 raise
 
+    def _needed(self, function: bytes, calls: Iterable[bytes]) -> CarriedModules:
+        """Return the user's modules that go along. Raises LooplineError if they are too large."""
+        return self.modules.needed(function, calls, self.preparations)
+
     async def _submit(
         self, job: SubmittedJob, pickle: bytes, tasks: list[bytes], chunk: int | None, calls: int | None
     ) -> None:
@@ -249,10 +255,12 @@ class CallSubmitter:
             if not self._has_checked:
                 self._slots = await check_workers(self._client, self._options)
                 self._has_checked = True
-            known = pickle, self.modules.needed(pickle, tasks)
+            known = pickle, self._needed(pickle, tasks)
             was_there = known in self._specs
             if not was_there:
-                whole = known[1].with_function(pickle)
+                if len(self._specs) >= _MOST_SPECS:  # a loop may have a new function in each turn
+                    self._specs.clear()
+                whole = known[1].with_function(pickle, self.preparations)
                 self._specs[known] = await common_spec(self._client, whole, self._options, self._session)
             parameters = await parameters_of(self._client, tasks)
             if not job.is_wanted:  # all its futures were cancelled

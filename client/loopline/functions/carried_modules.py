@@ -1,4 +1,4 @@
-"""Modules that travel inside the pickle of a function, and are imported from memory where it is loaded.
+"""Modules that travel with a function, as a preparation (protocol/function_files.py), and are imported from memory.
 
 They travel as a zip archive, with each module's own file as its comment, so that tracebacks name that. Processes that
 the function starts find them in the archive, which is on their path as an open file of the interpreter's.
@@ -27,42 +27,46 @@ def pack(sources: Sources) -> bytes:
     return file.getvalue()
 
 
-def carried(packed: bytes, pickle: bytes) -> bytes:
-    """Return the pickle of a function that brings an archive of modules along."""
+def preparation(packed: bytes) -> bytes:
+    """Return a pickle that makes the modules of an archive importable where it is loaded."""
     import cloudpickle
 
-    return bytes(cloudpickle.dumps(_Carrier(packed, pickle)))
+    return bytes(cloudpickle.dumps(_ModuleArchive(packed)))
 
 
-class _Carrier:
-    """Pickles as a call that puts the modules within reach of ``import``, and then gives the function."""
+class _ModuleArchive:
+    """Pickles as a call that makes the modules importable."""
 
-    def __init__(self, packed: bytes, pickle: bytes) -> None:
-        self._packed, self._pickle = packed, pickle
+    def __init__(self, packed: bytes) -> None:
+        self._packed = packed
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        return _unpacker(), (self._packed, self._pickle, hashlib.sha256(self._packed).hexdigest())
+        return _unpacker(), (self._packed, hashlib.sha256(self._packed).hexdigest())
 
 
-def _unpacker() -> Callable[[bytes, bytes, str], Any]:
+def _unpacker() -> Callable[[bytes, str], Any]:
     """Return a function that is pickled by value, so that workers need no client of Loopline's."""
     read, expose, importer = _reader(), _exposer(), _importer()
 
-    def unpack(packed: bytes, pickle: bytes, digest: str) -> Any:
+    def unpack(packed: bytes, digest: str) -> None:
         import importlib.util  # noqa: F401 - which the importer needs, before it is asked for it
-        import pickle as pickles
         import sys
 
         importers: dict[str, Any] = sys.__dict__.setdefault("_loopline_modules", {})
         if digest not in importers:
-            new = importer(read(packed))
-            for old in importers.values():
-                for name in old.changed_in(new):  # in an interpreter of a session that programs share
-                    sys.modules.pop(name, None)
-            importers[digest] = new
-            sys.meta_path.insert(0, new)
-            sys.path.insert(1, expose(packed))
-        return pickles.loads(pickle)  # noqa: S301
+            importers[digest] = importer(read(packed))
+            importers[digest].path = expose(packed)
+        else:
+            sys.meta_path.remove(importers[digest])
+            sys.path.remove(importers[digest].path)
+        sys.meta_path.insert(0, importers[digest])
+        sys.path.insert(1, importers[digest].path)
+        loaders = {name: getattr(module, "__loader__", None) for name, module in list(sys.modules.items())}
+        ours = {name: loader for name, loader in loaders.items() if loader in importers.values()}
+        if any(importers[digest].has_other(name, loader) for name, loader in ours.items()):
+            for name in ours:  # programs that share a session have different modules of one name
+                del sys.modules[name]
+            sys.__dict__.pop("_loopline_initialized", None)  # what initializers did may be in these modules
 
     return unpack
 
@@ -111,12 +115,15 @@ def _importer() -> type[Any]:
     class CarriedImporter:
         """Imports modules from memory. A file of theirs that is not there still names the place in tracebacks."""
 
+        path = ""  # of the archive
+
         def __init__(self, sources: dict[str, tuple[str, bool, str]]) -> None:
             self.sources = sources
 
-        def changed_in(self, other: Any) -> list[str]:
-            """Return the modules that another importer has otherwise."""
-            return [name for name, entry in self.sources.items() if other.sources.get(name, entry) != entry]
+        def has_other(self, name: str, loader: Any) -> bool:
+            """True if this importer has a module of this name that differs from the one that another has loaded."""
+            entry = loader.sources[name]
+            return bool(self.sources.get(name, entry) != entry)
 
         def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
             if name not in self.sources:

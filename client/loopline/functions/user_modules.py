@@ -18,11 +18,13 @@ from importlib.util import resolve_name
 from pathlib import Path
 from typing import Any
 
-from loopline.functions.carried_modules import Sources, carried, pack
+from loopline.functions.carried_modules import Sources, pack, preparation
 from loopline_shared.errors import LooplineError
+from loopline_shared.protocol import function_files
 
 MOST_BYTES = 4 * 2**20
 """Most bytes of source that go along."""
+_MOST_REMEMBERED = 256
 _INSTALLED = {"site-packages", "dist-packages"}
 _NOTHING = rb"\x8c(?!)"  # begins with a byte to look for, which is quick in large arguments
 _SHORT_STRING = rb"\x8c.((?:%s)(?:\.\w+)*)(?!\w)"  # as pickles have the names of modules, classes and variables
@@ -35,11 +37,10 @@ class CarriedModules:
     names: tuple[str, ...] = ()
     packed: bytes = b""
 
-    def with_function(self, pickle: bytes) -> bytes:
-        """Return the pickle of a function that brings its modules along."""
-        if not self.names:
-            return pickle
-        return carried(self.packed, pickle)
+    def with_function(self, pickle: bytes, preparations: Iterable[bytes] = ()) -> bytes:
+        """Return the file of a function that brings its modules along, and other preparations that may use them."""
+        own = [preparation(self.packed)] if self.names else []
+        return function_files.pack(pickle, [*own, *preparations])
 
 
 class UserModules:
@@ -52,8 +53,8 @@ class UserModules:
         self._by_function: dict[bytes, frozenset[str]] = {}
         self._loaded, self._pattern = 0, re.compile(_NOTHING)
 
-    def needed(self, function: bytes, calls: Iterable[bytes]) -> CarriedModules:
-        """Return the modules that the pickles of a function and of its arguments name, and what these import.
+    def needed(self, function: bytes, calls: Iterable[bytes], preparations: Iterable[bytes] = ()) -> CarriedModules:
+        """Return the modules that the pickles of a function, of its preparations and arguments name or import.
 
         Raises LooplineError if they are larger than ``MOST_BYTES``.
         """
@@ -61,12 +62,20 @@ class UserModules:
             return self.carried
         if self._loaded != len(sys.modules):
             self._loaded, self._pattern = len(sys.modules), _pattern(_loaded_names())
-        if function not in self._by_function:
-            self._by_function[function] = frozenset(_named(_pattern({*_loaded_names(), *_beside()}), [function]))
-        names = self._by_function[function].union(_named(self._pattern, calls))
+        names = frozenset(_named(self._pattern, calls)).union(*map(self._named_by, (function, *preparations)))
         if not names <= self._sources.keys():
             self._add(names)
         return self.carried
+
+    def _named_by(self, function: bytes) -> frozenset[str]:
+        """Return the modules that one pickle names. A loop may have a new one in each turn: few are remembered."""
+        names = self._by_function.get(function)
+        if names is None:
+            if len(self._by_function) >= _MOST_REMEMBERED:
+                self._by_function.clear()
+            names = frozenset(_named(_pattern({*_loaded_names(), *_beside()}), [function]))
+            self._by_function[function] = names
+        return names
 
     def _add(self, names: Iterable[str]) -> None:
         """Read modules and what they import, and pack all anew."""

@@ -63,7 +63,7 @@ class Interpreter:
         self.is_ready = False
         self.is_frozen = False
         self._is_killed = False  # it may take a moment
-        self.functions: set[str] = set()  # that it has loaded
+        self.functions: set[str] = set()  # that it keeps
         self.stdout, self.stderr, self.results = files
         self._has_results = True
         self._holders = 1  # this object itself, until the tree has ended
@@ -172,6 +172,8 @@ class Interpreter:
             return Ended(exit_code=1, reason="the Python process sent an invalid reply")
         if reply.get("is_loaded") is True:
             self.functions.add(self._request["function"])
+        if "forgotten" in reply:
+            self.functions.discard(str(reply["forgotten"]))
         if reply.get("is_clean") is True and self._request["folder"] == self._call_folder:
             self._clean_folder = self._call_folder
         self._account(checked)

@@ -9,6 +9,10 @@ ends.
 
 A task has one call, or several (a ``chunk``). The arguments and results of a chunk are written as protocol/chunks.py
 says: one result after the other, as they come, so that those before a crash are kept.
+
+Each call gets the function as it was submitted. The pickle of a function is kept, and loaded again for each call, so
+that nothing a call changes in a closure, an object or a global reaches the next one. A function itself is kept only
+if it cannot carry such state. protocol/function_files.py has the format of the file that a function comes in.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ import struct
 import sys
 import time
 import traceback
+import types
 
 try:
     import ctypes
@@ -51,7 +56,12 @@ _kept: dict[bytes, bytes] = {}  # all variables as they were when the last call 
 _as_bytes = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
 _clean: tuple[int, ...] = ()  # of the last call's folder and the one in it, if empty: their numbers and times
 _own_pid = os.getpid()
-_functions: dict[str, Callable[..., Any]] = {}  # by hash, so that a session imports its modules once
+_functions: dict[str, SubmittedFunction] = {}  # by hash; the oldest first
+_prepared: tuple[bytes, ...] = ()  # the preparations that are in effect
+_STATEFUL_NAMES = {"__code__", "__defaults__", "__kwdefaults__", "__dict__", "setattr", "__setattr__"}
+_MOST_FUNCTIONS = 64
+_LONGEST_KEPT_BYTES = 2**20
+"""The agent sends a longer function again with each task that calls it."""
 
 
 def main() -> None:
@@ -83,6 +93,9 @@ def _serve(agent: socket.socket, outputs: tuple[int, int], results: int) -> bool
     _redirect_output(outputs)  # before another file takes their numbers: the function may have closed them
     answer["is_clean"] = _is_clean(task["folder"])
     answer["is_loaded"] = task["function"] in _functions
+    if len(_functions) > _MOST_FUNCTIONS:
+        answer["forgotten"] = next(iter(_functions))
+        del _functions[answer["forgotten"]]
     _send(agent, {**answer, **_used()})
     return True
 
@@ -139,9 +152,8 @@ def _call(name: str, function: bytes, arguments: bytes, has_names: bool) -> tupl
     The pickle is that of the value, or of a failure: the exception's own pickle and its traceback.
     """
     try:
-        callable_ = _functions.get(name)
-        if callable_ is None:
-            callable_ = _functions[name] = pickle.loads(function)  # noqa: S301
+        submitted = _functions.get(name)
+        callable_ = submitted.for_call() if submitted else _load_first(name, function)
         if has_names:
             positional, named = pickle.loads(arguments)  # noqa: S301
             end = _RETURNED, _pickled(callable_(*positional, **named)), ""
@@ -154,6 +166,111 @@ def _call(name: str, function: bytes, arguments: bytes, has_names: bool) -> tupl
     return end
 
 
+# Functions.
+
+
+class SubmittedFunction:
+    """A function as it was submitted. Raises an error of ``pickle`` if the file cannot be read."""
+
+    def __init__(self, content: bytes) -> None:
+        preparations, self._pickle = pickle.loads(content)  # noqa: S301
+        known = (_prepared, *(function._preparations for function in _functions.values()))
+        self._preparations: tuple[bytes, ...] = next((one for one in known if one == preparations), preparations)
+        self._kept: Callable[..., Any] | None = None
+        self._variables: list[dict[str, Any]] = []  # of the kept function and the functions that it calls, by value
+        self._as_loaded: list[dict[str, Any]] | None = None  # a copy of them; None if nothing is kept
+        self._may_keep = True
+
+    def __len__(self) -> int:
+        """Return the length of the function's pickle, in bytes."""
+        return len(self._pickle)
+
+    def for_call(self) -> Callable[..., Any]:
+        """Return the function for one call. Raises what loading it raises, or what its initializer raises."""
+        if self._variables == self._as_loaded and self._preparations is _prepared:
+            return self._kept  # type: ignore[return-value]
+        if self._preparations is not _prepared:
+            _prepare(self._preparations)
+        elif self._as_loaded is not None:  # a call has changed the function, by ``globals()`` or the like
+            self._may_keep = False
+        self._kept, self._as_loaded = None, None
+        loaded: Callable[..., Any] = pickle.loads(self._pickle)  # noqa: S301
+        parts = _parts(loaded) if self._may_keep else None
+        if parts is None:
+            self._may_keep = False
+        else:
+            self._variables = [variables for part in parts for variables in (part.__globals__, part.__dict__)]
+            self._kept, self._as_loaded = loaded, [dict(variables) for variables in self._variables]
+        return loaded
+
+
+def _load_first(name: str, content: bytes) -> Callable[..., Any]:
+    """Return a function that came with this task, and keep it for later tasks unless it is long."""
+    submitted = SubmittedFunction(content)
+    taken = submitted.for_call()
+    if len(submitted) <= _LONGEST_KEPT_BYTES:
+        _functions[name] = submitted
+    return taken
+
+
+def _prepare(preparations: tuple[bytes, ...]) -> None:
+    """Put preparations into effect in place of those that are. Raises what the initializer raises."""
+    global _prepared  # noqa: PLW0603
+    _prepared = ()
+    for preparation in preparations:
+        pickle.loads(preparation)  # noqa: S301
+    _prepared = preparations
+
+
+def _parts(function: Any) -> list[types.FunctionType] | None:
+    """Return the functions that a function consists of, if none can carry state from one call to the next; else None.
+
+    Of functions that were pickled by value, only plain ones qualify: without a closure, with plain defaults, and with
+    globals that are plain values, modules or references into modules. They may not set globals. The variables of a
+    module are the process's own state, as in every process pool.
+    """
+    found: list[types.FunctionType] = []
+    waiting = [function]
+    while waiting:
+        one = waiting.pop()
+        if _is_fixed(one) or any(one is known for known in found):
+            continue
+        if type(one) is not types.FunctionType or one.__closure__ or one.__dict__ or _sets_state(one.__code__):
+            return None
+        if not _is_fixed((*(one.__defaults__ or ()), *(one.__kwdefaults__ or {}).values())):
+            return None
+        found.append(one)
+        waiting += [value for name, value in one.__globals__.items() if name != "__builtins__"]
+    return found
+
+
+def _is_fixed(thing: Any) -> bool:
+    """True for a plain value, a module, and a function or class that was pickled as a reference into a module."""
+    if type(thing) in _PLAIN:
+        return True
+    if type(thing) is tuple:
+        return all(map(_is_fixed, thing))
+    if type(thing) is types.ModuleType:
+        return sys.modules.get(thing.__name__) is thing
+    if isinstance(thing, (types.FunctionType, types.BuiltinFunctionType, type)):
+        return getattr(sys.modules.get(thing.__module__), thing.__qualname__, None) is thing
+    return False
+
+
+def _sets_state(code: types.CodeType) -> bool:
+    """True if the code sets a global, or may set an attribute of a function other than those in its ``__dict__``."""
+    numbers = sys.modules["opcode"].opmap  # cloudpickle needs that module
+    operations = code.co_code[::2]
+    if numbers["STORE_GLOBAL"] in operations or numbers["DELETE_GLOBAL"] in operations:
+        return True
+    if not _STATEFUL_NAMES.isdisjoint(code.co_names):
+        return True
+    return any(_sets_state(inner) for inner in code.co_consts if isinstance(inner, types.CodeType))
+
+
+# Values and failures.
+
+
 def _pickled(value: Any) -> bytes:
     if type(value) in _PLAIN:
         return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
@@ -162,7 +279,9 @@ def _pickled(value: Any) -> bytes:
 
 def _failure(error: BaseException) -> bytes:
     """Return the pickle of a failure, whose traceback survives an exception that cannot be pickled."""
-    frames = error.__traceback__ and error.__traceback__.tb_next  # without this file's
+    frames = error.__traceback__
+    while frames and frames.tb_frame.f_code.co_filename == __file__:
+        frames = frames.tb_next
     text = "".join(traceback.format_exception(type(error), error, frames))
     try:
         of_error = _pickled_error(error.with_traceback(None))
