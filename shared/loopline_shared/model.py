@@ -374,6 +374,7 @@ class OutputFile:
     path: RelativePath
     sha256: Sha256
     size_bytes: Count
+    executable: Annotated[bool, Field(exclude_if=not_)] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,6 +392,7 @@ class Result:
     stdout: Printed = Output()
     stderr: Printed = Output()
     outputs: Annotated[tuple[OutputFile, ...], Field(max_length=MAX_OUTPUT_FILES, fail_fast=True)] = ()
+    """Of a failed task: the files that it left and that match, kept for `fetch --failed`."""
     value: Output | None = None  # a function's return value or exception: a pickle
     system_s: Seconds = 0.0  # system part of cpu_s; 0: unknown
     agent_died: bool = False  # while it ran, without its computer: that may have been the task's doing
@@ -398,3 +400,5 @@ class Result:
     slot: Slot = 0
     phases: Annotated[Phases | None, Field(exclude_if=not_)] = None
     """None: it had all that it needed as it took its slot, and ran without a freeze; or its worker does not say."""
+    is_final: Annotated[bool, Field(exclude_if=not_)] = False
+    """The task failed in a way that another attempt would repeat, such as without its output."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 MAX_PATH_CHARACTERS = 500
 MAX_DEPTH = 40
@@ -21,6 +22,8 @@ MAX_NAME_BYTES = 255
 ANY_FOLDERS = "**"
 MAX_ANY_FOLDERS = 2
 """Maximum number of ``**`` in a pattern: each one multiplies the steps of matching."""
+MAX_ALTERNATIVES = 100
+"""Maximum number of patterns that the braces of one pattern may stand for."""
 
 TEMPORARY = ".tmp"
 """Name of a task's private folder for temporary files, inside its scratch folder."""
@@ -59,9 +62,16 @@ def _check_name(name: str, shown: str) -> None:
 
 
 def _check_pattern(pattern: str) -> str:
-    if pattern.split("/").count(ANY_FOLDERS) > MAX_ANY_FOLDERS:
-        raise ValueError(f"{pattern[:80]!r} has ** in it more than {MAX_ANY_FOLDERS} times")
+    for alternative in alternatives(pattern):
+        _check(alternative)
+        if alternative.split("/").count(ANY_FOLDERS) > MAX_ANY_FOLDERS:
+            raise ValueError(f"{pattern[:80]!r} has ** in it more than {MAX_ANY_FOLDERS} times")
     return pattern
+
+
+def _without_last_slash(pattern: object) -> object:
+    """Return ``out`` for ``out/``, as people write the name of a folder."""
+    return pattern.rstrip("/") if isinstance(pattern, str) and pattern.strip("/") else pattern
 
 
 RelativePath = Annotated[
@@ -70,13 +80,52 @@ RelativePath = Annotated[
     AfterValidator(_check),
 ]
 """Path of a file in a scratch folder."""
-Pattern = Annotated[RelativePath, AfterValidator(_check_pattern)]
-"""Path with wildcards: ``*``, ``?`` and ``[abc]`` within a name; ``**`` as a name stands for any folders."""
+Pattern = Annotated[RelativePath, AfterValidator(_check_pattern), BeforeValidator(_without_last_slash)]
+"""Path with wildcards: ``*``, ``?`` and ``[abc]`` within a name; ``**`` as a name stands for any folders; and braces:
+``{a,b}`` stands for ``a`` and ``b``.
+"""
 
 
 def is_wild(pattern: str) -> bool:
     """True if the pattern contains a wildcard."""
     return _WILD.search(pattern) is not None
+
+
+def alternatives(pattern: str) -> list[str]:
+    """Return the patterns that a pattern with braces stands for, as a shell does: ``*.{csv,log}`` for two.
+
+    Braces without a comma in them, and those without a partner, are plain characters. Raises ValueError if it stands
+    for more than MAX_ALTERNATIVES patterns.
+    """
+    if (found := _first_braces(pattern)) is None:
+        return [pattern]
+    start, words, end = found
+    rests = alternatives(pattern[end:])
+    expanded = [f"{pattern[:start]}{inner}{rest}" for word in words for inner in alternatives(word) for rest in rests]
+    if len(expanded) > MAX_ALTERNATIVES:
+        raise ValueError(f"{pattern[:80]!r} stands for more than {MAX_ALTERNATIVES} patterns: name fewer in braces")
+    return list(dict.fromkeys(expanded))
+
+
+def _first_braces(pattern: str) -> tuple[int, list[str], int] | None:
+    """Return the first braces with a comma between them: where they start, the words in them, and where they end."""
+    opened: list[tuple[int, list[int]]] = []  # braces that are not closed yet, with their commas
+    outermost: tuple[int, list[str], int] | None = None
+    for index, character in enumerate(pattern):
+        if character == "{":
+            opened.append((index, []))
+        elif character == "," and opened:
+            opened[-1][1].append(index)
+        elif character == "}" and opened:
+            start, commas = opened.pop()
+            if not commas or (outermost and outermost[0] < start):
+                continue
+            ends = [start, *commas, index]
+            words = [pattern[one + 1 : other] for one, other in pairwise(ends)]
+            outermost = (start, words, index + 1)
+            if not opened:
+                return outermost
+    return outermost
 
 
 @dataclass(frozen=True, slots=True)

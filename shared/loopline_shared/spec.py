@@ -153,6 +153,33 @@ def staged(inputs: Inputs) -> dict[str, InputFile]:
     return {path: InputFile(one.file[len("sha256:") :], None, one.executable) for path, one in files.items()}
 
 
+class OutputPattern(Spec):
+    """A pattern of output files with details."""
+
+    path: Pattern
+    optional: bool = Field(default=False, description="a task succeeds even if no file matches")
+
+
+def _output_kind(value: object) -> str:
+    return "pattern" if isinstance(value, dict | OutputPattern) else "text"
+
+
+Outputs = list[Annotated[Annotated[OutputPattern, Tag("pattern")] | Annotated[Pattern, Tag("text")],
+                         Discriminator(_output_kind)]]  # fmt: skip
+"""Patterns of files to bring back: ``"*.csv"``, or an object with more details."""
+
+
+def output_patterns(outputs: Outputs, *, optional: bool) -> tuple[str, ...]:
+    """Return the patterns that are optional, or those that are not."""
+    patterns = ((one.path, one.optional) if isinstance(one, OutputPattern) else (one, False) for one in outputs)
+    return tuple(path for path, is_optional in patterns if is_optional is optional)
+
+
+def all_outputs(outputs: Outputs) -> tuple[str, ...]:
+    """Return all patterns, optional or not."""
+    return output_patterns(outputs, optional=False) + output_patterns(outputs, optional=True)
+
+
 def named_files(spec: JobSpec) -> set[str]:
     """Return the SHA-256 of every file that a job's spec names, except those named by lines of its row file."""
     names = {spec.parameters.file} if isinstance(spec.parameters, RowFile) else set()
@@ -264,7 +291,7 @@ class JobSpec(Spec):
         dict
     )
     outputs: Annotated[
-        list[Pattern], Field(max_length=MAX_OUTPUT_PATTERNS, description="files to bring back, such as *.csv")
+        Outputs, Field(max_length=MAX_OUTPUT_PATTERNS, description="files to bring back, such as *.csv")
     ] = _fresh(list)
 
     @model_validator(mode="after")

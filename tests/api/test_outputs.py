@@ -154,6 +154,39 @@ async def test_a_whole_job_as_one_archive(master: Bench) -> None:
     assert archive.read("12/out/a.csv") == b"hello" * 1000
 
 
+async def test_outputs_of_a_failed_task_are_kept_and_no_archive_has_them(master: Bench) -> None:
+    content = "half a result"
+    await put(master, content.encode())
+    job = await master.submit(outputs=["*", {"path": "*.log", "optional": True}], max_attempts=5)
+    runs: list[Run] = []
+
+    def fails(run: Run) -> Result:
+        runs.append(run)
+        reason = "its outputs *.csv matched no file"
+        return replace(leaving({"a": content})(run), outcome=Outcome.FAILED, reason=reason, is_final=True)
+
+    async with master.worker(does=fails):
+        await until(lambda: _is_over(master, job))
+    assert [(run.outputs, run.optional_outputs) for run in runs] == [(("*",), ("*.log",))]  # one attempt
+    task = await master.get(f"/jobs/{job}/tasks/1")
+    assert (task["state"], task["reason"]) == ("failed", "its outputs *.csv matched no file")
+    assert (await master.get(f"/jobs/{job}/tasks/1/outputs"))["items"] == task["outputs"]
+    assert [file["path"] for file in task["outputs"]] == ["a"]
+    age(master)
+    assert (await prune(master, delete=True))["files"] == 0
+    assert (await master.ask("GET", f"/jobs/{job}/tasks/1/outputs/a")).content == content.encode()
+    assert (await master.ask("GET", f"/jobs/{job}/outputs.zip")).body["code"] == "no_output"
+
+
+async def test_what_a_failed_attempt_left_may_be_gone(master: Bench) -> None:
+    name = await put(master, b"there")
+    files = (OutputFile("gone", "0" * 64, 1), OutputFile("there", name, 5))
+    failed = Result(AttemptId(1, 1, 1), Outcome.FAILED, exit_code=3, outputs=files)
+    report = Report(1, 0, (), (failed,), Load(1))
+    (checked,) = (await with_files(master.parts[Blobs], report)).results
+    assert (checked.outcome, checked.outputs) == (Outcome.FAILED, files[1:])
+
+
 async def test_no_archive_of_nothing_or_of_too_much(master: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     job = await master.submit()
     assert (await master.ask("GET", f"/jobs/{job}/outputs.zip")).body["code"] == "no_output"

@@ -23,7 +23,7 @@ def test_what_all_tasks_wrote_becomes_files(fake: FakeMaster, run: Run, tmp_path
     ran = run("fetch", "7", str(tmp_path / "new" / "folder"), "--json")
     assert ran.document | {"folder": ""} == {
         "job": 7, "folder": "", "fetched": 60, "outputs": 0, "logs": 60,
-        "present": 0, "bytes": 21 * 6 + 9 * 5, "unfinished": 0
+        "present": 0, "bytes": 21 * 6 + 9 * 5, "unfinished": 0, "failed": 0
     }  # fmt: skip
     for number in range(1, 31):
         file = tmp_path / "new" / "folder" / f"{number}.out"
@@ -114,6 +114,25 @@ def test_files_come_home_by_task(fake: FakeMaster, run: Run, tmp_path: Path) -> 
         "2.err",
         "2.out",
     ]
+
+
+def test_outputs_of_failed_tasks_come_if_asked_for(fake: FakeMaster, run: Run, tmp_path: Path) -> None:
+    leave(fake, 1, 2)
+    fake.on("GET /jobs/7/tasks", page(task(1), task(2, TaskState.FAILED)))
+    ran = run("fetch", "7", str(tmp_path))
+    assert "1 task failed: --failed also downloads what failed tasks have left" in ran.out
+    assert not (tmp_path / "2").exists()
+    assert run("fetch", "7", str(tmp_path), "--failed", "--json").document["fetched"] == len(CONTENT)
+    assert (tmp_path / "2" / "x.csv").read_bytes() == CONTENT["x.csv"]
+
+
+def test_executable_output_stays_executable(fake: FakeMaster, run: Run, tmp_path: Path) -> None:
+    leave(fake, 1)
+    file = {"path": "tool", "sha256": name_of(b"hello"), "size_bytes": 5}
+    fake.on("GET /jobs/7/tasks/1/outputs", ok({"items": [file | {"executable": True}, file | {"path": "text"}]}))
+    assert run("fetch", "7", str(tmp_path)).code == 0
+    modes = [(tmp_path / "1" / name).stat().st_mode & 0o111 for name in ("tool", "text")]
+    assert modes == [0o111, 0]
 
 
 def test_what_is_there_with_the_right_content_is_not_fetched_again(

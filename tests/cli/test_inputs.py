@@ -58,7 +58,8 @@ def test_files_go_along_with_a_job(files: Files, run: Run, tmp_path: Path) -> No
     tool.write_bytes(b"two")
     tool.chmod(0o755)
     one, two = files.expect(b"one"), files.expect(b"two")
-    ran = run("submit", "--input", "data/", "--input", "tool=bin/tool", "--output", "*.csv", "--", "bin/tool")
+    options = ["--input", "data/", "--input", "tool=bin/tool", "--output", "*.csv", "--output-optional", "*.log"]
+    ran = run("submit", *options, "--", "bin/tool")
     assert ran.code == 0, ran.err
     assert sorted(files.puts) == sorted([(one, None, b"one"), (two, None, b"two")])  # each content once
     assert files.job["inputs"] == {
@@ -66,7 +67,7 @@ def test_files_go_along_with_a_job(files: Files, run: Run, tmp_path: Path) -> No
         "data/sub/y": f"sha256:{one}",
         "bin/tool": {"file": f"sha256:{two}", "executable": True},
     }
-    assert files.job["outputs"] == ["*.csv"]
+    assert files.job["outputs"] == ["*.csv", {"path": "*.log", "optional": True}]
 
 
 def test_what_is_there_is_not_sent_and_what_broke_off_goes_on(files: Files, run: Run, tmp_path: Path) -> None:

@@ -55,7 +55,8 @@ def reason(line: str) -> str | None:
 
 def files_of_the_reader(folder: Path) -> None:
     scripts = dict.fromkeys(("train", "convert"), "#!/bin/sh\n")
-    programs = {"pi.py": "", "fit.py": "", "run.py": "", **scripts}
+    leaves = "open('result.csv', 'w')"
+    programs = {"pi.py": "", "fit.py": leaves, "run.py": leaves, **scripts}
     texts = {
         "settings.csv": "lr,seed\n0.1,7\n", "data/one": "1\n", "model.bin": "model", "a.wav": "", "log.swf": SWF,
         "job.toml": 'command = "true"\nsize = 60\n',

@@ -122,7 +122,8 @@ async def test_tasks_that_reach_for_what_is_not_theirs(grid: Grid) -> None:
     await grid.start_worker("ant", slots=2)
     client = grid.client()
     script = "ln -s /etc/passwd a.csv; ln -s /etc etc; ln -s . here; echo mine > b.csv"
-    job = await grid.submit(script, outputs=["*.csv", "**/passwd", "here/*.csv"])
+    optional = [{"path": path, "optional": True} for path in ("**/passwd", "here/*.csv")]
+    job = await grid.submit(script, outputs=["*.csv", *optional])
     assert (await grid.ended(job)).state is JobState.SUCCEEDED
     (attempt,) = await grid.attempts(job)
     assert attempt.output_count == 1
@@ -130,9 +131,35 @@ async def test_tasks_that_reach_for_what_is_not_theirs(grid: Grid) -> None:
     named = await grid.submit(script, outputs=["etc/passwd"], max_attempts=1)
     assert (await grid.ended(named)).state is JobState.FAILED
     (attempt,) = await grid.attempts(named)
-    assert attempt.reason == "its output etc/passwd is behind a link, which is not followed"
+    found = "(found: a.csv, b.csv, etc, here)"
+    assert attempt.reason == f"its output etc/passwd is behind a link, which is not followed {found}"
     outputs = (await client.task(TaskId(job, 1))).outputs
     assert [file.path for file in outputs] == ["b.csv"]
+
+
+async def test_task_without_its_outputs_fails_once_and_the_others_are_kept(grid: Grid, tmp_path: Path) -> None:
+    await grid.start_worker("ant")
+    script = "mkdir out.zarr; touch out.zarr/.zgroup; echo 1 > a.CSV; echo 2 > log.txt; chmod +x log.txt"
+    job = await grid.submit(script, outputs=["*.csv", "*.{txt,md}", "out.zarr"], max_attempts=3)
+    assert (await grid.ended(job)).state is JobState.FAILED
+    (attempt,) = await grid.attempts(job)  # no other attempt
+    assert attempt.reason == "its outputs *.csv, *.md matched no file (found: a.CSV, log.txt, out.zarr/)"
+    fetched = await loopline(grid, "fetch", str(job), "home", folder=tmp_path)
+    assert (fetched["outputs"], fetched["failed"]) == (0, 1)
+    assert (await loopline(grid, "fetch", str(job), "home", "--failed", folder=tmp_path))["outputs"] == 2
+    assert (tmp_path / "home" / "1" / "out.zarr" / ".zgroup").exists()
+    assert os.access(tmp_path / "home" / "1" / "log.txt", os.X_OK)
+
+
+async def test_input_written_back_unchanged_is_an_output(grid: Grid, tmp_path: Path) -> None:
+    await grid.start_worker("ant")
+    (tmp_path / "start.txt").write_text("1.0\n")
+    script = "if [ {step} = 1 ]; then echo 2.0 > start.txt; fi"
+    options = ["--param", "step=0,1", "--input", "start.txt", "--output", "start.txt"]
+    job = (await loopline(grid, "submit", *options, "--", "sh", "-c", script, folder=tmp_path))["id"]
+    assert (await grid.ended(job)).state is JobState.SUCCEEDED
+    await loopline(grid, "fetch", str(job), "home", folder=tmp_path)
+    assert [(tmp_path / "home" / task / "start.txt").read_text() for task in "12"] == ["1.0\n", "2.0\n"]
 
 
 async def test_a_file_that_is_gone_from_the_master_fails_the_task_at_once(grid: Grid, tmp_path: Path) -> None:

@@ -86,6 +86,15 @@ async def test_members_meet_and_their_outputs_are_had_by_rank(grid: Grid) -> Non
     assert (await client.task(TaskId(job, 1))).metrics == {"rank": 0}
 
 
+async def test_outputs_of_a_failed_gang_are_kept_by_rank(grid: Grid) -> None:
+    await with_workers(grid, "ant", "bee")
+    script = "echo $LOOPLINE_RANK > of.txt; test $LOOPLINE_RANK = 1 || exec sleep 600"
+    job = await submit(grid, script, 2, outputs=["of.txt", "none.txt"])
+    assert (await grid.ended(job)).state is JobState.FAILED
+    assert len(await grid.attempts(job)) == 2, "no other launch: an output is missing"
+    assert [one.path for one in await outputs_of(grid.client(), TaskId(job, 1))] == ["1/of.txt"]
+
+
 TALK_TO_OTHERS = """
 import os, socket
 rank = int(os.environ["LOOPLINE_RANK"])

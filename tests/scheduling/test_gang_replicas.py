@@ -85,6 +85,15 @@ def test_where_one_launch_fails_or_loses_a_member_the_other_goes_on() -> None:
     assert made.job(1).state is JobState.SUCCEEDED
 
 
+def test_final_failure_ends_all_launches() -> None:
+    made = with_a_replica()
+    made.end(AttemptId(1, 1, 2), Outcome.FAILED, is_final=True)
+    assert phases_of(made) == []
+    assert made.job(1).state is JobState.FAILED
+    all_report(made, 2)
+    assert not any(agent.running for agent in made.agents.values())
+
+
 def test_a_task_has_not_failed_while_a_launch_of_it_may_come_back() -> None:
     made = with_a_replica(max_attempts=1, gang_grace_s=1000.0)
     away = [made.attempt(1, 1, number).worker for number in (1, 2)]

@@ -210,6 +210,14 @@ def test_a_failure_ends_all_and_uses_one_attempt() -> None:
     assert made.job(1).state is JobState.FAILED
 
 
+def test_final_failure_of_a_member_ends_the_task() -> None:
+    made = running(grid(max_attempts=3))
+    made.end(AttemptId(1, 1, 2), Outcome.FAILED, is_final=True)
+    assert made.job(1).state is JobState.FAILED
+    all_report(made, 2)
+    assert not any(agent.running for agent in made.agents.values())
+
+
 def test_a_cancelled_job_ends_all_members_whatever_they_do() -> None:
     made = running(grid())
     made.end(AttemptId(1, 1, 1))

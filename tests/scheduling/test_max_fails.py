@@ -46,6 +46,24 @@ def test_a_failure_that_is_tried_again_does_not_count() -> None:
     assert (grid.job(job).state, grid.job(job).failed) == (JobState.CANCELLED, 1)
 
 
+def test_final_failure_ends_the_task_and_its_replicas() -> None:
+    grid = Grid(policy="wqr", max_attempts=5)
+    grid.workers("a", "b")
+    job = grid.submit(1, 100.0, max_replicas=2)
+    assert (len(grid.running("a")), len(grid.running("b"))) == (1, 1)
+    grid.end(grid.running("b")[0], Outcome.FAILED, is_final=True)
+    assert (grid.job(job).state, grid.task(job).failures) == (JobState.FAILED, 1)
+    assert grid.running("a") == []
+
+
+def test_final_failure_is_one_vote_of_a_quorum() -> None:
+    grid = Grid(max_attempts=2)
+    grid.workers("a", "b")
+    job = grid.submit(1, 100.0, quorum=2)
+    grid.end(grid.running("a")[0], Outcome.FAILED, is_final=True)
+    assert grid.job(job).state is JobState.RUNNING, "no single worker can fail it"
+
+
 def test_a_job_whose_tasks_are_all_over_has_failed() -> None:
     grid = Grid(max_attempts=1)
     grid.join("a", facts(1))

@@ -13,8 +13,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from loopline_shared import manifest
 from loopline_shared.model import InputFile, OutputFile
-from loopline_shared.paths import Pattern, RelativePath, alike, is_wild, tree_of
-from loopline_shared.spec import MAX_INPUTS, JobSpec, named_files, staged
+from loopline_shared.paths import Pattern, RelativePath, alike, alternatives, is_wild, tree_of
+from loopline_shared.spec import MAX_INPUTS, JobSpec, named_files, output_patterns, staged
 
 PATH = TypeAdapter(RelativePath)
 FILE = "sha256:" + "a" * 64
@@ -136,10 +136,44 @@ def test_inputs_that_are_refused(inputs: dict[str, object]) -> None:
         JobSpec(command=["x"], inputs=inputs)
 
 
-@pytest.mark.parametrize("pattern", ["../*.csv", "/tmp/*", "out/", "a\\*", "*/../../x"])
+@pytest.mark.parametrize(
+    "pattern", ["../*.csv", "/tmp/*", "/", "a\\*", "*/../../x", "{a,../b}", "{a,/b}", "{**/,}**/**", "{,a}"]
+)
 def test_patterns_stay_inside_too(pattern: str) -> None:
     with pytest.raises(ValidationError):
         JobSpec(command=["x"], outputs=[pattern])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("*.csv", ["*.csv"]),
+        ("*.{csv,log}", ["*.csv", "*.log"]),
+        ("{a,b}{1,2}", ["a1", "a2", "b1", "b2"]),
+        ("{a,{b,c}}d", ["ad", "bd", "cd"]),
+        ("{a{b,c}d}", ["{abd}", "{acd}"]),
+        ("x{,y}", ["x", "xy"]),
+        ("{seed}.csv", ["{seed}.csv"]),
+        ("{{a,b}", ["{a", "{b"]),
+        ("a}{b,c}{", ["a}b{", "a}c{"]),
+        ("{a,a}", ["a"]),
+    ],
+)
+def test_braces_stand_for_alternatives(pattern: str, expected: list[str]) -> None:
+    assert alternatives(pattern) == expected
+
+
+def test_alternatives_are_bounded() -> None:
+    assert len(alternatives("{1,2,3,4,5,6,7,8,9,10}" * 2)) == 100
+    for many in ("{1,2}" * 100, "{a" * 101 + ",}" * 101, "{1,2,3,4,5,6,7,8,9,10,11}" * 2):
+        with pytest.raises(ValueError, match="stands for more than 100 patterns"):
+            alternatives(many)
+
+
+def test_outputs_may_be_optional_and_folders_may_end_with_a_slash() -> None:
+    spec = JobSpec(command=["x"], outputs=["out/", {"path": "*.log", "optional": True}, {"path": "a"}])
+    assert output_patterns(spec.outputs, optional=False) == ("out", "a")
+    assert output_patterns(spec.outputs, optional=True) == ("*.log",)
 
 
 def test_a_tasks_own_inputs_fit_beside_its_jobs() -> None:

@@ -6,6 +6,8 @@ import asyncio
 import gc
 import hashlib
 import os
+import re
+import shutil
 import threading
 from collections.abc import AsyncIterator
 from http.client import HTTPConnection
@@ -487,8 +489,10 @@ async def test_folders_deeper_than_python_goes_harm_nobody(tmp_path: Path) -> No
 # Out of it
 
 
-def collect(folder: Path, *patterns: str, limit_bytes: int = 2**30, **inputs: InputFile) -> Collected:
-    return Collector(folder, patterns, folder.parent / "store", limit_bytes).collect(inputs)
+def collect(
+    folder: Path, *patterns: str, limit_bytes: int = 2**30, optional: tuple[str, ...] = (), **inputs: InputFile
+) -> Collected:
+    return Collector(folder, patterns, folder.parent / "store", limit_bytes, optional).collect(inputs)
 
 
 def paths(collected: Collected) -> list[str]:
@@ -510,22 +514,27 @@ def folder(tmp_path: Path) -> Path:
     ("pattern", "matched"),
     [
         ("*.csv", ["a.csv"]),
-        ("*", ["a.csv", "b.txt"]),
+        ("*", ["a.csv", "b.txt", "out/.git/e.csv", "out/c.csv", "out/deep/d.csv"]),
         (".*.csv", [".hidden.csv"]),
         ("[ab].*", ["a.csv", "b.txt"]),
-        ("out/*", ["out/c.csv"]),
+        ("out/*", ["out/c.csv", "out/deep/d.csv"]),
         ("*/?.csv", ["out/c.csv"]),
         ("**/*.csv", ["a.csv", "out/c.csv", "out/deep/d.csv"]),
-        ("out/**", ["out/c.csv", "out/deep/d.csv"]),
+        ("out/**", ["out/.git/e.csv", "out/c.csv", "out/deep/d.csv"]),
+        ("out", ["out/.git/e.csv", "out/c.csv", "out/deep/d.csv"]),
+        ("o*", ["out/.git/e.csv", "out/c.csv", "out/deep/d.csv"]),
+        ("o*/**", ["out/.git/e.csv", "out/c.csv", "out/deep/d.csv"]),
+        ("**", ["a.csv", "b.txt", "out/.git/e.csv", "out/c.csv", "out/deep/d.csv"]),
+        ("{a,b}.*", ["a.csv", "b.txt"]),
+        ("{a.csv,out/{c,deep/d}.csv}", ["a.csv", "out/c.csv", "out/deep/d.csv"]),
         ("out/**/d.csv", ["out/deep/d.csv"]),
         ("**/**/**/d*", ["out/deep/d.csv"]),
-        ("*.none", []),
         ("out/deep/d.csv", ["out/deep/d.csv"]),
     ],
 )
 def test_patterns(folder: Path, pattern: str, matched: list[str]) -> None:
     collected = collect(folder, pattern)
-    assert paths(collected) == matched
+    assert (paths(collected), collected.problems) == (matched, ())
     for file in collected.files:
         content = (folder.parent / "store" / file.sha256).read_bytes()
         assert (content, hashlib.sha256(content).hexdigest()) == (file.path.encode(), file.sha256)
@@ -535,16 +544,26 @@ def test_patterns(folder: Path, pattern: str, matched: list[str]) -> None:
 def test_several_patterns_take_a_file_once(folder: Path) -> None:
     (folder / "b.csv").write_text("a.csv")  # as another one
     assert paths(collect(folder, "*.csv", "a.*", "**")) == sorted(
-        ["a.csv", "b.csv", "b.txt", "out/c.csv", "out/deep/d.csv"]
+        ["a.csv", "b.csv", "b.txt", "out/.git/e.csv", "out/c.csv", "out/deep/d.csv"]
     )
-    assert len(list((folder.parent / "store").iterdir())) == 4
+    assert len(list((folder.parent / "store").iterdir())) == 5
 
 
 @pytest.mark.parametrize(
     ("path", "reason"),
     [
-        ("none.csv", "its output none.csv does not exist"),
-        ("out", r"its output out is a folder: out/\*\* collects its files"),
+        (
+            "none.csv",
+            r"its output none.csv does not exist \(found: a.csv, away, b.txt, empty/, link.csv and 1 more\)",
+        ),
+        ("out/none.csv", r"its output out/none.csv does not exist \(found: out/.git/, out/c.csv, out/deep/\)"),
+        ("empty", "its output empty is a folder without files"),
+        ("empty/**", r"its output empty/\*\* is a folder without files"),
+        ("none/**", r"its output none/\*\* does not exist"),
+        ("empty/*", r"its outputs empty/\* matched no file \(found: no other files\)"),
+        ("*.CSV", r"its outputs \*.CSV matched no file \(found: "),
+        ("{a,none}.csv", "its output none.csv does not exist"),
+        ("*.{csv,log}", r"its outputs \*.log matched no file"),
         ("a.csv/x", "is behind a link|does not exist"),
         ("away/passwd", "its output away/passwd is behind a link"),
         ("link.csv", "its output link.csv is a link or a device"),
@@ -553,8 +572,47 @@ def test_several_patterns_take_a_file_once(folder: Path) -> None:
 def test_what_is_named_must_be_there(folder: Path, path: str, reason: str) -> None:
     (folder / "away").symlink_to("/etc")
     (folder / "link.csv").symlink_to("/etc/passwd")
-    with pytest.raises(OutputsError, match=reason):
-        collect(folder, path)
+    (folder / "empty").mkdir()
+    (folder / ".hidden.csv").unlink()
+    collected = collect(folder, path)
+    assert re.search(reason, collected.problems[0])
+    assert len(collected.problems) == 1
+
+
+def test_optional_outputs_may_be_missing(folder: Path) -> None:
+    collected = collect(folder, "a.csv", optional=("*.log", "none.csv", "none/**", "b.*"))
+    assert (paths(collected), collected.problems) == (["a.csv", "b.txt"], ())
+
+
+def test_missing_output_is_named_and_the_others_are_brought(folder: Path) -> None:
+    inputs = {"in.csv": InputFile("0" * 64), "data/x": InputFile("0" * 64)}
+    (folder / "in.csv").write_text("input")
+    (folder / "data").mkdir()
+    collected = collect(folder, "a.csv", "*.log", "none.csv", **inputs)
+    assert paths(collected) == ["a.csv"]
+    found = "(found: .hidden.csv, a.csv, b.txt, out/)"
+    assert collected.problems == (f"its output none.csv does not exist; its outputs *.log matched no file {found}",)
+
+
+def test_literal_name_comes_before_a_pattern(folder: Path) -> None:
+    for name in ("r[1].csv", "r1.csv", "x{1,2}.csv", "x1.csv", "what?"):
+        (folder / name).write_text(name)
+    assert paths(collect(folder, "r[1].csv")) == ["r[1].csv"]
+    assert paths(collect(folder, "x{1,2}.csv", "what?")) == ["what?", "x{1,2}.csv"]
+    assert paths(collect(folder, "r[1].csv")) == ["r1.csv"]  # the other was moved: now it is a pattern
+
+
+def test_folder_of_zarr_comes_whole(folder: Path) -> None:
+    for name in (".zarray", ".zgroup", "0.0", "g/.zattrs"):
+        (folder / "out.zarr" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "out.zarr" / name).write_text(name)
+    whole = ["out.zarr/.zarray", "out.zarr/.zgroup", "out.zarr/0.0", "out.zarr/g/.zattrs"]
+    same = {"out.zarr/0.0": InputFile(hashlib.sha256(b"0.0").hexdigest())}
+    shutil.copytree(folder / "out.zarr", folder / "again.zarr")
+    assert paths(collect(folder, "out.zarr", **same)) == whole
+    shutil.rmtree(folder / "out.zarr")
+    (folder / "again.zarr").rename(folder / "out.zarr")
+    assert paths(collect(folder, "out.zarr/**", **same)) == whole
 
 
 def test_nothing_is_reached_through_a_link(folder: Path, tmp_path: Path) -> None:
@@ -568,17 +626,17 @@ def test_nothing_is_reached_through_a_link(folder: Path, tmp_path: Path) -> None
     os.mkfifo(folder / "pipe.csv")
     collected = collect(folder, "**/*.csv", "away/*", "away/**", "*/secret.csv")
     assert paths(collected) == ["a.csv", "out/c.csv", "out/deep/d.csv"]
-    assert "4 links or devices" in collected.remark
+    assert "3 links or devices" in collected.remark
+    assert "its output away/** is a link or a device, not a file" in collected.problems[0]
     assert (outside / "secret.csv").read_text() == "secret"
 
 
 @pytest.mark.parametrize("swapped", ["a.csv", "out"])
 def test_what_is_swapped_for_a_link_is_not_taken(folder: Path, swapped: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the look and the taking."""
-    check_named = Collector._check_named
+    missing = Collector._missing
 
-    def swap(self: Collector, found: set[str]) -> None:
-        check_named(self, found)
+    def swap(self: Collector, *args: Any) -> list[str]:
         if (folder / swapped).is_dir():
             (folder / swapped).rename(folder.parent / "elsewhere")
             (folder / swapped).symlink_to(folder.parent / "elsewhere")
@@ -586,10 +644,12 @@ def test_what_is_swapped_for_a_link_is_not_taken(folder: Path, swapped: str, mon
             (folder / swapped).unlink()
             (folder.parent / "elsewhere.csv").write_text("mine")
             (folder / swapped).symlink_to(folder.parent / "elsewhere.csv")
+        return missing(self, *args)
 
-    monkeypatch.setattr(Collector, "_check_named", swap)
-    with pytest.raises((OutputsError, OSError)):
-        collect(folder, "a.csv" if swapped == "a.csv" else "out/c.csv")
+    monkeypatch.setattr(Collector, "_missing", swap)
+    path = "a.csv" if swapped == "a.csv" else "out/c.csv"
+    collected = collect(folder, path)
+    assert (paths(collected), collected.problems) == ([], (f"its output {path} was replaced while it was collected",))
     assert swapped == "out" or (folder.parent / "elsewhere.csv").read_text() == "mine"
     assert (folder.parent / "elsewhere" / "c.csv").exists() == (swapped == "out")
 
@@ -598,13 +658,29 @@ def test_inputs_that_are_as_they_were_are_no_outputs(folder: Path) -> None:
     same = InputFile(hashlib.sha256(b"a.csv").hexdigest())
     (folder / "b.csv").write_text("changed")
     collected = collect(folder, "*.csv", **{"a.csv": same, "b.csv": same})
-    assert paths(collected) == ["b.csv"]
+    assert (paths(collected), collected.problems) == (["b.csv"], ())
+
+
+def test_unchanged_input_is_brought_if_it_is_named_exactly(folder: Path) -> None:
+    same = {"a.csv": InputFile(hashlib.sha256(b"a.csv").hexdigest())}
+    hint = "name a file exactly to bring it unchanged"
+    collected = collect(folder, "[a].csv", **same)
+    assert collected.problems == (f"its outputs [a].csv matched only unchanged inputs (a.csv): {hint}",)
+    (folder / "a.csv").write_text("a.csv")
+    assert paths(collect(folder, "[a].csv", "a.csv", **same)) == ["a.csv"]
 
 
 def test_names_that_cannot_be_brought_back(folder: Path) -> None:
     (folder / "a\nb.csv").write_text("x")
-    with pytest.raises(OutputsError, match="has an invalid name"):
-        collect(folder, "*.csv")
+    collected = collect(folder, "*.csv")
+    assert paths(collected) == ["a.csv"]
+    assert re.match(r"its output a\\nb.csv has an invalid name: .* has the character", *collected.problems)
+
+
+def test_executable_bit_is_kept(folder: Path) -> None:
+    (folder / "a.csv").chmod(0o755)
+    files = collect(folder, "a.csv", "b.txt").files
+    assert [(file.path, file.executable) for file in files] == [("a.csv", True), ("b.txt", False)]
 
 
 def test_folders_without_end_or_without_a_name(folder: Path) -> None:
@@ -612,35 +688,34 @@ def test_folders_without_end_or_without_a_name(folder: Path) -> None:
     for _ in range(60):
         deep = deep / "d"
     deep.mkdir(parents=True)
-    with pytest.raises(OutputsError, match="is too deep: 39 folders are the limit"):
-        collect(folder, "**")
+    assert "is too deep: 39 folders are the limit" in collect(folder, "deep").problems[1]
     assert paths(collect(folder, "*.csv")) == ["a.csv"]  # who does not look there does not care
     odd = folder / os.fsdecode(b"odd-\xff")
     odd.mkdir()
     (odd / "x").write_text("x")
-    with pytest.raises(OutputsError, match="has an invalid name") as failure:
-        collect(folder, "odd*/*")
-    failure.value.args[0].encode()  # it can be written into a result
+    (problem,) = collect(folder, "odd*/*").problems
+    assert problem.startswith(r"its output odd-\udcff/x has an invalid name")
+    problem.encode()  # it can be written into a result
 
 
 def test_limits(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(OutputsError, match=r"more than 6 bytes \(outputs_limit_bytes of this worker\)"):
-        collect(folder, "*", limit_bytes=6)
+    collected = collect(folder, "?.*", limit_bytes=6)
+    limit = "its outputs have more than 6 bytes (outputs_limit_bytes of this worker)"
+    assert (paths(collected), collected.problems) == (["a.csv"], (f"{limit}: b.txt is left out",))
     monkeypatch.setattr(outputs_module, "MAX_OUTPUT_FILES", 2)
     (folder / "a.csv").write_text("again")
-    with pytest.raises(OutputsError, match="3 files match its outputs, the limit is 2: pack them"):
-        collect(folder, "**/*.csv")
+    collected = collect(folder, "**/*.csv")
+    assert collected.problems == ("more than 2 files match its outputs: pack them into one archive",)
+    assert paths(collected) == ["a.csv", "out/c.csv"]
     monkeypatch.setattr(outputs_module, "MAX_SEEN", 3)
-    with pytest.raises(OutputsError, match="more than 3 files"):
-        collect(folder, "**")
+    assert ["more than 3 files" in problem for problem in collect(folder, "**").problems] == [True]
 
 
 def test_what_is_too_large_is_not_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with (folder / "a.csv").open("wb") as file:
         file.truncate(2**40)
     monkeypatch.setattr(Collector, "_hash", lambda *_: pytest.fail("it was read"))
-    with pytest.raises(OutputsError, match="outputs_limit_bytes"):
-        collect(folder, "*.csv")
+    assert "outputs_limit_bytes" in collect(folder, "*.csv").problems[0]
 
 
 @pytest.mark.parametrize("when", ["looking", "reading"])
@@ -688,16 +763,37 @@ async def test_a_successful_task_brings_its_files(bench: Bench, master: SmallMas
     await until(lambda: not (bench.scratch / str(run.attempt)).exists())
 
 
-async def test_a_failed_task_brings_none(bench: Bench, master: SmallMaster) -> None:
-    result = await bench.result(taking(master, run_of("sh", "-c", "echo > a.csv; exit 1"), {}, outputs=("*.csv",)))
-    assert (result.outcome, result.outputs) == (Outcome.FAILED, ())
+async def test_failed_task_brings_what_it_left(bench: Bench, master: SmallMaster) -> None:
+    script = "echo x > a.csv; exit 3"
+    run = taking(master, run_of("sh", "-c", script), {}, outputs=("*.csv", "none"), optional_outputs=("*.log",))
+    result = await bench.result(run)
+    assert (result.outcome, result.exit_code, result.reason, result.is_final) == (Outcome.FAILED, 3, "", False)
+    assert left(bench, result) == {"a.csv": b"x\n"}
+
+
+async def test_timed_out_task_brings_what_it_left(bench: Bench, master: SmallMaster) -> None:
+    run = run_of("sh", "-c", "echo x > a.csv; exec sleep 600", timeout_s=1.0)
+    result = await bench.result(taking(master, run, {}, outputs=("*.csv",)))
+    assert (result.outcome, result.reason) == (Outcome.FAILED, "timed out after 1 s")
+    assert left(bench, result) == {"a.csv": b"x\n"}
+
+
+async def test_cancelled_task_brings_nothing(bench: Bench, master: SmallMaster) -> None:
+    run = taking(master, run_of("sh", "-c", "echo x > a.csv; exec sleep 600"), {}, outputs=("*.csv",))
+    bench.runner.start(run)
+    await until((bench.scratch / str(run.attempt) / "a.csv").exists)
+    bench.runner.cancel(run.attempt)
+    result = await bench.end_of(run)
+    assert (result.outcome, result.outputs) == (Outcome.CANCELLED, ())
 
 
 async def test_success_without_its_output_is_none(
     tmp_path: Path, bench: Bench, master: SmallMaster, cache: Cache
 ) -> None:
     result = await bench.result(taking(master, run_of("true"), {}, outputs=("a.csv",)))
-    assert (result.outcome, result.exit_code, result.reason) == (Outcome.FAILED, 0, "its output a.csv does not exist")
+    reason = "its output a.csv does not exist (found: no other files)"
+    assert (result.outcome, result.exit_code, result.reason) == (Outcome.FAILED, 0, reason)
+    assert result.is_final
     shelved(bench, cache, outputs_limit_bytes=1)
     run = taking(master, run_of("sh", "-c", "echo 12345 > a.csv", task=2), {}, outputs=("a.csv",))
     result = await bench.result(run)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -144,9 +145,18 @@ async def test_what_is_no_longer_what_it_was_is_no_success(
 async def test_what_the_master_never_takes_is_no_success(uploads: Uploads, spool: Spool, master: SmallMaster) -> None:
     master.blob_status = 413
     result = await deliver(uploads, spool)
-    assert (result.outcome, result.outputs) == (Outcome.FAILED, ())
+    assert (result.outcome, result.outputs, result.is_final) == (Outcome.FAILED, (), True)
     assert "its output out/x.csv cannot be stored" in result.reason
     assert "max_file_bytes" in result.reason
+
+
+async def test_failed_task_stays_failed_without_files_that_the_master_refuses(
+    uploads: Uploads, spool: Spool, master: SmallMaster
+) -> None:
+    master.blob_status = 413
+    failed = replace(RESULT, outcome=Outcome.FAILED, exit_code=3, reason="no licence")
+    result = await deliver(uploads, spool, failed)
+    assert result == replace(failed, outputs=())
 
 
 async def test_a_master_without_room_is_told_of_once_and_waited_for(

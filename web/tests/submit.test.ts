@@ -127,7 +127,11 @@ describe("the form", () => {
       environment: "A=b=c",
       replicas: "unlimited",
       network: true,
+      outputs: "out *.{csv,log}, a",
+      optionalOutputs: "*.tmp",
     };
+    const outputs = ["out", "*.{csv,log}", "a", { path: "*.tmp", optional: true }];
+    expect(meaningOf(draft).spec.outputs).toEqual(outputs);
     expect(meaningOf(draftOf(meaningOf(draft).spec)).spec).toEqual(meaningOf(draft).spec);
   });
 

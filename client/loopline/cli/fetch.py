@@ -43,6 +43,7 @@ class FetchReport:
     present: int = 0  # files that were there already
     bytes: int = 0
     unfinished: int = 0  # tasks
+    failed: int = 0  # tasks whose outputs were not asked for
 
     @property
     def document(self) -> dict[str, Any]:
@@ -51,7 +52,13 @@ class FetchReport:
 
 
 async def fetch(
-    job: JobNumber, folder: Path, /, *, layout: Annotated[str, PLACE] = DEFAULT, common: Common = PLAIN
+    job: JobNumber,
+    folder: Path,
+    /,
+    *,
+    layout: Annotated[str, PLACE] = DEFAULT,
+    failed: bool = False,
+    common: Common = PLAIN,
 ) -> None:
     """Download the outputs and logs of all tasks: `3.out`, `3.err` and the folder `3` for task 3.
 
@@ -68,14 +75,17 @@ async def fetch(
         Folder to download to; made if it does not exist.
     layout
         Folder of each task in it, named by its parameters: '{lr}/{seed}/' rather than '{task}/'.
+    failed
+        Also download the outputs that failed tasks have left.
     """
     try:
         template = Layout(layout)
         folder.mkdir(parents=True, exist_ok=True)
         again = ["fetch", str(job), str(folder), *(["--layout", layout] if layout != DEFAULT else [])]
+        again += ["--failed"] if failed else []
         with common.interruptible("what is here stays; fetch the rest with", *again):
             async with common.client(PATIENCE_S) as client:
-                report = await _Fetching(client, await client.job(job), folder, template).all()
+                report = await _Fetching(client, await client.job(job), folder, template, failed=failed).all()
     except LayoutError as error:
         raise usage(str(error)) from None
     except OSError as error:
@@ -87,8 +97,10 @@ async def fetch(
 class _Fetching:
     """Downloads the files of one job's tasks."""
 
-    def __init__(self, client: AsyncClient, job: JobDetail, folder: Path, layout: Layout) -> None:
+    def __init__(self, client: AsyncClient, job: JobDetail, folder: Path, layout: Layout, *, failed: bool) -> None:
+        """``failed``: also the outputs that failed tasks have left."""
         self._client = client
+        self._states = (TaskState.SUCCEEDED, TaskState.FAILED) if failed else (TaskState.SUCCEEDED,)
         self._job = job
         self._folder = OutputFolder(folder)
         self._layout = layout
@@ -116,7 +128,9 @@ class _Fetching:
         nodes = self._job.spec.nodes
         for rank in range(nodes):
             await self._download_logs(task, place if nodes == 1 else f"{place}.{rank}", rank)
-        if self._job.spec.outputs and task.state is TaskState.SUCCEEDED:
+        if self._job.spec.outputs and task.state is TaskState.FAILED and task.state not in self._states:
+            self._report.failed += 1
+        elif self._job.spec.outputs and task.state in self._states:
             outputs = await outputs_of(self._client, task.id)
             check_names([output.path for output in outputs])
             downloaded = await self._folder.download(self._client, task.id, outputs, place)
@@ -189,4 +203,7 @@ def _summary(report: FetchReport) -> Text:
         line.append(f", {report.present:,} were there already")
     if report.unfinished:
         line.append(f"\n{human.plural(report.unfinished, 'task')} not finished: run this again later", "yellow")
+    if report.failed:
+        tasks = human.plural(report.failed, "task")
+        line.append(f"\n{tasks} failed: --failed also downloads what failed tasks have left", "yellow")
     return line

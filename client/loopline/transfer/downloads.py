@@ -53,6 +53,8 @@ class OutputFolder:
                 on_progress(file.size_bytes)
                 continue
             await self._fetch(client, task, file, target, on_progress)
+            if file.executable:
+                target.chmod(target.stat().st_mode | 0o111)
             count.fetched += 1
             count.bytes += file.size_bytes
         return count

@@ -72,9 +72,17 @@ def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
             trust.count_agent_death(task, attempt)
         measure.account(job, task, attempt, result.outcome)
         state.put(job, attempt, task)
-        reconsider_task(state, task)
+        if ends_task(job, result):
+            end_task(state, job, task, TaskState.FAILED)
+        else:
+            reconsider_task(state, task)
     for worker in blamed:
         retract_from(state, worker, "its worker is in quarantine, and it had not begun")
+
+
+def ends_task(job: Job, result: Result) -> bool:
+    """True if other attempts would fail as well. A quorum needs more than one worker's word for that."""
+    return result.is_final and result.outcome is Outcome.FAILED and job.nodes == 1 and job.quorum is None
 
 
 def _count_result(state: State, job: Job, task: Task, attempt: Attempt) -> list[Worker]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from loopline_shared.model import AttemptId, Count, Function, Seconds
 from loopline_shared.protocol.worker_link import Run
-from loopline_shared.spec import JobSpec, RowFile, staged
+from loopline_shared.spec import JobSpec, RowFile, output_patterns, staged
 from loopline_shared.sweep import Sweep
 
 ProgramKey = tuple[str, str, str]
@@ -57,7 +57,7 @@ def _base(path: str) -> str:
 class Runs:
     """The runs of one job; the fields that all of them share are computed once."""
 
-    __slots__ = ("_before", "_behind", "_sweep", "_tasks")
+    __slots__ = ("_before", "_behind", "_optional_outputs", "_sweep", "_tasks")
 
     def __init__(self, owner: str, spec: JobSpec, sweep: Sweep, inputs: str | None) -> None:
         needs, rows = spec.requires, spec.parameters
@@ -67,13 +67,14 @@ class Runs:
             spec.environment, spec.name, needs.slots, spec.timeout_s, memory_bytes, needs.network, inputs
         )  # fmt: skip
         self._behind = (
-            tuple(spec.outputs),
+            output_patterns(spec.outputs, optional=False),
             function,
             rows.sha256 if isinstance(rows, RowFile) else None,
             needs.folder,
             needs.software,
             owner,
         )
+        self._optional_outputs = output_patterns(spec.outputs, optional=True)
 
     def run(self, attempt: AttemptId) -> Run:
         """Return the run that starts an attempt; its fields are given in their order."""
@@ -81,7 +82,10 @@ class Runs:
         parameters = self._sweep.parameters_at(number)
         own_inputs = staged(self._tasks[number - 1].inputs) if self._tasks else {}
         command = self._sweep.command_at(number, parameters)
-        return Run(attempt, command, parameters, *self._before, own_inputs, *self._behind)  # type: ignore[call-arg]
+        run = Run(attempt, command, parameters, *self._before, own_inputs, *self._behind)  # type: ignore[call-arg]
+        if self._optional_outputs:
+            run.optional_outputs = self._optional_outputs
+        return run
 
 
 def _function(owner: str, spec: JobSpec) -> Function | None:

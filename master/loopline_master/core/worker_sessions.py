@@ -355,4 +355,4 @@ def _length(run: Run) -> int:
     named = sum(len(name) + len(str(value)) for name, value in pairs)
     inputs = sum(len(path) + _INPUT_CHARACTERS for path in run.own_inputs)
     hosts = sum(map(len, run.gang.hosts)) if run.gang else 0
-    return named + inputs + hosts + sum(map(len, run.command)) + sum(map(len, run.outputs))
+    return named + inputs + hosts + sum(map(len, (*run.command, *run.outputs, *run.optional_outputs)))

@@ -31,9 +31,11 @@ class Archive:
         self._zip.close()
 
     @asynccontextmanager
-    async def add(self, name: str, file: Path, at: float) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def add(
+        self, name: str, file: Path, at: float, *, executable: bool = False
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
         """Yield the pieces of one more file; it is read and checked in threads."""
-        pieces, turn = self._pieces(name, file, at), threading.Lock()
+        pieces, turn = self._pieces(name, file, at, 0o755 if executable else 0o644), threading.Lock()
         try:
             yield _in_threads(pieces, turn)
         finally:
@@ -50,9 +52,9 @@ class Archive:
         self._zip.close()
         return self._sink.pop()
 
-    def _pieces(self, name: str, file: Path, at: float) -> Generator[bytes, None, None]:
+    def _pieces(self, name: str, file: Path, at: float, mode: int) -> Generator[bytes, None, None]:
         info = ZipInfo(name, max(_EARLIEST, min(time.gmtime(at)[:6], _LATEST)))
-        info.external_attr = 0o644 << 16
+        info.external_attr = mode << 16
         info.file_size = file.stat().st_size
         with file.open("rb") as source, self._zip.open(info, "w") as target:
             while piece := source.read(_PIECE_BYTES):

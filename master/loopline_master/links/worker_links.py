@@ -254,6 +254,8 @@ def _names(result: Result) -> Iterator[str]:
 
 def _without(result: Result, missing: set[str]) -> Result:
     result = replace(result, stdout=_cut(result.stdout, missing), stderr=_cut(result.stderr, missing))
+    if result.outcome is Outcome.FAILED:  # its files are a help, and no result
+        result = replace(result, outputs=tuple(file for file in result.outputs if file.sha256 not in missing))
     gone = next((file.path for file in result.outputs if file.sha256 in missing), "")
     if not gone and (result.value is None or result.value.sha256 not in missing):
         return result

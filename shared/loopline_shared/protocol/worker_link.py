@@ -151,6 +151,13 @@ class Run:
     software: Annotated[Software | None, Field(exclude_if=not_)] = None  # that it runs with
     user: Annotated[str, Field(max_length=200)] = ""  # whose task it is, for the PC's owner; empty: not said
     gang: GangPlace | None = None  # it is a member of a gang: to be prepared, and begun at the master's word
+    optional_outputs: Annotated[tuple[Pattern, ...], Field(max_length=MAX_OUTPUT_PATTERNS, exclude_if=not_)] = ()
+    """Files to bring back if there are any."""
+
+    @property
+    def has_files(self) -> bool:
+        """True if the task has inputs or outputs."""
+        return bool(self.inputs or self.own_inputs or self.outputs or self.optional_outputs)
 
 
 NAMES_OF_SECRETS = "LOOPLINE_SECRETS"

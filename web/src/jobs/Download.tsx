@@ -2,7 +2,7 @@ import { API } from "../api/client";
 import type { JobView } from "../api/types";
 
 /** Downloads: all results as lines of JSON, and all output files as one archive. */
-export function Download({ job }: { job: JobView & { spec: { outputs?: string[] } } }) {
+export function Download({ job }: { job: JobView & { spec: { outputs?: unknown[] } } }) {
   const hasOutputs = (job.spec.outputs ?? []).length > 0;
   return (
     <>

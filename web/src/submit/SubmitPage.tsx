@@ -118,10 +118,16 @@ function SubmitForm() {
         <FilesField files={files} onChange={setFiles} />
         <TextField
           label="Files to keep"
-          hint="that tasks write: *.csv plots/*.png"
+          hint="that tasks write: *.csv plots/*.png; a task without them fails"
           value={draft.outputs}
           mistake={mistakes.outputs}
           onChange={(outputs) => change({ outputs })}
+        />
+        <TextField
+          label="Files to keep, if there are any"
+          value={draft.optionalOutputs}
+          mistake={mistakes.optionalOutputs}
+          onChange={(optionalOutputs) => change({ optionalOutputs })}
         />
         <DetailFields draft={draft} mistakes={mistakes} onChange={change} />
         {isTried && isUnsent && (

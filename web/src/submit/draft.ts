@@ -30,6 +30,7 @@ export interface Draft {
   network: boolean;
   environment: string;
   outputs: string;
+  optionalOutputs: string;
   after: string;
   folder: string;
 }
@@ -62,6 +63,7 @@ export const EMPTY: Draft = {
   network: false,
   environment: "",
   outputs: "",
+  optionalOutputs: "",
   after: "",
   folder: "",
 };
@@ -87,6 +89,10 @@ export function meaningOf(draft: Draft, inputs: Inputs = {}): Meant {
   };
   const command = read("command", () => commandOf(draft.command)) ?? [];
   const parameters = read(draft.sweep === "table" ? "table" : "parameters", () => parametersOf(draft)) ?? null;
+  const outputs = [
+    ...(optional("outputs", patternsOf) ?? []),
+    ...(optional("optionalOutputs", patternsOf) ?? []).map((path) => ({ path, optional: true })),
+  ];
   const spec = filled({
     name: draft.name.trim(),
     command,
@@ -99,7 +105,7 @@ export function meaningOf(draft: Draft, inputs: Inputs = {}): Meant {
     max_replicas: optional("replicas", (text) => (text === "unlimited" ? text : whole(text))),
     environment: optional("environment", environmentOf),
     inputs: Object.keys(inputs).length ? inputs : undefined,
-    outputs: optional("outputs", (text) => text.split(/[\s,]+/)),
+    outputs: outputs.length ? outputs : undefined,
     after: optional("after", (text) => text.split(/[\s,]+/).map(whole)),
     requires: filled({
       os: draft.os || undefined,
@@ -147,9 +153,20 @@ export function draftOf(spec: JobSpec): Draft {
     environment: Object.entries(spec.environment ?? {})
       .map(([name, value]) => `${name}=${value}`)
       .join("\n"),
-    outputs: (spec.outputs ?? []).join(" "),
+    outputs: patternsIn(spec, false),
+    optionalOutputs: patternsIn(spec, true),
   };
 }
+
+/** Patterns between spaces or commas, but not commas within braces: `*.{csv,log}` is one. */
+const patternsOf = (text: string): string[] => text.split(/[\s,]+(?![^{}]*\})/);
+
+const patternsIn = (spec: JobSpec, isOptional: boolean): string =>
+  (spec.outputs ?? [])
+    .map((one) => (typeof one === "string" ? { path: one, optional: false } : one))
+    .filter((one) => Boolean(one.optional) === isOptional)
+    .map((one) => one.path)
+    .join(" ");
 
 /** Its lines are on the master, and may be millions. */
 const isRowFile = (parameters: JobSpec["parameters"]): boolean =>

@@ -125,7 +125,7 @@ class Attempt:
             self._setting_up.cancel()
         if self._gate:
             self._gate.open()
-        if self._task_files:
+        if self._task_files and outcome is not Outcome.FAILED:  # what a failed task left is kept
             self._task_files.give_up()
         if self._tree:
             self._tree.kill()
@@ -320,13 +320,16 @@ class Attempt:
         ended = await self._with_breach(ended)
         outcome, reason = judge(ended, self._job, self._verdict, self.trouble)
         outputs: tuple[OutputFile, ...] = ()
+        is_final = False
         if self._task_files and outcome is Outcome.SUCCEEDED:
-            (outcome, reason), outputs = await self._collect(self._task_files, reason)
+            (outcome, reason), outputs, is_final = await self._collect(self._task_files, reason)
+        elif self._task_files and outcome is Outcome.FAILED:
+            outputs = await self._collect_of_failed(self._task_files)
         if self._task_files and is_read(outcome):
             try:
                 await self._task_files.detach()
             except StagingError as error:  # the task altered one: its exit status is not trusted
-                (outcome, reason), outputs = self._verdict or (error.outcome, str(error)), ()
+                (outcome, reason), outputs, is_final = self._verdict or (error.outcome, str(error)), (), False
         if self._has_value_file(ended, outcome):
             value_file = self._spool.value_file(self.id)
             value = await asyncio.to_thread(read_result, self.folder, value_file, self._job.limits.value_bytes)
@@ -336,7 +339,7 @@ class Attempt:
             metrics, remark = await asyncio.to_thread(result_file.read, self.folder)
         if outcome is Outcome.SUCCEEDED:
             reason = "; ".join(filter(None, (reason, remark)))
-        return replace(self._result(ended, (outcome, reason), outputs), metrics=metrics)
+        return replace(self._result(ended, (outcome, reason), outputs), metrics=metrics, is_final=is_final)
 
     async def _with_breach(self, ended: Ended) -> Ended:
         """Return the end with a breach of the scratch limit, if that explains the failure."""
@@ -346,13 +349,25 @@ class Attempt:
         is_full = await asyncio.to_thread(fills, self.folder, limit_bytes)
         return replace(ended, breach=Breach.SCRATCH) if is_full else ended
 
-    async def _collect(self, task_files: TaskFiles, reason: str) -> tuple[Verdict, tuple[OutputFile, ...]]:
-        """Collect the outputs of a successful task, which fails if one of them is missing."""
+    async def _collect(self, task_files: TaskFiles, reason: str) -> tuple[Verdict, tuple[OutputFile, ...], bool]:
+        """Collect the outputs of a successful task. If one is missing it has failed, and for good: the last value."""
         try:
             collected = await task_files.collect()
         except OutputsError as error:
-            return self._verdict or (Outcome.FAILED, str(error)), ()
-        return (Outcome.SUCCEEDED, "; ".join(filter(None, (reason, collected.remark)))), collected.files
+            return self._verdict or (Outcome.FAILED, str(error)), (), False
+        if collected.problems:
+            return (Outcome.FAILED, "; ".join(collected.problems)), collected.files, True
+        return (Outcome.SUCCEEDED, "; ".join(filter(None, (reason, collected.remark)))), collected.files, False
+
+    async def _collect_of_failed(self, task_files: TaskFiles) -> tuple[OutputFile, ...]:
+        """Collect the outputs that a failed task has left, as far as that is possible."""
+        try:
+            return (await task_files.collect()).files
+        except OutputsError:
+            return ()
+        except OSError as error:
+            log.warning("the outputs of the failed attempt %s are not kept: %s", self.id, error)
+            return ()
 
     async def _detach(self) -> None:
         """Detach linked inputs before the scratch folder is deleted, however the task has ended."""

@@ -53,7 +53,7 @@ class Preparation:
             call=_call_of(run, own),
             room=room,
             shared_folder=run.folder,
-            makes_folder=not (run.inputs or run.own_inputs or run.outputs or run.gang),
+            makes_folder=not (run.has_files or run.gang),
         )
 
 

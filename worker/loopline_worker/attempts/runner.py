@@ -109,9 +109,8 @@ class Runner:
 
     def _attempt(self, run: Run) -> Attempt:
         job = self._preparation.job_of(run)
-        has_files = bool(run.inputs or run.own_inputs or run.outputs)
         task_files = (
-            self._attempt_files.files_of(run, Path(job.folder)) if self._attempt_files and has_files else None
+            self._attempt_files.files_of(run, Path(job.folder)) if self._attempt_files and run.has_files else None
         )
         gate = StartGate(partial(self._stands_ready, run.attempt)) if run.gang else None
         needs_software = run.software is not None or run.function is not None

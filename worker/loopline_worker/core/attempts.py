@@ -217,7 +217,7 @@ class Attempts:
             return False
         if run.gang or run.function or run.software:
             return False
-        return not (run.inputs or run.own_inputs or run.outputs or run.row_file)
+        return not (run.has_files or run.row_file)
 
 
 class SlotNumbers:

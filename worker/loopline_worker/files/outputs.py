@@ -1,7 +1,8 @@
 """Collecting the output files of a task: matched in its scratch folder, moved out of it, and named by content.
 
 The task has ended, but other programs of the same user may still change the folder: no link is followed, and the file
-that was moved is hashed, not the one that was seen.
+that was moved is hashed, not the one that was seen. One file that cannot be brought does not keep the others from it:
+it is named as a problem.
 """
 
 from __future__ import annotations
@@ -13,29 +14,34 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
-from stat import S_ISDIR, S_ISREG
+from stat import S_ISDIR, S_ISREG, S_IXUSR
 from typing import IO
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from loopline_shared.model import MAX_OUTPUT_FILES, MAX_OUTPUT_NAMES, InputFile, OutputFile
-from loopline_shared.paths import ANY_FOLDERS, MAX_DEPTH, TEMPORARY, RelativePath, is_wild
+from loopline_shared.paths import ANY_FOLDERS, MAX_DEPTH, TEMPORARY, RelativePath, alternatives, is_wild
 from loopline_worker.files import confined_paths
+from loopline_worker.files.output_patterns import FilePattern, PatternMatcher
 
 MAX_SEEN = 1_000_000
-"""Most names that are looked at in one scratch folder."""
+"""Maximum number of names that are read in one scratch folder."""
+_MOST_PROBLEMS = 3
+_MOST_FOUND = 5
 _BLOCK_BYTES = 2**20
+_NO_SUCH_PATH = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _path: TypeAdapter[str] = TypeAdapter(RelativePath, config=ConfigDict(defer_build=True))
 
 Names = tuple[str, ...]
-_Place = tuple[int, int]
-"""Progress of a path: a pattern's number, and how many of its names have been matched."""
 
 
 class OutputsError(Exception):
-    """Outputs cannot be collected, by the task's own fault: the reason is for its user."""
+    """Collecting was given up: nobody waits for the outputs any more."""
+
+
+class _OutputError(Exception):
+    """A file or folder cannot be brought; the reason is for the task's user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,55 +49,12 @@ class Collected:
     """Collected output files."""
 
     files: tuple[OutputFile, ...] = ()
-    remark: str = ""  # about files that were left out
-
-
-class Patterns:
-    """The patterns of a job, matched name by name on the way down, so that no other folder is read."""
-
-    def __init__(self, patterns: Sequence[str]) -> None:
-        self._patterns = [pattern.split("/") for pattern in patterns]
-        self.start = self._closed({(index, 0) for index in range(len(patterns))})
-
-    def after(self, places: frozenset[_Place], name: str) -> frozenset[_Place]:
-        """Return the places one name further; empty if nothing below it matches."""
-        return self._closed({after for place in places for after in self._after(place, name)})
-
-    def is_match(self, places: frozenset[_Place]) -> bool:
-        """True if a pattern is matched as a whole."""
-        return any(matched == len(self._patterns[index]) for index, matched in places)
-
-    def goes_on(self, places: frozenset[_Place]) -> bool:
-        """True if something below may match."""
-        return any(matched < len(self._patterns[index]) for index, matched in places)
-
-    def _after(self, place: _Place, name: str) -> Iterator[_Place]:
-        index, matched = place
-        pattern = self._patterns[index]
-        if matched == len(pattern):
-            return
-        wanted = pattern[matched]
-        if name.startswith(".") and not wanted.startswith("."):  # as in a shell
-            return
-        if wanted == ANY_FOLDERS:
-            yield index, matched
-        elif fnmatchcase(name, wanted):
-            yield index, matched + 1
-
-    def _closed(self, places: set[_Place]) -> frozenset[_Place]:
-        """Add the places behind each ``**``, which may match no folder at all."""
-        todo = list(places)
-        while todo:
-            index, matched = todo.pop()
-            pattern = self._patterns[index]
-            if matched < len(pattern) and pattern[matched] == ANY_FOLDERS and (index, matched + 1) not in places:
-                places.add((index, matched + 1))
-                todo.append((index, matched + 1))
-        return frozenset(places)
+    problems: tuple[str, ...] = ()  # why outputs are missing; none of them would be gone after another attempt
+    remark: str = ""  # about files that were left out, and need not have been brought
 
 
 class Collector:
-    """Collects the outputs of one attempt. ``store``: a folder of the agent on the same disk, for the files."""
+    """Collects the outputs of one attempt."""
 
     def __init__(
         self,
@@ -99,35 +62,76 @@ class Collector:
         patterns: Sequence[str],
         store: Path,
         limit_bytes: int,
+        optional: Sequence[str] = (),
     ) -> None:
+        """``store``: a folder of the agent on the same disk, for the files; ``optional``: patterns that may match
+        nothing.
+        """
         self._folder = folder
-        self._literal = [pattern for pattern in patterns if not is_wild(pattern)]
-        self._patterns = Patterns(patterns)
+        self._texts = [*((text, False) for text in patterns), *((text, True) for text in optional)]
         self._store = store
         self._limit_bytes = limit_bytes
         self.is_unwanted = False  # set from another thread
+        self._patterns: list[FilePattern] = []
+        self._found: dict[Names, frozenset[int]] = {}  # files, with the numbers of the patterns that match
+        self._problems: list[str] = []
         self._seen = 0
         self._links = 0
 
     def collect(self, inputs: Mapping[str, InputFile]) -> Collected:
-        """Collect all outputs but unmodified inputs; blocks. Raises OutputsError, or OSError for the disk."""
-        found = sorted(self._walk((), self._patterns.start))
-        self._check_named({"/".join(names) for names in found})
+        """Collect all outputs; blocks. Raises OutputsError, or OSError for the disk.
+
+        Unmodified inputs count as outputs only if a pattern names them exactly.
+        """
+        self._patterns = [pattern for text, is_optional in self._texts for pattern in self._read(text, is_optional)]
+        matcher = PatternMatcher(self._patterns)
+        missing = list[str]()
+        try:
+            self._walk(matcher, (), matcher.start)
+        except _OutputError as problem:
+            self._problems.append(str(problem))
+        else:
+            missing = self._missing(inputs)
         shutil.rmtree(self._store, ignore_errors=True)
         self._store.mkdir(parents=True)
-        taken, left_bytes = [], self._limit_bytes
-        for names in found:
-            file = self._move_to_store(names, left_bytes, inputs.get("/".join(names)))
-            if file is None:
-                continue
-            left_bytes -= file.size_bytes
-            taken.append(file)
-            self._check_limits(taken, left_bytes)
-        self._drop_all_but({file.sha256 for file in taken})
-        return Collected(tuple(taken), self._remark())
+        files, unchanged = self._take_all(inputs)
+        self._drop_all_but({file.sha256 for file in files})
+        problems = [*missing, *self._only_unchanged(files, unchanged), *self._problems]
+        if len(problems) > _MOST_PROBLEMS:
+            problems[_MOST_PROBLEMS:] = [f"{len(problems) - _MOST_PROBLEMS} more problems with its outputs"]
+        return Collected(tuple(files), tuple(problems), self._remark())
 
-    def _walk(self, names: Names, places: frozenset[_Place]) -> Iterator[Names]:
-        """Yield the regular files that match."""
+    # What is wanted, and what of it is there.
+
+    def _read(self, text: str, is_optional: bool) -> Iterator[FilePattern]:
+        """Yield the patterns that a text stands for. A file or folder of exactly this name comes first."""
+        if self._exists(text):
+            yield _exact(text, text, is_optional)
+            return
+        for one in alternatives(text):
+            base = one.removesuffix(f"/{ANY_FOLDERS}")
+            if not is_wild(base) or self._exists(base):
+                yield _exact(one, base, is_optional)
+            elif self._exists(one):
+                yield _exact(one, one, is_optional)
+            else:
+                yield FilePattern(one, tuple(one.split("/")), False, is_optional)
+
+    def _exists(self, path: str) -> bool:
+        try:
+            return self._mode(path) is not None
+        except OSError:
+            return False
+
+    def _mode(self, path: str) -> int:
+        """Return the mode of a file. Raises OSError (or LinkError) if there is none, or a link leads there."""
+        *folders, name = path.split("/")
+        with confined_paths.folder(self._folder, folders) as handle:
+            place = confined_paths.at(self._folder, (*folders, name), handle)
+            return os.stat(place, dir_fd=handle, follow_symlinks=False).st_mode
+
+    def _walk(self, matcher: PatternMatcher, names: Names, places: frozenset[tuple[int, int]]) -> None:
+        """Note the regular files that match. Raises _OutputError if there are too many names."""
         try:
             with (
                 confined_paths.folder(self._folder, names) as handle,
@@ -135,75 +139,138 @@ class Collector:
             ):
                 known = [(entry.name, entry.stat(follow_symlinks=False).st_mode) for entry in entries]
         except (PermissionError, FileNotFoundError, NotADirectoryError) as error:
-            raise OutputsError(f"its folder {_shown(names)} cannot be read: {error.strerror}") from None
+            self._problems.append(f"its folder {_shown(names)} cannot be read: {error.strerror}")
+            return
         self._seen += len(known)
         if self._seen > MAX_SEEN:
-            raise OutputsError(f"its folder holds more than {MAX_SEEN:,} files: use narrower output patterns")
+            raise _OutputError(f"its folder holds more than {MAX_SEEN:,} files: use narrower output patterns")
         for name, mode in known:
             self._check_wanted()
-            if not names and name == TEMPORARY:
+            after = matcher.after(places, name)
+            if not after or (not names and name == TEMPORARY):
                 continue
-            after = self._patterns.after(places, name)
+            path, matched = (*names, name), matcher.matched(after)
             if S_ISDIR(mode):
-                if self._patterns.goes_on(after) and len(names) >= MAX_DEPTH - 1:
-                    raise OutputsError(
-                        f"its folder {_shown(names)} is too deep: {MAX_DEPTH - 1} folders are the limit"
-                    )
-                if self._patterns.goes_on(after):
-                    yield from self._walk((*names, name), after)
-            elif self._patterns.is_match(after):
-                if S_ISREG(mode):
-                    yield (*names, name)
+                if len(path) < MAX_DEPTH:
+                    self._walk(matcher, path, after)
                 else:
-                    self._links += 1
+                    limit = f"{MAX_DEPTH - 1} folders are the limit"
+                    self._problems.append(f"its folder {_shown(path)} is too deep: {limit}")
+            elif matched and S_ISREG(mode):
+                self._found[path] = matched
+            elif any(not self._patterns[index].is_exact for index in matched):
+                self._links += 1
 
-    def _check_named(self, found: set[str]) -> None:
-        """Check that outputs named literally exist: a lost result must not look like a success."""
-        for path in self._literal:
-            if path not in found:
-                raise OutputsError(f"its output {path} {self._why_not(path)}")
-        if len(found) > MAX_OUTPUT_FILES:
-            hint = "pack them into one archive"
-            raise OutputsError(f"{len(found):,} files match its outputs, the limit is {MAX_OUTPUT_FILES:,}: {hint}")
+    def _missing(self, inputs: Mapping[str, InputFile]) -> list[str]:
+        """Return why files are missing: a lost result must not look like a success."""
+        matched = frozenset[int]().union(*self._found.values())
+        unmatched = (pattern for index, pattern in enumerate(self._patterns) if index not in matched)
+        patterns = [pattern for pattern in unmatched if not pattern.is_optional]
+        named = [f"its output {one.text} {self._why_not('/'.join(one.names))}" for one in patterns if one.is_exact]
+        wild = [one.text for one in patterns if not one.is_exact]
+        if wild:
+            named.append(f"its outputs {', '.join(wild)} matched no file")
+        return [f"{'; '.join(named)} (found: {self._listing(patterns[-1], inputs)})"] if named else []
 
     def _why_not(self, path: str) -> str:
-        *folders, name = path.split("/")
         try:
-            with confined_paths.folder(self._folder, folders) as handle:
-                mode = os.stat(
-                    confined_paths.at(self._folder, (*folders, name), handle), dir_fd=handle, follow_symlinks=False
-                ).st_mode
+            mode = self._mode(path)
         except FileNotFoundError:
             return "does not exist"
         except OSError as error:
             in_link = error.errno in (errno.ELOOP, errno.ENOTDIR) or isinstance(error, confined_paths.LinkError)
             return "is behind a link, which is not followed" if in_link else f"cannot be read: {error.strerror}"
-        return f"is a folder: {path}/** collects its files" if S_ISDIR(mode) else "is a link or a device, not a file"
+        return "is a folder without files" if S_ISDIR(mode) else "is a link or a device, not a file"
+
+    def _listing(self, pattern: FilePattern, inputs: Mapping[str, InputFile]) -> str:
+        """Return what the task left in the place where this pattern searches."""
+        folder = pattern.names[:-1]
+        while folder and not (self._exists("/".join(folder)) and S_ISDIR(self._mode("/".join(folder)))):
+            folder = folder[:-1]
+        known = {path.split("/")[len(folder)] for path in inputs if _is_within(path, folder)}
+        try:
+            with (
+                confined_paths.folder(self._folder, folder) as handle,
+                os.scandir(self._folder.joinpath(*folder) if handle is None else handle) as entries,
+            ):
+                names = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries)
+        except OSError:
+            names = []
+        found = [
+            _shown((*folder, name)) + ("/" if is_folder else "")
+            for name, is_folder in names
+            if name not in known and (folder or name != TEMPORARY)
+        ]
+        more = f" and {len(found) - _MOST_FOUND:,} more" if len(found) > _MOST_FOUND else ""
+        return f"{', '.join(found[:_MOST_FOUND])}{more}" or "no other files"
+
+    def _only_unchanged(self, files: Sequence[OutputFile], unchanged: Sequence[Names]) -> Iterator[str]:
+        """Yield the patterns of which every match was an input that the task left as it was."""
+        if not unchanged:
+            return
+        brought = frozenset[int]().union(*(self._found[tuple(file.path.split("/"))] for file in files))
+        for index, pattern in enumerate(self._patterns):
+            names = [path for path in unchanged if index in self._found[path]]
+            if names and index not in brought and not pattern.is_optional:
+                hint = "name a file exactly to bring it unchanged"
+                yield f"its outputs {pattern.text} matched only unchanged inputs ({_shown(names[0])}): {hint}"
 
     def _check_wanted(self) -> None:
         if self.is_unwanted:
             raise OutputsError("nobody waits for its outputs any more")
 
+    # Taking it.
+
+    def _take_all(self, inputs: Mapping[str, InputFile]) -> tuple[list[OutputFile], list[Names]]:
+        """Move the files that were found into the store; return them, and the paths of unchanged inputs."""
+        taken, unchanged, left_bytes, characters = list[OutputFile](), list[Names](), self._limit_bytes, 0
+        for names, matched in sorted(self._found.items()):
+            is_named = any(self._patterns[index].is_exact for index in matched)
+            was = None if is_named else inputs.get("/".join(names))
+            try:
+                file = self._move_to_store(names, left_bytes, was)
+            except _OutputError as problem:
+                self._problems.append(str(problem))
+                continue
+            if file is None:
+                unchanged.append(names)
+                continue
+            characters += len(file.path)
+            if excess := _excess(len(taken) + 1, characters):
+                self._problems.append(excess)
+                break
+            left_bytes -= file.size_bytes
+            taken.append(file)
+        return taken, unchanged
+
     def _move_to_store(self, names: Names, left_bytes: int, was: InputFile | None) -> OutputFile | None:
         """Move one output into the store under its hash; None if it is an unmodified input."""
-        path = _checked("/".join(names))
-        moved = self._store / "moving"
-        with confined_paths.folder(self._folder, names[:-1]) as handle:
-            source = confined_paths.at(self._folder, names, handle)
-            _move(source, handle, moved)
-        if not S_ISREG(moved.lstat().st_mode):
+        path, moved = _checked(names), self._store / "moving"
+        try:
+            with confined_paths.folder(self._folder, names[:-1]) as handle:
+                source = confined_paths.at(self._folder, names, handle)
+                self._check_size(path, left_bytes, os.stat(source, dir_fd=handle, follow_symlinks=False).st_size)
+                _move(source, handle, moved)
+        except OSError as error:
+            if error.errno in _NO_SUCH_PATH:
+                raise _OutputError(f"its output {path} was replaced while it was collected") from None
+            raise
+        status = moved.lstat()
+        if not S_ISREG(status.st_mode):
             moved.unlink()
-            raise OutputsError(f"its output {path} was replaced while it was collected")
+            raise _OutputError(f"its output {path} was replaced while it was collected")
         if was and self._is_unmodified(moved, was):
             moved.unlink()
             return None
-        self._check_size(left_bytes - moved.lstat().st_size)
         own = self._own(moved, path)
         sha256, size_bytes = self._hash(own), own.stat().st_size
+        if size_bytes > left_bytes:
+            own.unlink()
+        self._check_size(path, left_bytes, size_bytes)
         with own.open("rb+") as file:
             os.fsync(file.fileno())
         own.replace(self._store / sha256)
-        return OutputFile(path, sha256, size_bytes)
+        return OutputFile(path, sha256, size_bytes, executable=bool(status.st_mode & S_IXUSR))
 
     def _is_unmodified(self, moved: Path, was: InputFile) -> bool:
         with suppress(PermissionError):
@@ -221,8 +288,10 @@ class Collector:
             with own.open("xb") as copy:
                 self._hash(moved, copy)
         except PermissionError as error:
-            raise OutputsError(f"its output {path} cannot be read: {error.strerror}") from None
-        moved.unlink()
+            own.unlink(missing_ok=True)
+            raise _OutputError(f"its output {path} cannot be read: {error.strerror}") from None
+        finally:
+            moved.unlink()
         return own
 
     def _hash(self, file: Path, copy: IO[bytes] | None = None) -> str:
@@ -235,15 +304,10 @@ class Collector:
                     copy.write(piece)
         return digest.hexdigest()
 
-    def _check_size(self, left_bytes: int) -> None:
-        if left_bytes < 0:
+    def _check_size(self, path: str, left_bytes: int, size_bytes: int) -> None:
+        if size_bytes > left_bytes:
             limit = f"{self._limit_bytes:,} bytes (outputs_limit_bytes of this worker)"
-            raise OutputsError(f"its outputs have more than {limit}")
-
-    def _check_limits(self, taken: Sequence[OutputFile], left_bytes: int) -> None:
-        self._check_size(left_bytes)
-        if sum(len(file.path) for file in taken) > MAX_OUTPUT_NAMES:
-            raise OutputsError(f"the names of its outputs have more than {MAX_OUTPUT_NAMES:,} characters")
+            raise _OutputError(f"its outputs have more than {limit}: {path} is left out")
 
     def _drop_all_but(self, wanted: set[str]) -> None:
         for file in self._store.iterdir():
@@ -258,17 +322,35 @@ class Collector:
         return f"{self._links} links or devices that match its outputs were left out: only files are collected"
 
 
+def _exact(text: str, path: str, is_optional: bool) -> FilePattern:
+    return FilePattern(text, tuple(path.split("/")), True, is_optional)
+
+
+def _is_within(path: str, folder: Names) -> bool:
+    return tuple(path.split("/")[: len(folder)]) == folder
+
+
+def _excess(count: int, characters: int) -> str:
+    """Return the problem if so many files, or their names, are too many for a result; empty if they are not."""
+    if count > MAX_OUTPUT_FILES:
+        return f"more than {MAX_OUTPUT_FILES:,} files match its outputs: pack them into one archive"
+    if characters > MAX_OUTPUT_NAMES:
+        return f"the names of its outputs have more than {MAX_OUTPUT_NAMES:,} characters"
+    return ""
+
+
 def _shown(names: Names) -> str:
     """Return the path for a message: file systems allow names that are no text."""
-    return ("/".join(names) or ".").encode(errors="backslashreplace").decode()[:200]
+    path = "/".join(names) or "."
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in path)[:200]
 
 
-def _checked(path: str) -> str:
+def _checked(names: Names) -> str:
     try:
-        return _path.validate_python(path)
+        return _path.validate_python("/".join(names))
     except ValidationError as error:
         reason = error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
-        raise OutputsError(f"an output has an invalid name: {reason}") from None
+        raise _OutputError(f"its output {_shown(names)} has an invalid name: {reason}") from None
 
 
 def _move(source: str, handle: int | None, target: Path) -> None:

@@ -57,5 +57,7 @@ class AttemptFiles:
     def files_of(self, run: Run, folder: Path) -> TaskFiles:
         """Return the files of one attempt."""
         store = self._spool.files_folder(run.attempt)
-        collector = Collector(folder, run.outputs, store, self._outputs_limit_bytes) if run.outputs else None
+        collector = None
+        if run.outputs or run.optional_outputs:
+            collector = Collector(folder, run.outputs, store, self._outputs_limit_bytes, run.optional_outputs)
         return TaskFiles(Inputs(run, folder, self._cache, self._scratch_limit_bytes), collector, store)

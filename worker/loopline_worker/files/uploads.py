@@ -89,13 +89,18 @@ class Uploads:
 
     async def _deliver_files(self, result: Result, folder: Path) -> Result:
         contents = {file.sha256: file.path for file in result.outputs}
-        refusals = await asyncio.gather(*(self._upload(sha256, folder / sha256) for sha256 in contents))
-        for path, refusal in zip(contents.values(), refusals, strict=True):
-            if refusal:
-                outcome = Outcome.GIVEN_BACK if refusal.is_ours else Outcome.FAILED
-                reason = f"its output {path} cannot be stored: {refusal.reason}"
-                return replace(result, outcome=outcome, reason=reason[:500], outputs=())
-        return result
+        answers = await asyncio.gather(*(self._upload(sha256, folder / sha256) for sha256 in contents))
+        refusals = {sha256: answer for sha256, answer in zip(contents, answers, strict=True) if answer}
+        if not refusals:
+            return result
+        outputs = tuple(file for file in result.outputs if file.sha256 not in refusals)
+        if result.outcome is not Outcome.SUCCEEDED:
+            return replace(result, outputs=outputs)
+        sha256, refusal = next(iter(refusals.items()))
+        reason = f"its output {contents[sha256]} cannot be stored: {refusal.reason}"[:500]
+        if any(refusal.is_ours for refusal in refusals.values()):
+            return replace(result, outcome=Outcome.GIVEN_BACK, reason=reason, outputs=())
+        return replace(result, outcome=Outcome.FAILED, reason=reason, outputs=outputs, is_final=True)
 
     async def _upload(self, sha256: Sha256, file: Path) -> _Refusal | None:
         """Upload a file, trying again until the master has it or refuses it for good."""

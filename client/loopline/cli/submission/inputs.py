@@ -30,11 +30,15 @@ class FileOptions:
         give it another name; may be given several times. `auto` takes every file of this folder that the command
         names (a file of that name: ./auto).
     output
-        Files to keep when a task has succeeded: result.csv, '*.csv', 'out/**'; may be given several times.
+        Files to bring back from each task: result.csv, '*.{csv,log}', or a folder; may be given several times. A
+        task fails if one is missing, or a pattern matches no file.
+    output_optional
+        Files to bring back if there are any.
     """
 
     input: Annotated[tuple[str, ...], Parameter(metavar="PATH[=NAME]")] = ()
     output: Annotated[tuple[str, ...], Parameter(metavar="PATTERN")] = ()
+    output_optional: Annotated[tuple[str, ...], Parameter(metavar="PATTERN")] = ()
 
     @property
     def takes_all(self) -> bool:
@@ -48,7 +52,7 @@ class FileOptions:
 
     def document(self) -> JobDocument:
         """Return the part of the job as JSON."""
-        return {"outputs": list(self.output)}
+        return {"outputs": [*self.output, *({"path": path, "optional": True} for path in self.output_optional)]}
 
 
 @dataclass(frozen=True, slots=True)

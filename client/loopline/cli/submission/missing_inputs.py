@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loopline.cli.common import answers_yes, is_interactive
-from loopline_shared.spec import JobSpec
+from loopline_shared.spec import JobSpec, all_outputs
 
 AUTO = "auto"
 """The word of ``--input`` that takes every missing file along."""
@@ -47,7 +47,7 @@ def find(job: JobSpec) -> list[MissingInput]:
     first, *others = job.command
     words = ([] if _is_on_path(first) else [first]) + others
     # An output of an earlier run may have been downloaded to this folder.
-    known = {*job.inputs, *job.outputs, *(name for task in job.tasks or () for name in task.inputs)}
+    known = {*job.inputs, *all_outputs(job.outputs), *(name for task in job.tasks or () for name in task.inputs)}
     missing = [word for word in dict.fromkeys(words) if _is_file_below(word) and _place(word) not in known]
     found = [MissingInput(word, _option(word), word is first and not _has_folder(word)) for word in missing]
     scripts = [word for word in words if word.endswith(".py") and (word in missing or _place(word) in known)]

@@ -11,7 +11,7 @@ from rich.text import Text
 from loopline.cli.common import stderr
 from loopline.cli.render import human, tables
 from loopline_shared.rest.bodies import Preview, Submission
-from loopline_shared.spec import JobSpec
+from loopline_shared.spec import JobSpec, output_patterns
 
 LONGEST_COMMAND = 160
 MOST_NAMED = 5
@@ -57,7 +57,8 @@ def _files(job: JobSpec) -> Iterable[Text]:
     if job.inputs:
         yield Text(f"each finds {_few(list(job.inputs))}")
     if job.outputs:
-        yield Text(f"each brings back {_few(job.outputs)}")
+        optional = (f"{path} (if there is any)" for path in output_patterns(job.outputs, optional=True))
+        yield Text(f"each brings back {_few([*output_patterns(job.outputs, optional=False), *optional])}")
 
 
 def _few(names: Sequence[str]) -> str:

@@ -79,7 +79,10 @@ def take_result(state: State, attempt: Attempt, result: Result) -> None:
     if result.outcome is not Outcome.SUCCEEDED or gang.phase is GangPhase.PREPARING:
         has_lied = result.outcome is Outcome.SUCCEEDED
         lifecycle.finish_attempt(state, attempt, _without_consequence(result) if has_lied else result)
-        disband(state, gang, result.reason or f"rank {attempt.number - gang.first} ended: {result.outcome}")
+        reason = result.reason or f"rank {attempt.number - gang.first} ended: {result.outcome}"
+        disband(state, gang, reason)
+        if result.is_final and result.outcome is Outcome.FAILED:
+            _fail_for_good(state, gang, reason)
         return
     if attempt.assumed_cpu_ms:
         measure.undo_assumed_loss(state.jobs[attempt.job], attempt)
@@ -256,6 +259,15 @@ def _succeed(state: State, gang: Gang) -> None:
     lifecycle.end_task(state, job, task, TaskState.SUCCEEDED)
     for other in launches_of(state, task.id):
         disband(state, other, f"the launch of attempt {gang.first} brought the result first")
+
+
+def _fail_for_good(state: State, gang: Gang, reason: str) -> None:
+    """Fail the task of a launch that was disbanded: no other launch can succeed."""
+    task = state.tasks[gang.task_id]
+    if task.is_open:
+        lifecycle.end_task(state, state.jobs[gang.job], task, TaskState.FAILED, reason)
+    for other in launches_of(state, gang.task_id):
+        disband(state, other, reason)
 
 
 def _without_consequence(result: Result) -> Result:

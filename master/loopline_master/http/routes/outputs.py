@@ -32,7 +32,10 @@ MAX_ARCHIVED = 100_000
 
 @routes("GET /jobs/{job}/tasks/{task}/outputs", READERS)
 async def list_outputs(store: Store, job: JobNumber, task: TaskNumber) -> OutputFiles:
-    """List the output files of a task, by the outputs that its job declares."""
+    """List the output files of a task, by the outputs that its job declares.
+
+    Of a failed task these are the files that its last attempt left, which `outputs.zip` leaves out.
+    """
     task_id = TaskId(job, task)
     files = await store.files.of_task(task_id)
     if files is None:
@@ -107,7 +110,7 @@ async def _send_archive(store: Store, files: RetainedFiles, job: int, response: 
                 except LooplineError as error:
                     missing.append(f"{name}: {error.message}")
                     continue
-                async with archive.add(name, path, task.finished_at) as pieces:
+                async with archive.add(name, path, task.finished_at, executable=file.executable) as pieces:
                     async for piece in pieces:
                         await response.write(piece)
         if missing:

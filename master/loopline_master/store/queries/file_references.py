@@ -29,7 +29,8 @@ from sqlalchemy import (
 
 from loopline_master.store.database import Transact
 from loopline_master.store.tables import attempts, jobs, removals, specs, tasks
-from loopline_shared.model import OutputFile, TaskId
+from loopline_shared.model import OutputFile, TaskId, TaskState
+from loopline_shared.parallel import MAX_NODES
 
 CHUNK = 100
 _NAME = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
@@ -88,11 +89,31 @@ class FileReferences:
         self._read, self._write = read, write
 
     async def of_task(self, task: TaskId) -> tuple[OutputFile, ...] | None:
-        """Return the outputs of a task; None if no attempt at it has been accepted."""
+        """Return the outputs of a task: of its accepted attempt; of a failed task, those that its last attempt left.
+
+        None if no attempt at it was accepted, and it has not failed or has left nothing.
+        """
         query = select(attempts.c.outputs, _rank).join_from(tasks, attempts, _is_accepted)
         query = query.where(tasks.c.job == task.job, tasks.c.number == task.task).order_by(attempts.c.number)
-        rows = await self._rows(query)
+        rows = await self._rows(query) or await self._left_by_failed(task)
         return tuple(file for row in rows for file in _ranked(row)) if rows else None
+
+    async def _left_by_failed(self, task: TaskId) -> Sequence[Row[Any]]:
+        """Return the outputs of a failed task's last attempt that left any; of a gang, those of its last launch."""
+        launch = (attempts.c.number - 1) // jobs.c.nodes
+        rank = case((jobs.c.nodes > 1, (attempts.c.number - 1) % jobs.c.nodes)).label("rank")
+        query = select(attempts.c.outputs, rank, launch.label("launch")).join_from(
+            attempts, jobs, jobs.c.id == attempts.c.job
+        )
+        query = query.join(tasks, (tasks.c.job == attempts.c.job) & (tasks.c.number == attempts.c.task))
+        query = query.where(
+            attempts.c.job == task.job,
+            attempts.c.task == task.task,
+            attempts.c.outputs.is_not(None),
+            tasks.c.state == TaskState.FAILED,
+        )
+        rows = await self._rows(query.order_by(attempts.c.number.desc()).limit(MAX_NODES))
+        return [row for row in reversed(rows) if row.launch == rows[0].launch]
 
     async def of_job(self, job: int) -> AsyncGenerator[TaskFiles, None]:
         """Generate the outputs of a job's tasks, by number."""

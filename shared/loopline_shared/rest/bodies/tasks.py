@@ -86,7 +86,10 @@ class TaskDetail(TaskView):
     parameters: dict[str, Scalar]
     votes: list[VoteView] = Field(default=[])  # results that were compared
     attempts: list[AttemptView]
-    outputs: list[OutputFile] = Field(default=[])  # of its accepted attempt; of a gang, in folders by rank
+    outputs: list[OutputFile] = Field(
+        default=[],
+        description="of its accepted attempt; of a failed task, of its last one; of a gang, in folders by rank",
+    )
 
 
 class TaskResult(TaskView):
