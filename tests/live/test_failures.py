@@ -73,6 +73,14 @@ async def test_the_failed_ones_are_a_job_of_their_own(grid: Grid) -> None:
         await failed_of.read(grid.client(), succeeded)
 
 
+async def test_failing_task_runs_once_with_one_attempt_and_replicas(grid: Grid) -> None:
+    await grid.start_worker("bee", slots=2)
+    job = await grid.submit("sleep 0.1; exit 1", tasks=20, max_attempts=1, max_replicas=2)
+    assert (await grid.ended(job)).tasks.failed == 20
+    begun = [attempt.id.task for attempt in await grid.attempts(job) if attempt.wall_s]
+    assert sorted(begun) == list(range(1, 21))
+
+
 async def test_a_job_that_fails_alike_is_stopped_and_says_so(grid: Grid) -> None:
     spec = {"command": ["sh", "-c", "exit 2"], "parameters": {"i": {"range": [1, 1000]}}, "max_attempts": 1}
     job = (await grid.client().submit(JobSpec.model_validate(spec | {"max_fails": "1%"}))).id

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from loopline_master.core import lifecycle, trust, worker_sessions
-from loopline_master.core.entities import Attempt
+from loopline_master.core.entities import Attempt, Task
 from loopline_master.core.gangs import phases
 from loopline_master.core.gangs.gang import GangPhase
 from loopline_master.core.index import attempts
@@ -125,8 +125,13 @@ def what_is_left_of_a_pass_is_forgotten_by_a_restart(patch: Patch) -> None:
     patch.setattr(Planning, "open", forgetful)
 
 
+def replicas_ignore_max_attempts(patch: Patch) -> None:
+    patch.setattr(Task, "may_be_tried", lambda task, job, alive: task.setbacks < job.max_attempts)
+
+
 BUGS = [
     hold_ignores_ties,
+    replicas_ignore_max_attempts,
     hold_is_dropped_after_restore,
     losers_are_not_cancelled,
 ]

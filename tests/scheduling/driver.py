@@ -23,7 +23,7 @@ from loopline_master.core.events import (
     WorkerLeft,
     WorkerReported,
 )
-from loopline_master.core.invariants import check, check_job, check_worker
+from loopline_master.core.invariants import check, check_job, check_started, check_worker
 from loopline_master.core.scheduler import Scheduler
 from loopline_shared.model import AttemptId, Facts, Held, JobState, Load, Outcome, Result, TaskId
 from loopline_shared.protocol.attempt_ranges import ranges_of
@@ -138,6 +138,9 @@ class Grid:
         if self.steps <= STORY or self.steps % CHECK_EVERY == 0:
             check(self.scheduler.state)
         self._sample()
+        for attempt in effects.attempts.values():
+            if attempt.id not in self.store.attempts:
+                check_started(self.scheduler.state, attempt)
         self.store.commit(Batch(self.now, list(events)), effects)
         assert len(effects.replies) == len(events), "one reply an event"
         for name, session in effects.closes:

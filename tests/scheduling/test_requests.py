@@ -419,7 +419,7 @@ def test_the_loss_of_a_worker_uses_up_nothing() -> None:
 
 def test_a_failure_beside_a_live_replica_waits_for_the_replica() -> None:
     grid = Grid()
-    job = grid.submit(1, max_attempts=1, max_replicas=2)
+    job = grid.submit(1, max_attempts=2, max_replicas=2)
     grid.workers("a", "b")
     grid.end(AttemptId(job, 1, 1), Outcome.FAILED)
     assert grid.task(job).state == "running"

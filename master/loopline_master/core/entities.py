@@ -259,6 +259,14 @@ class Task:
         """Number of its attempts that failed by its own doing, and of its results that others contradict."""
         return self.failures + len(self.votes) - self.agreeing
 
+    def may_be_tried(self, job: Job, alive: int) -> bool:
+        """True if one more attempt may start beside ``alive`` ones (of a gang: launches), even if all of these fail.
+
+        A quorum allows as many more as must still agree with the first.
+        """
+        setbacks, missing = self.setbacks, max(0, (job.quorum or 1) - 1 - self.agreeing)
+        return setbacks < job.max_attempts and setbacks + alive < job.max_attempts + missing
+
     @property
     def is_dangerous(self) -> bool:
         """True if so many agents died while the task ran, on at least two workers, that it is not tried again."""

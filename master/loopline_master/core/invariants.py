@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from itertools import takewhile
 
-from loopline_master.core.entities import LIVE, UNRELEASED, Attempt, Job, Task, Worker
+from loopline_master.core.entities import LIVE, OCCUPYING, UNRELEASED, Attempt, Job, Task, Worker
 from loopline_master.core.gangs.gang import Gang, GangPhase
 from loopline_master.core.gangs.phases import launches_of
 from loopline_master.core.index.attempts import is_at_work, is_prefetched
@@ -115,6 +115,22 @@ def check_attempt(state: State, attempt: Attempt) -> None:
         assert gang is not None, f"attempt {attempt.id} is {attempt.state} without a gang"
     if attempt.state in LIVE:
         assert task.state is TaskState.RUNNING, f"attempt {attempt.id} is alive, its task is {task.state}"
+
+
+def check_started(state: State, attempt: Attempt) -> None:
+    """Raises AssertionError if a task could now fail more often than its job's ``max_attempts``.
+
+    ``attempt``: one that was started in the last step. (Later a lost attempt may come back as failed.)
+    """
+    task, job = state.tasks[attempt.task_id], state.jobs[attempt.job]
+    own = [one for one in state.attempts.values() if one.task_id == task.id]
+    if job.nodes > 1:
+        running = {launch_of(one.id, job.nodes) for one in own if one.state in LIVE}
+    else:
+        running = {one.id for one in own if one.state in OCCUPYING}
+    missing = max(0, (job.quorum or 1) - 1 - task.agreeing)
+    at_most = task.setbacks + len(running) - missing
+    assert at_most <= job.max_attempts, f"attempt {attempt.id} could be failure {at_most} of {job.max_attempts}"
 
 
 def _replicas_are_bounded(state: State) -> None:

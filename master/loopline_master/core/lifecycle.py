@@ -129,10 +129,11 @@ def mark_lost(state: State, attempt: Attempt, reason: str, *, for_good: bool) ->
 
 
 def adopt_attempt(state: State, attempt: Attempt) -> None:
-    """Take a lost attempt back as running; cancel it if its task has its replicas elsewhere by now."""
+    """Take a lost attempt back as running; cancel it if its task's limits are reached by others since then."""
     task, job = state.tasks[attempt.task_id], state.jobs[attempt.job]
     retract_task(state, task.id, "its task runs elsewhere after all")
-    has_room = job.max_replicas is None or state.index.attempts.alive.get(task.id, 0) < job.max_replicas
+    alive = state.index.attempts.alive.get(task.id, 0)
+    has_room = (job.max_replicas is None or alive < job.max_replicas) and task.may_be_tried(job, alive)
     attempt.reason = ""
     measure.undo_assumed_loss(job, attempt)
     state.put(job)

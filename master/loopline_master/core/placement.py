@@ -157,8 +157,10 @@ class Placer:
                 if isinstance(found, Later):
                     self._note(found)
                     break
-                _move(state, found, worker)
+                has_begun = _move(state, found, worker)
                 yield
+                if not has_begun:
+                    break
 
     def _start(self, job: Job, task: int, worker: Worker, *, is_known: bool) -> bool:
         """Start the task on a free worker, if it may. Held, or bound to delay a gang, it spends its job's turn."""
@@ -208,10 +210,19 @@ def _could_start(state: State, worker: Worker) -> bool:
     return not state.index.ready.keys().isdisjoint(keys)
 
 
-def _move(state: State, attempt: Attempt, worker: Worker) -> None:
-    job = state.jobs[attempt.job]
-    lifecycle.cancel_attempt(state, attempt, f"worker {worker.name} could begin it earlier")
+def _move(state: State, attempt: Attempt, worker: Worker) -> bool:
+    """Retract the attempt and start its task on the idle worker. Return True if it was started there.
+
+    The attempt may have begun since its worker's last Report. If its task must not run once more in that case, it is
+    queued until the worker says that the attempt is gone.
+    """
+    job, task, reason = state.jobs[attempt.job], attempt.task_id, f"worker {worker.name} could begin it earlier"
+    if not state.tasks[task].may_be_tried(job, state.index.attempts.running_or_may_be(task)):
+        lifecycle.retract_attempt(state, attempt, reason)
+        return False
+    lifecycle.cancel_attempt(state, attempt, reason)
     lifecycle.start_attempt(state, job, attempt.task, worker)
+    return True
 
 
 def _worth_moving(state: State, prefetch: Prefetch, worker: Worker) -> Attempt | Later | None:

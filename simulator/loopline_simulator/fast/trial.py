@@ -59,7 +59,8 @@ class Answer:
 def settings(policy: str, order: Order, max_replicas: int | None = None) -> SchedulerSettings:
     """Return the settings of a grid free of faults, as in the no-passing paper.
 
-    Leases last for ever. A task may have ``max_replicas`` attempts at once; None: one on each computer.
+    Leases last for ever. A task may have ``max_replicas`` attempts at once; None: one on each computer. No task fails
+    there, so ``max_attempts`` must not bound the replicas.
     """
     return SchedulerSettings(
         policy=policy,
@@ -67,6 +68,7 @@ def settings(policy: str, order: Order, max_replicas: int | None = None) -> Sche
         lease_s=_NEVER_S,
         report_every_s=_NEVER_S / 10,
         stall_after_s=_NEVER_S,
+        max_attempts=10**9,
         max_replicas=max_replicas,
         max_jobs=10**9,
     )

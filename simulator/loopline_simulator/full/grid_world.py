@@ -30,7 +30,7 @@ from loopline_master.core.events import (
     WorkerUndrained,
 )
 from loopline_master.core.gangs.gang import GangPhase
-from loopline_master.core.invariants import check
+from loopline_master.core.invariants import check, check_started
 from loopline_master.core.reports.kept_back import KeptBack
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.transfers.carrier import NumberedRequest
@@ -134,6 +134,9 @@ class GridWorld:
         check_promises(self.store.plans, effects)
         if second is not None and has_gangs:
             second.check(events, self.now, effects, state.settings)
+        for attempt in effects.attempts.values():
+            if attempt.id not in self.store.attempts:
+                check_started(self.scheduler.state, attempt)
         if is_checked:
             check(self.scheduler.state)
         return effects

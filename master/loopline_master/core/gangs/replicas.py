@@ -34,12 +34,13 @@ def begin(state: State, planning: Planning) -> Iterator[None]:
 
 
 def _may_have_one(state: State, job: Job, task: Task) -> bool:
-    """True if all launches of the task have begun, and it has not failed too often."""
-    if job.paused or not job.is_live or not state.index.may_replicate(job) or task.setbacks >= job.max_attempts:
+    """True if all launches of the task have begun, and its limits allow one more."""
+    if job.paused or not job.is_live or not state.index.may_replicate(job) or task.is_dangerous:
         return False
-    if task.is_dangerous or not may_take(state, job.owner, job.slots * job.nodes):
+    launches = phases.launches_of(state, task.id)
+    if not task.may_be_tried(job, len(launches)) or not may_take(state, job.owner, job.slots * job.nodes):
         return False
-    return all(gang.phase is not GangPhase.PREPARING for gang in phases.launches_of(state, task.id))
+    return all(gang.phase is not GangPhase.PREPARING for gang in launches)
 
 
 def _workers_for(state: State, planning: Planning, job: Job, task: Task) -> list[Worker]:

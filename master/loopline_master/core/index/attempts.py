@@ -21,9 +21,9 @@ _MILLI = 1e3
 _MOST_MS = 10**15
 """The longest expected time, so that sums stay exact."""
 
-_KEPT, _SEATED, _ALIVE, _FROZEN, _AHEAD = (1 << bit for bit in range(5))
-"""Bits of a role: in memory, in a slot, alive, alive but frozen, prefetched."""
-OF_TASK = _KEPT | _ALIVE | _FROZEN
+_KEPT, _SEATED, _ALIVE, _FROZEN, _AHEAD, _CALLED_BACK = (1 << bit for bit in range(6))
+"""Bits of a role: in memory, in a slot, alive, alive but frozen, prefetched, cancelled but not yet gone."""
+OF_TASK = _KEPT | _ALIVE | _FROZEN | _CALLED_BACK
 """Those of which it depends where the attempt's task stands; whether it waits or is in a slot is all the same."""
 _ROLES = {
     state: _KEPT
@@ -31,6 +31,7 @@ _ROLES = {
     | (_SEATED if state in SEATED else 0)
     | (_FROZEN if state is AttemptState.FROZEN else 0)
     | (_AHEAD if state is AttemptState.PREFETCHED else 0)
+    | (_CALLED_BACK if state in OCCUPYING and state not in LIVE else 0)
     for state in AttemptState
 }
 
@@ -96,7 +97,8 @@ class Attempts:
     of_worker: dict[str, dict[AttemptId, Attempt]] = field(default_factory=dict)
     roles: dict[AttemptId, int] = field(default_factory=dict)  # what each counts as
     alive: dict[TaskId, int] = field(default_factory=dict)  # how many, by task
-    frozen: dict[TaskId, int] = field(default_factory=dict)  # ... of them
+    called_back: dict[TaskId, int] = field(default_factory=dict)  # cancelled, perhaps running still
+    frozen: dict[TaskId, int] = field(default_factory=dict)  # of those alive
     frozen_on: dict[str, int] = field(default_factory=dict)  # ... by worker
     reserved_ms: dict[int, int] = field(default_factory=dict)  # by job: what replicas at work are expected to take
     used: dict[str, int] = field(default_factory=dict)  # slots, by worker
@@ -127,8 +129,8 @@ class Attempts:
                 _count(self.reserved_ms, attempt.job, sign * measure.expected_ms(attempt))
         if changed & _AHEAD:
             self.queues.toggle(attempt, new & _AHEAD)
-        if changed & _FROZEN:
-            self._freeze(attempt, 1 if new & _FROZEN else -1)
+        if changed & (_FROZEN | _CALLED_BACK):
+            self._count_rare(attempt, changed, new)
         return changed
 
     def is_on(self, task: TaskId, worker: str) -> bool:
@@ -146,14 +148,21 @@ class Attempts:
                 if left <= 0:
                     return
 
+    def running_or_may_be(self, task: TaskId) -> int:
+        """Number of the task's attempts that are alive, or cancelled and not known to be gone from their workers."""
+        return self.alive.get(task, 0) + self.called_back.get(task, 0)
+
     def in_hand(self, worker: str) -> int:
         """Number of its slots in use and of the attempts that wait there for one."""
         queues = self.queues.of_worker
         return self.used.get(worker, 0) + (len(queues[worker]) if worker in queues else 0)
 
-    def _freeze(self, attempt: Attempt, change: int) -> None:
-        _count(self.frozen, attempt.task_id, change)
-        _count(self.frozen_on, attempt.worker, change)
+    def _count_rare(self, attempt: Attempt, changed: int, new: int) -> None:
+        if changed & _CALLED_BACK:
+            _count(self.called_back, attempt.task_id, 1 if new & _CALLED_BACK else -1)
+        if changed & _FROZEN:
+            _count(self.frozen, attempt.task_id, 1 if new & _FROZEN else -1)
+            _count(self.frozen_on, attempt.worker, 1 if new & _FROZEN else -1)
 
     def _enter(self, attempt: Attempt) -> None:
         task, name, number = attempt.task_id, attempt.worker, attempt.id
@@ -198,8 +207,8 @@ class ReadySet:
         """Enter a task as it is now. Return True if its job must be placed anew, too.
 
         That is so if a set may have become empty or non-empty: a job's places depend on nothing else here. A
-        queued task with votes is replicable, for its voters are barred. A task that has failed too often gets no more
-        attempts beside those that run: with ever new replicas it would never end.
+        queued task with votes is replicable, for its voters are barred. A task gets no replica with which it could
+        fail more often than its job's ``max_attempts``.
         """
         number, stands = task.number, _stands(task, job, attempts)
         changed = stands ^ self.kept.get(number, 0)
@@ -225,13 +234,13 @@ def _stands(task: Task, job: Job, attempts: Attempts) -> int:
         if task.state is not _QUEUED:
             return _IN_MEMORY if task.id in attempts.of_task else 0
         if not (task.started and task.votes):
-            return _IN_MEMORY | _TO_RETRY if task.started else _IN_MEMORY
+            return _IN_MEMORY | _TO_RETRY if task.started and _may_be_tried(task, job, attempts) else _IN_MEMORY
     if job.nodes > 1:
         return _IN_MEMORY
     alive, limit = attempts.alive.get(task.id, 0), job.max_replicas
     if limit is not None and alive >= limit:
         return _IN_MEMORY
-    if (task.failures or task.votes) and task.setbacks >= job.max_attempts:
+    if not _may_be_tried(task, job, attempts):
         return _IN_MEMORY
     if task.took_down and task.is_dangerous:
         return _IN_MEMORY
@@ -241,6 +250,14 @@ def _stands(task: Task, job: Job, attempts: Attempts) -> int:
     if quorum is not None and task.agreeing + alive - frozen < quorum:
         return _IN_MEMORY | _REPLICABLE | _STALLED | _UNDER_REPLICATED
     return _IN_MEMORY | _REPLICABLE | _STALLED if 0 < alive == frozen else _IN_MEMORY | _REPLICABLE
+
+
+def _may_be_tried(task: Task, job: Job, attempts: Attempts) -> bool:
+    """True if ``max_attempts`` allows another attempt beside those that run or may still run."""
+    alive = attempts.alive.get(task.id, 0)
+    if not (task.failures or task.votes or alive >= job.max_attempts or task.id in attempts.called_back):
+        return True  # as most often
+    return task.may_be_tried(job, attempts.running_or_may_be(task.id) if job.nodes == 1 else 0)
 
 
 @dataclass(slots=True)

@@ -30,7 +30,8 @@ class GangIndex:
         task = launch.task_id
         launches = self.launches.setdefault(task, set())
         (launches.discard if gang is None else launches.add)(launch.number)
-        if launches and (job.max_replicas is None or len(launches) < job.max_replicas):
+        limit = job.max_attempts if job.max_replicas is None else min(job.max_replicas, job.max_attempts)
+        if launches and len(launches) < limit:
             self.replicable.add(task)
         else:
             self.replicable.discard(task)

@@ -1,0 +1,133 @@
+"""``max_attempts`` bounds how often a task can fail: no attempt starts that could exceed it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopline_master.core.policies import REGISTRY
+from loopline_shared.model import AttemptId, AttemptState, JobState, Outcome, Output, TaskId, TaskState
+from tests.campaign import PATIENT
+from tests.scheduling.driver import Grid, facts
+
+NAMES = ("a", "b", "c")
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3])
+@pytest.mark.parametrize("policy", sorted(REGISTRY))
+def test_failing_task_runs_max_attempts_times(policy: str, limit: int) -> None:
+    grid = Grid(policy=policy, max_replicas=None)
+    grid.workers(*NAMES)
+    job = grid.submit(1, 9.0, max_attempts=limit)
+    for _ in range(limit):
+        grid.end(grid.attempts_of(TaskId(job, 1))[0], Outcome.FAILED)
+    assert grid.task(job).state is TaskState.FAILED
+    assert (grid.task(job).failures, grid.task(job).attempts) == (limit, limit)
+
+
+def test_task_with_one_attempt_gets_no_replica_while_frozen() -> None:
+    grid = Grid(policy="round-robin")
+    grid.workers("a", "b")
+    job = grid.submit(1, 9.0, max_attempts=1)
+    grid.report("a", frozen=True)
+    grid.report("b")
+    assert not grid.running("b")
+    grid.end(grid.running("a")[0], Outcome.GIVEN_BACK)
+    assert grid.task(job).state is TaskState.RUNNING, "a preemption uses up nothing"
+
+
+def test_returning_attempt_is_cancelled_when_its_replacement_uses_the_limit() -> None:
+    grid = Grid(policy="first-come", lease_s=30.0)
+    grid.workers("a")
+    job = grid.submit(1, 9.0, max_attempts=1)
+    grid.wait(31.0)
+    grid.join("b")
+    assert grid.running("b") == [AttemptId(job, 1, 2)]
+    grid.join("a")
+    assert not grid.running("a")
+    assert grid.attempt(job, 1, 1).state is AttemptState.CANCELLING
+
+
+@pytest.mark.parametrize("quorum", [2, 3])
+def test_quorum_gets_its_votes_and_no_more_with_one_attempt(quorum: int) -> None:
+    grid = Grid(policy="round-robin", max_replicas=None)
+    grid.workers("a", "b", "c", "d", "e")
+    job = grid.submit(1, 9.0, quorum=quorum, max_attempts=1)
+    assert len(grid.attempts_of(TaskId(job, 1))) == quorum
+    for attempt in grid.attempts_of(TaskId(job, 1)):
+        grid.end(attempt, stdout=Output(4, data=b"same"), cpu_s=1.0, wall_s=1.0)
+    assert (grid.job(job).state, grid.task(job).attempts) == (JobState.SUCCEEDED, quorum)
+
+
+def test_retracted_attempt_is_awaited_when_the_task_must_not_run_twice() -> None:
+    grid = Grid(policy="turnaround", prefetch_s=100.0)
+    grid.workers("a")
+    job = grid.submit(2, 10.0, max_attempts=1)
+    assert grid.waiting("a") == [AttemptId(job, 2, 1)]
+    grid.join("b")
+    assert not grid.attempts_of(TaskId(job, 2)), "worker a could have begun it: it has to answer first"
+    assert not grid.running("b")
+    grid.report("a")
+    assert grid.running("b") == [AttemptId(job, 2, 2)]
+
+
+def test_silence_of_a_worker_ends_the_wait_for_its_answer() -> None:
+    grid = Grid(policy="turnaround", prefetch_s=100.0, lease_s=30.0)
+    grid.workers("a")
+    job = grid.submit(2, 10.0, max_attempts=1)
+    grid.join("b")
+    grid.now += 20.0
+    grid.report("b")
+    grid.wait(11.0)
+    assert {attempt.task for attempt in grid.running("b")} == {1, 2}, "a loss uses up nothing"
+    assert grid.job(job).state is JobState.RUNNING
+
+
+moves = st.lists(
+    st.tuples(st.sampled_from(NAMES), st.sampled_from(["fail", "fail", "end", "freeze", "report", "leave", "wait"])),
+    max_size=40,
+)
+
+
+@PATIENT
+@given(
+    policy=st.sampled_from(sorted(REGISTRY)),
+    limit=st.integers(1, 3),
+    replicas=st.sampled_from([1, 2, None]),
+    quorum=st.sampled_from([None, None, 2]),
+    prefetch_s=st.sampled_from([0.0, 100.0]),
+    story=moves,
+)
+def test_attempts_alive_and_failures_stay_within_the_limit(
+    policy: str,
+    limit: int,
+    replicas: int | None,
+    quorum: int | None,
+    prefetch_s: float,
+    story: list[tuple[str, str]],
+) -> None:
+    """The driver checks each attempt as it starts; without losses, failures are bounded as well."""
+    grid = Grid(policy=policy, lease_s=30.0, prefetch_s=prefetch_s, quarantine_s=0.0)
+    for name, slots in zip(NAMES, (1, 2, 1), strict=True):
+        grid.join(name, facts(slots))
+    most = max(quorum or 1, replicas) if replicas is not None else "unlimited"
+    job = grid.submit(5, 20.0, max_attempts=limit, max_replicas=most, quorum=quorum)
+    has_lost = False
+    for name, move in story:
+        begun = [one for one in grid.running(name) if one not in grid.waiting(name)]
+        if move in ("fail", "end") and begun:
+            outcome = Outcome.FAILED if move == "fail" else Outcome.SUCCEEDED
+            grid.end(begun[0], outcome, stdout=Output(1, data=name[:1].encode()), cpu_s=1.0, wall_s=1.0)
+        elif move == "leave":
+            grid.leave(name)
+            grid.join(name)
+        elif move == "wait":
+            has_lost = True
+            grid.wait(31.0)
+            grid.join(name)
+        else:
+            grid.report(name, frozen=move == "freeze")
+    for number in range(1, 6):
+        task = grid.store.tasks.get(TaskId(job, number))
+        assert task is None or has_lost or task.setbacks <= limit, task
