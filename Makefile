@@ -1,22 +1,36 @@
-# make demo: see it work.  make test: run the whole suite.  Nothing but Python 3.11+ is needed beforehand.
+# make demo: see it work.  make test: run the suite.  Nothing but Python 3.11+ is needed beforehand.
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-long test-mutants lint format test-compose test-snakemake bench bench-peers constraints web manual dist clean check-python
+.PHONY: demo test test-full test-repeat test-campaigns test-mutants lint format test-compose test-snakemake bench bench-peers constraints web manual dist clean check-python
 
 demo: .venv/demo
 	@$(BIN)/loopline demo
 
-# Two processes a core, for half of the suite waits for other processes; bytecode is kept, whatever the environment says,
-# for they are hundreds.
+# Two processes a core, for half of the suite waits for other processes. Bytecode is kept whatever the environment says:
+# the suite starts hundreds of processes.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
+PROCESSES ?= $$(($$(getconf _NPROCESSORS_ONLN) * 2))
 test: .venv/installed
-	$(PYTEST) -n $$(($$(getconf _NPROCESSORS_ONLN) * 2)) --dist worksteal
+	$(PYTEST) -n $(PROCESSES) --dist worksteal
 
-# What takes longer: more chance (by a seed of the day, printed; SEED=N tries a day again) and the tests marked `long`.
+# The rest of what must be green before anything lands: pages in a browser, PostgreSQL, documentation that runs, more live
+# grids.
+test-full: .venv/installed
+	$(PYTEST) -n $(PROCESSES) --dist worksteal -m full
+
+# The suite N times, each in another order and with other examples; BUSY=2 beside two busy processes. See tests/repeat.py.
+N ?= 20
+BUSY ?= 0
+TESTS ?=
+test-repeat: .venv/installed
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m tests.repeat --times $(N) --busy $(BUSY) --processes $(PROCESSES) $(TESTS)
+
+# Minutes to hours: many random examples by a seed of the day, printed (SEED=N tries a day again), and the tests marked
+# `campaign`.
 SEED ?= $(shell date +%Y%m%d)
-test-long: .venv/installed
-	LOOPLINE_LONG_TESTS=1 $(PYTEST) -n auto --dist worksteal -m "long or not long" --timeout 1800 --hypothesis-seed=$(SEED)
+test-campaigns: .venv/installed
+	LOOPLINE_CAMPAIGNS=1 $(PYTEST) -n auto --dist worksteal -m "" --timeout 1800 --hypothesis-seed=$(SEED)
 	$(MAKE) test-snakemake
 	$(MAKE) test-mutants SAMPLE=10 MUTANTS_SEED=$(SEED)
 

@@ -1,8 +1,8 @@
-"""How much chance the suite tries: a little in `make test`, so that nobody waits, and much in `make test-long`.
+"""How many random examples tests try: few in `make test` and `make test-full`, many in `make test-campaigns`.
 
-What is wrong by construction shows within a few examples, which are the same every time: nobody's change is refused
-by luck. What needs luck is looked for by the long run, which takes the day as its seed, so that other cases are tried
-every day; a seed that found something can be given again.
+A fault of construction shows within a few examples. These are the same in every run, so that no change is refused by
+luck. Rare faults are the campaigns' to find: they take the day as their seed, and a seed that found something can be
+given again. `make test-repeat` also gives every run a seed of its own.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-LONG = os.environ.get("LOOPLINE_LONG_TESTS") == "1"
+LONG = os.environ.get("LOOPLINE_CAMPAIGNS") == "1"
+SEEDED = os.environ.get("LOOPLINE_RANDOM_EXAMPLES") == "1"
+"""True under `make test-repeat`: other examples in each run."""
 TIMES = 20
 CHECK_EVERY = 1 if LONG else 4
 """Steps of a long life between two checks of all its invariants, which cost as much as some steps: a state that
@@ -20,11 +22,14 @@ contradicts itself goes on doing so, and is found a little later.
 
 
 def tried(quick: int, long: int | None = None) -> int:
-    """How many examples, seeds or rounds to try: `quick` in `make test`, `long` or 20 times that in the long run."""
+    """Return the number of examples, seeds or rounds to try: `quick`, or in campaigns `long` or 20 times `quick`."""
     return (quick * TIMES if long is None else long) if LONG else quick
 
 
 # A busy computer is slow: that an example takes long says nothing about it.
 PATIENT = settings(
-    deadline=None, derandomize=not LONG, suppress_health_check=[HealthCheck.too_slow], max_examples=tried(40)
+    deadline=None,
+    derandomize=not (LONG or SEEDED),
+    suppress_health_check=[HealthCheck.too_slow],
+    max_examples=tried(40),
 )

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import settings
 
 from tests.campaign import PATIENT
+from tests.full import is_full
 from tests.warm import python_as_this_process
 
 settings.register_profile("loopline", PATIENT)
@@ -42,6 +43,14 @@ def pytest_configure(config: pytest.Config) -> None:
                 importlib.import_module(".".join(file.relative_to(tests.parent).with_suffix("").parts))
     python = shlex.join(python_as_this_process())
     config.option.tx = [f"{spec}//python={python}" for spec in specs]
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest selects by marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what `make test` leaves to `make test-full`; a campaign's tests belong to neither."""
+    for item in items:
+        if is_full(item.nodeid) and item.get_closest_marker("campaign") is None:
+            item.add_marker(pytest.mark.full)
 
 
 def pytest_collection_finish() -> None:

@@ -70,7 +70,8 @@ def run_suite(seed: int, processes: int, arguments: list[str]) -> Run:
     if processes > 1:
         command += ["-n", str(processes), "--dist", "worksteal"]
     with (FOLDER / "latest.log").open("wb") as log:
-        code = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=False).returncode
+        environment = os.environ | {"LOOPLINE_RANDOM_EXAMPLES": "1"}
+        code = subprocess.run(command, env=environment, stdout=log, stderr=subprocess.STDOUT, check=False).returncode
     run = Run(code)
     if not report.exists():
         run.failures["(the run itself)"] = (FOLDER / "latest.log").read_text(errors="replace")[-20_000:]

@@ -83,14 +83,14 @@ def _named_as_schemathesis_knows_it(request: pytest.FixtureRequest) -> None:
     request.node._nodeid = request.node.nodeid  # gone in pytest 9.2; schemathesis 4.32 asks for it
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 @lazy.include(method="GET").exclude(path="/api/v1/events").parametrize()  # which has no end
 @as_described
 def test_what_is_read_is_as_described(case: schemathesis.Case, target: Target) -> None:
     ask(case, target)
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 @lazy.exclude(method="GET").exclude(path="/api/v1/tls/enable").parametrize()  # it closes the door that this comes by
 @as_described
 def test_what_is_changed_is_as_described(case: schemathesis.Case, target: Target) -> None:

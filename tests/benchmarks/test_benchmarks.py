@@ -31,7 +31,7 @@ def _file(name: str) -> str:
     return run_all.MODULES[name].removeprefix("benchmarks.").replace(".", "/") + ".py"
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_each_says_what_it_takes() -> None:
     modules = [run_all.MODULES[name] for name in run_all.names()]
     command = [sys.executable, "-c", HELP_OF_ALL, *modules]
@@ -49,7 +49,7 @@ for name in sys.argv[1:]:
 """
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 async def test_a_real_grid_and_the_floor_bring_all_results(tmp_path: Path) -> None:
     ways = [
         processes.ours("ours", 3, silent=False),

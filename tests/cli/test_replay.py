@@ -47,7 +47,7 @@ def loopline(*words: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=60, check=False)
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_another_policy(grid: Path) -> None:
     done = loopline(grid, "--policy", "first-come", "--order", "none", "--json")
     assert (done.returncode, done.stderr) == (0, "")
@@ -56,7 +56,7 @@ def test_another_policy(grid: Path) -> None:
     assert [job["what_if"]["state"] for job in document["jobs"]] == ["succeeded", "succeeded"]
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_one_job_more(grid: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "job.json").write_text('{"name": "new", "command": ["x"], "size": 60}')
     done = loopline(grid, "--what-if-submit", tmp_path / "job.json", "--seeds", 3)
@@ -66,7 +66,7 @@ def test_one_job_more(grid: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "No such file" in json.loads(capsys.readouterr().err)["error"]["message"]
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_the_log_itself_and_a_log_from_a_file(grid: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     written = loopline(grid, "--events")
     assert all(json.loads(line)["events"] for line in written.stdout.splitlines())

@@ -74,7 +74,7 @@ class Terminal:
         while line := missing(step, log.read_text().replace(str(self.port), "7461")):
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < until, f"$ {step.command}\n{log.read_text()}\n-- has no line: {line}"
-            time.sleep(0.02)
+            time.sleep(0.02)  # polls
 
     def _programs(self, loopline: Sequence[str], python: str) -> Path:
         """What installing puts on the path."""

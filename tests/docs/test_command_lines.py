@@ -114,7 +114,7 @@ def wait_for_jobs(reader: Terminal) -> None:
 
 @pytest.mark.parametrize(
     ("page", "block"),
-    [pytest.param(*each, marks=() if each[0] in QUICK else pytest.mark.long) for each in COMMANDS],
+    [pytest.param(*each, marks=() if each[0] in QUICK else pytest.mark.campaign) for each in COMMANDS],
     ids=lambda part: part if isinstance(part, str) else part[0],
 )
 def test_it_runs_as_it_is_printed(reader: Terminal, page: str, block: list[str]) -> None:

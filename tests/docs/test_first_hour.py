@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.long, pytest.mark.skipif(not shutil.which("tmux"), reason="needs tmux")]
+pytestmark = [pytest.mark.campaign, pytest.mark.skipif(not shutil.which("tmux"), reason="needs tmux")]
 COLUMNS, LINES = 80, 24
 WITHIN_S = 60.0
 ESTIMATE = "import sys\nn = int(sys.argv[1])\nif n == 3: sys.exit('no estimate for 3')\nprint(n * n)\n"
@@ -51,7 +51,7 @@ class Screen:
         until = time.monotonic() + WITHIN_S
         while not re.search(pattern, text := self._tmux("capture-pane", "-p", "-J", "-S", "-"), re.MULTILINE):
             assert time.monotonic() < until, f"waited in vain for {pattern!r}:\n{text}"
-            time.sleep(0.05)
+            time.sleep(0.05)  # polls
         assert "Traceback" not in text
         return text
 

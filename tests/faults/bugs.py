@@ -66,7 +66,7 @@ def the_master_speaks_before_it_has_committed() -> None:
         async def write(previous: Awaitable[None] | None) -> None:
             if previous:
                 await previous
-            await asyncio.sleep(LATE_S)
+            await asyncio.sleep(LATE_S)  # the planted bug
             await commit(self, batch, effects)
 
         before[:] = [asyncio.ensure_future(write(before[0] if before else None))]

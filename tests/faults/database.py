@@ -17,7 +17,7 @@ SERVERS: dict[int, Server] = {}
 async def restart_server(campaign: Campaign, _: str) -> None:
     server = SERVERS[campaign.seed]
     await asyncio.to_thread(server.end)
-    await asyncio.sleep(campaign.chance.choice((0.0, 2.0)))
+    await asyncio.sleep(campaign.chance.choice((0.0, 2.0)))  # the fault lasts
     await asyncio.to_thread(server.start)
 
 

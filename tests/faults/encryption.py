@@ -68,7 +68,7 @@ async def stand_between(campaign: Campaign, worker: str) -> None:
     await impostor.start()
     try:
         cable.lead_to(campaign.chance.choice(impostor.ports))
-        await asyncio.sleep(campaign.chance.choice((1.5, 4.5)))
+        await asyncio.sleep(campaign.chance.choice((1.5, 4.5)))  # the fault lasts
     finally:
         cable.lead_to(campaign.ports[0])
         await impostor.stop()

@@ -54,7 +54,7 @@ async def prepare_without_one(campaign: Campaign, worker: str) -> bool:
     try:
         await campaign.submit(drawn)
         await wait_for("its order", lambda: _is_ordered(campaign, drawn.id, worker), ORDERED_WITHIN_S)
-        await asyncio.sleep(LOOKS_ON_S)
+        await asyncio.sleep(LOOKS_ON_S)  # the fault lasts
         if begun := campaign.grid.processes(LOOPLINE_JOB=str(drawn.id)):
             campaign.found(f"gang {drawn.id} began without its member on {worker}: process {begun[0].pid}")
         return True

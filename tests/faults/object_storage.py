@@ -41,14 +41,14 @@ SERVICES: dict[int, Service] = {}
 async def refuse_most(campaign: Campaign, _: str) -> None:
     storage = SERVICES[campaign.seed].storage
     storage.refused = 0.7
-    await asyncio.sleep(campaign.chance.choice((1.0, 4.0)))
+    await asyncio.sleep(campaign.chance.choice((1.0, 4.0)))  # the fault lasts
     storage.refused = REFUSED
 
 
 async def take_away(campaign: Campaign, _: str) -> None:
     service = SERVICES[campaign.seed]
     await asyncio.to_thread(service.end)
-    await asyncio.sleep(campaign.chance.choice((0.5, 4.0, 10.0)))
+    await asyncio.sleep(campaign.chance.choice((0.5, 4.0, 10.0)))  # the fault lasts
     await asyncio.to_thread(service.begin)
 
 

@@ -26,7 +26,7 @@ async def kill_agent(campaign: Campaign, worker: str) -> bool:
     if not await campaign.may_kill_agent(worker):
         return False
     await campaign.grid.kill_worker(worker)
-    await asyncio.sleep(campaign.chance.choice((0.0, 0.0, 3.0)))
+    await asyncio.sleep(campaign.chance.choice((0.0, 0.0, 3.0)))  # the fault lasts
     await campaign.start_worker(worker)
     return True
 
@@ -43,7 +43,7 @@ async def stop_agent(campaign: Campaign, worker: str) -> None:
 async def stand_still(campaign: Campaign, pid: int) -> None:
     """A moment, or for longer than a lease: others have its tasks by then, which it may have ended all the same."""
     psutil.Process(pid).send_signal(signal.SIGSTOP)
-    await asyncio.sleep(campaign.chance.choice((0.3, 1.0, 4.5)))
+    await asyncio.sleep(campaign.chance.choice((0.3, 1.0, 4.5)))  # the fault lasts
     psutil.Process(pid).send_signal(signal.SIGCONT)
 
 
@@ -68,7 +68,7 @@ async def cut_cable(campaign: Campaign, worker: str) -> None:
     """Both ends believe for a while that all is well."""
     for cable in campaign.cables[worker]:
         cable.fall_silent()
-    await asyncio.sleep(campaign.chance.choice((0.5, 4.5)))
+    await asyncio.sleep(campaign.chance.choice((0.5, 4.5)))  # the fault lasts
     for cable in campaign.cables[worker]:
         cable.mend()
 

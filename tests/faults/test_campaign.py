@@ -1,6 +1,6 @@
 """A grid under faults stays sound, feature by feature, and the campaign that says so can find something.
 
-`make test-long SEED=N` tries a day again; with `-s` it tells what it does as it goes.
+`make test-campaigns SEED=N` tries a day again; with `-s` it tells what it does as it goes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.faults.standby import STANDBY
 from tests.faults.walls import SANDBOX
 from tests.store.postgres import or_skip, restartable_postgres
 
-LONG = [pytest.mark.long, pytest.mark.timeout(1500)]
+LONG = [pytest.mark.campaign, pytest.mark.timeout(1500)]
 FAULTS = 40
 HUNTS = 4
 """A bug that takes a coincidence is hunted by so many seeds."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+import warnings
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -20,7 +21,7 @@ from tests.house.sources import (
     tracked,
 )
 
-MOST_LINES, MOST_LINES_OF_A_FUNCTION, MOST_FILES, MOST_POSITIONAL = 400, 50, 16, 5
+LONG_FILE, MOST_LINES, MOST_LINES_OF_A_FUNCTION, MOST_FILES, MOST_POSITIONAL = 400, 600, 50, 16, 5
 MORE_FILES = {"client/loopline/cli": 24}  # one file a command
 FOR_EVERY_TASK = {
     "Attempt": "master/loopline_master/core/lifecycle.py",
@@ -35,9 +36,11 @@ PROCESSES = {
 }
 
 
-def test_a_file_has_at_most_400_lines() -> None:
+def test_files_have_at_most_600_lines_and_a_warning_from_400() -> None:
     counted = [(str(source.path), source.text.count("\n")) for source in sources() if not is_migration(source)]
     refuse(longer_than(counted, MOST_LINES), "Lines in a file: cut it where a second duty begins.")
+    if long := longer_than(counted, LONG_FILE):
+        warnings.warn(f"cut these at their duties one day: {'; '.join(long)}", stacklevel=1)
 
 
 def test_a_function_has_at_most_50_lines() -> None:

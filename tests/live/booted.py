@@ -79,7 +79,7 @@ class Computer:
         give_up = time.monotonic() + within_s
         while (done := self.run(command, user)).returncode:
             assert time.monotonic() < give_up, f"{command}: {done.stdout}{done.stderr}"
-            time.sleep(0.1)
+            time.sleep(0.1)  # polls
         return done.stdout.strip()
 
 
@@ -136,6 +136,6 @@ def _ready(nspawn: subprocess.Popen[bytes], folder: Path) -> Computer:
     while not (computer := _up(nspawn.pid)):
         has_time = nspawn.poll() is None and time.monotonic() < give_up
         assert has_time, (folder / "console").read_text()
-        time.sleep(0.05)
+        time.sleep(0.05)  # polls
     computer.says(_PREPARES)
     return computer

@@ -72,7 +72,7 @@ def _remove(group: Path) -> None:
             return
         except OSError:  # what was killed there may not be gone yet
             assert time.monotonic() < give_up, f"{group} is still in use"
-            time.sleep(0.05)
+            time.sleep(0.05)  # polls
 
 
 def enter(group: Path | None, *pids: int) -> None:
@@ -93,7 +93,7 @@ def owners_programs(group: Path | None) -> Iterator[list[int]]:
         shell.stdin.write(b"\n")
         shell.stdin.close()
         while len(hogs := processes.children(shell.pid)) < CORES or not cpu_s(hogs):
-            time.sleep(0.01)
+            time.sleep(0.01)  # polls
         yield hogs
     finally:
         for pid in (*hogs, shell.pid):

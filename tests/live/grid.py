@@ -32,13 +32,19 @@ async def wait_for(what: str, ask: Callable[[], Awaitable[Fact | None]], seconds
     try:
         async with limit:
             while not (fact := await ask()):
-                await asyncio.sleep(pause_s)
+                await asyncio.sleep(pause_s)  # polls
                 pause_s = min(0.1, 1.2 * pause_s)
     except TimeoutError:
         if limit.expired():
             raise AssertionError(f"waited {seconds:g} s in vain for {what}") from None
         raise
     return fact
+
+
+LEASE_S = 60.0
+"""Lease of workers in live tests: longer than a busy computer keeps any process waiting."""
+SHORTEST_LEASE_S = 10.0
+"""Lease where a test waits for its end."""
 
 
 class Grid:

@@ -18,7 +18,7 @@ from tests.live.conftest import running
 from tests.live.grid import Grid, wait_for
 from tests.sandboxes import needs_bubblewrap
 
-pytestmark = [pytest.mark.long, pytest.mark.skipif(not Path("/proc/self/ns").exists(), reason="needs Linux")]
+pytestmark = [pytest.mark.campaign, pytest.mark.skipif(not Path("/proc/self/ns").exists(), reason="needs Linux")]
 KINDS = [
     pytest.param("bubblewrap", marks=needs_bubblewrap),
     pytest.param("landlock", marks=pytest.mark.skipif(not landlock.version(), reason="no Landlock here")),

@@ -10,11 +10,13 @@ from loopline_shared.model import JobState
 from tests.live.grid import Grid, wait_for
 
 
-@pytest.mark.parametrize("policy", ["fair", pytest.param("round-robin", marks=pytest.mark.long)])
+@pytest.mark.parametrize("policy", ["fair", pytest.param("round-robin", marks=pytest.mark.campaign)])
 async def test_a_computed_job_is_delivered_after_its_predecessor(tmp_path: Path, policy: str) -> None:
     grid = Grid(tmp_path)
     try:
-        await grid.start_master("--lease-s", "2", "--report-every-s", "0.5", "--policy", policy, "--order", "deliver")
+        await grid.start_master(
+            "--lease-s", "60", "--report-every-s", "0.5", "--policy", policy, "--order", "deliver"
+        )
         await grid.start_worker("ant", slots=2)
         gate = grid.gate()
         first = await grid.submit(f"{gate.wait}; echo {{i}}", tasks=2, size=10, max_replicas=1)

@@ -22,7 +22,7 @@ from tests.live.desks import CORES, LAYOUTS, cpu_s, enter, is_frozen, layout, mi
 from tests.live.grid import Grid, wait_for
 from tests.worker.presence.witnesses import move_mouse, x_server
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900), pytest.mark.skipif(bool(missing()), reason=missing())]
+pytestmark = [pytest.mark.campaign, pytest.mark.timeout(900), pytest.mark.skipif(bool(missing()), reason=missing())]
 LEAST_SHARE = 0.97
 MOST_S = 0.3
 """From an owner's input until no task runs, of 99 in 100 rounds."""
@@ -139,7 +139,7 @@ async def _freeze(tasks: list[int], act: Callable[[], object], steps_s: int) -> 
     act()
     while not all(map(is_frozen, tasks)):
         assert time.monotonic() - began < 30, "the tasks go on"
-        time.sleep(0.002)
+        time.sleep(0.002)  # polls
     return time.monotonic() - began
 
 

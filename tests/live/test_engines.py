@@ -41,7 +41,7 @@ mpi.MPI_Finalize()
 """
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 async def test_a_dask_cluster_is_a_gang_and_ends_with_its_client(grid: Grid) -> None:
     await with_workers(grid, "ant", "bee")
     said, code = await run(grid, "run", "dask", "--python", sys.executable, "--", sys.executable, "-c", DASK_CLIENT)
@@ -52,7 +52,7 @@ async def test_a_dask_cluster_is_a_gang_and_ends_with_its_client(grid: Grid) -> 
     await grid.no_processes()
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 async def test_workers_without_dask_say_so(grid: Grid) -> None:
     await with_workers(grid, "ant", "bee")
     lacking = grid.folder / "python-without-dask"
@@ -75,7 +75,7 @@ async def run(grid: Grid, *words: str) -> tuple[str, int | None]:
     return said.decode(), process.returncode
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 @pytest.mark.skipif(shutil.which("orted") is None, reason="needs Open MPI: apt install openmpi-bin")
 async def test_an_mpi_program_runs_on_the_members_without_ssh(grid: Grid) -> None:
     """Each process finds the program, an input of the job, in its own member's folder: it sees no other one."""

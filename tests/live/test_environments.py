@@ -97,7 +97,7 @@ async def serves_functions(grid: Grid) -> None:
     assert "requirements=" in error.__notes__[0]
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 async def test_a_build_that_was_killed_with_its_agent_begins_again(grid: Grid, tmp_path: Path) -> None:
     index = await asyncio.start_server(lambda reader, writer: asyncio.sleep(600), "127.0.0.1")  # it never answers
     port = index.sockets[0].getsockname()[1]
@@ -117,7 +117,7 @@ async def test_a_build_that_was_killed_with_its_agent_begins_again(grid: Grid, t
     index.close()
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 @pytest.mark.skipif(not shutil.which("podman") or not shutil.which("bwrap"), reason="needs podman and bubblewrap")
 async def test_a_task_runs_in_an_image(grid: Grid, tmp_path: Path) -> None:
     storage = tmp_path / "storage.conf"

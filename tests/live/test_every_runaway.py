@@ -15,7 +15,7 @@ from tests.live.conftest import running
 from tests.live.grid import Grid
 from tests.sandboxes import needs_bubblewrap
 
-pytestmark = [pytest.mark.long, pytest.mark.skipif(not Path("/proc/self/ns").exists(), reason="needs Linux")]
+pytestmark = [pytest.mark.campaign, pytest.mark.skipif(not Path("/proc/self/ns").exists(), reason="needs Linux")]
 MIB = 2**20
 MOST_MEMORY, MOST_DISK = 350 * MIB, 260 * MIB
 """What a task may have been seen with that is allowed 300 MiB of memory, and 200 MiB on disk."""

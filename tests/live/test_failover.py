@@ -15,7 +15,7 @@ from loopline_shared.model import JobState
 from tests.live.grid import Grid
 from tests.store.postgres import Server
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.campaign, pytest.mark.timeout(300)]
 GAP = 100_000
 
 

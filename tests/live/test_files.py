@@ -59,7 +59,7 @@ def differences(one: Path, other: Path) -> list[str]:
             or not filecmp.cmp(one / p, other / p, shallow=False)]  # fmt: skip
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 async def test_a_sweep_with_files_on_three_workers_of_which_one_is_killed(grid: Grid, tmp_path: Path) -> None:
     desk = tmp_path / "desk"
     (desk / "data" / "more").mkdir(parents=True)

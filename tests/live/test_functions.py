@@ -134,7 +134,7 @@ async def test_a_cancelled_future_kills_its_tree(grid: Grid) -> None:
         import time
 
         subprocess.Popen(["setsid", "sleep", "1000"])
-        time.sleep(1000)
+        time.sleep(1000)  # the call under test
 
     async with executor(grid) as grid_executor:
         futures = [grid_executor.submit(hang, number) for number in range(3)]
@@ -161,7 +161,7 @@ async def test_a_loser_dies_with_its_interpreter(grid: Grid) -> None:
         from pathlib import Path
 
         while os.environ["LOOPLINE_WORKER"] != "bee" or not Path(gate).exists():
-            time.sleep(0.02)
+            time.sleep(0.02)  # the call under test
         return os.environ["LOOPLINE_WORKER"]
 
     await grid.start_worker("ant")
@@ -182,7 +182,7 @@ async def test_a_loser_dies_with_its_interpreter(grid: Grid) -> None:
         await grid.stop_worker("bee")
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 async def test_a_sweep_of_the_simulator_on_the_grid(grid: Grid) -> None:
     await grid.start_worker("ant", slots=2)
     small = ["no-passing", "--seeds", "2", "--jobs", "2", "--tasks", "4", "--pcs", "4", "--intervals", "50", "--json"]

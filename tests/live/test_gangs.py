@@ -155,7 +155,7 @@ async def test_a_member_that_is_killed_ends_all_and_uses_one_attempt(grid: Grid)
     assert (await grid.ended(job)).state is JobState.SUCCEEDED
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 async def test_an_agent_that_is_killed_moves_all_and_uses_none(grid: Grid) -> None:
     await grid.kill_master()
     await grid.start_master(*grid.flags, "--gang-grace-s", "0.5")
@@ -185,11 +185,11 @@ async def test_the_master_is_killed_between_prepare_and_commit(grid: Grid) -> No
     assert [one.rank for one in await grid.attempts(job) if one.accepted] == [0, 1, 2]
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 async def test_an_owner_who_returns_freezes_all_and_one_who_leaves_lets_all_go_on(tmp_path: Path) -> None:
     grid = Grid(tmp_path)
     try:
-        await grid.start_master("--lease-s", "5", "--report-every-s", "0.5", "--gang-grace-s", "60")
+        await grid.start_master("--lease-s", "60", "--report-every-s", "0.5", "--gang-grace-s", "60")
         with x_server() as display:
             await grid.start_worker(
                 "ant", owner=OWNER | display | {"LOOPLINE_GRACE_S": "600", "LOOPLINE_IDLE_S": "3"}

@@ -42,7 +42,7 @@ async def run(folder: Path, *command: str) -> str:
     return said.decode()
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 async def test_a_generated_client_submits_reads_and_streams(tmp_path: Path) -> None:
     python = str(tmp_path / "venv" / "bin" / "python")
     await run(tmp_path, sys.executable, "-m", "venv", "venv")

@@ -14,7 +14,7 @@ from tests.live.grid import Grid
 CHECK = Path(__file__).with_name("joblib_conformance.py")
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 async def test_joblibs_own_tests_pass(grid: Grid, tmp_path: Path) -> None:
     await grid.start_worker("ant", slots=2)
     await grid.connected("ant")

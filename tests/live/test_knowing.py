@@ -17,7 +17,7 @@ async def test_a_broken_worker_goes_into_quarantine_and_comes_back(tmp_path: Pat
     grid = Grid(tmp_path)
     try:
         flags = ("--policy", "turnaround", "--quarantine-s", "1", "--max-attempts", "4")
-        await grid.start_master("--lease-s", "2", "--report-every-s", "0.5", *flags)
+        await grid.start_master("--lease-s", "60", "--report-every-s", "0.5", *flags)
         await grid.start_worker("good", slots=2)
         mended = grid.gate("mended")
         script = f'test "$LOOPLINE_WORKER" = good || test -e {mended.file}'

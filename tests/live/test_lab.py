@@ -17,7 +17,7 @@ from benchmarks.harness.lab import Lab, obstacle
 from benchmarks.rates.transfers import Case, Measured, measure
 
 pytestmark = [
-    pytest.mark.long,
+    pytest.mark.campaign,
     pytest.mark.skipif(bool(obstacle()), reason=f"no lab can be built here: {obstacle()}"),
     pytest.mark.xdist_group("lab"),
 ]
@@ -73,7 +73,7 @@ def test_a_lab_that_is_told_to_stop_leaves_no_namespace_behind(tmp_path: Path) -
     prefix = f"ll{running.pid}"
     while f"{prefix}w2" not in _namespaces():
         assert running.poll() is None, running.communicate()[1]
-        time.sleep(0.1)
+        time.sleep(0.1)  # polls
     running.send_signal(signal.SIGTERM)
     assert "the lab is taken down" in running.communicate(timeout=60)[1]
     assert prefix not in _namespaces()

@@ -73,7 +73,7 @@ async def nothing_is_left(processes: list[psutil.Process], home: Path) -> None:
     await wait_for("the end of every process and folder", are_gone)
 
 
-_LONG = [pytest.param(end, marks=pytest.mark.long) for end in ("interrupted", "caretaker killed")]
+_LONG = [pytest.param(end, marks=pytest.mark.campaign) for end in ("interrupted", "caretaker killed")]
 
 
 @pytest.mark.parametrize("end", ["killed", *_LONG])
@@ -115,7 +115,7 @@ def test_a_port_is_kept_for_the_daemon_that_is_to_listen_there_and_given_to_nobo
     assert reserved(mine.number).number == mine.number
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])  # by a service manager; by anything
 async def test_a_stopped_grid_takes_its_command_and_what_that_started_along(number: int, tmp_path: Path) -> None:
     child = tmp_path / "child"

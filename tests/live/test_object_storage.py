@@ -24,7 +24,7 @@ TASKS = 12
 WORK = "echo {i} > out.bin; cat blob >> out.bin; cat blob blob > more.bin; echo {i} >> more.bin"
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 async def test_nothing_is_lost_where_a_tenth_of_the_requests_is_refused_and_the_master_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -51,7 +51,7 @@ async def test_nothing_is_lost_where_a_tenth_of_the_requests_is_refused_and_the_
     assert share < 0.05
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 async def test_a_master_waits_for_its_bucket_and_is_not_ended_by_its_absence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,7 +83,7 @@ async def test_a_master_waits_for_its_bucket_and_is_not_ended_by_its_absence(
         await grid.stop()
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 async def test_a_standby_elsewhere_reads_what_the_first_master_had_put_into_the_bucket(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: Server
 ) -> None:

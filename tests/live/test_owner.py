@@ -47,7 +47,7 @@ async def test_a_shadow_wins_while_the_original_stands_still(tmp_path: Path) -> 
     """Under a policy that never replicates by itself; the loser dies frozen, and no retry is burnt."""
     grid = Grid(tmp_path)
     try:
-        await grid.start_master("--lease-s", "2", "--report-every-s", "0.5", "--policy", "first-come")
+        await grid.start_master("--lease-s", "60", "--report-every-s", "0.5", "--policy", "first-come")
         with x_server() as display:
             await grid.start_worker("ant", owner=OWNER | display | {"LOOPLINE_GRACE_S": "600"})
             gate = grid.gate("open-$LOOPLINE_WORKER")

@@ -78,7 +78,7 @@ async def ant_has_what_bee_fetches(peers: Grid, tmp_path: Path) -> tuple[str, in
     return sha256, job, gate
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 async def test_a_killed_worker_in_the_middle_stops_nobody(peers: Grid, tmp_path: Path) -> None:
     """Three fetch at once, in a line, of which one is killed halfway. The others have the file, from each other."""
     sha256 = await upload(peers, tmp_path, 24)
@@ -98,7 +98,7 @@ async def test_a_killed_worker_in_the_middle_stops_nobody(peers: Grid, tmp_path:
         assert hashlib.sha256(content).hexdigest() == sha256
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 async def test_a_transfer_goes_on_while_the_master_is_away_and_after_a_restart(peers: Grid, tmp_path: Path) -> None:
     sha256, job, gate = await ant_has_what_bee_fetches(peers, tmp_path)
     await has_at_least(peers, "bee", sha256, 4 * MIB)
@@ -150,7 +150,7 @@ async def test_what_a_job_made_comes_to_the_next_job_from_the_worker_that_made_i
     assert metric(peers, "loopline_peer_bytes_total") == 3000001
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 async def test_an_idle_grid_is_measured_when_asked_and_not_while_a_task_runs(peers: Grid) -> None:
     for name in ("ant", "bee"):
         await peers.start_worker(name)
@@ -178,7 +178,7 @@ async def test_an_idle_grid_is_measured_when_asked_and_not_while_a_task_runs(pee
     assert {node.parent for node in view.nodes if not node.is_switch} == {"127.0.0.0/8"}
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 @pytest.mark.parametrize("fault", FAULTS)
 def test_in_a_lab_of_two_switches_a_fault_keeps_nobody_else_from_the_file(fault: str) -> None:
     """Encrypted, as by default; in namespaces with shaped links."""

@@ -18,7 +18,7 @@ from loopline_shared.spec import JobSpec, Range
 from tests.live.grid import Grid, wait_for
 from tests.store.postgres import Server
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.campaign, pytest.mark.timeout(600)]
 TASKS = 1500
 
 
@@ -70,7 +70,7 @@ async def hang(server: Server) -> None:
     processes = [server.process.pid, *map(int, children)]
     for process in processes:
         os.kill(process, signal.SIGSTOP)
-    await asyncio.sleep(1.0)
+    await asyncio.sleep(1.0)  # the fault lasts
     for process in processes:
         os.kill(process, signal.SIGCONT)
 

@@ -22,7 +22,7 @@ from tests.live.conftest import running
 from tests.live.grid import Grid, wait_for
 
 pytestmark = [
-    pytest.mark.long,
+    pytest.mark.campaign,
     pytest.mark.timeout(600),
     pytest.mark.skipif(not shutil.which("slurmctld") or os.geteuid() != 0, reason="no Slurm here, or not root"),
     pytest.mark.skipif(not importlib.util.find_spec("psij"), reason="no PSI/J here: pip install psij-python"),

@@ -23,7 +23,7 @@ from loopline_shared.spec import JobSpec, Range
 from tests.live.grid import Grid, Process, wait_for
 from tests.store.postgres import Server
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.campaign, pytest.mark.timeout(900)]
 TASKS = 1500
 WITHIN_S = 120.0  # for a fact, on a computer that is busy with other things
 SPEC = JobSpec(

@@ -67,7 +67,8 @@ async def test_results_that_nobody_has_heard_of_outlive_their_agent(grid: Grid) 
     assert [(a.id.number, a.accepted) for a in await grid.attempts(job)] == [(1, True), (1, True)]
 
 
-async def test_a_worker_is_killed(grid: Grid) -> None:
+async def test_a_worker_is_killed(forgetful_grid: Grid) -> None:
+    grid = forgetful_grid
     gate = grid.gate()
     await grid.start_worker("ant", slots=2)
     job = await grid.submit(f"{gate.wait}; echo {{i}}", tasks=2, max_replicas=1)
@@ -114,7 +115,8 @@ async def test_a_worker_restarts_and_tells_what_it_lost(grid: Grid) -> None:
     assert accepted(await grid.attempts(job)) == [(job, 1), (job, 2)]
 
 
-async def test_a_worker_cut_off_comes_back_with_its_result_and_wins(grid: Grid) -> None:
+async def test_a_worker_cut_off_comes_back_with_its_result_and_wins(forgetful_grid: Grid) -> None:
+    grid = forgetful_grid
     proxy = Proxy(grid.port)
     await grid.start_worker("ant", url=await proxy.start())
     gate = grid.gate()
@@ -131,7 +133,8 @@ async def test_a_worker_cut_off_comes_back_with_its_result_and_wins(grid: Grid) 
     await proxy.stop()
 
 
-async def test_a_worker_cut_off_comes_back_too_late(grid: Grid) -> None:
+async def test_a_worker_cut_off_comes_back_too_late(forgetful_grid: Grid) -> None:
+    grid = forgetful_grid
     proxy = Proxy(grid.port)
     await grid.start_worker("ant", url=await proxy.start())
     gate = grid.gate()
@@ -148,8 +151,9 @@ async def test_a_worker_cut_off_comes_back_too_late(grid: Grid) -> None:
     await proxy.stop()
 
 
-async def test_a_worker_is_suspended_and_comes_back(grid: Grid) -> None:
+async def test_a_worker_is_suspended_and_comes_back(forgetful_grid: Grid) -> None:
     """Its process stands still, as on a laptop with its lid closed; the task meanwhile runs elsewhere too."""
+    grid = forgetful_grid
     await grid.start_worker("ant")
     gate = grid.gate()
     job = await grid.submit(f"{gate.wait}; echo {{i}}")

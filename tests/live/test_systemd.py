@@ -10,7 +10,7 @@ import pytest
 
 from tests.live.booted import HOME, Computer, booted, missing
 
-pytestmark = [pytest.mark.long, pytest.mark.skipif(bool(missing()), reason=missing())]
+pytestmark = [pytest.mark.campaign, pytest.mark.skipif(bool(missing()), reason=missing())]
 MASTER = "LOOPLINE_MASTER=http://127.0.0.1:7461 LOOPLINE_TOKEN_FILE=/srv/m/tokens/admin"
 UNIT = "loopline-worker.service"
 LAST_JOB = "import json, sys; print(max(job['id'] for job in json.load(sys.stdin)))"

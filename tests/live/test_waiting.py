@@ -11,17 +11,17 @@ import pytest
 
 from loopline_shared.model import JobState
 from loopline_shared.rest.bodies import WorkerView
-from tests.live.grid import Grid, wait_for
+from tests.live.grid import LEASE_S, SHORTEST_LEASE_S, Grid, wait_for
 from tests.live.test_owner import OWNER
 from tests.worker.presence.witnesses import move_mouse, x_server
 
 
 @pytest.fixture
 async def grid(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Grid]:
-    """Whose leases outlast a restart on a busy computer, unless a test wants them to end."""
+    """A grid whose leases outlast a restart on a busy computer, unless a test wants them to end."""
     grid = Grid(tmp_path)
     try:
-        await grid.start_master("--lease-s", str(getattr(request, "param", 60)), "--report-every-s", "0.5")
+        await grid.start_master("--lease-s", str(getattr(request, "param", LEASE_S)), "--report-every-s", "0.5")
         yield grid
         await grid.check()
     finally:
@@ -96,7 +96,7 @@ async def test_an_agent_that_is_killed_with_a_queue_goes_on_with_it(grid: Grid) 
     assert runs(grid.folder) == {"1": 2, "2": 1, "3": 1, "4": 1, "5": 1}
 
 
-@pytest.mark.parametrize("grid", [5], indirect=True)
+@pytest.mark.parametrize("grid", [SHORTEST_LEASE_S], indirect=True)
 async def test_a_queue_that_was_given_elsewhere_meanwhile_is_dropped(grid: Grid) -> None:
     """The agent is away for longer than its lease: the master's answer to its first Report cancels what it kept."""
     gate = grid.gate()

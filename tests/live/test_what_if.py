@@ -11,7 +11,7 @@ from tests.live.grid import ROOT, Grid
 from tests.warm import starting
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 async def test_what_if_of_a_live_grid(grid: Grid) -> None:
     await grid.start_worker("ant", slots=1)
     await grid.start_worker("bee", slots=1)

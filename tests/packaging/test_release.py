@@ -40,7 +40,7 @@ def test_the_version_is_the_changelogs_first() -> None:
     assert heading[1] == loopline.__version__.removesuffix(".dev0")
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_both_have_what_a_user_needs_and_nothing_of_this_computer(dist: dict[str, Path]) -> None:
     with zipfile.ZipFile(dist[".whl"]) as wheel:
         names = wheel.namelist()
@@ -55,7 +55,7 @@ def test_both_have_what_a_user_needs_and_nothing_of_this_computer(dist: dict[str
     assert not [name for name in sources if name.startswith((".venv", ".git/", "dist/"))]
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 @pytest.mark.parametrize(("installer", "kind"), [("pip", ".whl"), ("uv", ".whl"), ("uv", ".gz")])
 @pytest.mark.timeout(600)
 def test_it_installs_and_the_demo_runs(installer: str, kind: str, dist: dict[str, Path], tmp_path: Path) -> None:

@@ -139,17 +139,18 @@ SHOWN_BY_TIME = [a_second_result_is_accepted, a_run_that_never_arrived_is_not_se
 """Found at once where time passes (tests/simulator/test_full_world.py), and late where it does not."""
 # It takes the hunt tens of seconds to meet them.
 SLOW_TO_SHOW = [
-    pytest.param(bug, marks=pytest.mark.long)
+    pytest.param(bug, marks=pytest.mark.campaign)
     for bug in (what_has_begun_still_counts_as_waiting, slots_of_what_is_cancelled_are_given_away_while_it_runs)
 ]
 SLOW_TO_SHOW_IN_CHAINS_AND_QUORUMS = [
-    pytest.param(bug, marks=pytest.mark.long) for bug in (a_voter_is_asked_again, nobody_is_released, *SHOWN_BY_TIME)
+    pytest.param(bug, marks=pytest.mark.campaign)
+    for bug in (a_voter_is_asked_again, nobody_is_released, *SHOWN_BY_TIME)
 ]
 BUGS_OF_GANGS = [a_gang_begins_before_all_are_ready, a_gang_runs_on_without_a_lost_member]
 BUGS_OF_PROMISES = [
-    pytest.param(tasks_go_before_promises_whatever_their_limits, marks=pytest.mark.long),  # told as a story below
-    pytest.param(a_broken_promise_is_told_to_nobody, marks=pytest.mark.long),
-    pytest.param(what_is_left_of_a_pass_is_forgotten_by_a_restart, marks=pytest.mark.long),
+    pytest.param(tasks_go_before_promises_whatever_their_limits, marks=pytest.mark.campaign),  # told as a story below
+    pytest.param(a_broken_promise_is_told_to_nobody, marks=pytest.mark.campaign),
+    pytest.param(what_is_left_of_a_pass_is_forgotten_by_a_restart, marks=pytest.mark.campaign),
 ]
 
 

@@ -38,7 +38,7 @@ def test_they_keep_the_contract(policy: str, clause: Clause) -> None:
     clause(policy)
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 @pytest.mark.parametrize("policy", FIELD)
 @pytest.mark.parametrize("clause", LONG, ids=lambda clause: clause.__name__)
 def test_they_keep_the_long_clauses(policy: str, clause: Clause) -> None:

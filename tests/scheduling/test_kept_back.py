@@ -248,7 +248,7 @@ def test_nothing_but_a_lease_would_follow_from_what_is_kept_back(monkeypatch: py
     assert min(counts.values()) > 20, counts
 
 
-@pytest.mark.parametrize("policy", ["fair", pytest.param("turnaround", marks=pytest.mark.long)])
+@pytest.mark.parametrize("policy", ["fair", pytest.param("turnaround", marks=pytest.mark.campaign)])
 def test_decisions_are_the_same_with_and_without(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def lived(*, keeps_back: bool) -> TimedWorld:
         monkeypatch.setattr(GridWorld, "keeps_back", keeps_back)

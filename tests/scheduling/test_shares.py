@@ -78,7 +78,7 @@ def work(tasks: int, seconds: float) -> JobSpec:
 POLICIES = sorted(REGISTRY) if LONG else ["fair", "round-robin"]
 
 
-@pytest.mark.parametrize("order", [Order.HOLD, pytest.param(Order.NONE, marks=pytest.mark.long)])
+@pytest.mark.parametrize("order", [Order.HOLD, pytest.param(Order.NONE, marks=pytest.mark.campaign)])
 @pytest.mark.parametrize("policy", POLICIES)
 def test_sixty_jobs_have_no_more_than_one(policy: str, order: Order) -> None:
     had = an_hour(policy, many_against_one((60.0, 20.0)), order, ann=1.0, bob=1.0)
@@ -200,7 +200,7 @@ def test_what_was_used_outlives_the_master() -> None:
     assert {attempt.job for attempt in grid.scheduler.state.attempts.values()} == {2}, "it is Bob's turn"
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_each_users_order_costs_a_user_of_few_jobs_less_and_is_kept() -> None:
     everybodys, own = (run(UsersCase(1, "round-robin", Order.HOLD, within)) for within in OrderWithin)
     assert (everybodys.passings, everybodys.own_passings, own.own_passings) == (0, 0, 0)

@@ -19,7 +19,7 @@ def turnaround(policy: str, **more: object) -> float:
     return sum(run(DynamicCase(seed, policy, programs=SMALL, **more)).measures.turnaround for seed in (1, 2))  # type: ignore[arg-type]
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_the_same_bytes_on_any_number_of_processes(capsys: pytest.CaptureFixture[str]) -> None:
     def printed(*words: str) -> str:
         assert main([*WORDS, *words]) == 0
@@ -32,14 +32,14 @@ def test_the_same_bytes_on_any_number_of_processes(capsys: pytest.CaptureFixture
     assert {one["information"] for one in runs} == {"piggyback", "periodic", "oracle"}
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_choosing_by_turnaround_beats_choosing_blindly() -> None:
     ours = turnaround("turnaround")
     assert ours < 0.9 * turnaround("cyclic")
     assert ours < 0.9 * turnaround("random")
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_programs_that_are_known_are_as_good_as_sizes_that_are_given() -> None:
     given = turnaround("turnaround", sizes=SizeKnowledge.GIVEN)
     assert turnaround("turnaround") < 1.2 * given

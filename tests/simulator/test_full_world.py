@@ -61,14 +61,14 @@ def test_all_is_well_in_the_end(policy: str) -> None:
     assert not missing, f"never happened in {len(SEEDS)} runs: {missing}"
 
 
-@pytest.mark.parametrize("replicas", [pytest.param(1, marks=pytest.mark.long), None])
+@pytest.mark.parametrize("replicas", [pytest.param(1, marks=pytest.mark.campaign), None])
 @pytest.mark.parametrize("order", list(Order))
 def test_under_every_promise(order: Order, replicas: int | None) -> None:
     for seed in range(100, 100 + tried(1)):
         live_through(seed, SchedulerSettings(order=order, max_replicas=replicas, max_attempts=2), ROUGH)
 
 
-@pytest.mark.parametrize("order", [Order.HOLD, pytest.param(Order.DELIVER, marks=pytest.mark.long)])
+@pytest.mark.parametrize("order", [Order.HOLD, pytest.param(Order.DELIVER, marks=pytest.mark.campaign)])
 def test_gangs_come_through_every_disaster(order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
     met: Counter[str] = Counter()
     turn, disband = phases._turn, phases.disband
@@ -119,7 +119,7 @@ def test_a_log_that_begins_at_a_checkpoint_leads_to_the_same_rows(monkeypatch: p
 
 
 @pytest.mark.parametrize(
-    "plant", [*SHOWN_BY_TIME, *(pytest.param(bug, marks=pytest.mark.long) for bug in BUGS), *SLOW_TO_SHOW]
+    "plant", [*SHOWN_BY_TIME, *(pytest.param(bug, marks=pytest.mark.campaign) for bug in BUGS), *SLOW_TO_SHOW]
 )
 def test_planted_bugs_are_caught(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
@@ -141,7 +141,7 @@ def test_a_run_says_what_was_broken(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- the same seed ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_the_same_seed_gives_the_same_bytes() -> None:
     few = replace(ROUGH, jobs=3)
     logs = [live_through(3, SchedulerSettings(), few).world.store.log for _ in range(2)]
@@ -149,7 +149,7 @@ def test_the_same_seed_gives_the_same_bytes() -> None:
     assert logs[0] != live_through(4, SchedulerSettings(), few).world.store.log
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_in_any_process_under_any_hash_seed() -> None:
     script = (
         "from loopline_simulator.full import Scenario, run\n"

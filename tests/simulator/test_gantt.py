@@ -29,7 +29,7 @@ def test_it_is_a_png_and_an_svg_that_can_be_printed(files: list[Path]) -> None:
     assert "<dc:date>" not in svg
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_the_bytes_do_not_depend_on_when_they_are_drawn(files: list[Path], tmp_path: Path) -> None:
     again = gantt.draw_case(CASE, tmp_path / "again")
     assert [file.read_bytes() for file in files] == [file.read_bytes() for file in again]

@@ -54,7 +54,7 @@ def over(setting: QueueingSetting, scheduler: str, base: str) -> float:
     return rows[scheduler].total_over[base].mean
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_where_networks_differ_only_who_knows_them_does_better_than_going_round(
     table_3: dict[str, QueueingSetting],
 ) -> None:
@@ -65,7 +65,7 @@ def test_where_networks_differ_only_who_knows_them_does_better_than_going_round(
         assert over(table_3["homogeneous"], scheduler, "GRR") == pytest.approx(1, abs=0.15)
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_where_servers_differ_who_knows_the_load_does_better_and_networks_do_not_spoil_it(
     table_4: dict[str, QueueingSetting],
 ) -> None:
@@ -77,7 +77,7 @@ def test_where_servers_differ_who_knows_the_load_does_better_and_networks_do_not
             assert over(setting, scheduler, "LOAD") < 1
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_tables_3_and_4_are_near_the_papers(
     table_3: dict[str, QueueingSetting], table_4: dict[str, QueueingSetting]
 ) -> None:
@@ -88,7 +88,7 @@ def test_tables_3_and_4_are_near_the_papers(
             assert share is None or 0.75 < share.mean < 1.25, (setting.title, row.scheduler, share)
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_tables_1_and_2_are_near_the_papers() -> None:
     for table, title in ((1, "n = 600, packets of 100 KB"), (2, "n = 600")):
         scenario = next(each for each in paper_scenarios(table, "fitted") if each.title == title)
@@ -226,7 +226,7 @@ def test_the_scenario_in_the_docs_works(file: Path, capsys: pytest.CaptureFixtur
     assert "events per second" in capsys.readouterr().out
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_traffic_can_be_exchanged(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = f"--scenario {file} --traffic self-similar poisson --trace {tmp_path / 'monday.csv'} --schedulers GRR"
     assert main(["global-computing", *words.split(), "--seeds", "1", "--json"]) == 0

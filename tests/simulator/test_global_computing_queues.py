@@ -35,7 +35,7 @@ def in_system(use: float, places: int) -> list[float]:
     return [use**n / total for n in range(places + 1)]
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 @pytest.mark.parametrize(("places", "use"), [(2, 3.0), (5, 0.9)])
 def test_transfer_times_and_losses_are_those_of_m_m_1_n(places: int, use: float) -> None:
     """Packets of one a second are served; one in six of those that come is ours."""
@@ -86,7 +86,7 @@ def ends_of(make: Callable[[Kernel], Server], jobs: list[tuple[float, float]]) -
     return ends, server
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 @pytest.mark.parametrize(("discipline", "count"), [("first-come", 200_000), ("processor-sharing", 100_000)])
 def test_the_mean_time_in_m_m_1_is_that_of_its_formula(discipline: str, count: int) -> None:
     random, use = stream(5, "m/m/1"), 0.5
@@ -204,7 +204,7 @@ def test_a_network_that_looks_only_when_asked_is_one_that_always_looks(
     assert found == expected
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_what_passed_long_ago_does_not_matter() -> None:
     """Asked now and then, it skips what is too old to count: how full it is found is what the formula says."""
     for use, places in ((1.0, 3), (4.0, 2)):

@@ -149,7 +149,7 @@ def test_simpy_finds_the_same_moments(seed: int, monkeypatch: pytest.MonkeyPatch
         assert one == pytest.approx(other, rel=1e-9)
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_what_has_arrived_is_no_longer_promised() -> None:
     world = QueueingWorld(SCENARIO.model_copy(update={"requests": RequestsPart(pause_s=10_000)}), "DWR", 1)
     world.run()

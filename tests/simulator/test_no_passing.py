@@ -37,7 +37,7 @@ def table_5() -> PolicyComparison:
     return comparison
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_table_5_is_near_the_papers(table_5: PolicyComparison) -> None:
     assert (table_5.table, table_5.interval) == (5, 200.0)
     for row in table_5.rows:

@@ -174,11 +174,11 @@ def ours(seed: int, policy: str, order: Order) -> tuple[float, int]:
     return measures.total.mean, measures.passed
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     ("choose", "policy", "order"),
     [
-        pytest.param(round_robin, "round-robin", Order.HOLD, marks=pytest.mark.long),
+        pytest.param(round_robin, "round-robin", Order.HOLD, marks=pytest.mark.campaign),
         (first_come, "first-come", Order.NONE),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

@@ -39,8 +39,8 @@ def erlang_c(servers: int, offered: float) -> float:
     return last / (sum(offered**n / math.factorial(n) for n in range(servers)) + last)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(("servers", "use"), [pytest.param(1, 0.5, marks=pytest.mark.long), (3, 0.6)])
+@pytest.mark.campaign
+@pytest.mark.parametrize(("servers", "use"), [pytest.param(1, 0.5, marks=pytest.mark.campaign), (3, 0.6)])
 def test_the_mean_wait_of_a_queue_is_that_of_its_formula(servers: int, use: float) -> None:
     expected = erlang_c(servers, servers * use) / (servers - servers * use)  # services of mean 1
     waits = []

@@ -24,7 +24,7 @@ def run_json(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return capsys.readouterr().out
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_the_same_bytes_on_any_number_of_processes(capsys: pytest.CaptureFixture[str]) -> None:
     alone = run_json(capsys, "--processes", "1")
     assert run_json(capsys, "--processes", "2") == alone
@@ -118,7 +118,7 @@ def test_a_log_is_run_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     }
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_pictures_are_of_the_same_bytes_every_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--scenarios", "2", "--algorithms", "naive", "bold", "--processes", "1", "--pictures"]
     for folder in ("one", "two"):

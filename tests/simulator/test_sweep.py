@@ -76,7 +76,7 @@ def json_of_another(*words: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "words", [SMALL, pytest.param(GLOBAL_COMPUTING, marks=pytest.mark.long)], ids=lambda words: words[0]
+    "words", [SMALL, pytest.param(GLOBAL_COMPUTING, marks=pytest.mark.campaign)], ids=lambda words: words[0]
 )
 def test_a_seed_gives_the_same_bytes_on_any_number_of_processes_and_under_any_hash_seed(words: list[str]) -> None:
     alone = json_of_this_process(*words)
@@ -100,13 +100,13 @@ def dask() -> Iterator[str]:
         yield cluster.scheduler_address
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_a_dask_cluster_gives_the_same_bytes(dask: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*SMALL, "--dask", dask]) == 0
     assert capsys.readouterr().out == json_of_this_process(*SMALL)
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_what_goes_wrong_on_a_dask_cluster_is_raised_here(dask: str) -> None:
     with pytest.raises(ValueError, match=r"math domain|nonnegative"):
         sweep(math.sqrt, [4.0, -1.0], on_dask(dask))
@@ -146,7 +146,7 @@ def test_an_interruption_waits_until_the_executor_has_taken_in_what_it_is_given(
         signal.raise_signal(signal.SIGINT)  # as ever, from now on
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are sent to one process")
 @pytest.mark.usefixtures("interruptible")
 def test_an_interrupted_sweep_ends_its_processes_and_says_so() -> None:

@@ -198,7 +198,7 @@ def simulate(capsys, *words):
     return code, out, err
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_policies_beside_one_another(files, capsys):
     words = ["--swf", files / "a.swf", "--pcs", 3, "--patterns", "steady", "--processes", 1]
     code, out, _ = simulate(capsys, *words)

@@ -111,7 +111,7 @@ def test_what_can_never_be_met_is_said() -> None:
         FluidWorld(cut, STRATEGIES["planned"](1), inf).run()
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_the_same_bytes_on_any_number_of_processes(capsys: pytest.CaptureFixture[str]) -> None:
     printed = []
     for processes in ("1", "2"):
@@ -141,7 +141,7 @@ def test_searches_as_json(capsys: pytest.CaptureFixture[str]) -> None:
             assert values[seed, search]["plans"] <= 11
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_pictures_are_of_the_same_bytes_every_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--strategies", "planned", "blind", "--processes", "1", "--pictures"]
     for folder in ("one", "two"):

@@ -41,7 +41,7 @@ def is_sound(request: PlanRequest, found: TransferPlan) -> None:
     assert found.objective == pytest.approx(sum(fetch.rate for fetch in found.fetches()))
 
 
-@pytest.mark.parametrize("way", [pytest.param(solve, marks=pytest.mark.long), fill])
+@pytest.mark.parametrize("way", [pytest.param(solve, marks=pytest.mark.campaign), fill])
 def test_replanning_loses_in_none_of_400_cases(way: Solve) -> None:
     gained = 0
     for seed in range(400):
@@ -54,7 +54,7 @@ def test_replanning_loses_in_none_of_400_cases(way: Solve) -> None:
     assert gained > 80, "sources were changed for the better in many cases"
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_adopting_whatever_differs_as_the_paper_says_loses_sometimes() -> None:
     """The same 400 cases by the paper's own rule: why ours has another."""
     lost = sum(_as_the_paper_says(drawn(seed)) for seed in range(400))

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 SILENT_MS = 60_000  # the page takes a master for away after 15 s
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 async def test_a_master_that_hangs_is_not_called_live(browser: Browser, tmp_path: Path) -> None:
     grid = Grid(tmp_path)
     try:

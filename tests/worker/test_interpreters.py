@@ -156,7 +156,7 @@ async def test_a_long_environment_is_told_once(caller: Caller) -> None:
     assert [await caller.value(long, environment=environment) for _ in range(2)] == [50_000, 50_000]
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 async def test_an_answer_that_is_too_deep_is_none(caller: Caller) -> None:
     def forge(depth: int) -> None:
         import os

@@ -1,0 +1,81 @@
+"""Which tests `make test` leaves to `make test-full`; both must be green before a change lands.
+
+`make test` keeps the scheduler, the machines of both daemons, the store on SQLite, REST, the CLI against a stand-in,
+and about a dozen live grids. Listed here are tests that start a browser, a PostgreSQL or a process for each case, and
+those whose promise a quicker test protects as well. A new file that takes over 5 s belongs here.
+"""
+
+from __future__ import annotations
+
+FILES = (
+    "tests/api/test_fuzz.py",
+    "tests/api/test_object_storage.py",
+    "tests/benchmarks/",
+    "tests/cli/test_commands.py",
+    "tests/cli/test_elastic.py",
+    "tests/cli/test_missing_inputs.py",
+    "tests/cli/test_printed_commands.py",
+    "tests/cli/test_replay.py",
+    "tests/docs/test_command_lines.py",
+    "tests/docs/test_manual.py",
+    "tests/docs/test_python_page.py",
+    "tests/faults/",
+    "tests/live/test_chains.py",
+    "tests/live/test_default_sandbox.py",
+    "tests/live/test_deliver.py",
+    "tests/live/test_environments.py",
+    "tests/live/test_following.py",
+    "tests/live/test_import_names.py",
+    "tests/live/test_joining.py",
+    "tests/live/test_knowing.py",
+    "tests/live/test_local.py",
+    "tests/live/test_looking.py",
+    "tests/live/test_notifying.py",
+    "tests/live/test_peers.py",
+    "tests/live/test_restored.py",
+    "tests/live/test_runaways.py",
+    "tests/live/test_shared_folder.py",
+    "tests/live/test_sweeps.py",
+    "tests/live/test_waiting.py",
+    "tests/packaging/",
+    "tests/simulator/test_study.py",
+    "tests/simulator/test_sweep.py",
+    "tests/simulator/test_traces.py",
+    "tests/simulator/test_transfer.py",
+    "tests/simulator/test_what_if.py",
+    "tests/store/test_clock.py",
+    "tests/store/test_whole_workload.py",
+    "tests/transfers/test_assignment.py",
+    "tests/transfers/test_forest.py",
+    "tests/transfers/test_measured_network.py",
+    "tests/transfers/test_planner.py",
+    "tests/web/",
+    "tests/worker/presence/",
+    "tests/worker/test_doctor.py",
+    "tests/worker/test_owner_page.py",
+    "tests/worker/test_task_users.py",
+)
+"""Files, and folders with all that is below them."""
+
+TESTS = (
+    "tests/api/test_main.py::",
+    "tests/cli/test_joining.py::test_a_failed_try_leaves_what_was_joined_before_as_it_was",
+    "tests/cli/test_joining.py::test_the_line_may_come_on_stdin",
+    "tests/cli/test_streams.py::test_an_answer_for_which_the_disk_has_no_room_is_an_error",
+    "tests/cli/test_streams.py::test_a_terminal_without_a_letter_is_told_its_number",
+    "tests/live/test_functions.py::test_a_map_outlives_its_program_and_the_master",
+    "tests/live/test_gangs.py::test_a_member_that_is_killed_ends_all_and_uses_one_attempt",
+    "tests/live/test_gangs.py::test_members_that_ask_for_the_network_have_it_between_them_alone",
+    "tests/live/test_owner.py::test_the_owner_comes_back_and_the_task_runs_elsewhere",
+    "tests/live/test_survival.py::test_a_worker_cut_off_comes_back_too_late",
+    "tests/live/test_survival.py::test_a_worker_is_suspended_and_comes_back",
+    "tests/live/test_survival.py::test_a_worker_restarts_and_tells_what_it_lost",
+    "tests/live/test_survival.py::test_results_that_nobody_has_heard_of_outlive_their_agent",
+    "tests/live/test_survival.py::test_tasks_run_on_while_the_master_is_away",
+)
+"""Tests, with all their cases: the beginnings of their ids."""
+
+
+def is_full(test: str) -> bool:
+    """True if the test of this id, such as ``tests/a/test_b.py::test_c[1]``, is left to `make test-full`."""
+    return test.startswith(FILES) or test.startswith(TESTS) or "[postgres" in test
