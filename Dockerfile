@@ -11,19 +11,19 @@ ARG CA_CERTIFICATE
 ENV PIP_CERT=/etc/ssl/certs/ca-certificates.crt PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 RUN [ -z "$CA_CERTIFICATE" ] || printf '\n%s\n' "$CA_CERTIFICATE" >> "$PIP_CERT"
 
-# pip stays behind in this stage. Before 26.1 it refused version ranges under constraints that carry hashes.
-RUN python3 -m venv /opt/pip && /opt/pip/bin/pip install "pip>=26.1" && python3 -m venv --without-pip /opt/loopline
+# pip stays behind in this stage, pinned: before 26.1 it refused version ranges under constraints that carry hashes.
+RUN python3 -m venv /opt/pip && /opt/pip/bin/pip install "pip==26.3" && python3 -m venv --without-pip /opt/loopline
 ENV PATH=/opt/pip/bin:$PATH
 
 # The locked dependencies first, as a layer that changes only with them. They are named without the project,
 # because a source tree has no hash, and one hash among the constraints makes pip ask for all.
 WORKDIR /src
-COPY pyproject.toml constraints.txt ./
+COPY pyproject.toml requirements/all.txt ./
 ARG EXTRAS="master worker postgres s3"
 RUN python3 -c "import tomllib; project = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
     extras = [project['optional-dependencies'][name] for name in '$EXTRAS'.split()]; \
     print(*sum(extras, project['dependencies']), sep='\n')" > /tmp/requirements.txt \
-    && pip --python /opt/loopline/bin/python install -c constraints.txt -r /tmp/requirements.txt
+    && pip --python /opt/loopline/bin/python install -c all.txt -r /tmp/requirements.txt
 COPY . .
 RUN pip --python /opt/loopline/bin/python install --no-deps .
 

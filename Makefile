@@ -68,11 +68,11 @@ bench-peers:
 EXTRAS := $(foreach extra,master worker planner discovery sim dask postgres s3,--extra $(extra))
 constraints: .venv/installed
 	$(BIN)/uv pip compile pyproject.toml $(EXTRAS) --group dev --generate-hashes --universal \
-		--python-version 3.11 --no-header --quiet --output-file constraints.txt
-	$(BIN)/uv pip compile pyproject.toml --extra master --extra worker --group install --constraint constraints.txt \
+		--python-version 3.11 --no-header --quiet --output-file requirements/all.txt
+	$(BIN)/uv pip compile pyproject.toml --extra master --extra worker --group install --constraint requirements/all.txt \
 		--no-emit-package uv \
 		--no-annotate --generate-hashes --universal --python-version 3.11 --no-header --quiet \
-		--output-file constraints-demo.txt
+		--output-file requirements/demo.txt
 
 web/node_modules/.package-lock.json: web/package-lock.json
 	cd web && npm ci --silent && touch node_modules/.package-lock.json
@@ -109,12 +109,12 @@ clean:
 	rm -rf dist master/loopline_master/manual .venv .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis loopline-demo
 
 # What the demo needs, about 100 MB; not compiled ahead, since it imports a part of it only.
-.venv/demo: pyproject.toml constraints-demo.txt | check-python
+.venv/demo: pyproject.toml requirements/demo.txt | check-python
 	@echo "making a virtual environment in .venv"
 	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
-	@echo "installing the libraries of master and worker there ($$(grep -c == constraints-demo.txt) packages):"
+	@echo "installing the libraries of master and worker there ($$(grep -c == requirements/demo.txt) packages):"
 	@rm -f $@.libraries
-	@($(PIP) --no-compile --no-deps --require-hashes -r constraints-demo.txt && touch $@.libraries) | $(NAMES)
+	@($(PIP) --no-compile --no-deps --require-hashes -r requirements/demo.txt && touch $@.libraries) | $(NAMES)
 	@test -f $@.libraries
 	@echo "installing Loopline itself there, in place"
 	@$(PIP) --quiet --no-compile --no-deps --no-build-isolation --editable .
@@ -123,13 +123,13 @@ clean:
 # All the rest: what the suite, the linters and the simulator need, about 900 MB; not compiled ahead either, which takes
 # half as long again, for a small part of it is ever imported. By uv, with a fraction of pip's work; pip has its turn
 # where that fails, for it may know an index of which uv does not.
-.venv/installed: .venv/demo constraints.txt
-	@echo "installing what tests and linters need ($$(grep -c == constraints.txt) packages):"
+.venv/installed: .venv/demo requirements/all.txt
+	@echo "installing what tests and linters need ($$(grep -c == requirements/all.txt) packages):"
 	@rm -f $@
-	@awk '/^uv==/,!/\\$$/' constraints.txt > $@.uv
+	@awk '/^uv==/,!/\\$$/' requirements/all.txt > $@.uv
 	@$(PIP) --quiet --no-compile --no-deps --require-hashes -r $@.uv
-	@if $(BIN)/uv pip install --python $(BIN)/python --require-hashes -r constraints.txt; then touch $@; else \
-		($(PIP) --no-compile --require-hashes -r constraints.txt && touch $@) | $(NAMES); fi
+	@if $(BIN)/uv pip install --python $(BIN)/python --require-hashes -r requirements/all.txt; then touch $@; else \
+		($(PIP) --no-compile --require-hashes -r requirements/all.txt && touch $@) | $(NAMES); fi
 	@test -f $@
 
 PIP := $(BIN)/pip install --disable-pip-version-check

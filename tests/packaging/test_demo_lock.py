@@ -13,8 +13,8 @@ UNUSED = {"uv"}
 
 
 def test_the_demo_runs_on_the_versions_that_the_suite_tests() -> None:
-    everything = _locked("constraints.txt")
-    differ = {name: entry for name, entry in _locked("constraints-demo.txt").items() if everything.get(name) != entry}
+    everything = _locked("requirements/all.txt")
+    differ = {name: entry for name, entry in _locked("requirements/demo.txt").items() if everything.get(name) != entry}
     assert not differ, "run `make constraints`"
 
 
@@ -23,7 +23,7 @@ def test_the_demo_installs_what_master_and_worker_need_and_little_more() -> None
     extras = project["project"]["optional-dependencies"]
     direct = project["project"]["dependencies"] + extras["master"] + extras["worker"]
     wanted = {_plain(re.split(r"[\[>=<~ ;]", line)[0]) for line in direct} - UNUSED
-    locked = _locked("constraints-demo.txt")
+    locked = _locked("requirements/demo.txt")
     assert wanted <= locked.keys(), "run `make constraints`"
     assert len(locked) < MOST_PACKAGES
 
