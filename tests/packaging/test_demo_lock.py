@@ -14,7 +14,8 @@ UNUSED = {"uv"}
 
 def test_the_demo_runs_on_the_versions_that_the_suite_tests() -> None:
     everything = _locked("requirements/all.txt")
-    differ = {name: entry for name, entry in _locked("requirements/demo.txt").items() if everything.get(name) != entry}
+    demo = _locked("requirements/demo.txt")
+    differ = {name: entry for name, entry in demo.items() if everything.get(name) != entry}
     assert not differ, "run `make constraints`"
 
 

@@ -19,7 +19,6 @@ from loopline.cli import values
 from loopline.client import AsyncClient
 from loopline.rest_client import LARGEST_PAGE
 from loopline_shared.model import TaskId
-from loopline_shared.rest.times import SECONDS
 
 Item = TypeVar("Item")
 Document = BaseModel | Sequence[BaseModel] | Sequence[dict[str, Any]] | dict[str, Any]
@@ -140,7 +139,7 @@ def answers_yes(question: str) -> bool:
 
 def _plain(document: Any) -> Any:
     if isinstance(document, BaseModel):
-        return document.model_dump(mode="json", context=SECONDS)
+        return document.model_dump(mode="json")
     if isinstance(document, dict):
         return {name: _plain(value) for name, value in document.items()}
     if isinstance(document, list):

@@ -13,7 +13,6 @@ from loopline.cli.common import PATIENCE_S, PLAIN, Common, JobNumber, TaskNumber
 from loopline.cli.render.printable import Printable, printable
 from loopline_shared.model import Stream
 from loopline_shared.rest.bodies import TaskResult
-from loopline_shared.rest.times import SECONDS
 
 
 async def logs(
@@ -78,7 +77,7 @@ async def results(job: JobNumber, /, *, common: Common = PLAIN) -> None:
 
 def _print(result: TaskResult, common: Common) -> None:
     if common.json:
-        print(result.model_dump_json(context=SECONDS), flush=True)
+        print(result.model_dump_json(), flush=True)
         return
     print(printable(result.stdout) if sys.stdout.isatty() else result.stdout, end="", flush=True)
     if result.stdout_cut:

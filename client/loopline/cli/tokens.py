@@ -15,7 +15,6 @@ from loopline.settings import is_here
 from loopline_shared.errors import LooplineError
 from loopline_shared.joining import JoinLine, LoginLine
 from loopline_shared.rest.access import JoinTokenCreated, Role, TokenCreated
-from loopline_shared.rest.times import SECONDS
 
 token = App(name="token", default_parameter=Parameter(negative=(), show_default=False))
 
@@ -48,7 +47,7 @@ async def create(
         created = await client.create_token(name, role, expires)
         place = address.rstrip("/") if address else _place(client, created.address)
     line = LoginLine(place, created.secret, created.fingerprint)
-    document = created.model_dump(mode="json", context=SECONDS)
+    document = created.model_dump(mode="json")
     if role not in ("worker", "scraper") and line.master:
         document["line"] = f"loopline login {line}"
     common.show(document, lambda: _secret(created, document.get("line", "")), whole=True)
@@ -116,7 +115,7 @@ async def join(
         created = await client.create_join_token(uses, expires)
         place = address.rstrip("/") if address else _place(client, created.address)
     line = JoinLine(place, created.secret, created.fingerprint)
-    document = {**created.model_dump(mode="json", context=SECONDS), "line": f"loopline join {line}"}
+    document = {**created.model_dump(mode="json"), "line": f"loopline join {line}"}
     common.show(document, lambda: _line(line, created), whole=True)
 
 

@@ -13,7 +13,6 @@ from loopline.cli.common import PLAIN, Common, some
 from loopline.cli.render import knowledge, tables
 from loopline.client import AsyncClient
 from loopline_shared.rest.bodies import WorkerView
-from loopline_shared.rest.times import SECONDS
 
 _WAIT_S = 0.5
 
@@ -93,7 +92,7 @@ async def _emptied(client: AsyncClient, view: WorkerView) -> WorkerView:
 
 def _document(worker: WorkerView) -> dict[str, Any]:
     """Return a worker as JSON."""
-    return worker.model_dump(mode="json", context=SECONDS)
+    return worker.model_dump(mode="json")
 
 
 def _show(workers: Sequence[WorkerView], common: Common) -> None:

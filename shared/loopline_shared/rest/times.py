@@ -1,7 +1,4 @@
-"""Times in the REST API: RFC 3339 in UTC on the way, seconds since 1970 in the programs.
-
-With the context SECONDS a time is serialized as seconds since 1970.
-"""
+"""Times in JSON, of REST and of ``--json``: RFC 3339 in UTC. Programs have seconds since 1970."""
 
 from __future__ import annotations
 
@@ -9,12 +6,8 @@ import re
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, PlainSerializer, SerializationInfo, WithJsonSchema
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
-Times = dict[str, str] | None
-"""Context of a serialization, which says how times are written."""
-SECONDS: Times = {"times": "seconds"}
-"""For a reader that expects seconds since 1970."""
 _LAST = 253402300799.0  # of the year 9999
 _NUMBER = re.compile(r"[-+]?[\d.]+(e[-+]?\d+)?|[-+]?inf|nan", re.IGNORECASE)
 _SCHEMA: dict[str, Any] = {"type": "string", "format": "date-time", "examples": ["2027-01-31T08:15:30.250000Z"]}
@@ -41,13 +34,7 @@ def seconds(value: object) -> object:
     return max(0.0, at.timestamp())
 
 
-def _written(at: float, info: SerializationInfo) -> float | str:
-    return at if info.context == SECONDS else rfc3339(at)
-
-
-Time = Annotated[
-    float, BeforeValidator(seconds), PlainSerializer(_written, when_used="json"), WithJsonSchema(_SCHEMA)
-]
+Time = Annotated[float, BeforeValidator(seconds), PlainSerializer(rfc3339, when_used="json"), WithJsonSchema(_SCHEMA)]
 """A time in an answer."""
 Moment = Annotated[
     float,
