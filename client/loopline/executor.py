@@ -261,11 +261,11 @@ class Executor(concurrent.futures.Executor):
     def _in_loop(self, work: Callable[..., None], *arguments: object) -> None:
         if not self._loop_thread.is_open:
             raise RuntimeError("it has been closed")
-        self._loop_thread.loop.call_soon_threadsafe(work, *arguments)
+        self._loop_thread.loop.call_soon_threadsafe(self._submitter.protected, work, *arguments)
 
     def _cancelled(self, future: GridFuture) -> None:
         if self._loop_thread.is_open:
-            self._loop_thread.loop.call_soon_threadsafe(_give_up, future)
+            self._in_loop(_give_up, future)
 
     def _runs(self, future: GridFuture) -> bool:
         if future.task is None or not self._loop_thread.is_open:

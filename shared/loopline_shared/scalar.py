@@ -16,6 +16,8 @@ from pydantic import (
 
 from loopline_shared.model import NO_NUL
 
+MAX_TEXT_CHARACTERS = 10_000
+"""Longest text that is the value of a parameter. Arguments of calls are such texts, unless they are files."""
 Exact = Annotated[int, Field(ge=-(2**53), le=2**53)]
 """A whole number that survives every JSON reader."""
 
@@ -26,7 +28,7 @@ def _scalar_kind(value: object) -> str:
 
 
 Scalar = Annotated[
-    Annotated[str, Field(max_length=10_000, pattern=NO_NUL), Tag("text")]
+    Annotated[str, Field(max_length=MAX_TEXT_CHARACTERS, pattern=NO_NUL), Tag("text")]
     | Annotated[bool, Field(strict=True), Tag("bool")]
     | Annotated[Exact, Field(strict=True), Tag("int")]
     | Annotated[float, Field(strict=True, allow_inf_nan=False), Tag("float")],
@@ -34,7 +36,7 @@ Scalar = Annotated[
     WithJsonSchema(  # not "oneOf": every integer is a number too
         {
             "anyOf": [
-                {"type": "string", "maxLength": 10_000, "pattern": NO_NUL},
+                {"type": "string", "maxLength": MAX_TEXT_CHARACTERS, "pattern": NO_NUL},
                 {"type": "boolean"},
                 {"type": "number"},
             ]

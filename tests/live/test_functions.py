@@ -15,7 +15,8 @@ import psutil
 import pytest
 
 import loopline
-from loopline_shared.model import JobState
+from loopline.functions.calls import LONGEST_INLINE_BYTES
+from loopline_shared.model import INLINE_LIMIT_BYTES, MAX_INLINE_BYTES, JobState
 from tests.live.grid import ROOT, Grid, wait_for
 
 SUBMITS = """
@@ -90,6 +91,20 @@ async def test_a_map_outlives_its_program_and_the_master(grid: Grid) -> None:
     assert values == [[x * x, 10_000] for x in range(12)]
     assert again == [x * x for x in range(12)]
     await grid.ended(job)
+
+
+async def test_arguments_and_values_of_every_size_come_home(grid: Grid) -> None:
+    """Around powers of two, and around every limit that they pass on their way."""
+    await grid.start_worker("ant", slots=2)
+    borders = {LONGEST_INLINE_BYTES, INLINE_LIMIT_BYTES, MAX_INLINE_BYTES, *(2**n for n in range(9, 19))}
+    sizes = [border - overhead + by for border in sorted(borders) for overhead in (0, 30) for by in range(-20, 20, 7)]
+    contents = [bytes([size % 256]) * size for size in sizes]
+    async with executor(grid) as one:
+        assert await result(one.submit(bytes, b"")) == b"", "the next call goes at once"
+        for content in contents[::6]:
+            assert await result(one.submit(bytes, content)) == content
+        for chunk in (1, 4):
+            assert await asyncio.to_thread(lambda by=chunk: list(one.map(bytes, contents, chunksize=by))) == contents
 
 
 async def test_calls_come_home(grid: Grid) -> None:

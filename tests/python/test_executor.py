@@ -175,7 +175,8 @@ def test_many_short_calls_share_tasks_and_few_do_not(executor: loopline.Executor
         ([0.005, 0.005, 3.0], 2, 10, 20),  # as long as a task should take; one that imports something tells nothing
         ([10.0], 2, 10, 1),
         ([], 2, 10, 1),  # nothing is known
-        ([1e-6], 2, 10_000, 3),  # what they are told is to fit into a line
+        ([1e-6], 2, 1_000, 3),  # their arguments travel with the task
+        ([1e-6], 2, 10_000, 1),
     ],
 )
 def test_how_many_calls_a_task_makes(seconds: list[float], slots: int, length: int, chunk: int) -> None:

@@ -738,6 +738,18 @@ async def test_functions_run_under_another_python(caller: Caller, tmp_path: Path
     assert await caller.value(lambda: __import__("os").environ.get("WHO")) == "other"
 
 
+@pytest.mark.parametrize("size", [2**n + by for n in (12, 13, 14, 15, 16) for by in (-600, 0)])
+async def test_variables_of_every_length_reach_an_interpreter(caller: Caller, size: int) -> None:
+    """A message that is longer than a socket takes at once is a file."""
+
+    def length() -> int:
+        return min(len(os.environ["LONG"]), len(os.environ["ALSO"]))
+
+    environment = {"LONG": "x" * size, "ALSO": "x" * size}
+    assert await caller.value(length, environment=environment) == size
+    assert await caller.value(length, environment=environment) == size
+
+
 class Counter:
     """An object that a call changes."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from statistics import median
 from typing import Any
@@ -68,28 +68,54 @@ class CallSubmitter:
         self._has_posted = False  # a call that the master has not answered
         self._turn = asyncio.Lock()  # first come, first served: the grid's order is that of submissions
 
+    def protected(self, callback: Callable[..., None], *arguments: Any) -> None:
+        """Run a callback of the loop. If it raises, the open calls fail with that error: none may wait for ever."""
+        try:
+            callback(*arguments)
+        except Exception as error:
+            self._fail(self._pending.all(), error)
+
+    def _fail(self, futures: Iterable[GridFuture], error: Exception) -> None:
+        for future in futures:
+            self._pending.settled(future)
+            future.fail(error)
+
+    def _fail_gathered(self, batcher: CallBatcher, error: Exception) -> None:
+        """Fail all that is gathered, so that the next call is sent again."""
+        while batches := batcher.pop():
+            for batch in batches:
+                self._fail(batch.futures, error)
+
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
         """Start some of the work below; ``flush`` waits for it."""
         task = asyncio.create_task(work)
         self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
+        task.add_done_callback(lambda _: self.protected(self._is_over, task))
+
+    def _is_over(self, task: asyncio.Task[None]) -> None:
+        self._under_way.discard(task)
+        if not task.cancelled():
+            task.result()
 
     def start(self, batcher: CallBatcher) -> None:
         """Submit what is gathered: a call alone at once, if there is nothing to wait for, and all else in a task."""
-        if not self._posts_alone(batcher):
-            self.begin(self.send_all(batcher))
+        try:
+            if not self._posts_alone(batcher):
+                self.begin(self.send_all(batcher))
+        except Exception as error:
+            self._fail_gathered(batcher, error)
 
     def _posts_alone(self, batcher: CallBatcher) -> bool:
         """True if one call was gathered, and is under way. The next one is not kept waiting for its answer."""
         may_post = self._has_checked and self._limit.is_none and not self._has_posted and not self._turn.locked()
         alone = batcher.pop_alone() if may_post else None
         if alone is not None and not self._is_posted(alone):
-            self.begin(self.send(alone))
+            self.begin(self._send(alone))
         return alone is not None
 
     def _is_posted(self, batch: Batch) -> bool:
         """Submit one call, of which the master may say all at once: that it is on disk, and its result."""
-        with suppress(LooplineError):  # which ``send`` meets again
+        with suppress(Exception):  # which ``_send`` meets again
             known = batch.function, self._needed(batch.function, batch.calls)
             common, parameters = self._specs.get(known), parameters_inline(batch.calls)
             if common is None or parameters is None or batch.futures[0].was_cancelled:
@@ -98,7 +124,7 @@ class CallSubmitter:
             self._has_posted = self._link.post(spec_of(common, parameters, 1), job)
             if self._has_posted:
                 self._under_way.add(job.answer)
-                job.answer.add_done_callback(lambda _: self._is_answered(job, batch, known))
+                job.answer.add_done_callback(lambda _: self.protected(self._is_answered, job, batch, known))
         return self._has_posted
 
     def _is_answered(self, job: SubmittedJob, batch: Batch, known: tuple[bytes, CarriedModules]) -> None:
@@ -108,7 +134,7 @@ class CallSubmitter:
         error = job.answer.exception()
         if isinstance(error, LooplineError) and error.code == "missing_input":
             self._specs.pop(known, None)
-            self.begin(self.send(batch))
+            self.begin(self._send(batch))
         elif error is not None:
             job.fail(error)
 
@@ -118,12 +144,22 @@ class CallSubmitter:
         The first call goes at once; those that come while it is on its way go together next. After many calls in a
         row, the next batch waits until no more come.
         """
-        while not self._posts_alone(batcher) and (batches := batcher.pop()):
-            if len(batches) == 1:
-                await self.send(batches[0])
-            else:
-                await asyncio.gather(*map(self.send, batches))
-            await batcher.pause()
+        try:
+            while not self._posts_alone(batcher) and (batches := batcher.pop()):
+                if len(batches) == 1:
+                    await self._send(batches[0])
+                else:
+                    await asyncio.gather(*map(self._send, batches))
+                await batcher.pause()
+        except Exception as error:
+            self._fail_gathered(batcher, error)
+
+    async def _send(self, batch: Batch) -> None:
+        """Submit gathered calls, which fail if that raises."""
+        try:
+            await self.send(batch)
+        except Exception as error:
+            self._fail(batch.futures, error)
 
     async def send(self, batch: Batch) -> None:
         """Submit calls that are tasks of their own."""

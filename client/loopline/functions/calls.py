@@ -25,7 +25,7 @@ from loopline.functions.remote_traceback import RemoteTraceback, with_source
 from loopline.http import UnavailableError
 from loopline.rest_client import RestClient
 from loopline.transfer import direct
-from loopline.transfer.files import hash_of, upload
+from loopline.transfer.files import hash_of, in_parallel, upload
 from loopline.transfer.package_list import PackageList, with_software
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import Function, TaskId, TaskState
@@ -34,10 +34,11 @@ from loopline_shared.protocol.client_link import TaskEnd
 from loopline_shared.protocol.software import PACKAGES
 from loopline_shared.rest.bodies import TaskResult
 from loopline_shared.row_lines import write_row
+from loopline_shared.scalar import MAX_TEXT_CHARACTERS
 from loopline_shared.spec import JobSpec, Requirements, RowFile, Table
 
-LONGEST_INLINE_BYTES = 64_000
-"""Most bytes of a task's arguments that travel with the task; longer ones are a file."""
+LONGEST_INLINE_BYTES = MAX_TEXT_CHARACTERS // 4 * 3
+"""Most bytes of a task's arguments that travel with the task, as a parameter in base64; longer ones are a file."""
 _ROWS_INLINE_BYTES = 100_000
 
 _MISSING = (
@@ -239,7 +240,7 @@ def _read(task: TaskId, end: TaskResult | TaskEnd, how: int, content: bytes, loa
     except NotPlainError as error:
         message = f"the return value of task {task} is refused: {error}"
         return None, CallError("not_plain", message, "return numbers, text, lists or arrays; or trust your workers")
-    except Exception as error:  # unpickling can raise anything
+    except BaseException as error:  # unpickling can raise anything, SystemExit too
         message = f"the return value of task {task} cannot be unpickled here: {type(error).__name__}: {error}"
         return None, CallError("unreadable", message, "install here the packages that the value needs")
 
@@ -283,7 +284,7 @@ def _raised(task: TaskId, end: TaskResult | TaskEnd, content: bytes, loads: Load
     try:
         error = loads(of_error or b"")
         assert isinstance(error, BaseException)
-    except Exception:
+    except BaseException:
         where = f" on {end.worker}" if end.worker else ""
         error = CallError("raised", f"task {task} raised{where}: {end.reason}", "its traceback is the cause")
     error.__cause__ = RemoteTraceback(with_source(text))
@@ -301,7 +302,7 @@ def _failure(content: bytes, loads: Loads) -> tuple[bytes | None, str] | None:
         match loads(content):
             case (bytes() | None as of_error, str(text)):
                 return of_error, text
-    except Exception:  # unpickling can raise anything
+    except BaseException:  # unpickling can raise anything
         return None
     return None
 
@@ -313,7 +314,12 @@ async def parameters_of(client: RestClient, tasks: Sequence[bytes]) -> Table | R
     """
     if (short := parameters_inline(tasks)) is not None:
         return short
-    arguments = [await _argument(client, task) for task in tasks]
+    arguments = [""] * len(tasks)
+
+    async def fill_in(place: int) -> None:
+        arguments[place] = await _argument(client, tasks[place])
+
+    await in_parallel(range(len(tasks)), fill_in)
     if sum(map(len, arguments)) <= _ROWS_INLINE_BYTES:
         return Table(rows=[{"call": argument} for argument in arguments])
     lines = b"".join(write_row({"call": argument}) for argument in arguments)

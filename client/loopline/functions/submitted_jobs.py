@@ -9,7 +9,6 @@ from typing import Any, Protocol
 from loopline.functions.calls import CallError, Loads, content_of, outcome_of, outcomes_of
 from loopline.functions.futures import ChunkResult, GridFuture
 from loopline.rest_client import RestClient
-from loopline_shared.errors import LooplineError
 from loopline_shared.model import TaskId
 from loopline_shared.protocol.client_link import Over, TaskEnd
 
@@ -77,7 +76,7 @@ class SubmittedJob:
         for end in ends:
             self._ended += 1
             if end.value is None or end.value.sha256 is None:
-                self._settle(end, None if end.value is None or end.value.cut else end.value.data)
+                self._settle_or_fail(end, None if end.value is None or end.value.cut else end.value.data)
             else:
                 fetching = asyncio.create_task(self._fetch(end))
                 self._fetching.add(fetching)
@@ -121,6 +120,15 @@ class SubmittedJob:
         self._futures[places] = [None] * len(futures)
         return futures
 
+    def _settle_or_fail(self, end: TaskEnd, content: bytes | None) -> None:
+        """Set the results of a task. A future whose result cannot be read has the error."""
+        futures = self._futures[self._places(end.number)]
+        try:
+            self._settle(end, content)
+        except Exception as error:
+            for future in filter(None, futures):
+                self._give(future, (None, error))
+
     def _settle(self, end: TaskEnd, content: bytes | None) -> None:
         for future in self._pop_futures(end.number):
             if not future.was_cancelled:
@@ -140,11 +148,11 @@ class SubmittedJob:
         """Download a result that is a file."""
         try:
             content = await content_of(self._client, end)
-        except LooplineError as error:
+        except Exception as error:
             for future in self._pop_futures(end.number):
                 self._give(future, (None, error))
         else:
-            self._settle(end, content)
+            self._settle_or_fail(end, content)
 
     def _fetched(self, fetched: asyncio.Task[None] | None = None) -> None:
         if fetched:

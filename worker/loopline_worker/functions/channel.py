@@ -32,9 +32,9 @@ class Channel:
         """False once either end has closed it."""
         return self._socket.fileno() >= 0
 
-    def send(self, message: dict[str, Any], files: Sequence[int] = ()) -> None:
+    def send(self, message: bytes, files: Sequence[int] = ()) -> None:
         """Send a line at once, for which the other end waits. Raises OSError if it does not take the line."""
-        data = json.dumps(message).encode() + b"\n"
+        data = message + b"\n"
         sent = socket.send_fds(self._socket, [data], list(files)) if files else self._socket.send(data)
         if sent < len(data):
             raise OSError("the interpreter does not read")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import os
 import signal
 from collections.abc import Callable
@@ -17,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from loopline_shared.model import INLINE_LIMIT_BYTES, MAX_INLINE_BYTES, Output
 from loopline_shared.paths import TEMPORARY
 from loopline_worker.files.downloads import DownloadError
-from loopline_worker.functions.append_files import file_of
 from loopline_worker.functions.channel import Reply
 from loopline_worker.functions.interpreter import CallReply, Interpreter
 from loopline_worker.functions.pool import InterpreterPool
@@ -28,8 +26,6 @@ from loopline_worker.launch.sinks import Sink
 if TYPE_CHECKING:
     from loopline_shared.model import AttemptId
 
-_LONGEST_IN_MESSAGE = 32_000
-"""Longer arguments are passed as a file, because a socket takes only so much at once."""
 _MOST_CRASHES = 100
 """Crashes of one task's calls; the calls after them are not run."""
 _FOLLOW_EVERY_S = 0.05
@@ -256,9 +252,6 @@ class FunctionCall:
                 files = await self._fetching
             finally:
                 self._fetching = None
-        if len(message["arguments"]) > _LONGEST_IN_MESSAGE:
-            message["brings"].append("arguments")
-            files.append(file_of(base64.b64decode(message.pop("arguments")), interpreter.folder))
         return files
 
     async def _open_files(self, names: list[str]) -> list[int]:
@@ -274,8 +267,8 @@ class FunctionCall:
 
     def _can_start_on(self, interpreter: Interpreter) -> bool:
         """True if the call needs no file and the interpreter has loaded the function."""
-        is_short = len(self._call.arguments) <= _LONGEST_IN_MESSAGE and not self._call.arguments_file
-        return is_short and interpreter.is_ready and self._call.function in interpreter.functions
+        needs_file = self._call.arguments_file or self._call.function not in interpreter.functions
+        return interpreter.is_ready and not needs_file
 
     # Output and results.
 

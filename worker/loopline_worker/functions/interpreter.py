@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import socket
@@ -14,12 +15,14 @@ from pathlib import Path
 from typing import Any, Self
 
 from loopline_worker.attempts import scratch
-from loopline_worker.functions.append_files import AppendFile
+from loopline_worker.functions.append_files import AppendFile, file_of
 from loopline_worker.functions.channel import Channel, Reply
 from loopline_worker.launch.interface import Ended, Job, Launcher, Tree
 from loopline_worker.timings import INTERPRETER_PAUSE_AFTER_S
 
 PROGRAM = Path(__file__).parent / "program" / "call_loop.py"
+_LONGEST_LINE_BYTES = 2**15
+"""The socket's buffer is larger: it takes a line at once, or the interpreter does not read."""
 _TRIES = 100
 _RETRY_S = 0.01
 _LOOKS_AT_STRAYS = 5
@@ -92,6 +95,7 @@ class Interpreter:
                 on_failure.callback(files[-1].close)
             ours, theirs = socket.socketpair()
             on_failure.callback(ours.close)
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * _LONGEST_LINE_BYTES)
             with theirs:
                 own = replace(job, command=[*job.command, str(program)], makes_folder=False)
                 tree = await launcher.start(own, theirs.fileno(), files[1].file)
@@ -99,7 +103,7 @@ class Interpreter:
         written = files[0], files[1], files[2]
         interpreter = cls(tree, Channel(ours), key, folder, files=written, on_end=on_end)
         with suppress(OSError):  # it is gone, as the first call will find
-            interpreter._channel.send({}, [files[0].file, files[2].file])
+            interpreter._channel.send(b"{}", [files[0].file, files[2].file])
         return interpreter
 
     @property
@@ -153,9 +157,21 @@ class Interpreter:
         """Send a call to a ready interpreter; pass its reply to ``handle_reply()``."""
         self._request, self._requested_at, self._pid_at_request = message, time.monotonic(), _last_pid()
         try:
-            self._channel.send(message, files)
+            self._send(message, files)
         except OSError:
             self.kill()
+
+    def _send(self, message: dict[str, Any], files: Sequence[int]) -> None:
+        """Send a message, a long one as a file: the socket takes only part of it at once. Raises OSError."""
+        line = json.dumps(message).encode()
+        if len(line) <= _LONGEST_LINE_BYTES:
+            self._channel.send(line, files)
+            return
+        file = file_of(line, self.folder)
+        try:
+            self._channel.send(b"{}", [file, *files])
+        finally:
+            os.close(file)
 
     def listen(self, listener: Callable[[Reply], None]) -> None:
         """Call ``listener`` with the next reply."""
