@@ -66,7 +66,7 @@ TESTS = (
     "tests/live/test_functions.py::test_a_map_outlives_its_program_and_the_master",
     "tests/live/test_gangs.py::test_a_member_that_is_killed_ends_all_and_uses_one_attempt",
     "tests/live/test_gangs.py::test_members_that_ask_for_the_network_have_it_between_them_alone",
-    "tests/live/test_owner.py::test_the_owner_comes_back_and_the_task_runs_elsewhere",
+    "tests/live/test_owner.py::test_task_is_given_back_when_the_owner_returns_and_ends_elsewhere",
     "tests/live/test_survival.py::test_a_worker_cut_off_comes_back_too_late",
     "tests/live/test_survival.py::test_a_worker_is_suspended_and_comes_back",
     "tests/live/test_survival.py::test_a_worker_restarts_and_tells_what_it_lost",

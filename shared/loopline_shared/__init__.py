@@ -1,3 +1,3 @@
 """Types and formats that master, worker and clients share. It imports none of them."""
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.1.0.dev0"

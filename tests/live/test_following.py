@@ -40,7 +40,8 @@ async def test_output_is_read_as_it_is_written_also_over_a_restart_of_the_master
     assert await rest(again) == b"one\n" + numbers + b"two\nthree\n"
 
 
-async def test_a_reader_is_told_when_another_attempt_goes_on(grid: Grid) -> None:
+async def test_a_reader_is_told_when_another_attempt_goes_on(forgetful_grid: Grid) -> None:
+    grid = forgetful_grid
     await grid.start_worker("ant")
     gate = grid.gate()
     job = await grid.submit(f"echo on $LOOPLINE_WORKER; {gate.wait}; echo done >&2")

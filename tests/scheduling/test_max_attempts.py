@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from loopline_master.core.policies import REGISTRY
 from loopline_shared.model import AttemptId, AttemptState, JobState, Outcome, Output, TaskId, TaskState
+from loopline_shared.spec import JobSpec
 from tests.campaign import PATIENT
 from tests.scheduling.driver import Grid, facts
 
@@ -47,6 +50,17 @@ def test_returning_attempt_is_cancelled_when_its_replacement_uses_the_limit() ->
     grid.join("a")
     assert not grid.running("a")
     assert grid.attempt(job, 1, 1).state is AttemptState.CANCELLING
+
+
+def test_call_with_one_attempt_gets_a_replica_while_frozen() -> None:
+    grid = Grid(policy="first-come")
+    for name in ("a", "b"):
+        grid.join(name, replace(facts(), functions="3.11"))
+    call = {"file": f"sha256:{'a' * 64}", "python": "3.11", "session": "s"}
+    job = grid.submit_spec(JobSpec(function=call, requires={"python": "3.11"}, max_attempts=1))
+    grid.report("a", frozen=True)
+    grid.report("b")
+    assert [attempt.task_id for attempt in grid.running("b")] == [TaskId(job, 1)]
 
 
 @pytest.mark.parametrize("quorum", [2, 3])

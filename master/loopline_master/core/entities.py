@@ -262,8 +262,11 @@ class Task:
     def may_be_tried(self, job: Job, alive: int) -> bool:
         """True if one more attempt may start beside ``alive`` ones (of a gang: launches), even if all of these fail.
 
-        A quorum allows as many more as must still agree with the first.
+        A quorum allows as many more as must still agree with the first. Of a function only failures are limited: a
+        call may run on several workers, as in other pools, and must not stay frozen while others are free.
         """
+        if job.spec.function is not None:
+            return self.setbacks < job.max_attempts
         setbacks, missing = self.setbacks, max(0, (job.quorum or 1) - 1 - self.agreeing)
         return setbacks < job.max_attempts and setbacks + alive < job.max_attempts + missing
 

@@ -123,6 +123,8 @@ def check_started(state: State, attempt: Attempt) -> None:
     ``attempt``: one that was started in the last step. (Later a lost attempt may come back as failed.)
     """
     task, job = state.tasks[attempt.task_id], state.jobs[attempt.job]
+    if job.spec.function is not None:
+        return
     own = [one for one in state.attempts.values() if one.task_id == task.id]
     if job.nodes > 1:
         running = {launch_of(one.id, job.nodes) for one in own if one.state in LIVE}
