@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from jsonschema import Draft202012Validator
@@ -40,6 +42,11 @@ def schemas(node: Any) -> Iterator[dict[str, Any]]:
 
 def test_the_document_is_valid() -> None:
     OpenAPIV31SpecValidator(described()).validate()
+
+
+def test_the_page_is_built_from_this_document() -> None:
+    checked_in = json.loads((Path(__file__).parents[2] / "web" / "openapi.json").read_text("utf-8"))
+    assert checked_in == json.loads(json.dumps(described())), "run `make web` and commit what it changes"
 
 
 def test_names_are_unique_and_everything_is_explained() -> None:
