@@ -154,20 +154,21 @@ async def test_jobs_by_a_label_and_in_another_order_over_pages(master: Bench) ->
     assert (await master.ask("GET", "/jobs?sort=colour")).status == 422
 
 
-async def test_what_holds_a_job_is_on_the_first_page_of_a_long_queue(master: Bench) -> None:
+async def test_what_holds_a_job_is_on_the_first_page_of_a_long_queue(tmp_path: Path) -> None:
     """The head of the queue is what is shown, with totals of all of it; a job retried goes to its end."""
-    first, again, *others = [await master.submit(size=5, requires={"labels": ["nowhere"]}) for _ in range(12)]
-    for verb in ("cancel", "retry"):
-        await master.ask("POST", f"/jobs/{again}/{verb}")
-    after = await master.submit(after=[first], parameters={"i": {"range": [1, 9]}})
-    assert await all_pages(master, "/jobs?live=true", 5) == [first, *others, again, after]
-    window = await master.get("/jobs?live=true&limit=5", "reader")
-    assert window["live"] == {"in_grid": 12, "waiting": 1, "held": 11, "tasks_queued": 12}
-    holders = {queued["held_by"] for queued in await master.get("/queue")} - {None}
-    assert holders <= {job["id"] for job in window["items"]}
-    await master.ask("POST", f"/jobs/{first}/cancel")
-    assert (await master.get("/jobs?live=true&limit=1"))["items"][0]["id"] == others[0]
-    assert (await master.get("/jobs?limit=1"))["live"] is None
+    async with running_master(tmp_path, single_task_order="hold") as master:
+        first, again, *others = [await master.submit(size=5, requires={"labels": ["nowhere"]}) for _ in range(12)]
+        for verb in ("cancel", "retry"):
+            await master.ask("POST", f"/jobs/{again}/{verb}")
+        after = await master.submit(after=[first], parameters={"i": {"range": [1, 9]}})
+        assert await all_pages(master, "/jobs?live=true", 5) == [first, *others, again, after]
+        window = await master.get("/jobs?live=true&limit=5", "reader")
+        assert window["live"] == {"in_grid": 12, "waiting": 1, "held": 11, "tasks_queued": 12}
+        holders = {queued["held_by"] for queued in await master.get("/queue")} - {None}
+        assert holders <= {job["id"] for job in window["items"]}
+        await master.ask("POST", f"/jobs/{first}/cancel")
+        assert (await master.get("/jobs?live=true&limit=1"))["items"][0]["id"] == others[0]
+        assert (await master.get("/jobs?limit=1"))["live"] is None
 
 
 async def test_no_page_is_longer_than_the_master_allows(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import namedtuple
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from loopline_shared.model import AttemptId, Held, Outcome, Phases, Result
 from loopline_shared.protocol.worker_link import Run
 from loopline_shared.rest.columns import Samples, SweepColumns, Timeline, Trace
 from loopline_shared.rest.times import seconds
-from tests.api.bench import Bench, done, until
+from tests.api.bench import Bench, done, running_master, until
 
 
 def fails_second(run: Run) -> Result:
@@ -79,27 +80,28 @@ async def test_a_window_of_one_job_or_worker_or_of_another_time(master: Bench) -
     assert latest["bars"]["attempt"] == (await seen("limit=50000"))[-2:]
 
 
-async def test_a_held_last_task_is_there_with_its_beginning_and_end(master: Bench) -> None:
-    first = await master.submit(size=5, requires={"labels": ["nowhere"]})
-    held = await master.submit(size=5)
-    answer = Timeline.model_validate_json((await master.ask("GET", "/timeline")).content)
-    assert [(one.job, one.until) for one in answer.held] == [(held, None)]
-    assert [one.id for one in answer.jobs] == [held]
-    assert await master.get("/queue", "reader") == [
-        {"id": first, "held_by": None, "waiting_for": []},
-        {"id": held, "held_by": first, "waiting_for": []},
-    ]
-    (demand,) = (await master.get("/demand", "reader"))["demands"]
-    assert (demand["labels"], demand["tasks"], demand["workers"]) == (["nowhere"], 1, 0)
-    reasons = (await master.get(f"/jobs/{held}/explain"))["reasons"]
-    assert [reason["job"] for reason in reasons if reason["code"] == "held"] == [first]
-    await master.ask("POST", f"/jobs/{first}/cancel")
-    async with master.worker():
-        await ended(master, held)
-    after = Timeline.model_validate_json((await master.ask("GET", "/timeline")).content)
-    assert after.held[0].until is not None
-    assert after.held[0].until >= after.held[0].since
-    assert await master.get("/queue") == []
+async def test_a_held_last_task_is_there_with_its_beginning_and_end(tmp_path: Path) -> None:
+    async with running_master(tmp_path, single_task_order="hold") as master:
+        first = await master.submit(size=5, requires={"labels": ["nowhere"]})
+        held = await master.submit(size=5)
+        answer = Timeline.model_validate_json((await master.ask("GET", "/timeline")).content)
+        assert [(one.job, one.until) for one in answer.held] == [(held, None)]
+        assert [one.id for one in answer.jobs] == [held]
+        assert await master.get("/queue", "reader") == [
+            {"id": first, "held_by": None, "waiting_for": []},
+            {"id": held, "held_by": first, "waiting_for": []},
+        ]
+        (demand,) = (await master.get("/demand", "reader"))["demands"]
+        assert (demand["labels"], demand["tasks"], demand["workers"]) == (["nowhere"], 1, 0)
+        reasons = (await master.get(f"/jobs/{held}/explain"))["reasons"]
+        assert [reason["job"] for reason in reasons if reason["code"] == "held"] == [first]
+        await master.ask("POST", f"/jobs/{first}/cancel")
+        async with master.worker():
+            await ended(master, held)
+        after = Timeline.model_validate_json((await master.ask("GET", "/timeline")).content)
+        assert after.held[0].until is not None
+        assert after.held[0].until >= after.held[0].since
+        assert await master.get("/queue") == []
 
 
 async def test_what_stands_still_is_a_band_in_its_bar(master: Bench) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from loopline_shared.model import JobState
+from loopline_shared.model import JobState, TaskId
 from tests.live.grid import Grid, wait_for
 
 
@@ -32,8 +32,9 @@ async def test_a_computed_job_is_delivered_after_its_predecessor(tmp_path: Path,
         view = await grid.job(second)
         assert (view.state, view.held) == (JobState.RUNNING, True)
         explanation = await grid.client().explain(second)
-        came = f"it is computed, its delivery is held: job {first} (size 10 s) came first and is not larger"
-        assert explanation.sentence.startswith(came)
+        what = "it is computed and its output can be fetched, its delivery is held"
+        assert explanation.sentence.startswith(f"{what}: job {first} (size 10 s) came first and is not larger")
+        assert b"".join([piece async for piece in grid.client().output(TaskId(second, 3))]) == b"3\n"
         gate.open()
         one, two = await grid.ended(first), await grid.ended(second)
         assert (one.finished_at or 0) <= (two.finished_at or 0)

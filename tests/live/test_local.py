@@ -24,6 +24,7 @@ from loopline.local.local_grid import LocalGrid, new_grid
 from loopline.local.reserved_port import reserved
 from loopline.settings import ClientSettings
 from loopline_shared.errors import LooplineError
+from loopline_shared.model import Order
 from loopline_shared.spec import JobSpec
 from tests.live.grid import wait_for
 from tests.worker.bench import is_alive, name_of
@@ -84,6 +85,7 @@ async def test_a_grid_of_one_command_ends_with_it(end: str, tmp_path: Path, monk
     with local_grid(tmp_path) as (command, said):
         async with loopline.AsyncClient(said["master"]) as client:
             await client.submit(JobSpec(command=["sleep", "600"]))
+            assert (await client.passing()).order is Order.NONE
 
         async def with_its_task() -> list[psutil.Process] | None:
             all_ = command.children(recursive=True)

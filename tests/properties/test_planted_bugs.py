@@ -177,7 +177,9 @@ def test_it_is_caught_where_tasks_meet_gangs(plant: Callable[[Patch], None], sai
 def _have_tasks_and_gangs_meet() -> None:
     """Submit gangs, and then tasks that would find slots sooner, but not be over before the gangs start."""
     story = PromisesMachine()
-    story.build("round-robin", Order.NONE, slots=[1, 1, 2], times="thrifty-blend", ahead=0.0, disturbed=False)
+    story.build(
+        "round-robin", Order.NONE, slots=[1, 1, 2], times="thrifty-blend", ahead=0.0, single="hold", disturbed=False
+    )
     story.submit(nodes=1, limit=10, lasts=5, count=3, crash="")
     story.time_passes(1)
     story.submit(nodes=3, limit=10, lasts=5, count=1, crash="")

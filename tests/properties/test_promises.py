@@ -7,6 +7,8 @@ or distrusted, no promise is broken at all, wherever the master is started again
 
 from __future__ import annotations
 
+from typing import Literal
+
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
@@ -79,12 +81,22 @@ class PromisesMachine(RuleBasedStateMachine):
         slots=st.lists(st.integers(1, 2), min_size=3, max_size=3),
         times=st.sampled_from(["thrifty-blend", "naive"]),
         ahead=st.sampled_from([0.0, 2.5]),
+        single=st.sampled_from(["deliver", "hold"]),
         disturbed=st.booleans(),
     )
-    def build(self, policy: str, order: Order, slots: list[int], times: str, ahead: float, disturbed: bool) -> None:
+    def build(
+        self,
+        policy: str,
+        order: Order,
+        slots: list[int],
+        times: str,
+        ahead: float,
+        single: Literal["deliver", "hold"],
+        disturbed: bool,
+    ) -> None:
         chosen = SchedulerSettings(
-            policy, order, lease_s=20.0, max_jobs=16, prefetch_s=ahead, max_prefetch=4, quarantine_s=20.0,
-            plan_times=times, max_replicas=None, gang_prepare_s=20.0, gang_grace_s=10.0,
+            policy, order, single_task_order=single, lease_s=20.0, max_jobs=16, prefetch_s=ahead, max_prefetch=4,
+            quarantine_s=20.0, plan_times=times, max_replicas=None, gang_prepare_s=20.0, gang_grace_s=10.0,
         )  # fmt: skip
         machines = [Machine(name, facts(count, ()), room=0) for name, count in zip(NAMES, slots, strict=True)]
         self.world, self.may_disturb = PunctualWorld(chosen, machines), disturbed
@@ -149,7 +161,7 @@ class PromisesMachine(RuleBasedStateMachine):
 
 def test_a_lease_that_ended_while_the_master_was_away_breaks_no_promise() -> None:
     story = PromisesMachine()
-    story.build("round-robin", Order.NONE, slots=[1, 1, 1], times="naive", ahead=0.0, disturbed=True)
+    story.build("round-robin", Order.NONE, slots=[1, 1, 1], times="naive", ahead=0.0, single="hold", disturbed=True)
     story.submit(nodes=1, limit=300, lasts=290, count=1, crash="")
     story.submit(nodes=3, limit=10, lasts=5, count=1, crash="")
     world = story.world
@@ -166,7 +178,9 @@ def test_a_lease_that_ended_while_the_master_was_away_breaks_no_promise() -> Non
 def test_the_next_task_of_a_gang_job_begins_when_its_workers_are_free() -> None:
     """Also if a coarse scan has skipped the time at which they were expected to be, and nothing ended sooner."""
     story = PromisesMachine()
-    story.build("cyclic", Order.HOLD, slots=[1, 1, 2], times="thrifty-blend", ahead=0.0, disturbed=False)
+    story.build(
+        "cyclic", Order.HOLD, slots=[1, 1, 2], times="thrifty-blend", ahead=0.0, single="hold", disturbed=False
+    )
     story.submit(nodes=3, limit=None, lasts=3, count=3, crash="")
     story.time_passes(7)  # its tasks take 2, 1 and 3 s
     assert story.world.is_over()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
@@ -81,6 +83,7 @@ class WorldMachine(RuleBasedStateMachine):
         shares=st.booleans(),
         overdrawn_after=st.sampled_from([0.0, 0.5, 3.0]),
         within=st.sampled_from(list(OrderWithin)),
+        single=st.sampled_from(["deliver", "hold"]),
     )
     def build(
         self,
@@ -100,10 +103,12 @@ class WorldMachine(RuleBasedStateMachine):
         shares: bool,
         overdrawn_after: float,
         within: OrderWithin,
+        single: Literal["deliver", "hold"],
     ) -> None:
         chosen = SchedulerSettings(
             policy,
             order,
+            single_task_order=single,
             lease_s=lease,
             stall_after_s=stall,
             max_attempts=2,

@@ -124,7 +124,7 @@ class Agent:
 
 class Grid:
     def __init__(self, **chosen: Any) -> None:
-        self.settings = SchedulerSettings(**chosen)
+        self.settings = SchedulerSettings(**{"single_task_order": "hold", **chosen})  # as in the paper's Figure 1
         self.scheduler, self.store = Scheduler(), MemoryStore()
         self.agents: dict[str, Agent] = {}
         self.now, self.sessions, self.steps = START, 0, 0

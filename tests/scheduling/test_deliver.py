@@ -71,7 +71,8 @@ def test_it_is_explained() -> None:
     explanation = explain_job(grid.scheduler, 2)
     assert explanation is not None
     assert explanation.reasons[0].code == "held"
-    came = "it is computed, its delivery is held: job 1 (size 10 s) came first and is not larger"
+    what = "it is computed and its output can be fetched, its delivery is held"
+    came = f"{what}: job 1 (size 10 s) came first and is not larger"
     assert explanation.sentence == f"{came}; 1 of job 1's 1 task are left; 2 tasks done"
 
 
@@ -123,6 +124,47 @@ def test_a_computed_job_that_is_cancelled_or_paused() -> None:
     compute_the_later(grid)
     grid.step(JobCancelled(2), JobResumed(2))
     assert grid.job(2).state is JobState.CANCELLED
+
+
+# --- a job of one task under order hold ---------------------------------------------------------------------------
+
+
+def test_single_task_job_runs_at_once_and_completes_in_order() -> None:
+    grid = Grid(policy="first-come", single_task_order="deliver", max_replicas=1)
+    grid.workers("a", "b")
+    first, later = grid.submit(1, 10.0), grid.submit(1, 10.0)
+    assert (grid.job(first).order, grid.job(later).order) == (Order.DELIVER, Order.DELIVER)
+    assert [attempt.job for name in "ab" for attempt in grid.running(name)] == [first, later]
+    grid.end(AttemptId(later, 1, 1))
+    assert grid.job(later).state is JobState.RUNNING
+    assert grid.end(AttemptId(first, 1, 1)).completed == [first, later]
+
+
+@pytest.mark.parametrize(
+    ("order", "tasks", "nodes", "stamped"),
+    [
+        (Order.HOLD, 1, 1, Order.DELIVER),
+        (Order.HOLD, 2, 1, Order.HOLD),
+        (Order.HOLD, 1, 2, Order.HOLD),  # a gang keeps many slots busy
+        (Order.DELIVER, 1, 1, Order.DELIVER),
+        (Order.NONE, 1, 1, Order.NONE),
+    ],
+)
+def test_order_is_stamped_by_the_number_of_tasks(order: Order, tasks: int, nodes: int, stamped: Order) -> None:
+    grid = Grid(order=order, single_task_order="deliver")
+    assert grid.job(grid.submit(tasks, 10.0, nodes=nodes)).order is stamped
+
+
+def test_equal_single_task_jobs_of_a_known_program_run_side_by_side() -> None:
+    """From the second run on their sizes are predicted and equal: held, they would run one at a time."""
+    grid = Grid(policy="first-come", single_task_order="deliver", max_replicas=1)
+    grid.workers("a")
+    grid.submit(1)
+    grid.end(*grid.running("a"), wall_s=10.0)
+    grid.workers("b", "c", "d")
+    jobs = [grid.submit(1) for _ in range(4)]
+    assert {grid.job(job).size for job in jobs} == {grid.job(jobs[0]).size} != {None}
+    assert sum(len(grid.running(name)) for name in "abcd") == 4
 
 
 @policies

@@ -133,7 +133,7 @@ def test_what_was_promised_over_all_jobs_goes_on_for_those_that_were_submitted_t
     grid.workers("a")
     submitted(grid, "ann", 2, size=1.0)
     submitted(grid, "bob", 1, size=1.0)  # is promised to ann's job 1 by its stamp
-    grid.settings = SchedulerSettings(order_within=OrderWithin.USER)
+    grid.settings = SchedulerSettings(order_within=OrderWithin.USER, single_task_order="hold")
     grid.restart()
     submitted(grid, "bob", 1, size=1.0)
     held = {job.id for job in grid.scheduler.state.jobs.values() if grid.scheduler.state.index.is_held(job)}

@@ -24,6 +24,8 @@ def local(
 ) -> int:
     """Run a grid on this computer: a master and a worker, until Ctrl-C or until a command has ended.
 
+    It has one user, so it runs without the order guarantee (`order = none`): jobs complete as they are done.
+
     Commands in other terminals of this computer find it without a token. With a command after `--`, that command runs
     on the grid, and the grid ends with it:
 

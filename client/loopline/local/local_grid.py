@@ -22,6 +22,7 @@ from loopline.local.reserved_port import ReservedPort, reserved
 from loopline.programs import program
 from loopline.settings import local_folder
 from loopline_shared.errors import LooplineError
+from loopline_shared.model import Order
 from loopline_shared.rest.address import DEFAULT_PORT
 
 START_LIMIT_S = 60.0
@@ -38,6 +39,7 @@ class LocalGrid:
     folder: Path
     port: ReservedPort
     removes_folder: bool = True
+    order: Order = Order.NONE  # with one user there is nobody to be passed
     pids: dict[str, int] = field(default_factory=dict)
     """Process of each daemon by its name."""
     _caretaker: Process | None = None
@@ -71,9 +73,8 @@ class LocalGrid:
         ``slots``: of each worker; None: as many as it has cores.
         """
         own = ("--token-file", str(self._worker_token()), *(("--slots", str(slots)) if slots else ()))
-        await self._run(
-            "master", program("loopline_master", "master", "--host", "127.0.0.1", "--port", str(self.port.number))
-        )
+        serving = ("--host", "127.0.0.1", "--port", str(self.port.number), "--order", self.order)
+        await self._run("master", program("loopline_master", "master", *serving))
         joining = ("--master", self.url, *_KNOCKING)
         for name in workers:  # who starts them wants the tasks run, though at this computer
             command = program("loopline_worker", "worker", *joining, "--dedicated", *own, "--name", name)
@@ -181,10 +182,9 @@ class LocalGrid:
 
 @asynccontextmanager
 async def running(workers: Sequence[str], slots: int | None) -> AsyncIterator[LocalGrid]:
-    """Run a grid in a temporary folder for the block."""
-    async with started(
-        LocalGrid(Path(tempfile.mkdtemp(prefix="loopline-demo-")), reserved()), workers, slots
-    ) as grid:
+    """Run a grid for the block, in a temporary folder and with the order guarantee."""
+    grid = LocalGrid(Path(tempfile.mkdtemp(prefix="loopline-demo-")), reserved(), order=Order.HOLD)
+    async with started(grid, workers, slots):
         yield grid
 
 

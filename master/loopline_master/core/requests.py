@@ -194,7 +194,7 @@ def _new_job(state: State, event: JobSubmitted, task_count: int) -> Job:
         spec=spec,
         task_count=task_count,
         size=given,
-        order=settings.order,
+        order=settings.order_of(task_count, spec.nodes),
         within=settings.order_within,
         max_attempts=spec.max_attempts or settings.max_attempts,
         max_replicas=_replicas(spec, settings.max_replicas),

@@ -7,7 +7,7 @@ limits, and then used.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -45,6 +45,10 @@ class SchedulerSettings:
     order_within: Annotated[
         OrderWithin, Field(description="the jobs among which it holds: those of the whole grid, or of each user")
     ] = OrderWithin.GRID
+    single_task_order: Annotated[
+        Literal["deliver", "hold"],
+        Field(description="the guarantee for a job of one task where the order is hold: deliver or hold"),
+    ] = "deliver"
     lease_s: Annotated[Period, Field(description="how long a silent worker is believed to be working")] = 30.0
     report_every_s: Annotated[Period, Field(description="the longest pause between two reports of a worker")] = 10.0
     stall_after_s: Annotated[
@@ -133,3 +137,13 @@ class SchedulerSettings:
         int,
         Field(ge=0, le=1000, description="the most tasks that are prefetched to a worker"),
     ] = 256
+
+    def order_of(self, task_count: int, nodes: int) -> Order:
+        """Return the order to stamp on a job of this many tasks.
+
+        Held, a job of one task would not even start before all its predecessors have completed, so equal ones would
+        run one at a time beside free slots. A gang stays under hold: it would take many slots for a
+        result that waits.
+        """
+        is_delivered = self.order is Order.HOLD and task_count == 1 and nodes == 1
+        return Order(self.single_task_order) if is_delivered else self.order

@@ -65,6 +65,7 @@ def settings(policy: str, order: Order, max_replicas: int | None = None) -> Sche
     return SchedulerSettings(
         policy=policy,
         order=order,
+        single_task_order="hold",
         lease_s=_NEVER_S,
         report_every_s=_NEVER_S / 10,
         stall_after_s=_NEVER_S,

@@ -167,7 +167,9 @@ def _held(state: State, job: Job) -> Reason:
     left = first.task_count - first.succeeded - first.failed
     more = f", as did {counted(len(predecessors) - 1, 'other job')}" if len(predecessors) > 1 else ""
     came = f"job {first.id} ({size_of(first)}) came first and is not larger{more}"
-    what = "it is computed, its delivery is held" if job.is_computed else "its last task is held"
+    what = "its last task is held"
+    if job.is_computed:
+        what = "it is computed and its output can be fetched, its delivery is held"
     detail = f"{what}: {came}; {left} of job {first.id}'s {_tasks(first.task_count)} are left"
     return Reason(code="held", count=1, detail=detail, job=first.id)
 
