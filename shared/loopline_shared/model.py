@@ -124,20 +124,6 @@ class AttemptState(StrEnum):
     CANCELLED = "cancelled"
     LOST = "lost"
 
-    @property
-    def without_phase(self) -> AttemptState:
-        """The state as it was called before PREFETCHED, PREPARED, FROZEN, FINISHED and RETRACTING were states."""
-        return _WITHOUT_PHASE.get(self, self)
-
-
-_WITHOUT_PHASE = {
-    AttemptState.PREFETCHED: AttemptState.DISPATCHED,
-    AttemptState.PREPARED: AttemptState.DISPATCHED,
-    AttemptState.FROZEN: AttemptState.RUNNING,
-    AttemptState.FINISHED: AttemptState.RUNNING,
-    AttemptState.RETRACTING: AttemptState.CANCELLING,
-}
-
 
 class Order(StrEnum):
     """Order guarantee about completions; stamped on a job when it is submitted."""

@@ -247,8 +247,8 @@ def test_a_trace_is_written_as_its_json_would_be() -> None:
     assert to_json(json.loads(written)) == written
     assert {event["args"]["job"] for event in events if event.get("cat") in ("attempt", "replica")} == {odd}
     assert [(event["name"], event["args"]) for event in events if event.get("cat") == "replica"] == [
-        ("1.3.2", {"job": odd, "state": "running", "replica": True, "accepted": True, "upload_s": 6.0}),
-        ("1.3.3", {"job": odd, "state": "cancelling", "replica": True, "accepted": False, "upload_s": 0.0}),
+        ("1.3.2", {"job": odd, "state": "finished", "replica": True, "accepted": True, "upload_s": 6.0}),
+        ("1.3.3", {"job": odd, "state": "retracting", "replica": True, "accepted": False, "upload_s": 0.0}),
     ]
 
 
@@ -289,7 +289,7 @@ async def test_the_far_future_is_empty(shared_master: Bench, path: str) -> None:
 async def _is_running(master: Bench, job: int) -> bool:
     """Its worker has said so."""
     attempts = (await master.get(f"/jobs/{job}/attempts"))["items"]
-    return any(attempt["state"] == "running" for attempt in attempts)
+    return any(attempt["state"] in ("running", "frozen") for attempt in attempts)
 
 
 def _nobody_is_in_two_bars_at_once(bars: list[Any]) -> None:

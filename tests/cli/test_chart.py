@@ -8,7 +8,7 @@ def attempt(
 ) -> AttemptView:
     state = AttemptState.RUNNING if end is None else AttemptState.SUCCEEDED if accepted else AttemptState.CANCELLED
     return AttemptView(
-        id=AttemptId.parse(name), worker=worker, state=state, replica=replica, frozen=False,
+        id=AttemptId.parse(name), worker=worker, state=state, replica=replica,
         accepted=accepted and end is not None, dispatched_at=start, started_at=start, ended_at=end,
         exit_code=0, reason="", wall_s=0, cpu_s=0, peak_memory_bytes=0,
     )  # fmt: skip

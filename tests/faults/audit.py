@@ -76,8 +76,8 @@ def ends(job: Drawn, view: JobView, attempts: list[AttemptView]) -> Iterator[str
     for one in attempts:
         if one.accepted:
             accepted[one.id.task].append(one)
-        if one.accepted and one.phase is not AttemptState.SUCCEEDED:
-            yield f"attempt {one.id} is accepted, and {one.phase}"
+        if one.accepted and one.state is not AttemptState.SUCCEEDED:
+            yield f"attempt {one.id} is accepted, and {one.state}"
     nodes = job.spec.nodes
     for task in range(1, job.tasks + 1):
         launches = Counter((one.id.number - 1) // nodes for one in accepted[task])

@@ -67,7 +67,7 @@ async def prepare_without_one(campaign: Campaign, worker: str) -> bool:
 async def _is_ordered(campaign: Campaign, job: int, worker: str) -> bool:
     """True if the latest member of a gang on this worker is not ready yet."""
     there = [one async for one in campaign.client.attempts(job) if one.worker == worker]
-    return bool(there) and there[-1].phase is AttemptState.DISPATCHED
+    return bool(there) and there[-1].state is AttemptState.DISPATCHED
 
 
 GANGS = Feature(

@@ -67,7 +67,7 @@ async def text(client: AsyncClient, job: int, rank: int) -> str:
 
 def all_run(attempts: list[AttemptView], launch: int = 0, nodes: int = 3) -> bool:
     members = attempts[launch * nodes : (launch + 1) * nodes]
-    return len(members) == nodes and all(one.phase is AttemptState.RUNNING for one in members)
+    return len(members) == nodes and all(one.state is AttemptState.RUNNING for one in members)
 
 
 async def test_members_meet_and_their_outputs_are_had_by_rank(grid: Grid) -> None:
@@ -149,7 +149,7 @@ async def test_a_member_that_is_killed_ends_all_and_uses_one_attempt(grid: Grid)
     victim = (await wait_for("the second member, which may not have become its program yet", of_rank_1))[0]
     victim.kill()
     again = await grid.attempts_when("all to run again", job, lambda found: all_run(found, launch=1))
-    assert [one.phase for one in again[:3]].count(AttemptState.FAILED) == 1
+    assert [one.state for one in again[:3]].count(AttemptState.FAILED) == 1
     assert (await grid.client().task(TaskId(job, 1))).failures == 1
     gate.open()
     assert (await grid.ended(job)).state is JobState.SUCCEEDED
@@ -175,7 +175,7 @@ async def test_the_master_is_killed_between_prepare_and_commit(grid: Grid) -> No
     grid.workers["cat"].send_signal(signal.SIGSTOP)
     job = await submit(grid, "echo $LOOPLINE_RANK")
     await grid.attempts_when(
-        "two to be ready", job, lambda found: [one.phase for one in found].count(AttemptState.PREPARED) == 2
+        "two to be ready", job, lambda found: [one.state for one in found].count(AttemptState.PREPARED) == 2
     )
     await grid.kill_master()
     assert not grid.processes()
@@ -200,7 +200,9 @@ async def test_an_owner_who_returns_freezes_all_and_one_who_leaves_lets_all_go_o
             job = await submit(grid, f"{gate.wait}; echo $LOOPLINE_RANK", max_attempts=1)
             await grid.attempts_when("all to run", job, all_run)
             move_mouse(display, 25)
-            await grid.attempts_when("all to stand still", job, lambda found: all(one.frozen for one in found))
+            await grid.attempts_when(
+                "all to stand still", job, lambda found: all(one.state is AttemptState.FROZEN for one in found)
+            )
             await grid.attempts_when("all to go on", job, all_run)
             gate.open()
             assert (await grid.ended(job)).state is JobState.SUCCEEDED

@@ -296,7 +296,7 @@ async def test_a_file_goes_there_and_a_picture_and_a_table_come_back(visit: Visi
     await expect(page.get_by_role("group", name="Files").get_by_role("listitem")).to_contain_text(
         re.compile(r"paint\.sh.*sent")
     )
-    await page.get_by_label("Files to keep").fill("*.png *.csv *.html")
+    await page.get_by_label("Files to keep", exact=True).fill("*.png *.csv *.html")
     await page.get_by_role("button", name="Add a parameter").click()
     await page.get_by_label("Name of parameter 1").fill("n")
     await page.get_by_label("Values of parameter 1").fill("7, 8")

@@ -12,7 +12,7 @@ from sqlalchemy import Row
 from loopline_master.core.entities import UNSEATED
 from loopline_master.store.queries.task_queries import SweepTasks
 from loopline_master.store.queries.timeline_queries import Bar, Window
-from loopline_shared.model import AttemptState, TaskState
+from loopline_shared.model import TaskState
 from loopline_shared.scalar import Scalar
 from loopline_shared.spec import RowFile
 from loopline_shared.sweep import Sweep
@@ -35,7 +35,7 @@ def timeline(window: Window) -> bytes:
         "attempt": [f"{a}.{b}.{c}" for a, b, c in zip(job, task, number, strict=True)],
         "worker": [workers[name] for name in worker],
         "job": [jobs[id_] for id_ in job],
-        "state": [AttemptState(text).without_phase for text in state],
+        "state": state,
         "replica": [int(flag) for flag in replica],
         "accepted": [int(flag) for flag in accepted],
         "dispatched": _ms(dispatched),

@@ -18,7 +18,6 @@ from loopline_master.store.queries.timeline_queries import Bar, Window
 from loopline_shared.model import AttemptState
 
 _HOLDS = "last tasks held"
-_STATES = {str(state): str(state.without_phase) for state in AttemptState}
 _FLAGS = ("false", "true")
 Event = str
 """The JSON of an event."""
@@ -101,7 +100,7 @@ class Tracing:
         if bar.state == AttemptState.LOST and bar.ended_at is None:
             lost = ',"end":"not known: it may come back"'
         replica, accepted = _FLAGS[bool(bar.replica)], _FLAGS[bool(bar.accepted)]
-        known = f'"state":"{_STATES[bar.state]}","replica":{replica},"accepted":{accepted}'
+        known = f'"state":"{bar.state}","replica":{replica},"accepted":{accepted}'
         return f',"args":{{"job":{self._names[bar.job]},{known}{upload}{lost}}}'
 
 

@@ -9,8 +9,8 @@ from typing import Annotated
 
 from pydantic import Field, RootModel, WithJsonSchema
 
-from loopline_shared.model import AttemptId, TaskState
-from loopline_shared.rest.bodies import Body, PlainAttemptState
+from loopline_shared.model import AttemptId, AttemptState, TaskState
+from loopline_shared.rest.bodies import Body
 from loopline_shared.scalar import Scalar
 
 _MOMENT, _MAYBE = {"type": "number"}, {"type": ["number", "null"]}
@@ -34,7 +34,7 @@ class Bars(Body):
     attempt: list[AttemptId]
     worker: list[int]
     job: list[int]
-    state: list[PlainAttemptState]
+    state: list[AttemptState]
     replica: list[int]  # 1: another attempt of the task was alive when this one was dispatched
     accepted: list[int]  # 1: its result is the task's, or one of those that its quorum asked for
     dispatched: list[float]

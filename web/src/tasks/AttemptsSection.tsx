@@ -51,8 +51,7 @@ function AttemptState({ attempt }: { attempt: AttemptView }) {
   return (
     <span class="state-cell">
       <Chip state={attempt.state} />
-      {attempt.waiting && <span class="faint">prefetched, waiting for a slot</span>}
-      {attempt.frozen && <Chip state="frozen" />}
+      {attempt.state === "prefetched" && <span class="faint">waiting for a slot</span>}
       {attempt.replica && <span class="faint">replica</span>}
       {attempt.accepted && <span class="faint">its result is accepted</span>}
     </span>

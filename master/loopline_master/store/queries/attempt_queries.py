@@ -7,7 +7,6 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, or_, select, tuple_
 
-from loopline_master.core.entities import UNSEATED
 from loopline_master.store.database import Transact
 from loopline_master.store.queries.paging import after, moment, page_of
 from loopline_master.store.tables import attempts, jobs
@@ -85,10 +84,6 @@ def _view(row: Row[Any]) -> AttemptView:
         **{
             **row._mapping,
             "id": AttemptId(row.job, row.task, row.number),
-            "state": row.state.without_phase,
-            "phase": row.state,
-            "frozen": bool(row.freezes) and row.freezes[-1][1] is None,
-            "waiting": row.state in UNSEATED,
             "rank": rank_of(row.number, row.nodes) if row.nodes > 1 else None,
             "stdout_bytes": row.stdout.size_bytes if row.stdout else 0,
             "stderr_bytes": row.stderr.size_bytes if row.stderr else 0,

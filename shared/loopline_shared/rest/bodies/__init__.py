@@ -53,7 +53,6 @@ from loopline_shared.rest.bodies.reports import (
 from loopline_shared.rest.bodies.tasks import (
     AttemptView,
     OutputFiles,
-    PlainAttemptState,
     TaskDetail,
     TaskResult,
     TaskView,
@@ -96,7 +95,6 @@ __all__ = [
     "Page",
     "Passing",
     "PassingReport",
-    "PlainAttemptState",
     "PlanReport",
     "PlanView",
     "PlannedTask",

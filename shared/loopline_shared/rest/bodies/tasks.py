@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from pydantic import Field, WithJsonSchema
+from pydantic import Field
 
 from loopline_shared.model import AttemptId, AttemptState, Output, OutputFile, Phases, TaskId, TaskState
 from loopline_shared.protocol.task_metrics import Metrics
@@ -12,29 +10,13 @@ from loopline_shared.rest.bodies.base import Body
 from loopline_shared.rest.times import Time
 from loopline_shared.scalar import Scalar
 
-PlainAttemptState = Annotated[
-    AttemptState,
-    WithJsonSchema(
-        {
-            "type": "string",
-            "enum": sorted({state.without_phase.value for state in AttemptState}),
-            "description": "prefetched and prepared are dispatched here, frozen and finished are running, and "
-            "retracting is cancelling: see phase",
-        }
-    ),
-]
-"""The state of an attempt by the names of the release before, which clients still read for one release."""
-
 
 class AttemptView(Body):
     id: AttemptId
     worker: str
-    state: PlainAttemptState
-    phase: AttemptState | None = Field(None, description="its state to the letter; null if the master says none")
+    state: AttemptState
     rank: int | None = Field(None, description="of a gang's member; null: its task runs on one worker")
     replica: bool
-    frozen: bool  # frozen for the sake of the PC's owner
-    waiting: bool = False  # prefetched: it waits at its worker for a slot
     accepted: bool  # its result is the task's
     dispatched_at: Time
     started_at: Time | None

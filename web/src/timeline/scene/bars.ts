@@ -166,10 +166,13 @@ export class Bars {
   }
 }
 
+const BEFORE = new Set(["dispatched", "prefetched", "prepared"]);
+const AT_WORK = new Set(["running", "frozen", "finished"]);
+
 function lookOf(state: string, isAccepted: boolean, isUnstarted: boolean): Look {
   if (state === "lost") return Look.Lost;
-  if (state === "dispatched" || (state === "running" && isUnstarted)) return Look.Waiting;
-  if (state === "running") return Look.Running;
+  if (BEFORE.has(state) || (state === "running" && isUnstarted)) return Look.Waiting;
+  if (AT_WORK.has(state)) return Look.Running;
   if (state === "failed") return Look.Failed;
   return isAccepted ? Look.Won : Look.Beaten;
 }
