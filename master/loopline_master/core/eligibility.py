@@ -4,7 +4,8 @@ The scheduler checks every proposal of a policy by these rules, and policies ask
 
 Prefetching has short tasks wait at a worker whose slots are all busy, so that they need no round trip to begin.
 Only tasks to start are prefetched, never replicas; each needs one slot, so that the first that falls free will do.
-A worker takes as much expected work as ``prefetch_s`` allows for each of its slots.
+A worker takes as much expected work as ``prefetch_s`` allows for each of its slots. Where there are several users, an
+expectation counts only as far as the job's own attempts have confirmed it (shares/prefetch.py).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from loopline_master.core.entities import Job, Worker
 from loopline_master.core.estimates import measure
 from loopline_master.core.index.attempts import milliseconds
 from loopline_master.core.index.sorted_collections import IntervalSet
+from loopline_master.core.shares.prefetch import most_waiting
 from loopline_master.core.state import State
 
 _LONGER = 1.1
@@ -154,6 +156,8 @@ class Prefetch:
         is_fresh = task in self._state.fresh[job.id] and not index.is_held(job)
         if not (is_fresh or task in index.ready_sets[job.id].to_retry) or job.slots > 1 or job.nodes > 1:
             return False
+        if self._attempts.queued_on(worker.name) >= most_waiting(self._state, job, worker):
+            return False
         requirements = index.requirements
         if not measure.is_known(job, task) or worker.name not in requirements.workers[requirements.keys[job.id]]:
             return False
@@ -194,7 +198,7 @@ class Prefetch:
         Of very short ones many may: a worker that ends thousands a second must not wait for a round trip. Others may
         not, whatever the policy: each Report repeats their number.
         """
-        waiting, settings = len(self._attempts.queues.of_worker.get(name, ())), self._state.settings
+        waiting, settings = self._attempts.queued_on(name), self._state.settings
         if waiting < _MANY or waiting >= settings.max_prefetch:
             return waiting < settings.max_prefetch
         waiting_s = self._attempts.queues.work_ms.get(name, 0) / 1e3 / max(1, self._state.workers[name].offered)

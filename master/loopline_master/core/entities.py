@@ -146,6 +146,7 @@ class Job:
     used: float = 0.0  # measured work of its tasks' results and failures, in reference CPU-seconds
     overdrawn: bool = False  # has used many times its size (shares/overdrawn.py): holds nobody
     spec_bytes: int = 0  # of its spec as JSON; 0: it was submitted to a release that did not count them
+    confirmed: int = 0  # attempts in a row that took about as long as was expected of them (shares/prefetch.py)
     exempt_since: float | None = None  # it has held nobody since then, for the reason that it has now
     sweep: Annotated[SkipValidation[Sweep], Field(exclude=True)] = field(init=False, repr=False, compare=False)
     runs: Annotated[SkipValidation[Runs], Field(exclude=True)] = field(init=False, repr=False, compare=False)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from loopline_master.core import transitions, trust
 from loopline_master.core.entities import LIVE, UNSEATED, Attempt, Job, Program, Task, Worker
 from loopline_master.core.estimates import measure, program_history
+from loopline_master.core.shares import prefetch
 from loopline_master.core.state import State
 from loopline_shared.model import AttemptState, JobState, Order, Outcome, Result, TaskId, TaskState
 
@@ -56,6 +57,7 @@ def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
         measure.undo_assumed_loss(job, attempt)
     record(state, attempt, result, transitions.END[result.outcome])
     has_succeeded = attempt.state is SUCCEEDED_ATTEMPT
+    overtaken = _compare_with_expectation(state, job, attempt)
     if not task.is_open:
         if has_succeeded:
             trust.compare_late_result(state, job, task, attempt)
@@ -78,6 +80,19 @@ def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
             reconsider_task(state, task)
     for worker in blamed:
         retract_from(state, worker, "its worker is in quarantine, and it had not begun")
+    for waiting in overtaken:
+        retract_attempt(state, waiting, "tasks before it took longer than expected")
+
+
+def _compare_with_expectation(state: State, job: Job, attempt: Attempt) -> list[Attempt]:
+    """Count an attempt that took as long as expected. If it took longer, return the attempts to retract for that."""
+    if attempt.state is not SUCCEEDED_ATTEMPT and attempt.state is not AttemptState.FAILED:
+        return []
+    if prefetch.takes_as_expected(attempt):
+        job.confirmed += 1
+        return []
+    job.confirmed = 0
+    return prefetch.excess(state, state.workers[attempt.worker])
 
 
 def ends_task(job: Job, result: Result) -> bool:

@@ -154,8 +154,12 @@ class Attempts:
 
     def in_hand(self, worker: str) -> int:
         """Number of its slots in use and of the attempts that wait there for one."""
+        return self.used.get(worker, 0) + self.queued_on(worker)
+
+    def queued_on(self, worker: str) -> int:
+        """Number of attempts that wait on the worker for a slot."""
         queues = self.queues.of_worker
-        return self.used.get(worker, 0) + (len(queues[worker]) if worker in queues else 0)
+        return len(queues[worker]) if worker in queues else 0
 
     def _count_rare(self, attempt: Attempt, changed: int, new: int) -> None:
         if changed & _CALLED_BACK:

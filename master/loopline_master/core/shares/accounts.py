@@ -28,6 +28,11 @@ class Accounts:
     in_hand_ms: dict[str, int] = field(default_factory=dict)  # by user: what their attempts under way count as
     ahead: dict[str, int] = field(default_factory=dict)  # by user: slots for which their attempts wait at workers
 
+    @property
+    def are_shared(self) -> bool:
+        """True if accounts are kept because there are several users, not only because slots are limited."""
+        return self.are_kept and len(self.users) > 1
+
     def open(self, attempts: Iterable[tuple[str, Attempt, int]], now: float) -> list[User]:
         """Charge users for attempts (user, attempt, role), and for no others. Return those whose account changes."""
         at_work, self.in_hand_ms, self.ahead = Counter[str](), {}, {}

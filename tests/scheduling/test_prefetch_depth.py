@@ -1,0 +1,150 @@
+"""Where there are several users, prefetching goes as far as a job's own tasks confirm what is expected of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loopline_master.core.effects import Submitted
+from loopline_master.core.events import JobSubmitted
+from loopline_master.core.policies import REGISTRY
+from loopline_shared.model import AttemptId, Order
+from tests.campaign import PATIENT, tried
+from tests.scheduling.driver import START, Grid, facts, spec
+
+SLOTS = {"a": 1, "b": 2}
+
+
+class Life:
+    """A grid whose tasks take as long as the test says, whatever anybody declares."""
+
+    def __init__(self, lasts: Callable[[int, int], float], policy: str = "round-robin", *, users: int = 2) -> None:
+        self.grid = Grid(policy=policy, order=Order.NONE, shares=True, prefetch_s=1.0, lease_s=1e9, max_replicas=1)
+        self.lasts, self.began = lasts, dict[AttemptId, float]()
+        for name, slots in SLOTS.items():
+            self.grid.join(name, facts(slots))
+        for user in ("ann", "bob")[:users]:
+            self.submit(user, 1, size=0.01)
+            self.live(until=START + 1.0)
+
+    def submit(self, owner: str, count: int, size: float | None = None) -> int:
+        reply = self.grid.ask(JobSubmitted(owner, spec(count, size)))
+        assert isinstance(reply, Submitted)
+        self._note_begun()
+        return reply.job
+
+    def queue(self, name: str) -> list[AttemptId]:
+        return self.grid.waiting(name)
+
+    def first_begun(self, job: int) -> float | None:
+        return min((began for attempt, began in self.began.items() if attempt.job == job), default=None)
+
+    def live(self, *, until: float) -> None:
+        """Let tasks end one after another, each in its time."""
+        while (following := self._next_end()) is not None and following[0] <= until:
+            self.grid.now, name, attempt = following
+            lasted = self.lasts(attempt.job, attempt.task)
+            self.grid.end(attempt, wall_s=lasted, cpu_s=lasted)
+            self.grid.report(name)
+            self._note_begun()
+        self.grid.now = until
+
+    def _next_end(self) -> tuple[float, str, AttemptId] | None:
+        ends = [
+            (self.began[attempt] + self.lasts(attempt.job, attempt.task), name, attempt)
+            for name, agent in self.grid.agents.items()
+            for attempt in agent.running
+            if attempt in self.began
+        ]
+        return min(ends, default=None)
+
+    def _note_begun(self) -> None:
+        for name, agent in self.grid.agents.items():
+            waiting = agent.waiting()
+            for attempt in agent.running:
+                if attempt not in waiting:
+                    self.began.setdefault(attempt, self.grid.now)
+            assert not [one for one in self.began if one in waiting], f"{name} has begun what waits"
+
+
+def bimodal(job: int, task: int) -> float:
+    return 0.01 if job < 3 or task <= 100 else 10.0
+
+
+@pytest.mark.parametrize("policy", ["round-robin", "fair", "turnaround", "first-come"])
+def test_two_tasks_wait_for_each_slot_until_some_have_ended(policy: str) -> None:
+    life = Life(bimodal, policy)
+    job = life.submit("ann", 1000, size=1e-6)
+    assert {name: len(life.queue(name)) for name in SLOTS} == {"a": 2, "b": 4}
+    life.live(until=life.grid.now + 0.1)
+    assert len(life.queue("a")) > 2, "its tasks are short"
+    assert life.grid.job(job).confirmed > 2
+
+
+def test_one_user_alone_is_prefetched_for_as_before() -> None:
+    life = Life(bimodal, users=1)
+    life.submit("ann", 1000, size=1e-6)
+    assert len(life.queue("a")) == life.grid.settings.max_prefetch
+
+
+def test_jobs_without_experience_share_the_two_places_for_each_slot() -> None:
+    life = Life(bimodal)
+    for _ in range(10):
+        life.submit("ann", 10, size=1e-6)
+    assert {name: len(life.queue(name)) for name in SLOTS} == {"a": 2, "b": 4}
+
+
+def test_queue_is_cut_back_once_a_task_takes_longer_than_expected() -> None:
+    life = Life(bimodal)
+    job = life.submit("ann", 1000)
+    life.live(until=life.grid.now + 5.0)
+    assert len(life.queue("a")) > 20, "a hundred short tasks have confirmed the mean"
+    life.live(until=life.grid.now + 6.0)
+    assert life.grid.job(job).confirmed == 0
+    assert len(life.queue("a")) <= 2
+    assert len(life.queue("b")) <= 4
+
+
+def test_second_user_is_served_after_at_most_three_tasks() -> None:
+    life = Life(bimodal)
+    life.submit("ann", 1000)
+    life.live(until=life.grid.now + 5.0)
+    came_at, late = life.grid.now, life.submit("bob", 20)
+    life.live(until=came_at + 31.0)
+    began = life.first_begun(late)
+    assert began is not None
+    assert began <= came_at + 30.0
+
+
+DURATIONS = st.sampled_from([0.01, 0.2, 0.8, 3.0, 20.0])
+
+
+@settings(PATIENT, max_examples=tried(15))
+@given(
+    policy=st.sampled_from(sorted(REGISTRY)),
+    size=st.sampled_from([None, 1e-6, 1e-2, 1.0, 1e3, 1e9]),
+    durations=st.lists(st.tuples(st.integers(1, 40), DURATIONS), min_size=1, max_size=4),
+    his=DURATIONS,
+    came_after_s=st.floats(0.0, 20.0),
+)
+def test_second_user_is_served_soon_whatever_is_declared_and_happens(
+    policy: str, size: float | None, durations: list[tuple[int, float]], his: float, came_after_s: float
+) -> None:
+    """A slot is his within three of the longest tasks that run there, and the work that ``prefetch_s`` allows."""
+    pattern = [seconds for count, seconds in durations for _ in range(count)]
+    late = 0
+
+    def lasts(job: int, task: int) -> float:
+        return 0.01 if job < 3 else his if job == late else pattern[task % len(pattern)]
+
+    life = Life(lasts, policy)
+    life.submit("ann", 3000, size)
+    life.live(until=life.grid.now + came_after_s)
+    came_at, late = life.grid.now, life.submit("bob", 20)
+    within_s = 3 * max(pattern) + 2 * life.grid.settings.prefetch_s + 1.0
+    life.live(until=came_at + within_s)
+    began = life.first_begun(late)
+    assert began is not None, f"nothing of his has begun after {within_s} s"
