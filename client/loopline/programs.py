@@ -27,11 +27,12 @@ def program(module: str, extra: str, *arguments: str) -> list[str]:
     return [sys.executable, "-P", *_OPTIONS.get(extra, ()), "-m", module, *arguments]
 
 
-def require(extra: str) -> None:
-    """Raises LooplineError if the libraries of an extra are not installed."""
-    if not importlib.util.find_spec(_NEEDS[extra]):
-        message = f"the {extra}'s libraries are not installed"
-        raise LooplineError("not_installed", message, f"install them: pip install 'loopline[{extra}]'")
+def require(*extras: str) -> None:
+    """Raises LooplineError, with one command that installs them all, if libraries of these extras are missing."""
+    missing = [extra for extra in extras if not importlib.util.find_spec(_NEEDS[extra])]
+    if missing:
+        message = f"the libraries of {' and '.join(f'the {extra}' for extra in missing)} are not installed"
+        raise LooplineError("not_installed", message, f"install them: pip install 'loopline[{','.join(missing)}]'")
 
 
 def become(command: list[str]) -> int:

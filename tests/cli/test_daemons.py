@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,12 +47,21 @@ def test_replay_becomes_the_stores_own(became: list[list[str]]) -> None:
         assert became.pop() == [sys.executable, "-P", "-m", "loopline_master.store.replay", *flags, "--", "grid.db"]
 
 
-def test_what_is_not_installed_is_said(
-    became: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("command", "missing"), [("worker", "worker"), ("demo", "master,worker"), ("local", "master,worker")]
+)
+def test_missing_extras_are_asked_for_in_one_command(
+    command: str,
+    missing: str,
+    became: list[list[str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert main(["worker"]) == Exit.FAILED
-    assert "pip install 'loopline[worker]'" in capsys.readouterr().err
+    assert main([command]) == Exit.FAILED
+    assert f"pip install 'loopline[{missing}]'" in capsys.readouterr().err
     assert not became
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from loopline.client import AsyncClient
 from loopline.local import caretaker
 from loopline.local.reserved_port import ReservedPort, reserved
-from loopline.programs import program
+from loopline.programs import program, require
 from loopline.settings import local_folder
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import Order
@@ -72,6 +72,7 @@ class LocalGrid:
         They start beside each other: a worker knocks until the master listens, which has written a token by then.
         ``slots``: of each worker; None: as many as it has cores.
         """
+        require("master", "worker")
         own = ("--token-file", str(self._worker_token()), *(("--slots", str(slots)) if slots else ()))
         serving = ("--host", "127.0.0.1", "--port", str(self.port.number), "--order", self.order)
         await self._run("master", program("loopline_master", "master", *serving))
