@@ -185,7 +185,6 @@ def test_a_url_that_names_no_fit_database(url, said):
     [
         ("postgres://ann@host/grid", "postgresql://ann@host/grid"),
         ("postgresql+asyncpg://ann:a%40b@h1:5432,h2:5433/grid", "postgresql://ann:a%40b@h1:5432,h2:5433/grid"),
-        ("postgresql://host/grid?sslmode=verify-full&ssl=x", "postgresql://host/grid?sslmode=x"),
         ("postgresql:///grid?host=/run/postgresql", "postgresql:///grid?host=%2Frun%2Fpostgresql"),
         ("postgresql://ann@[::1]:5432/grid", "postgresql://ann@[::1]:5432/grid"),
     ],

@@ -222,9 +222,8 @@ def test_what_another_life_gave_ends_and_is_never_told() -> None:
     assert started(machine.happens(assigned(A))) == [A], "sent again, because no Report named it"
 
 
-@pytest.mark.parametrize(("known", "said"), [("", "one"), ("one", "one"), ("one", "")])
+@pytest.mark.parametrize(("known", "said"), [("", "one"), ("one", "one")])
 def test_what_is_here_stays_where_no_other_life_is_known(known: str, said: str) -> None:
-    """A worker that was upgraded, and one whose master is of the release before."""
     machine = Driver()
     machine.happens(Restored([result(B)], life=known))
     machine.happens(assigned(A), Welcomed(said))

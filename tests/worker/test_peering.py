@@ -85,7 +85,7 @@ class Grid:
     def __init__(self, folder: Path, tasks: TaskGroup, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
         self.tasks = tasks
-        self.exchange = Exchange(MasterSettings(data_dir=folder, peers=True, peer_file_bytes=2**20), b"k", Metrics())
+        self.exchange = Exchange(MasterSettings(data_dir=folder, peers="on", peer_file_bytes=2**20), b"k", Metrics())
         self.master = MasterStub(CONTENT)
         self.peerings: dict[str, Peering] = {}
         self.scheduler, self.now = Scheduler(), 1000.0
