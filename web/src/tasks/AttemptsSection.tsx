@@ -53,6 +53,7 @@ function AttemptState({ attempt }: { attempt: AttemptView }) {
       <Chip state={attempt.state} />
       {attempt.waiting && <span class="faint">prefetched, waiting for a slot</span>}
       {attempt.frozen && <Chip state="frozen" />}
+      {attempt.phase === "delivering" && <span class="faint">delivering its result</span>}
       {attempt.replica && <span class="faint">replica</span>}
       {attempt.accepted && <span class="faint">its result is accepted</span>}
     </span>
