@@ -75,8 +75,7 @@ def _reasons(job: JobView, story: JobHistory) -> Iterator[Reason]:
     if any(ends.values()):
         detail = ", ".join(f"{count} {how}" for how, count in ends.items() if count)
         yield Reason(code="attempts", count=sum(ends.values()), detail=f"unsuccessful attempts: {detail}")
-    if story.frozen_s >= _NOTABLE_S:
-        yield Reason(code="frozen", count=1, detail=f"tasks were frozen for {spoken(story.frozen_s)} in total")
+    yield from _phases(story, " in total" if job.task_count > 1 else "")
     if story.replicas_won:
         detail = f"{counted(story.replicas_won, 'replica')} finished first"
         yield Reason(code="replicas", count=story.replicas_won, detail=detail)
@@ -90,14 +89,44 @@ def _reasons(job: JobView, story: JobHistory) -> Iterator[Reason]:
         yield Reason(code="slowest", count=1, detail=detail)
 
 
+def _phases(story: JobHistory, in_total: str) -> Iterator[Reason]:
+    """Yield how long the phases of accepted attempts took, apart from the run itself."""
+    if story.fetch_s >= _NOTABLE_S:
+        detail = f"{spoken(story.fetch_s)}{in_total} to fetch inputs and software"
+        yield Reason(code="fetch", count=1, detail=detail)
+    if story.frozen_s >= _NOTABLE_S:
+        detail = f"frozen for {spoken(story.frozen_s)}{in_total} while the PC's owner was there"
+        yield Reason(code="frozen", count=1, detail=detail)
+    if story.deliver_s >= _NOTABLE_S:
+        yield Reason(code="deliver", count=1, detail=f"{spoken(story.deliver_s)}{in_total} to deliver outputs")
+
+
 def explain_ended_task(task: TaskDetail) -> Explanation:
     """Explain how a task ended."""
     place = f" on {task.worker}" if task.worker else ""
     reason = f": {task.reason}" if task.reason else ""
     verb = "was" if task.state is TaskState.CANCELLED else "has"
     sentence = f"it {verb} {task.state}{place} after {counted(len(task.attempts), 'attempt')}{reason}"
+    if times := _times_of(task):
+        sentence += f"; {', '.join(times)}"
     if task.mismatch:
         digests = len({vote.digest for vote in task.votes})
         differ = f"{counted(len(task.votes), 'result')}, {digests} different" if digests > 1 else "two results"
         sentence += f"; its results differ between workers ({differ})"
     return Explanation(subject=str(task.id), state=task.state, sentence=sentence)
+
+
+def _times_of(task: TaskDetail) -> list[str]:
+    """Return how long the phases of its last attempt took, those of a second or more."""
+    attempt = next((one for one in task.attempts if one.accepted), task.attempts[-1] if task.attempts else None)
+    if attempt is None or attempt.started_at is None or attempt.phases is None:
+        return []
+    phases = attempt.phases
+    times = {
+        "waited {} for a slot": attempt.started_at - attempt.dispatched_at,
+        "took {} to fetch inputs and software": phases.inputs_s,
+        "ran {}": attempt.wall_s,
+        "was frozen for {}": phases.frozen_s,
+        "took {} to deliver outputs": phases.deliver_s,
+    }
+    return [words.format(spoken(seconds)) for words, seconds in times.items() if seconds >= _NOTABLE_S]

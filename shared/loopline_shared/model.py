@@ -116,6 +116,7 @@ class AttemptState(StrEnum):
     PREPARED = "prepared"  # a gang's member, ready at its worker: it waits for the word to start
     RUNNING = "running"
     FROZEN = "frozen"  # it has begun, and is frozen for the sake of the computer's owner
+    DELIVERING = "delivering"  # it has ended and takes up no slot; its result is on the way to the master
     FINISHED = "finished"  # a gang's member that has ended well; its gang goes on
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -286,7 +287,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """An attempt that has begun at a worker, until its result is reported."""
+    """An attempt that has begun at a worker and takes up its slots."""
 
     attempt: AttemptId
     wall_s: Seconds = 0.0  # run time, frozen time excluded
@@ -302,7 +303,14 @@ class Phases:
 
     inputs_s: Seconds  # its inputs and its software were there
     began_s: Seconds  # its process began
-    ended_s: Seconds  # its last process was gone: from then on, its results were brought to the master
+    ended_s: Seconds  # its last process was gone
+    frozen_s: Annotated[Seconds, Field(exclude_if=not_)] = 0.0  # how long its process was frozen between the two
+    delivered_s: Annotated[Seconds, Field(exclude_if=not_)] = 0.0  # the master had its outputs; 0: there were none
+
+    @property
+    def deliver_s(self) -> float:
+        """Time from the end of its last process until the master had its outputs."""
+        return max(0.0, self.delivered_s - self.ended_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,7 @@ class Agent:
     members: dict[AttemptId, Run] = field(default_factory=dict)  # of gangs: prepared, they wait for their start
     frozen: set[AttemptId] = field(default_factory=set)  # by the master's word
     words: list[Word] = field(default_factory=list)  # all that it was told
+    delivering: set[AttemptId] = field(default_factory=set)  # ended, their results yet to come
 
     def waiting(self) -> list[AttemptId]:
         """What has no slot yet: they are had in the order of coming."""
@@ -216,7 +217,7 @@ class Grid:
         agent = Agent(chosen, self.sessions)
         if known is not None:
             agent.running, agent.killed = known.running, known.killed
-            agent.members, agent.frozen = known.members, known.frozen
+            agent.members, agent.frozen, agent.delivering = known.members, known.frozen, known.delivering
         self.agents[name] = agent
         effects = self.step(WorkerJoined(name, agent.session, "boot", chosen))
         return self.report(name) if reports else effects
@@ -231,6 +232,7 @@ class Grid:
     def reboot(self, name: str) -> None:
         """Its processes are gone, its spool holds nothing; it has not called yet."""
         self.agents[name].running, self.agents[name].killed, self.agents[name].members = {}, [], {}
+        self.agents[name].delivering = set()
 
     def report(
         self,
@@ -254,6 +256,7 @@ class Grid:
         for each in results:
             agent.running.pop(each.attempt, None)
             agent.members.pop(each.attempt, None)
+            agent.delivering.discard(each.attempt)
         if holding is None:
             results += tuple(result(attempt, Outcome.CANCELLED) for attempt in agent.killed)
             holding = list(agent.running)
@@ -271,6 +274,7 @@ class Grid:
                 spare_cpu=float(agent.facts.slots) if spare_cpu is None else spare_cpu,
             ),
             waiting=ranges_of(a for a in held if a in waiting),
+            delivering=ranges_of(sorted(agent.delivering)),
             members=tuple(Member(a, is_ready=ready, port=4000) for a in agent.members),
         )
         return self.step(WorkerReported(name, agent.session, said), deliver=deliver)
@@ -279,6 +283,14 @@ class Grid:
         """This attempt's process ends, and its worker reports it."""
         name = next(name for name, agent in self.agents.items() if attempt in agent.running)
         return self.report(name, result(attempt, outcome, **more))
+
+    def delivers(self, attempt: AttemptId, **more: Any) -> Effects:
+        """This attempt's process ends, and its worker begins to deliver its result."""
+        name = next(name for name, agent in self.agents.items() if attempt in {**agent.running, **agent.members})
+        self.agents[name].running.pop(attempt, None)
+        self.agents[name].members.pop(attempt, None)
+        self.agents[name].delivering.add(attempt)
+        return self.report(name, **more)
 
     # --- looking --------------------------------------------------------------------------------------------
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 
 from loopline_master.core.events import JobCancelled, JobPaused, WorkerLeft, WorkerReported
-from loopline_shared.model import AttemptId, Held, JobState, Load, Outcome, TaskId
+from loopline_master.core.explain.explain_worker import explain_worker
+from loopline_master.core.invariants import check_slots
+from loopline_master.core.reports.kept_back import brings_news
+from loopline_shared.model import AttemptId, Held, JobState, Load, Outcome, Phases, TaskId
+from loopline_shared.protocol.attempt_ranges import ranges_of
 from loopline_shared.protocol.worker_link import MAX_STRANGERS_PER_ASSIGN, Assign, Report
 from tests.scheduling.driver import Grid, facts, result
 
@@ -294,6 +298,89 @@ def test_a_result_beside_its_own_holding_ends_it() -> None:
     effects = grid.report("a", result(FIRST), holding=[FIRST])
     assert grid.attempt(1).state == "succeeded"
     assert said(effects.assigns["a"]) == ["cancel 1.1.1"]
+
+
+# Results that are being delivered
+
+
+def delivering(state: str) -> Grid:
+    """A grid whose worker ``a`` has FIRST in this state, which has ended there; its result is yet to come."""
+    grid = believed(state)
+    grid.agents["a"].running, grid.agents["a"].killed = {}, []
+    grid.agents["a"].delivering.add(FIRST)
+    return grid
+
+
+@pytest.mark.parametrize(
+    ("state", "after", "commands"),
+    [
+        ("dispatched", "delivering", []),
+        ("running", "delivering", []),
+        ("lost", "delivering", []),
+        ("cancelling", "retracting", ["cancel 1.1.1"]),
+        ("succeeded", "succeeded", ["cancel 1.1.1"]),
+    ],
+)
+def test_table_of_what_is_delivered(state: str, after: str, commands: list[str]) -> None:
+    grid = delivering(state)
+    assert said(grid.report("a").assigns["a"]) == commands
+    assert grid.attempt(1).state == after
+    grid.report("a", result(FIRST))
+    assert grid.attempt(1).state == "succeeded"
+
+
+def test_delivering_takes_no_slot_and_is_no_news() -> None:
+    grid = Grid(lease_s=30.0)
+    grid.join("a", facts(2))
+    grid.submit(15)
+    for task in range(1, 14):
+        grid.delivers(AttemptId(1, task, 1))
+    assert [attempt.task for attempt in grid.running("a")] == [14, 15], "their slots went to others"
+    state = grid.scheduler.state
+    assert state.index.attempts.used == {"a": 2}
+    check_slots(state.workers["a"], state.attempts.values())
+    grid.report("a")
+    waiting = ranges_of(sorted(grid.agents["a"].delivering))
+    held = tuple(Held(attempt) for attempt in grid.running("a"))
+    load = Load(2, spare_cpu=2.0)
+    assert not brings_news(state, state.workers["a"], Report(99, 99, held, (), load, delivering=waiting))
+    assert brings_news(state, state.workers["a"], Report(99, 99, held, (), load, delivering=waiting[:-1]))
+    explained = explain_worker(grid.scheduler, "a")
+    assert explained
+    assert "delivering 13 results to the master" in explained.sentence
+
+
+def test_delivery_that_is_gone_is_lost() -> None:
+    grid = delivering("running")
+    grid.report("a")
+    grid.agents["a"].delivering.clear()
+    assert said(grid.report("a").assigns["a"]) == ["run 1.1.2"]
+    assert grid.attempt(1).state == "lost"
+
+
+def test_delivery_of_a_stranger_is_cancelled() -> None:
+    grid = believed("running")
+    grid.agents["a"].delivering.add(STRANGER)
+    assert said(grid.report("a").assigns["a"]) == [f"cancel {STRANGER}"]
+
+
+def test_delivery_that_comes_back_too_late_is_called_back() -> None:
+    grid = replaced(max_replicas=1)
+    grid.agents["a"].running.clear()
+    grid.agents["a"].delivering.add(FIRST)
+    grid.join("a")
+    assert grid.attempt(1).state == "retracting"
+    grid.report("a", result(FIRST))
+    assert grid.job(1).state is JobState.SUCCEEDED, "the first result wins all the same"
+
+
+def test_phases_of_an_attempt_are_kept_as_its_worker_measured_them() -> None:
+    grid = believed("running")
+    phases = Phases(inputs_s=2.0, began_s=2.5, ended_s=9.0, frozen_s=1.5, delivered_s=20.0)
+    grid.wait(25.0)
+    grid.report("a", result(FIRST, wall_s=5.0, slot=1, phases=phases))
+    attempt = grid.attempt(1)
+    assert (attempt.fetch_s, attempt.frozen_s, attempt.deliver_s, attempt.phases) == (2.0, 1.5, 11.0, phases)
 
 
 def test_the_result_of_a_lost_attempt_of_a_task_that_is_over_is_late() -> None:

@@ -218,6 +218,43 @@ def _clear(grid: Witness) -> None:
     assert not grid.running("a")
 
 
+def results_are_delivered(grid: Witness) -> None:
+    """Into delivering from each state, and out of it in each way."""
+    for outcome in Outcome:  # out of dispatched
+        grid.submit(1, max_attempts=1)
+        attempt = grid.running("a")[0]
+        grid.delivers(attempt)
+        grid.report("a", result(attempt, outcome))
+        _clear(grid)
+    for frozen in (False, True):  # out of running and frozen
+        job = grid.submit(1)
+        grid.report("a", frozen=frozen)
+        grid.delivers(grid.running("a")[0])
+        grid.step(JobCancelled(job))
+        grid.report("a", result(AttemptId(job, 1, 1)))
+    _prefetch(grid)
+    grid.delivers(grid.running("a")[1])
+    grid.wait(31.0)  # lost ...
+    grid.join("a")  # ... and back
+    grid.agents["a"].delivering.clear()
+    _clear(grid)
+
+
+def a_member_delivers_its_result(grid: Witness) -> None:
+    job = a_gang(grid, runs=False)
+    grid.delivers(AttemptId(job, 1, 1))  # it began before the start was named
+    grid.agents["b"].delivering.clear()
+    for name in "bc":
+        grid.report(name)
+    job = grid.submit(1, nodes=2)
+    for name in "bcbc":
+        grid.report(name)
+    attempt = grid.running("b")[0]
+    grid.delivers(attempt)
+    grid.report("b", result(attempt))
+    assert grid.attempt(*attempt).state == "finished"
+
+
 def a_lost_attempt_finds_its_place_taken(grid: Witness) -> None:
     job = grid.submit(1, max_replicas=1)
     grid.wait(31.0)
@@ -344,6 +381,8 @@ STORIES: list[Callable[[Witness], None]] = [
     attempts_freeze_as_they_begin,
     a_slot_is_taken_meanwhile,
     what_was_called_back_ends_in_each_way,
+    results_are_delivered,
+    a_member_delivers_its_result,
     a_queued_task_is_cancelled,
     jobs_are_retried,
     a_job_is_computed_cancelled_and_retried,
@@ -356,7 +395,7 @@ STORIES: list[Callable[[Witness], None]] = [
 ]
 
 
-AHEAD_S = dict.fromkeys(STORIES[4:8], 10.0)
+AHEAD_S = dict.fromkeys(STORIES[4:9], 10.0)
 
 
 def test_every_transition_of_the_tables_happens_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:

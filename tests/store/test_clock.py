@@ -26,7 +26,17 @@ TEN_DAYS_S = 10 * 86400.0
 NO_TIMES = {
     *("size", "tag", "work", "work_done", "work_s", "work_accepted", "virtual", "used", "usage", "share", "health"),
     *("log_mean", "log_m2", "recorded", "spare_cpu", "expected_s", "waited_s", "wall_s", "cpu_s", "system_s"),
-    *("useful_cpu_s", "replicated_cpu_s", "wasted_cpu_s", "lost_cpu_s", "frozen_s", "accepted_s", "slowest_s"),
+    *(
+        "useful_cpu_s",
+        "replicated_cpu_s",
+        "wasted_cpu_s",
+        "lost_cpu_s",
+        "fetch_s",
+        "frozen_s",
+        "deliver_s",
+        "accepted_s",
+        "slowest_s",
+    ),
     *("limit_s", "gang_limits_s", "gang_ran_s", "gang_allowed_s", "model_p50_s", "model_p90_s"),
 }
 

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from loopline_master.outcomes import explain_ended_job, failure_reasons
+from loopline_master.outcomes import explain_ended_job, explain_ended_task, failure_reasons
 from loopline_master.store.queries.failure_queries import FailureGroup
 from loopline_master.store.records import ToldEta
-from loopline_shared.model import AttemptId, AttemptState, JobState, Outcome, Result
+from loopline_shared.model import AttemptId, AttemptState, JobState, Outcome, Phases, Result, TaskId, TaskState
 from loopline_shared.rest.bodies import JobAccounting
 from tests.store.examples import a_job, a_task, a_worker, an_attempt, ended, keep
 
@@ -46,7 +46,7 @@ async def test_why_a_job_took_so_long(store):
     await keep(
         store,
         an_attempt(1, 2, 1, state=AttemptState.LOST),
-        an_attempt(1, 2, 2, **ended(wall_s=2.0, started_at=130.0, ended_at=140.0)),
+        an_attempt(1, 2, 2, **ended(wall_s=2.0, frozen_s=8.0, fetch_s=3.0, deliver_s=2.0)),
         an_attempt(2, 2, 1, replica=True, **ended(wall_s=2.0, started_at=1.0, ended_at=3.0)),
         an_attempt(3, 2, 1, worker="ant", **ended(wall_s=30.0, started_at=160.0, ended_at=190.0)),
     )
@@ -54,7 +54,8 @@ async def test_why_a_job_took_so_long(store):
     assert explained.sentence == (
         "it has succeeded: 3 of 3 tasks succeeded, in 60 s; waited 13 s for the jobs that it came after; "
         "waited 15 s for a slot; held 30 s behind job 1; unsuccessful attempts: 1 lost; "
-        "tasks were frozen for 8 s in total; "
+        "3 s in total to fetch inputs and software; frozen for 8 s in total while the PC's owner was there; "
+        "2 s in total to deliver outputs; "
         "1 replica finished first; results of 1 task differ between workers; "
         "its slowest task, 3, ran 30 s on ant (speed 1.5), 2.6 times the mean"
     )
@@ -86,3 +87,13 @@ def test_failures_that_are_in_no_group_are_counted_all_the_same():
     groups = [FailureGroup(3, f"no {word}", 2, example) for example, word in enumerate("abcdefg", 1)]
     assert [reason.count for reason in failure_reasons(1, 20, groups)] == [2, 2, 2, 2, 2, 4, 6]
     assert [reason.count for reason in failure_reasons(1, 14, groups)] == [2, 2, 2, 2, 2, 4]
+
+
+async def test_explained_task_names_each_phase_by_its_name(store):
+    await keep(store, a_job(1), a_task(1, state=TaskState.SUCCEEDED, winner=1, attempts=1), a_worker("ant"))
+    phases = Phases(inputs_s=12.0, began_s=12.0, ended_s=35.0, frozen_s=3.0, delivered_s=43.0)
+    times = {"dispatched_at": 100.0, "started_at": 102.0, "wall_s": 20.0, "phases": phases}
+    await keep(store, an_attempt(1, worker="ant", **ended(**times)))
+    sentence = explain_ended_task(await store.tasks.detail(TaskId(1, 1))).sentence
+    words = "waited 2 s for a slot, took 12 s to fetch inputs and software, ran 20 s, was frozen for 3 s"
+    assert sentence.endswith(f"after 1 attempt; {words}, took 8 s to deliver outputs")

@@ -10,6 +10,7 @@ import pytest
 
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import AttemptId, Outcome, Result
+from loopline_shared.protocol.attempt_ranges import attempts_of
 from loopline_shared.protocol.worker_link import Refused, Run
 from loopline_worker import agent as agent_module
 from loopline_worker.agent import Agent
@@ -194,7 +195,7 @@ async def test_more_results_than_one_report_may_bring(
     journal.write(Entry([Result(AttemptId(1, task, 1), Outcome.SUCCEEDED, 0) for task in (1, 2, 3)]))
     agent = start()
     await until(lambda: len(master.results) == 3)
-    assert [held.attempt for held in master.reports[0].holding] == [AttemptId(1, 3, 1)]
+    assert attempts_of(master.reports[0].delivering) == [AttemptId(1, 3, 1)]
     await until(lambda: agent.kept() == [])
 
 
@@ -206,7 +207,7 @@ async def test_long_output_goes_ahead_of_its_result(master: SmallMaster, start: 
     await until(lambda: "1.1.1" in agent.kept())
     await master.hang_up()
     await until(lambda: len(master.hellos) == 2 and len(master.reports) >= 2)
-    assert [held.attempt for held in master.reports[-1].holding] == [run.attempt]
+    assert (master.reports[-1].holding, attempts_of(master.reports[-1].delivering)) == ((), [run.attempt])
     assert master.results == []
     await agent.crash()
     agent = start()  # takes it up from the spool
@@ -414,8 +415,8 @@ async def test_a_result_that_the_disk_does_not_take_waits(master: SmallMaster, s
     real, journal._file = journal._file, Path("/dev/full").open("ab", 0)  # noqa: SIM115
     run = run_of("true")
     await master.say(run)
-    await until(lambda: master.reports and master.reports[-1].load.slots == 0)
-    assert [held.attempt for held in master.reports[-1].holding] == [run.attempt]
+    await until(lambda: master.reports and attempts_of(master.reports[-1].delivering) == [run.attempt])
+    assert (master.reports[-1].holding, master.reports[-1].load.slots) == ((), 0)
     journal._file = real
     assert (await master.results_of(run))[0].outcome is Outcome.SUCCEEDED
 
@@ -431,5 +432,7 @@ async def test_files_that_a_task_left_survive_a_crash_of_the_agent(master: Small
     again = start()
     (result,) = await master.results_of(run)
     assert [file.path for file in result.outputs] == ["x.csv"]
+    assert result.phases
+    assert result.phases.delivered_s > result.phases.ended_s, "collecting and uploading took some time"
     assert master.blobs[result.outputs[0].sha256] == b"result\n"
     await until(lambda: again.kept() == [])

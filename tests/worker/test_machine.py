@@ -148,7 +148,7 @@ def test_reports_stay_short_however_many_files_there_are() -> None:
     machine.happens(*map(Delivered, results))
     inventory = machine.inventory()
     assert [each.attempt.task for each in inventory.results] == [0, 1], "no more than 20,000 files"
-    assert [attempt.task for attempt in inventory.holding] == [2, 3, 4]
+    assert (inventory.holding, [attempt.task for attempt in inventory.delivering]) == ([], [2, 3, 4])
 
 
 # Results that are not ready.
@@ -162,6 +162,7 @@ def test_a_result_that_names_files_waits_until_the_master_has_them() -> None:
     steps = machine.happens(AttemptEnded(LONG))
     assert Deliver(LONG) in steps.todo
     assert started(steps) == [B], "its slot is free at once"
+    assert (machine.inventory().holding, machine.inventory().delivering) == ([B], [A]), "it takes up no slot"
     assert machine.reports(1) == ([B, A], [])
     short = Result(A, Outcome.SUCCEEDED, 0)
     assert machine.happens(Delivered(short)).report is Urgency.NOW
@@ -175,7 +176,7 @@ def test_a_result_that_the_disk_did_not_take_is_not_sent() -> None:
     steps = machine.happens(WriteFailed([A], "no room"))
     assert Deliver(result(A)) in steps.todo
     assert (machine.slots_offered, machine.trouble) == (0, "no room")
-    assert set(machine.inventory().holding) == {A, B}
+    assert (machine.inventory().holding, machine.inventory().delivering) == ([B], [A])
     assert machine.outcomes() == {C: (Outcome.GIVEN_BACK, "no room")}
     machine.happens(DiskObserved(is_writable=True), Delivered(result(A)))
     assert machine.slots_offered == 1
@@ -186,7 +187,7 @@ def test_an_earlier_agents_results_are_delivered_or_sent_and_what_it_had_begun_i
     machine = Driver()
     steps = machine.happens(Restored([LONG, result(B)], [C], agent_died=True))
     assert steps.todo == [Deliver(LONG)]
-    assert machine.inventory().holding == [A]
+    assert (machine.inventory().holding, machine.inventory().delivering) == ([], [A])
     assert [(each.attempt, each.outcome, each.agent_died) for each in machine.inventory().results] == [
         (B, Outcome.SUCCEEDED, False),
         (C, Outcome.GIVEN_BACK, True),
@@ -325,7 +326,8 @@ def test_what_is_prefetched_takes_the_place_of_what_has_ended() -> None:
     machine = with_prefetched(B)
     assert (machine.waiting, machine.inventory().holding) == ([B, C], [A]), "it has not begun, as far as is known"
     machine.happens(Followed(A, B))
-    assert (machine.waiting, machine.inventory().holding) == ([C], [B, A]), "a result is still on its way"
+    inventory = machine.inventory()
+    assert (machine.waiting, inventory.holding, inventory.delivering) == ([C], [B], [A]), "a result is on its way"
     assert started(machine.ends(A)) == [], "no slot is free"
     assert started(machine.ends(B)) == [C]
 

@@ -167,8 +167,15 @@ class Computer(RuleBasedStateMachine):
     @rule()
     def report(self) -> None:
         inventory = self.machine.inventory()
-        told = [*inventory.holding, *inventory.waiting, *(result.attempt for result in inventory.results)]
+        told = [
+            *inventory.holding,
+            *inventory.delivering,
+            *inventory.waiting,
+            *(result.attempt for result in inventory.results),
+        ]
         assert sorted([*told, *self.machine.attempts.sent]) == sorted(self.machine.attempts._all), "each is told once"
+        taken = sum(self.machine.attempts.get(attempt).slots for attempt in inventory.holding)  # type: ignore[union-attr]
+        assert taken == self.machine.attempts.taken, "what is held takes up the slots, and nothing else"
         for result in inventory.results:
             ran = result.attempt in self.ran and result.outcome is not Outcome.GIVEN_BACK
             assert not ran or self.disk.results.get(result.attempt) == result or not self.happened_here(result)

@@ -68,10 +68,10 @@ class Driver(Machine):
         return self.happens(Restored([result(each) for each in results], (), [run(each) for each in waiting]))
 
     def reports(self, seq: int) -> tuple[list[AttemptId], list[AttemptId]]:
-        """Send a Report: what has begun, and whose results it brings."""
+        """Send a Report: what has begun, also if it has ended since then, and whose results it brings."""
         inventory = self.inventory()
         self.happens(Reported(seq, inventory.results))
-        return inventory.holding, [each.attempt for each in inventory.results]
+        return [*inventory.holding, *inventory.delivering], [each.attempt for each in inventory.results]
 
     def outcomes(self) -> dict[AttemptId, tuple[Outcome, str]]:
         """Of what the next Report brings."""

@@ -274,7 +274,9 @@ class Agent:
         peering = parts.peering
         peers = peering.report(session) if peering.is_on or peering.session is not session else None
         life = parts.machine.life
-        seq, frame = session.report_of(held, texts, load, inventory.waiting, members, peers, life=life)
+        seq, frame = session.report_of(
+            held, texts, load, inventory.waiting, members, peers, delivering=inventory.delivering, life=life
+        )
         if peering.is_on:
             peering.reported(seq)
         parts.link_quality.sent(seq, time.monotonic())

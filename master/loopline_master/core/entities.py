@@ -35,7 +35,7 @@ from loopline_shared.sweep import Sweep
 
 LIVE = (
     AttemptState.DISPATCHED, AttemptState.PREFETCHED, AttemptState.PREPARED,
-    AttemptState.RUNNING, AttemptState.FROZEN,
+    AttemptState.RUNNING, AttemptState.FROZEN, AttemptState.DELIVERING,
 )  # fmt: skip
 """An attempt that may yet bring its task's result, as far as is known."""
 SEATED = (
@@ -45,7 +45,7 @@ SEATED = (
 """An attempt that takes up slots on its worker."""
 UNSEATED = (AttemptState.PREFETCHED, AttemptState.RETRACTING)
 """An attempt that waits at its worker for a slot, as far as is known."""
-OCCUPYING = (*SEATED, *UNSEATED)
+OCCUPYING = (*SEATED, *UNSEATED, AttemptState.DELIVERING)
 """An attempt that is on its worker."""
 
 _new = tuple.__new__
@@ -311,6 +311,9 @@ class Attempt:
     slot: int | None = None  # the lowest of those that it has, as its worker says; None: it does not say
     phases: Phases | None = None  # as its worker says; None: it ran as soon as it had its slot, and all the time
     work: float = 0.0  # that it did in reference CPU-seconds, where its result was accepted
+    fetch_s: float = 0.0  # until its inputs and its software were there, by ``phases``, as the next two are
+    frozen_s: float = 0.0  # how long it was frozen
+    deliver_s: float = 0.0  # from the end of its processes until the master had its outputs
     id: AttemptId = field(init=False, repr=False, compare=False)
     task_id: TaskId = field(init=False, repr=False, compare=False)
 

@@ -209,15 +209,12 @@ def check_gang(state: State, gang: Gang) -> None:
     assert task is TaskState.RUNNING, f"{name} has a task that is {task}"
 
 
+_BEGUN = (AttemptState.RUNNING, AttemptState.FROZEN, AttemptState.DELIVERING, AttemptState.FINISHED)
 _MEMBERS = {
     GangPhase.PREPARING: (AttemptState.DISPATCHED, AttemptState.PREPARED),
-    GangPhase.RUNNING: (
-        AttemptState.PREPARED, AttemptState.RUNNING, AttemptState.FROZEN, AttemptState.FINISHED,
-    ),
-    GangPhase.HALTED: (
-        AttemptState.PREPARED, AttemptState.RUNNING, AttemptState.FROZEN, AttemptState.FINISHED, AttemptState.LOST,
-    ),
-}  # fmt: skip
+    GangPhase.RUNNING: (AttemptState.PREPARED, *_BEGUN),
+    GangPhase.HALTED: (AttemptState.PREPARED, *_BEGUN, AttemptState.LOST),
+}
 """States of members by the phase of their gang: frozen while it runs, a member has yet to hear that it may go on."""
 
 

@@ -12,7 +12,7 @@ from loopline_master.core.entities import LIVE, UNSEATED, Attempt, Job, Program,
 from loopline_master.core.estimates import measure, program_history
 from loopline_master.core.shares import prefetch
 from loopline_master.core.state import State
-from loopline_shared.model import AttemptState, JobState, Order, Outcome, Result, TaskId, TaskState
+from loopline_shared.model import AttemptState, JobState, Order, Outcome, Phases, Result, TaskId, TaskState
 
 RUNNING, SUCCEEDED = TaskState.RUNNING, TaskState.SUCCEEDED
 DISPATCHED, PREFETCHED, SUCCEEDED_ATTEMPT = AttemptState.DISPATCHED, AttemptState.PREFETCHED, AttemptState.SUCCEEDED
@@ -143,8 +143,8 @@ def mark_lost(state: State, attempt: Attempt, reason: str, *, for_good: bool) ->
     state.put(attempt)
 
 
-def adopt_attempt(state: State, attempt: Attempt) -> None:
-    """Take a lost attempt back as running; cancel it if its task's limits are reached by others since then."""
+def adopt_attempt(state: State, attempt: Attempt, *, is_delivering: bool = False) -> None:
+    """Take a lost attempt back as running or delivering; cancel it if others reach its task's limits since then."""
     task, job = state.tasks[attempt.task_id], state.jobs[attempt.job]
     retract_task(state, task.id, "its task runs elsewhere after all")
     alive = state.index.attempts.alive.get(task.id, 0)
@@ -153,9 +153,12 @@ def adopt_attempt(state: State, attempt: Attempt) -> None:
     measure.undo_assumed_loss(job, attempt)
     state.put(job)
     if not has_room:
-        cancel_attempt(state, attempt, "replaced while it was lost")
+        new = AttemptState.RETRACTING if is_delivering else AttemptState.CANCELLING
+        _call_back(state, attempt, new, "replaced while it was lost")
         return
     new = AttemptState.FROZEN if attempt.stands_still else AttemptState.RUNNING
+    if is_delivering:
+        new = AttemptState.DELIVERING
     attempt.state = transitions.check(transitions.ATTEMPT, attempt.state, new)
     attempt.started_at = attempt.started_at or state.grid.now
     _set_task(job, task, TaskState.RUNNING)
@@ -164,7 +167,8 @@ def adopt_attempt(state: State, attempt: Attempt) -> None:
 
 def cancel_attempt(state: State, attempt: Attempt, reason: str) -> None:
     """Cancel an attempt that is no longer needed; the step's frames carry the cancel."""
-    new = AttemptState.RETRACTING if attempt.state is PREFETCHED else AttemptState.CANCELLING
+    takes_no_slot = attempt.state is PREFETCHED or attempt.state is AttemptState.DELIVERING
+    new = AttemptState.RETRACTING if takes_no_slot else AttemptState.CANCELLING
     _call_back(state, attempt, new, reason)
 
 
@@ -362,9 +366,15 @@ def _set_task(job: Job, task: Task, new: TaskState) -> None:
 
 def _note_slot(attempt: Attempt, result: Result, now: float) -> None:
     """Note the slot, and when it was taken: of two reckonings, the one that travelled faster is nearer."""
-    attempt.slot, attempt.phases = result.slot, result.phases
-    began_at = max(attempt.dispatched_at, now - (result.phases.ended_s if result.phases else result.wall_s))
+    attempt.slot, phases = result.slot, result.phases
+    ago_s = max(phases.ended_s, phases.delivered_s) if phases else result.wall_s
+    began_at = max(attempt.dispatched_at, now - ago_s)
     attempt.started_at = began_at if attempt.started_at is None else min(attempt.started_at, began_at)
+
+
+def _note_phases(attempt: Attempt, phases: Phases) -> None:
+    attempt.phases, attempt.fetch_s = phases, phases.inputs_s
+    attempt.frozen_s, attempt.deliver_s = phases.frozen_s, phases.deliver_s
 
 
 def record(state: State, attempt: Attempt, result: Result, end: AttemptState) -> None:
@@ -376,6 +386,8 @@ def record(state: State, attempt: Attempt, result: Result, end: AttemptState) ->
     elif not attempt.started_at and has_begun:
         began_at = state.grid.now - result.wall_s
         attempt.started_at = began_at if began_at > attempt.dispatched_at else attempt.dispatched_at
+    if result.phases is not None:
+        _note_phases(attempt, result.phases)
     attempt.ended_at = state.grid.now
     if attempt.freezes:
         attempt.thaw(state.grid.now)

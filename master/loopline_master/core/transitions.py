@@ -40,16 +40,20 @@ ATTEMPT: Mapping[AttemptState, frozenset[AttemptState]] = {
             AttemptState.PREPARED,
             AttemptState.RUNNING,
             AttemptState.FROZEN,
+            AttemptState.DELIVERING,
             AttemptState.CANCELLING,
             *_ENDS,
         }
     ),
-    AttemptState.PREFETCHED: frozenset({AttemptState.RUNNING, AttemptState.FROZEN, AttemptState.RETRACTING, *_ENDS}),
+    AttemptState.PREFETCHED: frozenset(
+        {AttemptState.RUNNING, AttemptState.FROZEN, AttemptState.DELIVERING, AttemptState.RETRACTING, *_ENDS}
+    ),
     AttemptState.PREPARED: frozenset(  # to dispatched: its agent was started again, and prepares it once more
         {
             AttemptState.DISPATCHED,
             AttemptState.RUNNING,
             AttemptState.FROZEN,
+            AttemptState.DELIVERING,
             AttemptState.FINISHED,
             AttemptState.FAILED,
             AttemptState.CANCELLING,
@@ -57,8 +61,13 @@ ATTEMPT: Mapping[AttemptState, frozenset[AttemptState]] = {
             AttemptState.LOST,
         }
     ),
-    AttemptState.RUNNING: frozenset({AttemptState.FROZEN, AttemptState.FINISHED, AttemptState.CANCELLING, *_ENDS}),
-    AttemptState.FROZEN: frozenset({AttemptState.RUNNING, AttemptState.FINISHED, AttemptState.CANCELLING, *_ENDS}),
+    AttemptState.RUNNING: frozenset(
+        {AttemptState.FROZEN, AttemptState.DELIVERING, AttemptState.FINISHED, AttemptState.CANCELLING, *_ENDS}
+    ),
+    AttemptState.FROZEN: frozenset(
+        {AttemptState.RUNNING, AttemptState.DELIVERING, AttemptState.FINISHED, AttemptState.CANCELLING, *_ENDS}
+    ),
+    AttemptState.DELIVERING: frozenset({AttemptState.FINISHED, AttemptState.RETRACTING, *_ENDS}),
     AttemptState.FINISHED: frozenset({AttemptState.SUCCEEDED, AttemptState.CANCELLED}),
     # succeeded or failed: its result crossed the cancel; the other one: it had not begun, or has begun meanwhile
     AttemptState.CANCELLING: frozenset({AttemptState.RETRACTING, *_ENDS}),
@@ -68,9 +77,10 @@ ATTEMPT: Mapping[AttemptState, frozenset[AttemptState]] = {
             AttemptState.PREPARED,
             AttemptState.RUNNING,
             AttemptState.FROZEN,
+            AttemptState.DELIVERING,
             AttemptState.FINISHED,
             AttemptState.CANCELLING,
-            AttemptState.RETRACTING,  # it had not begun
+            AttemptState.RETRACTING,  # it had not begun, or has ended
             AttemptState.SUCCEEDED,
             AttemptState.FAILED,
             AttemptState.CANCELLED,

@@ -10,9 +10,13 @@ nothing.
 | prefetched | running, frozen, or nothing to do | seen: send the run again      |
 | running    | frozen, or nothing to do  | lost; its task is queued again        |
 | frozen     | running, or nothing to do | lost; its task is queued again        |
+| delivering | nothing to do             | lost; its task is queued again        |
 | cancelling, retracting | seen: send the cancel again | seen: cancelled         |
 | lost       | adopt; waiting: retract   | lost for good                         |
 | unknown    | send a cancel             |                                       |
+
+What has ended at its worker, and has yet to deliver its result, is *delivering*. It takes up no slot; believed to be
+cancelling, it is retracting from then on.
 """
 
 from __future__ import annotations
@@ -46,7 +50,7 @@ Id = tuple[int, int, int]  # equal to an AttemptId
 
 _INPUT_CHARACTERS = 150
 """Of an input of a task's own, beside its path."""
-_AT_WORK = (AttemptState.PREPARED, AttemptState.RUNNING, AttemptState.FROZEN)
+_AT_WORK = (AttemptState.PREPARED, AttemptState.RUNNING, AttemptState.FROZEN, AttemptState.DELIVERING)
 """States in which a worker says in every Report that it has the attempt."""
 _TO_RUN = (AttemptState.DISPATCHED, AttemptState.PREFETCHED)
 _TO_CANCEL = (AttemptState.CANCELLING, AttemptState.RETRACTING)
@@ -109,7 +113,8 @@ def reconcile(state: State, outbox: Outbox, worker: Worker, report: Report) -> N
             phases.take_result(state, attempt, result)
         else:
             lifecycle.finish_attempt(state, attempt, result)
-    if report.holding or report.waiting or report.members or worker.name in state.index.attempts.of_worker:
+    names_some = report.holding or report.waiting or report.delivering or report.members
+    if names_some or worker.name in state.index.attempts.of_worker:
         _compare(state, outbox, worker, report)
         if state.gangs:
             _follow_gangs(state, worker, report.seen)
@@ -119,14 +124,17 @@ def _compare(state: State, outbox: Outbox, worker: Worker, report: Report) -> No
     """Compare the attempts that the worker reports with those it is believed to have."""
     begun, waiting = {held.attempt: held for held in report.holding}, set(attempts_of(report.waiting))
     queue = state.index.attempts.queues.of_worker.get(worker.name, {}).keys()
-    strangers = [*begun, *(waiting - queue)]
+    delivering = set(attempts_of(report.delivering)) if report.delivering else ()
+    strangers = [*begun, *(waiting - queue), *delivering]
     looked_at = _worth_a_look(state, worker, queue, waiting)
     if report.members:
         strangers += [member.attempt for member in report.members]
         looked_at = _without_members(state, looked_at, report)
     for attempt in looked_at:
         held = begun.get(attempt.id)
-        if held is None and attempt.id not in waiting:
+        if delivering and attempt.id in delivering:
+            _is_delivering(state, attempt, report.seen)
+        elif held is None and attempt.id not in waiting:
             _is_not_held(state, attempt, report.seen)
         elif attempt.state is not _RUNS or (held is not None and held.frozen):
             _is_held(state, attempt, held, report.seen)
@@ -190,6 +198,23 @@ def _is_held(state: State, attempt: Attempt, held: Held | None, seen: int) -> No
                 lifecycle.adopt_attempt(state, attempt)
         case AttemptState.LOST:
             lifecycle.retract_lost(state, attempt, "it had not begun when its worker fell silent")
+
+
+def _is_delivering(state: State, attempt: Attempt, seen: int) -> None:
+    """Take in that the attempt has ended at its worker, and that its result is on the way."""
+    match attempt.state:
+        case AttemptState.DELIVERING:
+            return
+        case AttemptState.CANCELLING | AttemptState.RETRACTING:
+            _is_called_back(state, attempt, None, seen)
+        case AttemptState.LOST if phases.gang_of(state, attempt):
+            phases.come_back(state, attempt, AttemptState.DELIVERING)
+        case AttemptState.LOST:
+            lifecycle.adopt_attempt(state, attempt, is_delivering=True)
+        case _:
+            attempt.thaw(state.now)
+            _become(attempt, AttemptState.DELIVERING)
+            state.put(attempt)
 
 
 def _has_begun(state: State, attempt: Attempt, held: Held) -> None:

@@ -129,7 +129,8 @@ class WorkerLink:
         while message := await self._receive():
             if isinstance(message, Report):
                 self._last_report = message.seq, time.monotonic()
-                has_else = message.holding or message.waiting or message.members or message.peers
+                has_attempts = message.holding or message.waiting or message.delivering or message.members
+                has_else = has_attempts or message.peers
                 self._may_hold = bool(message.results and message.load.slots and not has_else)
                 return message
         return None
@@ -289,7 +290,7 @@ def _lacks_something(message: ToWorker) -> bool:
 
 
 def _attempts_named(report: Report) -> int:
-    return len(report.holding) + count_of(report.waiting)
+    return len(report.holding) + count_of(report.waiting) + count_of(report.delivering)
 
 
 def _resolve(waiting: asyncio.Future[Answer | None] | None, answer: Answer | None) -> None:

@@ -371,6 +371,9 @@ def late_rows(effects: Effects) -> list[Values]:
             "ended_at": effects.grid.now,
             "slot": result.slot or None,
             **{name: getattr(result, name) for name in _RECORDED},
+            "fetch_s": result.phases.inputs_s if result.phases else 0.0,
+            "frozen_s": result.phases.frozen_s if result.phases else 0.0,
+            "deliver_s": result.phases.deliver_s if result.phases else 0.0,
         }
         for worker, result in effects.late
     ]

@@ -258,7 +258,7 @@ job_sums = Table(  # of the attempts of large jobs, for so many tasks each (hist
     *_each(WHOLE, *_COUNTS),
     *_each(Double(), *_USED),
     *_each(WHOLE, "dispatched", "lost", "failed", "given_back", "replicas_won"),
-    *_each(Double(), "frozen_s", "accepted_s", "slowest_s"),
+    *_each(Double(), "fetch_s", "frozen_s", "deliver_s", "accepted_s", "slowest_s"),
     *(Column(f"{which}_{what}_at", Double) for which in ("first", "last") for what in ("dispatched", "ended")),
     sqlite_with_rowid=False,
 )

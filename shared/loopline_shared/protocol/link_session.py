@@ -136,6 +136,7 @@ class WorkerSession:
         members: Sequence[Member] = (),
         peers: PeerReport | None = None,
         *,
+        delivering: Iterable[AttemptId] = (),
         life: str = "",
     ) -> tuple[int, bytes]:
         """Return the next Report's number and frame. ``life``: of the attempts; the first Report has it."""
@@ -147,6 +148,7 @@ class WorkerSession:
             tuple(results),
             load,
             waiting=ranges_of(waiting) if waiting else (),
+            delivering=ranges_of(delivering) if delivering else (),
             members=tuple(members),
             peers=peers,
             life=life if self._sent == 1 else "",
@@ -162,10 +164,11 @@ class WorkerSession:
         members: Sequence[Member] = (),
         peers: PeerReport | None = None,
         *,
+        delivering: Iterable[AttemptId] = (),
         life: str = "",
     ) -> tuple[int, bytes]:
         """The same of results that are written already (``write_result``)."""
-        seq, frame = self.report(holding, (), load, waiting, members, peers, life=life)
+        seq, frame = self.report(holding, (), load, waiting, members, peers, delivering=delivering, life=life)
         return seq, with_results(frame, results)
 
 

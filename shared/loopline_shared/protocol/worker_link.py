@@ -114,11 +114,12 @@ class Report:
 
     seq: FrameNumber
     seen: FrameNumber
-    holding: Annotated[tuple[Held, ...], Field(max_length=MAX_HELD, fail_fast=True)]  # attempts that have begun
+    holding: Annotated[tuple[Held, ...], Field(max_length=MAX_HELD, fail_fast=True)]  # attempts that take up slots
     results: Annotated[tuple[Result, ...], Field(max_length=MAX_RESULTS_PER_REPORT, fail_fast=True)]
     load: Load
     _: KW_ONLY
     waiting: Annotated[AttemptRanges, Field(exclude_if=not_)] = ()  # for a slot, in the order in which it came
+    delivering: Annotated[AttemptRanges, Field(exclude_if=not_)] = ()  # have ended; their results are on the way
     members: Annotated[tuple[Member, ...], Field(max_length=MAX_MEMBERS, fail_fast=True)] = ()  # of gangs, not begun
     peers: Annotated[PeerReport | None, Field(exclude_if=not_)] = None  # files that go between workers
     life: Life = ""  # of all attempts of this session, in its first Report; empty: not known

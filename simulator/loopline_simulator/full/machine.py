@@ -180,7 +180,10 @@ class Machine:
         load = Load(self.core.slots_offered, float(self.facts.slots), in_use=self.core.is_in_use)
         members = members_reported(self.core.attempts)
         files = self.files.report() if self.link.worker.welcome.peers else None
-        seq, frame = self.link.worker.report(held, inventory.results, load, inventory.waiting, members, files)
+        delivering = inventory.delivering
+        seq, frame = self.link.worker.report(
+            held, inventory.results, load, inventory.waiting, members, files, delivering=delivering
+        )
         self._happens(Reported(seq, inventory.results))
         self.link.up.append(frame)
 

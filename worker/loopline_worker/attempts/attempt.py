@@ -406,7 +406,7 @@ class Attempt:
             ended.value if is_whole else None,
             ended.system_s,
             slot=self.slot,
-            phases=self._clock.phases,
+            phases=self._clock.phases(has_outputs=bool(outputs)),
         )
 
     def _fail(self, error: OSError) -> Result:

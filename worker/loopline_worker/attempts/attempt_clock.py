@@ -40,14 +40,18 @@ class AttemptClock:
         """Return for how long it has its slot."""
         return _now() - self._seated_at
 
-    @property
-    def phases(self) -> Phases | None:
-        """Return when its phases were over, after its end; None if it needed nothing, and ran all the time."""
-        if self._inputs_s == 0.0 and not self._has_stood:
+    def phases(self, *, has_outputs: bool) -> Phases | None:
+        """Return when its phases were over, once its outputs are collected.
+
+        None if it began at once, was never frozen, and left none.
+        """
+        if self._inputs_s == 0.0 and not self._has_stood and not has_outputs:
             return None
         end = self._ended_s
         inputs_s = end if self._inputs_s is None else self._inputs_s
-        return Phases(inputs_s, end if self._began_s is None else self._began_s, end)
+        began_s = end if self._began_s is None else self._began_s
+        frozen_s = max(0.0, end - began_s - self._ran.elapsed_s) if self._has_stood else 0.0
+        return Phases(inputs_s, began_s, end, frozen_s, max(end, self.in_slot_s) if has_outputs else 0.0)
 
     def sets_up(self) -> None:
         """Note that it waits for its inputs, or its software."""

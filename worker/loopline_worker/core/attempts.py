@@ -332,7 +332,8 @@ class Admission:
 class AttemptInventory:
     """All attempts that are in hand, each of them once."""
 
-    holding: list[AttemptId]  # have begun, and their results do not go with this Report
+    holding: list[AttemptId]  # take up slots
+    delivering: list[AttemptId]  # have ended, and their results do not go with this Report
     results: list[Result]  # the oldest first
     waiting: list[AttemptId]  # have not begun, in the order in which they came; but members of gangs
 
@@ -345,14 +346,17 @@ def inventory_of(attempts: Attempts) -> AttemptInventory:
     """
     results = [attempt.result for attempt in attempts.unsent.values() if attempt.result]
     fits = _fits(results)
-    later = (result.attempt for result in results[fits:])
-    holding = [*attempts.running, *attempts.frozen, *attempts.ending, *attempts.delivering, *later]
+    seated = [number for number, attempt in attempts.ending.items() if attempt.slots]
+    holding = [*attempts.running, *attempts.frozen, *seated]
+    succeeded = (number for number, attempt in attempts.ending.items() if not attempt.slots)  # by one in its slot
+    delivering = [*succeeded, *attempts.delivering, *(result.attempt for result in results[fits:])]
     waiting = [*attempts.prefetched, *attempts.waiting]
     if attempts.members or attempts.disowned:
         left_out = attempts.members.keys() | attempts.disowned
-        holding = [attempt for attempt in holding if attempt not in left_out]
-        waiting = [attempt for attempt in waiting if attempt not in left_out]
-    return AttemptInventory(holding, results[:fits], waiting)
+        holding, delivering, waiting = (
+            [attempt for attempt in some if attempt not in left_out] for some in (holding, delivering, waiting)
+        )
+    return AttemptInventory(holding, delivering, results[:fits], waiting)
 
 
 def _fits(results: Iterable[Result]) -> int:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
-from loopline_shared.model import Result
+from loopline_shared.model import Phases, Result
 from loopline_worker.core.attempts import names_files
 from loopline_worker.core.events import Delivered, Event
 from loopline_worker.core.instructions import Entry
@@ -53,10 +55,12 @@ class ResultDelivery:
     async def _deliver(self, result: Result) -> None:
         await self._store(result)
         if names_files(result):
+            since = time.monotonic()
             files, value_file = self._spool.output_files(result.attempt), self._spool.value_file(result.attempt)
             folder = self._spool.files_folder(result.attempt)
             result = await self._uploads.deliver(result, files, value_file, folder)
             self._on_uploaded(result, folder)
+            result = _timed(result, time.monotonic() - since)
             await self._store(result)
         self._post(Delivered(result))
 
@@ -68,3 +72,10 @@ class ResultDelivery:
             except OSError:
                 await asyncio.sleep(_RETRY_S)
         self._spool.keep(result)
+
+
+def _timed(result: Result, delivery_s: float) -> Result:
+    """Return a result with the time that its delivery took, which follows what it took to collect its outputs."""
+    phases = result.phases or Phases(0.0, 0.0, result.wall_s)
+    collected_s = phases.delivered_s or phases.ended_s
+    return replace(result, phases=replace(phases, delivered_s=collected_s + delivery_s))

@@ -235,6 +235,7 @@ def _for_slot(state: State, job: Job, count: int) -> Reason:
 
 _NOTES = {
     AttemptState.FROZEN: " (frozen: its owner is there)",
+    AttemptState.DELIVERING: " (delivering its result)",
     AttemptState.PREFETCHED: " (waiting there for a slot)",
 }
 

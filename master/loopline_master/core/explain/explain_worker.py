@@ -59,7 +59,9 @@ def _presence(state: State, worker: Worker) -> Reason:
 
 
 def _running(state: State, worker: Worker) -> list[Reason]:
-    attempts = _attempts(state, worker)
+    all_there = _attempts(state, worker)
+    attempts = [attempt for attempt in all_there if attempt.state is not AttemptState.DELIVERING]
+    delivering = len(all_there) - len(attempts)
     by_job = Counter(attempt.job for attempt in attempts)
     jobs = ", ".join(f"{count} of job {job}" for job, count in by_job.most_common(_MOST_NAMED))
     more = f" and {len(by_job) - _MOST_NAMED} more jobs" if len(by_job) > _MOST_NAMED else ""
@@ -73,6 +75,9 @@ def _running(state: State, worker: Worker) -> list[Reason]:
     if frozen:
         detail = f"{frozen} of them frozen: its owner is there"
         reasons.append(Reason(code="frozen", count=frozen, detail=detail))
+    if delivering:
+        detail = f"delivering {counted(delivering, 'result')} to the master"
+        reasons.append(Reason(code="delivering", count=delivering, detail=detail))
     return reasons
 
 

@@ -134,11 +134,14 @@ def follow(state: State, attempt: Attempt, seen: int) -> None:
     match gang.phase, attempt.state:
         case GangPhase.PREPARING, AttemptState.PREPARED:
             _commit_if_ready(state, gang)
-        case GangPhase.PREPARING, AttemptState.RUNNING | AttemptState.FROZEN:
+        case GangPhase.PREPARING, AttemptState.RUNNING | AttemptState.FROZEN | AttemptState.DELIVERING:
             disband(state, gang, f"{attempt.worker} began before the start was named")
         case GangPhase.RUNNING, AttemptState.FROZEN if has_heard and attempt.sent:
             _halt(state, gang, attempt, f"the owner of {attempt.worker} is back")
-        case GangPhase.HALTED, AttemptState.RUNNING | AttemptState.PREPARED if attempt.worker in gang.culprits:
+        case (
+            GangPhase.HALTED,
+            AttemptState.RUNNING | AttemptState.PREPARED | AttemptState.DELIVERING,
+        ) if attempt.worker in gang.culprits:
             _clear(state, gang, attempt.worker)
         case (GangPhase.RUNNING, AttemptState.PREPARED | AttemptState.FROZEN) | (
             GangPhase.HALTED,

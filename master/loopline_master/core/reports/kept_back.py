@@ -153,7 +153,8 @@ def _holds_as_believed(state: State, worker: Worker, report: Report) -> bool:
     """True if the worker holds what it is believed to, each attempt in the state in which it is believed to be."""
     ours = state.index.attempts.of_worker.get(worker.name, {})
     frozen, waiting = {held.attempt: held.frozen for held in report.holding}, set(attempts_of(report.waiting))
-    if len(ours) != len(frozen) + len(waiting):
+    delivering = set(attempts_of(report.delivering))
+    if len(ours) != len(frozen) + len(waiting) + len(delivering):
         return False
     for number, attempt in ours.items():
         if number in frozen:
@@ -162,6 +163,9 @@ def _holds_as_believed(state: State, worker: Worker, report: Report) -> bool:
             gang = gang_of(state, attempt)
             if gang is not None and (frozen[number] or gang.phase is not GangPhase.RUNNING):
                 return False  # it may be due a word
+        elif number in delivering:
+            if attempt.state is not AttemptState.DELIVERING:
+                return False
         elif attempt.state is not AttemptState.PREFETCHED or number not in waiting:
             return False
     return True

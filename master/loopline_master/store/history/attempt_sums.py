@@ -16,11 +16,14 @@ IS_VOTE = and_(~attempts.c.accepted, attempts.c.state == AttemptState.SUCCEEDED,
 """True for a vote towards a quorum, beside the accepted one; nobody asked for the first, but for another after it."""
 _is_loser = and_(~attempts.c.accepted, attempts.c.state.in_(_STOPPED), ~IS_VOTE)
 _is_lost = attempts.c.state.in_((AttemptState.FAILED, AttemptState.LOST))
-_stood_s = attempts.c.ended_at - attempts.c.started_at - attempts.c.wall_s
 
 
 def _cpu_s(of: ColumnElement[bool]) -> ColumnElement[float]:
     return func.sum(case((of, attempts.c.cpu_s), else_=0.0))
+
+
+def _of_accepted(column: str) -> ColumnElement[float]:
+    return func.sum(case((attempts.c.accepted, attempts.c[column]), else_=0.0))
 
 
 def _count(of: ColumnElement[bool]) -> ColumnElement[int]:
@@ -42,8 +45,8 @@ WENT: tuple[ColumnElement[Any], ...] = (
     _count(attempts.c.state == AttemptState.FAILED).label("failed"),
     _count(and_(attempts.c.state == AttemptState.CANCELLED, attempts.c.reason.like("%owner%"))).label("given_back"),
     _count(and_(attempts.c.accepted, attempts.c.replica, ~attempts.c.asked)).label("replicas_won"),
-    func.sum(case((and_(attempts.c.accepted, _stood_s > 1.0), _stood_s), else_=0.0)).label("frozen_s"),
-    func.sum(case((attempts.c.accepted, attempts.c.wall_s), else_=0.0)).label("accepted_s"),
+    *(_of_accepted(phase).label(phase) for phase in ("fetch_s", "frozen_s", "deliver_s")),
+    _of_accepted("wall_s").label("accepted_s"),
     func.max(case((attempts.c.accepted, attempts.c.wall_s), else_=0.0)).label("slowest_s"),
 )
 """How attempts went, those that have not ended among them."""

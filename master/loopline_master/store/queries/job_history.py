@@ -42,7 +42,9 @@ class JobHistory:
     lost: int
     failed: int
     given_back: int
-    frozen_s: float  # total time for which accepted attempts were frozen
+    fetch_s: float  # total time of accepted attempts until their inputs and software were there ...
+    frozen_s: float  # ... for which they were frozen ...
+    deliver_s: float  # ... and from their ends until the master had their outputs
     replicas_won: int
     slowest: Slowest | None
 
@@ -75,7 +77,9 @@ def _story(connection: Connection, number: int) -> JobHistory | None:
         lost=sums["lost"],
         failed=sums["failed"],
         given_back=sums["given_back"],
+        fetch_s=sums["fetch_s"],
         frozen_s=sums["frozen_s"],
+        deliver_s=sums["deliver_s"],
         replicas_won=sums["replicas_won"],
         slowest=_slowest(connection, number, slowest, sums["accepted_s"] / (sums["tasks"] or 1)),
     )

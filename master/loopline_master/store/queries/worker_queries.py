@@ -9,13 +9,13 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, case, func, select
 
-from loopline_master.core.entities import OCCUPYING, UNSEATED, Worker
+from loopline_master.core.entities import OCCUPYING, SEATED, UNSEATED, Worker
 from loopline_master.core.estimates import measure
 from loopline_master.store.database import Transact
 from loopline_master.store.queries.paging import after, page_of, word
 from loopline_master.store.rows import WORKERS
 from loopline_master.store.tables import attempts, workers
-from loopline_shared.model import AttemptId
+from loopline_shared.model import AttemptId, AttemptState
 from loopline_shared.rest.bodies import LastHour, Page, QuarantineView, WorkerView
 
 _HOUR_S = 3600.0
@@ -99,9 +99,10 @@ def _view(
         **{name: getattr(worker, name) for name in fields},
         connected=worker.session is not None,
         slots=worker.offered,
-        slots_used=sum(attempt.slots for attempt in in_hand if attempt.state not in UNSEATED),
-        running=[_id(attempt) for attempt in in_hand if attempt.state not in UNSEATED],
+        slots_used=sum(attempt.slots for attempt in in_hand if attempt.state in SEATED),
+        running=[_id(attempt) for attempt in in_hand if attempt.state in SEATED],
         waiting=[_id(attempt) for attempt in in_hand if attempt.state in UNSEATED],
+        delivering=[_id(attempt) for attempt in in_hand if attempt.state is AttemptState.DELIVERING],
         speed=speed,
         health=worker.health,
         quarantine=quarantine,
@@ -112,9 +113,11 @@ def _view(
 
 
 def _left_s(attempt: Row[Any], now: float) -> float:
-    """Return the expected remaining time of an attempt; 0 if it is late, since it may end at any moment."""
+    """Return the expected remaining time of an attempt; 0 if it has ended, or is late and may end at any moment."""
     if attempt.state in UNSEATED:
         return float(attempt.expected_s)
+    if attempt.state is AttemptState.DELIVERING:
+        return 0.0
     return max(0.0, float(attempt.dispatched_at + attempt.waited_s + attempt.expected_s - now))
 
 

@@ -51,6 +51,7 @@ class WorkerView(Body):
     slots_used: int
     running: list[AttemptId]
     waiting: list[AttemptId] = Field(default=[])  # prefetched until slots are free
+    delivering: list[AttemptId] = Field(default=[])  # ended, their results on the way to the master
     joined_at: Time
     reported_at: Time | None
     lease_until: Time

@@ -167,7 +167,7 @@ export class Bars {
 }
 
 const BEFORE = new Set(["dispatched", "prefetched", "prepared"]);
-const AT_WORK = new Set(["running", "frozen", "finished"]);
+const AT_WORK = new Set(["running", "frozen", "delivering", "finished"]);
 
 function lookOf(state: string, isAccepted: boolean, isUnstarted: boolean): Look {
   if (state === "lost") return Look.Lost;
