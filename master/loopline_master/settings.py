@@ -100,7 +100,8 @@ class Limits(_LimitsBase):
         Amount, Field(description="messages that may wait for one worker; with more it is disconnected")
     ] = 100
     max_connections: Annotated[
-        Amount, Field(description="connections of one address, other than this computer's, that may be open at once")
+        Amount,
+        Field(description="open connections of one address (IPv6: of one /64), loopback and proxies not counted"),
     ] = 2000
     max_listeners: Annotated[
         Amount, Field(description="streams (events, results, output) that may be open at once")

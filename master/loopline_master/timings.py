@@ -45,7 +45,8 @@ RETAINED_FOR_S = 0.1  # a file retained so recently is not touched again, hence 
 # Certificates.
 LOOK_AT_CERTIFICATES_EVERY_S = 5.0  # the operator's files, and whether plain HTTP has ended
 RENEW_LOOK_EVERY_S = 3600.0  # whether the own certificate will end soon: it is renewed a month before
-PEEK_WITHIN_S = 10.0  # the first byte of a connection must come
+HANDSHAKE_WITHIN_S = 5.0  # of a new connection, from its first byte to the end of the TLS handshake
+FIRST_REQUEST_WITHIN_S = 15.0  # the head of its first request must come after that
 
 # The event log.
 LOG_LOOK_EVERY_S = 3600.0  # whether a checkpoint is due, and what is too old
@@ -62,6 +63,8 @@ STOOD_STILL_S = 2.0  # so much later than it wanted to, the master stood still: 
 HEADERS_WITHIN_S = 75.0  # those of a request must come, after the connection or the request before it
 BODY_WITHIN_S = 300.0  # a body that is read as a whole must come; of a file, a piece in UPLOAD_PIECE_WITHIN_S
 UPLOAD_PIECE_WITHIN_S = 60.0
+
+REFUSED_IS_SENT_WITHIN_S = 1.0  # whoever sends a large body without a token has this long to read the refusal
 
 # Senders of what is refused (busy_time.py).
 LONGEST_REST_S = 30.0  # before they are read again; who would rest for longer is told to come back

@@ -14,6 +14,7 @@ from aiohttp import web
 
 from loopline_master.certificates.encryption import Encryption
 from loopline_master.http.listener import Listener
+from loopline_master.http.undecided import Undecided
 from loopline_master.settings import MasterSettings
 
 
@@ -30,7 +31,9 @@ async def test_a_connection_that_comes_as_a_listener_ends_is_not_left_without_an
 ) -> None:
     settings = MasterSettings.load(data_dir=tmp_path)
     server = web.Server(lambda request: web.Response())  # type: ignore[arg-type,return-value]
-    listener = Listener(settings, Encryption(settings, is_waiting=True), app=server, refusal=server)
+    listener = Listener(
+        settings, Encryption(settings, is_waiting=True), app=server, refusal=server, undecided=Undecided()
+    )
     wrong = list[dict[str, Any]]()
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: wrong.append(context))

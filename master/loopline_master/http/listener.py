@@ -18,9 +18,10 @@ from weakref import WeakSet
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
+from loopline_master import timings
 from loopline_master.certificates.encryption import Encryption
+from loopline_master.http.undecided import Newcomer, Undecided, group_of
 from loopline_master.settings import MasterSettings
-from loopline_master.timings import PEEK_WITHIN_S
 from loopline_shared.rest.bodies import Problem
 
 log = logging.getLogger(__name__)
@@ -30,8 +31,6 @@ _BACKLOG = 1024
 _TOO_MANY_FILES_PAUSE_S = 0.5
 _LINGER_S = 1.0
 """A client that still sends its body reads the answer meanwhile; a master that takes over waits for it."""
-_MOST_UNDECIDED = 500
-"""Connections that have not sent a byte yet; further ones wait in the system's queue."""
 _LOOK_ANEW = 10_000
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Protocols = Callable[[], asyncio.Protocol]
@@ -43,49 +42,67 @@ class Listener:
     """Accepts connections and hands each to the protocol for it."""
 
     def __init__(
-        self, settings: MasterSettings, encryption: Encryption, *, app: Protocols, refusal: Protocols
+        self,
+        settings: MasterSettings,
+        encryption: Encryption,
+        *,
+        app: Protocols,
+        refusal: Protocols,
+        undecided: Undecided,
     ) -> None:
+        """``undecided``: whoever serves requests tells it of the first of each connection."""
         self._proxies = {*settings.proxy}
         self._encryption = encryption
         self._app, self._refusal = app, refusal
-        self._undecided = asyncio.Semaphore(_MOST_UNDECIDED)
+        self._undecided = undecided
         self._beginning: set[asyncio.Task[None]] = set()
         self._places = Places(settings.limits.max_connections)
 
     async def accept(self, listening: socket.socket) -> None:
         """Accept connections until it is cancelled."""
         while True:
-            await self._undecided.acquire()
+            await self._undecided.wait_for_place()
             try:
                 connection, place = await _next_of(listening)
-            except OSError as error:  # no file left: some will be closed
-                self._undecided.release()
+            except OSError as error:  # no file left
                 log.warning("cannot accept a connection: %s", error)
-                await asyncio.sleep(_TOO_MANY_FILES_PAUSE_S)
+                if not self._undecided.drop_oldest():
+                    await asyncio.sleep(_TOO_MANY_FILES_PAUSE_S)
                 continue
-            task = asyncio.create_task(self._begin(connection, str(place[0])))
-            self._beginning.add(task)
-            task.add_done_callback(self._has_begun)
+            self._admit(connection, str(place[0]))
 
     def close(self) -> None:
         """Drop the connections that have not begun."""
         for task in self._beginning:
             task.cancel()
 
-    def _has_begun(self, task: asyncio.Task[None]) -> None:
-        self._beginning.discard(task)
-        self._undecided.release()
+    def _admit(self, connection: socket.socket, address: str) -> None:
+        """Give a connection its place, or close it."""
+        is_proxy, group = self._is_proxy(address), group_of(address)
+        group = "" if is_proxy else group
+        allowed = is_proxy if self._proxies else self._places.has_room(group, self._undecided.of_group(group))
+        newcomer = self._undecided.add(group) if allowed else None
+        if newcomer is None:
+            connection.close()
+            return
+        task = asyncio.create_task(self._begin(connection, newcomer))
+        newcomer.drop = task.cancel
+        self._beginning.add(task)
+        task.add_done_callback(self._beginning.discard)
 
-    async def _begin(self, connection: socket.socket, address: str) -> None:
+    async def _begin(self, connection: socket.socket, newcomer: Newcomer) -> None:
         """Hand a connection over, or close it."""
         try:
             connection.setblocking(False)
-            if not (self._is_proxy(address) if self._proxies else self._places.has_room(address)):
-                raise ConnectionRefusedError
-            self._places.occupy(address, await self._hand_over(connection))
+            async with asyncio.timeout(timings.HANDSHAKE_WITHIN_S):
+                transport = await self._hand_over(connection)
+            self._places.occupy(newcomer.group, transport)
+            self._undecided.hand_over(newcomer, transport)
         except (OSError, TimeoutError):
+            self._undecided.remove(newcomer)
             connection.close()
         except BaseException:
+            self._undecided.remove(newcomer)
             connection.close()
             raise
 
@@ -107,27 +124,27 @@ class Listener:
 class Places:
     """Counts the connections of each address, so that none takes the places of all others.
 
-    Loopback is not counted: many workers of a trial may be there. Nor are proxies, whose address all users have.
+    Loopback and proxies, whose group is empty, are not counted: many workers of a trial, or all users, may be there.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._open: dict[str, WeakSet[asyncio.Transport]] = {}
 
-    def has_room(self, address: str) -> bool:
-        """True if one more connection of this address may be opened."""
-        if len(self._open.get(address, ())) < self._most:
+    def has_room(self, group: str, undecided: int = 0) -> bool:
+        """True if one more connection of this group may be opened. ``undecided``: those in their handshake."""
+        if not group or len(self._open.get(group, ())) + undecided < self._most:
             return True
-        self._open[address] = WeakSet(each for each in self._open[address] if not each.is_closing())
-        return len(self._open[address]) < self._most
+        self._open[group] = WeakSet(each for each in self._open.get(group, ()) if not each.is_closing())
+        return len(self._open[group]) + undecided < self._most
 
-    def occupy(self, address: str, transport: asyncio.Transport) -> None:
+    def occupy(self, group: str, transport: asyncio.Transport) -> None:
         """Count a connection until its transport is gone."""
-        if ip_address(address.partition("%")[0]).is_loopback:
+        if not group:
             return
         if len(self._open) >= _LOOK_ANEW:
             self._open = {known: those for known, those in self._open.items() if those}
-        self._open.setdefault(address, WeakSet()).add(transport)
+        self._open.setdefault(group, WeakSet()).add(transport)
 
 
 async def _next_of(listening: socket.socket) -> tuple[socket.socket, Any]:
@@ -142,9 +159,8 @@ async def _next_of(listening: socket.socket) -> tuple[socket.socket, Any]:
 
 
 async def _first_byte(connection: socket.socket) -> bytes:
-    """Return the first byte without taking it. Raises TimeoutError if it does not come."""
-    async with asyncio.timeout(PEEK_WITHIN_S):
-        await _is_readable(connection)
+    """Return the first byte without taking it."""
+    await _is_readable(connection)
     return connection.recv(1, socket.MSG_PEEK)
 
 
@@ -158,12 +174,14 @@ async def _is_readable(one: socket.socket) -> None:
 
 
 @asynccontextmanager
-async def accepting(settings: MasterSettings, encryption: Encryption, app: Protocols) -> AsyncIterator[int]:
+async def accepting(
+    settings: MasterSettings, encryption: Encryption, app: Protocols, undecided: Undecided
+) -> AsyncIterator[int]:
     """Accept connections for the block; yields the port. OSError if the port cannot be opened."""
     refusing = _brief(_refuse)
     await refusing.setup()
     assert refusing.server is not None
-    listener = Listener(settings, encryption, app=app, refusal=refusing.server)
+    listener = Listener(settings, encryption, app=app, refusal=refusing.server, undecided=undecided)
     sockets = await _open(settings.host, settings.port)
     work = [asyncio.create_task(listener.accept(each)) for each in sockets]
     try:
@@ -190,13 +208,14 @@ async def standing_in(settings: MasterSettings, awaited: Awaited) -> AsyncIterat
     async with AsyncExitStack() as stack:
         stack.push_async_callback(runner.cleanup)
         with suppress(OSError):
-            await stack.enter_async_context(accepting(settings, Encryption(settings, is_waiting=True), runner.server))
+            encryption = Encryption(settings, is_waiting=True)
+            await stack.enter_async_context(accepting(settings, encryption, runner.server, Undecided()))
         yield
 
 
 def _brief(handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]) -> web.ServerRunner:
     """Return a server that answers before it has read a body, and does not wait for the rest when it stops."""
-    server = web.Server(handler, access_log=None, lingering_time=_LINGER_S)
+    server = web.Server(handler, access_log=None, lingering_time=_LINGER_S, auto_decompress=False)
     return web.ServerRunner(server, shutdown_timeout=_LINGER_S)
 
 

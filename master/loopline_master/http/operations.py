@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from http import HTTPStatus
+from math import inf
 from secrets import token_hex
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, cast, get_args, get_origin
@@ -28,7 +29,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from loopline_master import timings
 from loopline_master.busy_time import BusyTime
 from loopline_master.http.answers import JSON, Encoded, json_answer
-from loopline_master.http.auth import Access, Auth, Caller, Deeds
+from loopline_master.http.auth import ANYBODY, Access, Auth, Caller, Deeds
 from loopline_master.http.live.shared_answers import SharedAnswers
 from loopline_master.metrics import Metrics
 from loopline_master.settings import is_loopback
@@ -55,6 +56,10 @@ _HEADERS: Mapping[int, Mapping[str, str]] = {
     503: {"Retry-After": "5"},
 }
 _HSTS = "max-age=31536000"
+_IS_ADMITTED = web.RequestKey("is_admitted", bool)
+"""Set on a request: its caller has shown a token."""
+_MOST_OF_ANYBODY_BYTES = 64 * 2**10
+"""Of a body without a token: it holds a secret, or the wish to join."""
 Serve = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -193,6 +198,7 @@ class Operation:
     async def _serve(self, parts: Parts, given: Mapping[str, object], request: web.Request) -> web.StreamResponse:
         """Serve a request: authenticate, validate, call the handler, answer."""
         caller = await parts[Auth].admit(request, self.access)
+        request[_IS_ADMITTED] = bool(self.access)
         if caller.name and caller.role != "worker":
             parts[Metrics].costs.count_request(caller.name)
         arguments = {**given, **self._arguments(request)}
@@ -291,8 +297,10 @@ async def _read_body(request: web.Request, model: type[BaseModel], busy_time: Bu
     sender = caller.token or request.remote or ""
     await busy_time.rest(sender)
     try:
-        async with asyncio.timeout(None if request.content.is_eof() else timings.BODY_WITHIN_S):
-            content = await request.read()
+        is_known = caller is not ANYBODY
+        within_s = timings.BODY_WITHIN_S if is_known else timings.FIRST_REQUEST_WITHIN_S
+        async with asyncio.timeout(None if request.content.is_eof() else within_s):
+            content = await (request.read() if is_known else _read_little(request))
         with busy_time.charged(sender):
             return model.model_validate_json(content)
     except TimeoutError:
@@ -304,6 +312,17 @@ async def _read_body(request: web.Request, model: type[BaseModel], busy_time: Bu
         if error.error_count() == 1 and (only := error.errors()[0])["type"] == "json_invalid":
             raise LooplineError("malformed_json", only["msg"], "check the body with a JSON tool") from None
         raise InvalidRequest("body", error) from None
+
+
+async def _read_little(request: web.Request) -> bytes:
+    """Return a body from a caller without a token. Raises LooplineError if it is large."""
+    body = bytearray()
+    async for piece in request.content.iter_any():
+        body += piece
+        if len(body) > _MOST_OF_ANYBODY_BYTES:
+            message = f"a body may have at most {_MOST_OF_ANYBODY_BYTES:,} bytes here"
+            raise LooplineError("too_large", message, "send what /docs shows", status=413)
+    return bytes(body)
 
 
 def too_slow() -> LooplineError:
@@ -340,7 +359,18 @@ async def problems(request: web.Request, handler: Serve) -> web.StreamResponse:
     except Exception as error:
         if request.writer.output_size > 0 or _is_redirection(error):
             raise
+        if not request.get(_IS_ADMITTED):
+            _stop_reading(request)
         return _answer_to(request, error)
+
+
+def _stop_reading(request: web.Request) -> None:
+    """Leave the body of a refused request unread unless it is small: it fills the sender's buffers, not our time."""
+    if request.content.is_eof() or (request.content_length or inf) <= _MOST_OF_ANYBODY_BYTES:
+        return
+    if request.transport is not None:
+        request.transport.pause_reading()
+        asyncio.get_running_loop().call_later(timings.REFUSED_IS_SENT_WITHIN_S, request.transport.abort)
 
 
 def _is_redirection(error: Exception) -> bool:
@@ -353,8 +383,8 @@ def _answer_to(request: web.Request, error: Exception) -> web.Response:
         headers = _quota_headers(error.code, error.quota) if error.quota else {}
         return _answer(error.status, error.code, error.message, error.hint, errors, headers=headers)
     if isinstance(error, web.RequestPayloadError):
-        detail = "the body cannot be read: it is not what Content-Encoding or Transfer-Encoding say"
-        return _answer(400, "malformed_body", detail, "send it as its headers say, or without encoding")
+        detail = "the body cannot be read: it is not what Transfer-Encoding says"
+        return _answer(400, "malformed_body", detail, "send it with Content-Length")
     if isinstance(error, web.HTTPException):
         headers = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}
         code = _CODES.get(error.status, "bad_request")

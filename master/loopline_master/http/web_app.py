@@ -16,6 +16,7 @@ from loopline_master.http.listener import accepting, no_longer_plain
 from loopline_master.http.live.open_streams import OpenStreams
 from loopline_master.http.operations import PARTS, Parts, Serve, harden, problems
 from loopline_master.http.routes import all_operations
+from loopline_master.http.undecided import Undecided
 from loopline_master.links import WorkerLinks
 from loopline_master.settings import MasterSettings
 from loopline_master.store import Store
@@ -37,14 +38,32 @@ def _document() -> str:
 def web_app(parts: Parts) -> web.Application:
     """Return the application, which serves its handlers the parts that their signatures name."""
     app = web.Application(
-        middlewares=[problems, no_longer_plain(parts[Encryption]), *([_confirmed] if parts[Store].is_remote else [])],
+        middlewares=[
+            problems,
+            _check_head,
+            no_longer_plain(parts[Encryption]),
+            *([_confirmed] if parts[Store].is_remote else []),
+        ],
         client_max_size=parts[MasterSettings].limits.max_body_bytes,
     )
     app[PARTS] = parts
     app.on_response_prepare.append(harden)
     app.on_shutdown.append(_disconnect)
-    parts.add(LateRoutes(app.router, parts))
+    parts.add(LateRoutes(app.router, parts), Undecided())
     return app
+
+
+@web.middleware
+async def _check_head(request: web.Request, handler: Serve) -> web.StreamResponse:
+    """Give the connection's undecided place to others, and refuse a body that would have to be decompressed.
+
+    No client of ours compresses one, and decompression would be the work of whoever sends a bomb without a token.
+    """
+    request.config_dict[PARTS][Undecided].decide(request.transport)
+    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+        hint = "send it as it is, without Content-Encoding"
+        raise LooplineError("encoded_body", "a body must not be compressed or encoded", hint, status=415)
+    return await handler(request)
 
 
 @web.middleware
@@ -64,6 +83,7 @@ async def listening(settings: MasterSettings, app: web.Application) -> AsyncIter
         handler_cancellation=True,
         shutdown_timeout=STOP_WITHIN_S,
         keepalive_timeout=HEADERS_WITHIN_S,
+        auto_decompress=False,  # encoded bodies are refused
     )
     await runner.setup()
     try:
@@ -71,7 +91,9 @@ async def listening(settings: MasterSettings, app: web.Application) -> AsyncIter
         assert runner.server is not None
         async with AsyncExitStack() as stack:
             try:
-                port = await stack.enter_async_context(accepting(settings, encryption, runner.server))
+                port = await stack.enter_async_context(
+                    accepting(settings, encryption, runner.server, app[PARTS][Undecided])
+                )
             except OSError as error:
                 raise _cannot_listen(settings, error) from error
             host = f"[{settings.host}]" if ":" in settings.host else settings.host
