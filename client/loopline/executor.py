@@ -220,6 +220,14 @@ class Executor(concurrent.futures.Executor):
         """Return how many calls the connected workers can make at a time."""
         return self._loop_thread.call(_slots(self._client))
 
+    @property
+    def _max_workers(self) -> int | None:
+        """Number of calls to have open at a time, by which Dask goes; None (a number of its own) without workers.
+
+        Slots that a computer's owner needs just now count: they may be free when the calls get there.
+        """
+        return self._submitter.max_workers or self._loop_thread.call(_slots(self._client, offered=False)) or None
+
     # In the caller's thread
 
     def _map(
@@ -340,8 +348,10 @@ async def _latest(client: AsyncClient, name: str) -> int:
     raise LooplineError("not_found", f"there is no job {name!r}", "`loopline jobs` lists names and numbers", 404)
 
 
-async def _slots(client: AsyncClient) -> int:
-    return sum([worker.slots async for worker in client.workers() if worker.connected])
+async def _slots(client: AsyncClient, *, offered: bool = True) -> int:
+    """Return the slots of the connected workers: those offered now, or all."""
+    workers = [worker async for worker in client.workers() if worker.connected]
+    return sum(worker.slots if offered else worker.facts.slots for worker in workers)
 
 
 async def _made(

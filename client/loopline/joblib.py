@@ -32,17 +32,24 @@ class Backend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]
 
     default_n_jobs = -1  # joblib's default of 1 would silently run all calls in this process
     supports_retrieve_callback = True
+    supports_inner_max_num_threads = True
 
     def __init__(self, nesting_level: int | None = None, inner_max_num_threads: int | None = None, **options: Any):
         super().__init__(nesting_level=nesting_level, inner_max_num_threads=inner_max_num_threads)
+        self._environment = options.pop("environment", {})
         self._options = {"name": "joblib", "session": uuid4().hex, **options}
         self._executor: Executor | None = None
         self._call = _caller()
 
     def configure(self, n_jobs: int = 1, parallel: Any = None, **_: Any) -> int:
         self.parallel = parallel
-        self._executor = Executor(**self._options)
+        self._executor = self._new_executor()
         return self.effective_n_jobs(n_jobs)
+
+    def _new_executor(self) -> Executor:
+        threads = self.inner_max_num_threads  # None: one for each slot
+        environment = {} if threads is None else dict.fromkeys(self.MAX_NUM_THREADS_VARS, str(threads))
+        return Executor(**self._options, environment=environment | self._environment)
 
     def effective_n_jobs(self, n_jobs: int | None) -> int:
         """Return how many calls are made at a time: for -1, and for None, as many as there are slots."""
@@ -52,8 +59,8 @@ class Backend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]
             raise ValueError("n_jobs == 0 in Parallel has no meaning")
         if n_jobs > 0:
             return n_jobs
-        with Executor(**self._options) as executor:
-            return max(1, executor.slots() + 1 + n_jobs)
+        with self._new_executor() as executor:
+            return max(1, (executor._max_workers or 1) + 1 + n_jobs)
 
     def submit(self, func: Callable[[], Any], callback: Callable[[Any], object]) -> GridFuture:
         assert self._executor

@@ -34,10 +34,12 @@ from loopline_shared.protocol.client_link import (
 from loopline_shared.rest.address import API_PREFIX
 from loopline_shared.rest.bodies import (
     Counts,
+    Explanation,
     GridChange,
     JobDetail,
     Page,
     Problem,
+    Reason,
     Submission,
     TaskResult,
     TaskView,
@@ -63,6 +65,7 @@ class SmallGrid:
         self.holds = False
         self.is_away = False
         self.spoils = False  # what it sends of a file is something else
+        self.reasons: list[Reason] = []  # for which its jobs wait
         self.pythons: list[str | None] = ["3.11"]
         self.jobs: dict[int, SmallJob] = {}
         self.files: dict[str, bytes] = {}
@@ -91,6 +94,7 @@ class SmallGrid:
                 web.get(f"{at}/jobs/{{job}}", self._job), web.post(f"{at}/jobs/{{job}}/cancel", self._cancel),
                 web.get(f"{at}/jobs/{{job}}/results", self._results), web.get(f"{at}/events", self._events),
                 web.get(f"{at}/calls", self._calls), web.get(f"{at}/jobs/{{job}}/tasks", self._tasks),
+                web.get(f"{at}/jobs/{{job}}/explain", self._explain),
                 web.get(f"{at}/files/{{sha}}", self._file), web.put(f"{at}/files/{{sha}}", self._put),
             ]
         )  # fmt: skip
@@ -262,6 +266,11 @@ class SmallGrid:
         document = JobDetail.model_construct(**{**known, **given}).model_dump(mode="json", warnings=False)
         return web.json_response(
             {name: value for name, value in document.items() if value is not None or name in known}
+        )
+
+    async def _explain(self, request: web.Request) -> web.Response:
+        return _body(
+            Explanation(subject=request.match_info["job"], state="queued", sentence="", reasons=self.reasons)
         )
 
     async def _tasks(self, request: web.Request) -> web.Response:

@@ -15,10 +15,11 @@ import cloudpickle
 import pytest
 
 import loopline
-from loopline.functions import call_submitter
+from loopline.functions import call_submitter, wait_notice
 from loopline.functions.calls import outcome_of
 from loopline_shared.model import TaskId, TaskState
 from loopline_shared.protocol.client_link import TaskEnd
+from loopline_shared.rest.bodies import Reason
 from tests.python.small_grid import SmallGrid
 from tests.python.test_executor import until
 
@@ -181,6 +182,32 @@ def test_what_waits_for_a_worker_is_cancelled_at_shutdown(grid: SmallGrid, finis
     assert [future.cancelled() for future in futures] == [False, True, True]
     executor.shutdown()
     assert len(grid.jobs) == 1
+
+
+@pytest.mark.parametrize("code", ["no_worker", "no_slot"])
+def test_calls_that_no_worker_can_run_are_named_once_on_stderr(
+    executor: loopline.Executor, grid: SmallGrid, finish: Callable[[int], None],
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], code: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(wait_notice, "FIRST_CHECK_S", 0.01)
+    monkeypatch.setattr(wait_notice, "_LONGEST_PAUSE_S", 0.01)
+    grid.holds, grid.reasons = True, [Reason(code=code, count=1, detail="no connected worker has the label gpu")]
+    future = executor.submit(abs, -1)
+    until(lambda: grid.asked.count("GET /jobs/1/explain") > 2)
+    finish(1)
+    assert future.result(10) == 1
+    said = "loopline: job 1 waits: no connected worker has the label gpu\n" if code == "no_worker" else ""
+    assert capsys.readouterr().err == said
+
+
+def test_dask_has_as_many_calls_at_a_time_as_there_are_slots(grid: SmallGrid) -> None:
+    grid.pythons = ["3.11"] * 20
+    with loopline.Executor(grid.url, "t") as executor:
+        assert executor._max_workers == 40
+        grid.pythons = []
+        assert executor._max_workers is None
+    with loopline.Executor(grid.url, "t", max_workers=7) as executor:
+        assert executor._max_workers == 7
 
 
 def test_what_makes_no_sense_is_refused_at_once() -> None:

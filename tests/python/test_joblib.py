@@ -75,3 +75,10 @@ print(call(inner), type(joblib.parallel.BACKENDS["loopline"]()).__name__)
 """
     ran = subprocess.run([sys.executable, "-c", nested], capture_output=True, text=True, check=False)
     assert ran.stdout == "[0, -1, -2] ThreadingBackend\n", ran.stderr
+
+
+def test_threads_in_a_call_are_limited_as_with_every_backend(grid: SmallGrid, backend: str) -> None:
+    with joblib.parallel_config(backend, inner_max_num_threads=3, environment={"MKL_NUM_THREADS": "2"}):
+        joblib.Parallel()(joblib.delayed(abs)(number) for number in range(3))
+    environment = grid.jobs[1].spec.environment
+    assert (environment["OMP_NUM_THREADS"], environment["MKL_NUM_THREADS"]) == ("3", "2")

@@ -84,6 +84,12 @@ async def test_nobody_waits_for_the_long_output_of_the_cancelled(bench: Bench) -
     assert not bench.spool.output_files(run.attempt)[0].exists()
 
 
+THREADS = [
+    *(f"{name}_NUM_THREADS" for name in ("OMP", "MKL", "OPENBLAS", "NUMEXPR", "BLIS", "NUMBA", "RAYON", "JULIA")),
+    "VECLIB_MAXIMUM_THREADS",
+]
+
+
 async def test_the_environment_is_the_documented_one(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOOPLINE_TOKEN", "secret")
     monkeypatch.setenv("LANG", "C.UTF-8")
@@ -102,11 +108,29 @@ async def test_the_environment_is_the_documented_one(bench: Bench, monkeypatch: 
         "MINE": "1", "LOOPLINE_JOB": "1", "LOOPLINE_JOB_NAME": "pi", "LOOPLINE_TASK": "1",
         "LOOPLINE_ATTEMPT": "1.1.1", "LOOPLINE_WORKER": "bench", "LOOPLINE_SLOTS": "2",
         "LOOPLINE_PARAMETERS": '{"seed": 7}', "LOOPLINE_SCRATCH": scratch,
-        "LOOPLINE_RESULT": f"{tmp}/result.json",
+        "LOOPLINE_RESULT": f"{tmp}/result.json", **dict.fromkeys(THREADS, "2"),
     }  # fmt: skip
     assert {
         name: value for name, value in environment.items() if name not in ("LC_CTYPE", "LC_ALL", "TZ")
     } == expected
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"),
+    [
+        ({}, {}),
+        ({"MKL_NUM_THREADS": "8"}, {"MKL_NUM_THREADS": "8"}),
+        ({"OMP_NUM_THREADS": "8"}, dict.fromkeys(THREADS, "8")),
+        ({"OMP_NUM_THREADS": "8", "MKL_NUM_THREADS": "4"}, dict.fromkeys(THREADS, "8") | {"MKL_NUM_THREADS": "4"}),
+    ],
+)
+async def test_libraries_start_a_thread_for_each_slot_unless_the_job_sets_their_number(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, own: dict[str, str], expected: dict[str, str]
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "64")
+    run = python("import json, os; print(json.dumps(dict(os.environ)))", environment=own, slots=3)
+    environment = json.loads((await bench.result(run)).stdout.data)
+    assert {name: environment[name] for name in THREADS} == dict.fromkeys(THREADS, "3") | expected
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from loopline.functions.calls import (
 from loopline.functions.futures import Batch, GridFuture, PendingFutures
 from loopline.functions.submitted_jobs import ChunkedJob, SplitJob, SubmittedJob
 from loopline.functions.user_modules import CarriedModules, UserModules
+from loopline.functions.wait_notice import WaitNotice
 from loopline.rest_client import RestClient
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import Function, TaskId, TaskState
@@ -58,8 +59,9 @@ class CallSubmitter:
         self.preparations: tuple[bytes, ...] = ()  # of every function, besides its modules
         self._client, self._options, self._session = client, options, session
         self._pending = unfinished
-        self._limit = CallLimit(max_workers)
+        self.max_workers, self._limit = max_workers, CallLimit(max_workers)
         self._link = CallLink(client)
+        self._notice = WaitNotice(client, self._waiting_job)
         self.modules = UserModules(options.own_modules)
         self._specs: dict[tuple[bytes, CarriedModules], JobSpec] = {}  # by function, where the master has it
         self._slots = 0  # of the workers that were connected at first
@@ -243,6 +245,7 @@ class CallSubmitter:
     async def close(self) -> None:
         """Close the link when nothing is under way."""
         await self.flush()
+        self._notice.close()
         await self._link.close()
 
     # As SubmissionListener
@@ -250,15 +253,21 @@ class CallSubmitter:
     def submitted(self, job: int) -> None:
         """Note the number of a submitted job."""
         self.jobs.append(job)
+        self._notice.submitted()
 
     def settled(self, future: GridFuture) -> None:
         """Note that a future has its result, or is about to get it."""
         self._pending.settled(future)
+        self._notice.ended()
 
     def unwanted(self, number: int, job: SubmittedJob) -> None:
         """Cancel a job of which no unfinished call is wanted any more."""
         self._link.drop(number, job)
         self.begin(self._cancel(number))
+
+    def _waiting_job(self) -> int | None:
+        """Return the earliest job that has an open call; None if there is none."""
+        return min((future.task.job for future in self._pending.all() if future.task), default=None)
 
     async def _cancel(self, job: int) -> None:
         with suppress(LooplineError):  # the job has ended meanwhile

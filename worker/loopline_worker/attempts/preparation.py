@@ -19,6 +19,12 @@ from loopline_worker.launch.interface import Call, Job
 
 _INHERITED = ("PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ")
 _INHERITED_ON_WINDOWS = ("SYSTEMROOT", "SYSTEMDRIVE", "COMSPEC", "PATHEXT", "WINDIR", "NUMBER_OF_PROCESSORS")
+_OPENMP = "OMP_NUM_THREADS"
+_THREADS = (
+    _OPENMP, "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS",
+    "BLIS_NUM_THREADS", "NUMBA_NUM_THREADS", "RAYON_NUM_THREADS", "JULIA_NUM_THREADS",
+)  # fmt: skip
+"""Variables by which libraries know how many threads to start. Without them they start one for each core."""
 _FILE = "sha256:"
 RENDEZVOUS = "LOOPLINE_RENDEZVOUS"
 """The variable that is known only as a gang's start is named."""
@@ -45,7 +51,7 @@ class Preparation:
         return Job(
             _within(run.folder, run.command) if run.folder else run.command,
             folder,
-            {**self._environment.inherited, **run.environment, **own},
+            {**self._environment.inherited, **_threads(run), **run.environment, **own},
             self._limits(run.memory_bytes, run.slots),
             network=run.network,
             hosts=run.gang.hosts if run.gang is not None else (),
@@ -58,7 +64,9 @@ class Preparation:
 
 
 class TaskEnvironment:
-    """Environment of a task. The job's variables override inherited ones; the names below override the job's.
+    """Environment of a task. The job's variables override inherited ones and numbers of threads (``_THREADS``).
+
+    The names below override the job's:
 
     ==================== ==========================================================================
     PATH, LANG, LC_*, TZ as the agent has them (and what Windows cannot do without)
@@ -116,6 +124,11 @@ class TaskEnvironment:
             result_file.VARIABLE: f"{for_files}{os.sep}{result_file.NAME}",
             **(_of_gang(run.gang) if run.gang else {}),
         }
+
+
+def _threads(run: Run) -> dict[str, str]:
+    """Return how many threads libraries start: one for each slot, or what the job says for OpenMP."""
+    return dict.fromkeys(_THREADS, run.environment.get(_OPENMP) or str(run.slots))
 
 
 def _is_loopback(host: str) -> bool:
