@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from typing import Any, Protocol
 
 from loopline_master import data_folder
 from loopline_master.assembly import assemble
-from loopline_master.certificates.encryption import Encryption, prepare_folder
+from loopline_master.certificates.encryption import Encryption
 from loopline_master.core.events import BATCH
 from loopline_master.engine import Engine
 from loopline_master.files.bucket import AWAY
@@ -128,7 +127,6 @@ async def serving(
     _refuse_standby_without_server(settings)
     data_folder.make(settings.data_dir)
     has_worked = data_folder.has_worked(settings)
-    prepare_folder(settings.data_dir)
     keep_samples_s = settings.keep_samples_days * 86400.0
     async with open_store(
         settings.database,
@@ -139,7 +137,6 @@ async def serving(
     ) as store:
         await data_folder.refuse_losses(settings, store)
         parts = await assemble(settings, store)
-        _tell_of_encryption(parts[Encryption])
         engine = parts[Engine]
         await write_first_tokens(parts[Auth], settings)
         write_ca(parts[Encryption], settings)
@@ -206,17 +203,6 @@ async def _prepare(parts: Parts) -> None:
         await asyncio.sleep(0)
     await parts[LateRoutes].make_rest()
     gc.freeze()  # it stays, as all that the start has made
-
-
-def _tell_of_encryption(encryption: Encryption) -> None:
-    if encryption.is_missing:
-        log.warning(
-            "tokens, tasks and files travel in plain HTTP, as in 0.1: `loopline tls enable` encrypts them; workers "
-            "and users have two weeks to follow"
-        )
-    elif encryption.is_on and encryption.is_plain_answered:
-        until = time.strftime("%Y-%m-%d %H:%M", time.localtime(encryption.plain_until))
-        log.warning("plain HTTP is answered until %s: `loopline tls show` names workers that still use it", until)
 
 
 def _log_failure(consequence: str, ended: asyncio.Task[None]) -> None:

@@ -169,9 +169,7 @@ def _add_worker_links(parts: Parts) -> None:
         keys=WorkerKeys(encryption, parts[Store].tokens),
         busy_time=parts[BusyTime],
         life=parts[Store].life,
-        ca=lambda: encryption.ca,
     )
-    encryption.on_plain_ended = lambda: links.close_plain("connect by TLS from now on")
     parts.add(exchange, network, Measurement(network, exchange, parts[Scheduler], links.probe))
     parts.add(PieceLists(parts[Blobs]), links)
 

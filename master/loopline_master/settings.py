@@ -163,7 +163,7 @@ class MasterSettings(_SettingsBase):
     ] = True
     tls: Annotated[
         Literal["on", "off"] | None,
-        Field(description="encryption; by default on beyond loopback, unless the data folder was made before 0.2"),
+        Field(description="encryption; by default on beyond loopback"),
     ] = None
     tls_cert: Annotated[
         Path | None, Field(description="file of the master's certificate and its chain, in place of its own CA's")

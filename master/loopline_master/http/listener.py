@@ -16,7 +16,6 @@ from typing import Any, Literal
 from weakref import WeakSet
 
 from aiohttp import web
-from aiohttp.typedefs import Middleware
 
 from loopline_master import timings
 from loopline_master.certificates.encryption import Encryption
@@ -109,7 +108,7 @@ class Listener:
     async def _hand_over(self, connection: socket.socket) -> asyncio.Transport:
         loop, encryption = asyncio.get_running_loop(), self._encryption
         is_encrypted = encryption.context is not None and await _first_byte(connection) == _HANDSHAKE
-        protocol = self._app if is_encrypted or encryption.is_plain_answered else self._refusal
+        protocol = self._app if is_encrypted or not encryption.is_on else self._refusal
         context = encryption.context if is_encrypted else None
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         transport, _ = await loop.connect_accepted_socket(protocol, connection, ssl=context)
@@ -253,18 +252,6 @@ async def _open(host: str, port: int) -> list[socket.socket]:
             each.close()
         raise
     return opened
-
-
-def no_longer_plain(encryption: Encryption) -> Middleware:
-    """Return what refuses plain HTTP on a connection from before it ended."""
-
-    @web.middleware
-    async def checked(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if encryption.is_plain_answered or request.secure:
-            return await handler(request)
-        return await _refuse(request)
-
-    return checked
 
 
 async def _refuse(request: web.BaseRequest) -> web.StreamResponse:

@@ -12,7 +12,7 @@ from aiohttp import web
 from loopline_master.certificates.encryption import Encryption
 from loopline_master.http.api_docs import ApiDocument
 from loopline_master.http.late_routes import LateRoutes
-from loopline_master.http.listener import accepting, no_longer_plain
+from loopline_master.http.listener import accepting
 from loopline_master.http.live.open_streams import OpenStreams
 from loopline_master.http.operations import PARTS, Parts, Serve, harden, problems
 from loopline_master.http.routes import all_operations
@@ -41,7 +41,6 @@ def web_app(parts: Parts) -> web.Application:
         middlewares=[
             problems,
             _check_head,
-            no_longer_plain(parts[Encryption]),
             *([_confirmed] if parts[Store].is_remote else []),
         ],
         client_max_size=parts[MasterSettings].limits.max_body_bytes,

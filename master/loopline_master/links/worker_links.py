@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -62,7 +62,6 @@ class WorkerLinks:
         keys: WorkerKeys,
         busy_time: BusyTime,
         life: str = "",
-        ca: Callable[[], str] = str,
     ) -> None:
         """``life``: of the database (store/past/lives.py)."""
         self._engine = engine
@@ -71,7 +70,7 @@ class WorkerLinks:
         self._complete = complete
         self._blobs = blobs
         self._welcome = Welcome(settings.scheduler.report_every_s, settings.scheduler.lease_s, life=life)
-        self._ca, self._keys = ca, keys
+        self._keys = keys
         self._max_frames = settings.limits.max_frames
         self._sessions = count(1)
         self._open: dict[str, WorkerLink] = {}
@@ -115,15 +114,6 @@ class WorkerLinks:
         link = self._open.get(worker)
         if link is not None and link.session == session:
             link.close("another link of this worker took over, or its lease ended")
-
-    def plain(self) -> list[str]:
-        """Return the workers whose links are not encrypted here."""
-        return sorted(name for name, link in self._open.items() if not link.is_encrypted)
-
-    def close_plain(self, reason: str) -> None:
-        """Close the links that are not encrypted here; their workers connect anew."""
-        for name in self.plain():
-            self._open[name].close(reason)
 
     def close_all(self) -> None:
         """Close all links: the master is stopping."""
@@ -169,7 +159,7 @@ class WorkerLinks:
             link.refuse(refused)
         else:
             peers = self._exchange.terms(hello, has_certificate=link.has_certificate)
-            link.send(replace(self._welcome, peers=peers, ca=self._ca(), certificate=admitted))
+            link.send(replace(self._welcome, peers=peers, certificate=admitted))
             await self._hear(link, hello)
 
     async def _hear(self, link: WorkerLink, hello: Hello) -> None:

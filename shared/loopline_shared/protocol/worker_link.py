@@ -87,8 +87,6 @@ class Welcome:
     lease_s: Seconds
     _: KW_ONLY
     peers: Annotated[PeerTerms | None, Field(exclude_if=not_)] = None  # None: files come from the master alone
-    ca: Annotated[str, Field(max_length=MAX_CERTIFICATE_CHARACTERS, exclude_if=not_)] = ""
-    """Certificate (PEM) by which the master is trusted from now on; empty: it has none of its own."""
     certificate: Annotated[str, Field(max_length=MAX_CERTIFICATE_CHARACTERS, exclude_if=not_)] = ""
     """Of the worker, with that of the CA behind it (PEM); empty: it asked for none."""
     life: Life = ""  # in which the master is: a worker ends and forgets what it has of another
