@@ -43,7 +43,7 @@ FIRST_PRUNE_AFTER_S = 300.0  # after the start, if prune_every_s is not shorter:
 RETAINED_FOR_S = 0.1  # a file retained so recently is not touched again, hence not removed; far below file_grace_s
 
 # Certificates.
-LOOK_AT_CERTIFICATES_EVERY_S = 5.0  # the operator's files, and whether plain HTTP has ended
+LOOK_AT_CERTIFICATES_EVERY_S = 5.0  # the operator's files
 RENEW_LOOK_EVERY_S = 3600.0  # whether the own certificate will end soon: it is renewed a month before
 HANDSHAKE_WITHIN_S = 5.0  # of a new connection, from its first byte to the end of the TLS handshake
 FIRST_REQUEST_WITHIN_S = 15.0  # the head of its first request must come after that

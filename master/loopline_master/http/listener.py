@@ -1,6 +1,6 @@
-"""The master's port: TLS, plain HTTP, or both, told apart by the first byte that a client sends.
+"""The master's port: TLS or plain HTTP, told apart by the first byte that a client sends.
 
-Where plain HTTP is no longer answered, a browser is sent to https, and whoever sends a token is told not to.
+Where TLS is on, plain HTTP is redirected to https, and refused if it carries a token.
 """
 
 from __future__ import annotations
