@@ -396,7 +396,7 @@ def _check(max_workers: int | None, initializer: object, detach: bool, values: s
     A call that waited for further calls would keep its slot from them, perhaps for ever.
     """
     if "_loopline_interpreter" in sys.__dict__:
-        message = "a call on a worker cannot have an Executor: return the next arguments, and submit those from your program"
+        message = "a call on a worker cannot have an Executor: return arguments, and submit those from your program"
         raise LooplineError("in_a_call", message, "a call may use the pools of the standard library")
     if max_workers is not None and max_workers <= 0:
         raise ValueError("max_workers must be greater than 0")
