@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import concurrent.futures.thread
 import pickle
+import sys
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from functools import partial
 from types import ModuleType
 from typing import Any, Literal, Self, TypeVar
 from uuid import uuid4
 
 from loopline.client import AsyncClient
-from loopline.functions import plain_values
+from loopline.functions import future_arguments, plain_values
 from loopline.functions.batching import CallBatcher
 from loopline.functions.call_submitter import CallSubmitter
 from loopline.functions.calls import CallOptions, Loads, all_pickled, pickled
+from loopline.functions.future_arguments import Arguments, AwaitedArguments
 from loopline.functions.futures import Batch, GridFuture, PendingFutures, in_order
 from loopline.functions.initializer import Initializer
 from loopline.functions.loop_thread import LoopThread
@@ -101,7 +104,7 @@ class Executor(concurrent.futures.Executor):
         self._initializer, self._detach = initializer and Initializer(initializer, initargs), detach
         self._client = AsyncClient(master, token, patience_s=patience_s, ca=ca)
         self._pending = PendingFutures(self._cancelled, self._runs)
-        self._batcher = CallBatcher(self._pickled, gather_s)
+        self._batcher = CallBatcher(gather_s)
         self._loop_thread = LoopThread("loopline-executor")
         self._closing: concurrent.futures.Future[None] | None = None  # set by shutdown
         made = _made(self._client, options, session or uuid4().hex, self._pending, max_workers, _LOADS[values])
@@ -142,14 +145,20 @@ class Executor(concurrent.futures.Executor):
     # The interface of concurrent.futures.Executor
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> GridFuture:
-        """Call a function on the grid and return its future, as every executor does."""
+        """Call a function on the grid and return its future, as every executor does.
+
+        An argument that is a future stands for its result: the call is sent once that is there, and fails as it does.
+        """
         future = self._pending.new()
         try:
-            if self._batcher.add(fn, pickled((args, kwargs), self._modules), future):
-                self._in_loop(self._submitter.start, self._batcher)
+            function, gather, fail = self._pickled(fn), partial(self._gather, future), partial(self._fail, future)
+            if future_arguments.are_there((*args, *kwargs.values())):
+                future.is_held = True
+                AwaitedArguments((args, kwargs), self._modules, partial(gather, function), fail)
+            else:
+                gather(function, (args, kwargs))
         except Exception as error:  # as in a process pool, the error of pickling is set on the future
-            self._pending.settled(future)
-            future.fail(error)
+            self._fail(future, error)
         return future
 
     def map(
@@ -169,6 +178,8 @@ class Executor(concurrent.futures.Executor):
             raise ValueError("chunksize must be >= 1.")
         end = None if timeout is None else time.monotonic() + timeout
         items = list(zip(*iterables, strict=False))
+        if any(map(future_arguments.are_there, items)):
+            return in_order([self.submit(fn, *item) for item in items], None, end)
         if chunksize is None:
             chunksize = 0 if self._chunks_may_vary and len(items) > MOST_SINGLE_CALLS else 1
         futures, rest = self._map(fn, items, chunksize) if items else ([], None)
@@ -253,6 +264,19 @@ class Executor(concurrent.futures.Executor):
         rest.is_held = True
         self._begin(lambda: sending.send_rest(function, calls[PROBED_CALLS:], futures, rest))
         return futures, rest
+
+    def _gather(self, future: GridFuture, function: bytes, arguments: Arguments) -> None:
+        future.is_held = False
+        if self._batcher.add(function, pickled(arguments, self._modules), future):
+            self._in_loop(self._submitter.start, self._batcher)
+
+    def _fail(self, future: GridFuture, error: BaseException) -> None:
+        self._pending.settled(future)
+        future.fail(error)
+
+    def __reduce__(self) -> Any:
+        hint = "submit from your program, or use joblib's or the standard library's pools in a call"
+        raise TypeError(f"an Executor cannot travel to a worker: {hint}")
 
     def _pickled(self, fn: Callable[..., Any]) -> bytes:
         """Return the pickle of a function as it is now, and see to it that the initializer travels with it."""
@@ -367,7 +391,13 @@ async def _made(
 
 
 def _check(max_workers: int | None, initializer: object, detach: bool, values: str) -> None:
-    """Raise ValueError or TypeError, in the words of the standard library where it has them."""
+    """Raise ValueError or TypeError, in the words of the standard library; LooplineError in a call on a worker.
+
+    A call that waited for further calls would keep its slot from them, perhaps for ever.
+    """
+    if "_loopline_interpreter" in sys.__dict__:
+        message = "a call on a worker cannot have an Executor: return arguments, and submit those from your program"
+        raise LooplineError("in_a_call", message, "a call may use the pools of the standard library")
     if max_workers is not None and max_workers <= 0:
         raise ValueError("max_workers must be greater than 0")
     if initializer is not None and not callable(initializer):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import gc
+import os
 import subprocess
 import sys
 import uuid
@@ -208,6 +209,82 @@ def test_dask_has_as_many_calls_at_a_time_as_there_are_slots(grid: SmallGrid) ->
         assert executor._max_workers is None
     with loopline.Executor(grid.url, "t", max_workers=7) as executor:
         assert executor._max_workers == 7
+
+
+def test_an_argument_that_is_a_future_is_its_result(executor: loopline.Executor) -> None:
+    two, ten = executor.submit(abs, -2), executor.submit(int, "10")
+    assert executor.submit(pow, two, exp=ten).result(10) == 1024
+    assert list(executor.map(pow, [two, 3], [ten, two])) == [1024, 9]
+    numbers = [3, 1, 2]
+    later: concurrent.futures.Future[bool] = concurrent.futures.Future()
+    ordered = executor.submit(sorted, numbers, reverse=later)
+    numbers.clear()  # the other arguments are as they were
+    later.set_result(True)
+    assert ordered.result(10) == [3, 2, 1]
+
+
+def test_a_call_of_a_future_that_fails_fails(executor: loopline.Executor, grid: SmallGrid) -> None:
+    broken = executor.submit(int, "x")
+    with pytest.raises(ValueError, match="invalid literal"):
+        executor.submit(abs, broken).result(10)
+    grid.holds = True
+    waits = executor.submit(abs, -1)
+    future, again = executor.submit(abs, waits), executor.submit(abs, waits)
+    until(lambda: len(grid.jobs) == 2)
+    assert future.cancel()
+    assert waits.cancel()
+    with pytest.raises(concurrent.futures.CancelledError):
+        again.result(10)
+    executor.shutdown()
+    assert len(grid.jobs) == 2
+
+
+def test_calls_that_wait_for_a_future_are_waited_for_at_shutdown(
+    executor: loopline.Executor, grid: SmallGrid, finish: Callable[[int], None]
+) -> None:
+    grid.holds = True
+    first = executor.submit(abs, -3)
+    second = executor.submit(pow, first, 2)
+    until(lambda: executor.jobs)
+    executor.shutdown(wait=False)
+    finish(1)
+    until(lambda: len(grid.jobs) == 2)
+    finish(2)
+    executor.shutdown()
+    assert second.result(0) == 9
+
+
+def test_an_executor_cannot_travel_to_a_worker(executor: loopline.Executor) -> None:
+    with pytest.raises(TypeError, match="an Executor cannot travel to a worker"):
+        executor.submit(lambda: executor.submit(abs, -1).result()).result(10)
+
+
+def test_a_future_says_where_it_is(
+    executor: loopline.Executor, grid: SmallGrid, finish: Callable[[int], None]
+) -> None:
+    grid.holds = True
+    future = executor.submit(abs, -1)
+    until(lambda: future.job)
+    assert (future.job, future.state, future.worker) == (1, "submitted", None)
+    assert repr(future) == "<GridFuture 1.1 submitted>"
+    finish(1)
+    assert future.result(10) == 1
+    assert (future.state, future.worker) == ("finished", "w")
+    assert repr(future) == "<GridFuture 1.1 finished on w>"
+    grid.holds = False
+    broken = executor.submit(int, "x")
+    assert broken.exception(10)
+    assert repr(broken) == "<GridFuture 2.1 failed on w>"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows cannot fork")
+def test_a_forked_child_says_nothing_of_its_parents_calls(grid: SmallGrid) -> None:
+    grid.holds = True
+    forks = "\nimport os, sys\nif not os.fork(): sys.exit()\nassert not os.wait()[1]\nexecutor.terminate()"
+    with run(BEGIN.format(url=grid.url, detach=False) + forks) as program:
+        out, error = program.communicate(timeout=60)
+    assert error.count("loopline") == 0
+    assert program.returncode == 0, out
 
 
 def test_what_makes_no_sense_is_refused_at_once() -> None:

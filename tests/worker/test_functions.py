@@ -750,6 +750,20 @@ async def test_variables_of_every_length_reach_an_interpreter(caller: Caller, si
     assert await caller.value(length, environment=environment) == size
 
 
+async def test_a_call_cannot_have_an_executor(caller: Caller) -> None:
+    """It would wait for a slot that it keeps itself."""
+
+    def submit() -> int:
+        import loopline
+
+        with loopline.Executor("http://127.0.0.1:9", "t") as executor:
+            return int(executor.submit(abs, -1).result())
+
+    result = await caller.call(submit)
+    assert "a call on a worker cannot have an Executor" in result.reason
+    assert "submit those from your program" in value_of(result)[1]
+
+
 class Counter:
     """An object that a call changes."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
-from typing import Any
 
 from loopline.functions.futures import Batch, GridFuture
 
@@ -18,24 +16,21 @@ _LONGEST_S = 0.2
 class CallBatcher:
     """Gathers calls from any thread, for the loop that submits them.
 
-    ``pickle``: gives the pickle of a function.
     ``pause_s``: of many calls in a row, those that follow one another so soon are one batch.
     """
 
-    def __init__(self, pickle: Callable[[Callable[..., Any]], bytes], pause_s: float) -> None:
-        self._pickle = pickle
+    def __init__(self, pause_s: float) -> None:
         self._pause_s = pause_s
         self._lock = threading.RLock()  # the garbage collector may run code that calls, too
         self._batches: dict[bytes, Batch] = {}  # by the function's pickle
         self._is_awaited = False
         self._last_call = 0.0
 
-    def add(self, fn: Callable[..., Any], call: bytes, future: GridFuture) -> bool:
+    def add(self, function: bytes, call: bytes, future: GridFuture) -> bool:
         """Add a call. True if the caller has to start sending what is gathered, until ``pop`` finds nothing.
 
         Functions are the same if they have the same pickle. One that was changed since its last call has another.
         """
-        function = self._pickle(fn)  # outside the lock: pickling may run any code
         with self._lock:
             batch = self._batches.setdefault(function, Batch(function))
             batch.calls.append(call)

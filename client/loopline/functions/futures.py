@@ -25,6 +25,7 @@ class GridFuture(concurrent.futures.Future[Any]):
     def __init__(self, on_cancel: Callable[[GridFuture], None], is_running: Callable[[GridFuture], bool]) -> None:
         super().__init__()
         self.task: TaskId | None = None  # set when it is submitted
+        self.worker: str | None = None  # that made the call; set when it has ended
         self.abandon: Callable[[GridFuture], None] | None = None  # set too: tells the job that the call is unwanted
         self.was_cancelled = False  # as ``cancelled()``, without its lock
         self.is_given_up = False  # its job has been told of the cancellation
@@ -32,6 +33,22 @@ class GridFuture(concurrent.futures.Future[Any]):
         self._on_cancel = on_cancel
         self._is_running = is_running
         self._ending = threading.RLock()
+
+    @property
+    def job(self) -> int | None:
+        """Number of the call's job; None until the master has it."""
+        return None if self.task is None else self.task.job
+
+    @property
+    def state(self) -> str:
+        """``waiting`` (in this program), ``submitted``, ``finished``, ``failed`` or ``cancelled``."""
+        if self.done():
+            return "cancelled" if self.cancelled() else "finished" if self.exception() is None else "failed"
+        return "waiting" if self.task is None else "submitted"
+
+    def __repr__(self) -> str:
+        where = f" on {self.worker}" if self.worker else ""
+        return f"<{type(self).__name__} {f'{self.task} ' if self.task else ''}{self.state}{where}>"
 
     def running(self) -> bool:
         """True while a worker makes the call: the master is asked. A call that runs can be cancelled all the same.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from contextlib import suppress
@@ -45,5 +46,7 @@ def _finish_all() -> None:
         print(left, file=sys.stderr)
 
 
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_open.clear)  # a child has no open calls: they are its parent's
 # Runs before the exit handler of concurrent.futures, while threads can still be started; atexit is too late.
 threading._register_atexit(_finish_all)  # type: ignore[attr-defined]

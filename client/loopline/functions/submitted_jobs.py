@@ -131,6 +131,7 @@ class SubmittedJob:
 
     def _settle(self, end: TaskEnd, content: bytes | None) -> None:
         for future in self._pop_futures(end.number):
+            future.worker = end.worker
             if not future.was_cancelled:
                 self._give(future, outcome_of(TaskId(self._job, end.number), end, content, self._waiting.loads))
 
@@ -192,6 +193,7 @@ class SplitJob(ChunkedJob):
         task = TaskId(self._job, end.number)
         outcomes = outcomes_of(task, end, content, len(futures), loads=self._waiting.loads)
         for future, outcome in zip(futures, outcomes, strict=True):
+            future.worker = end.worker
             self._give(future, outcome)
 
 

@@ -67,6 +67,7 @@ _LONGEST_KEPT_BYTES = 2**20
 def main() -> None:
     """Run calls until the agent closes the socket."""
     sys.path[0] = ""  # not where this file is, but the folder of the call
+    sys.__dict__["_loopline_interpreter"] = True  # which tells an Executor that it is in a call
     faulthandler.enable()
     import cloudpickle  # noqa: F401 - before it says that it is ready
 
