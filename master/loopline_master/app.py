@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 from loopline_master import data_folder
 from loopline_master.assembly import assemble
+from loopline_master.background import Background, Service
 from loopline_master.certificates.encryption import Encryption
 from loopline_master.core.events import BATCH
 from loopline_master.engine import Engine
@@ -31,10 +32,11 @@ from loopline_master.links import WorkerLinks
 from loopline_master.log_bound import LogBound
 from loopline_master.metrics import Growth, Metrics
 from loopline_master.notify.notifier import Notifier
+from loopline_master.passing import passes
 from loopline_master.peers.live_network import LiveNetwork
 from loopline_master.settings import MasterSettings
 from loopline_master.store import StoreBroken, open_store
-from loopline_master.store.database import SUPERSEDED, is_sqlite, parse_url
+from loopline_master.store.database import is_sqlite, parse_url
 from loopline_master.store.lock import Epoch
 from loopline_master.transfers.solver_thread import SolverThread
 from loopline_shared.errors import LooplineError
@@ -84,14 +86,15 @@ async def keep_serving(settings: MasterSettings, told_to_stop: asyncio.Event, on
                     master.working.result()
                 return
             except LooplineError as error:
-                if told_to_stop.is_set() or not _passes(error, waits=settings.standby or starts > 0):
+                if told_to_stop.is_set() or not _may_wait(error, waits=settings.standby or starts > 0):
                     raise
                 if error.message != said:
                     log.warning("%s; trying again until it is free or back", said := error.message)
                     if error.code == AWAY:
                         log.warning("%s", error.hint)
                 await stand_in.aclose()
-                await stand_in.enter_async_context(standing_in(settings, _awaited(error)))
+                cause = error.cause if isinstance(error, StoreBroken) else ""
+                await stand_in.enter_async_context(standing_in(settings, _awaited(error), cause))
             if await _first(told_to_stop, asyncio.create_task(asyncio.sleep(pause_s))):
                 return
             pause_s = min(2 * pause_s, _STANDBY_PAUSE_S if settings.standby else _LONGEST_PAUSE_S)
@@ -105,11 +108,9 @@ async def _first(told_to_stop: asyncio.Event, task: asyncio.Task[None]) -> bool:
     return told_to_stop.is_set()
 
 
-def _passes(error: LooplineError, *, waits: bool) -> bool:
+def _may_wait(error: LooplineError, *, waits: bool) -> bool:
     """True if the master may go on by itself; its own lock may outlive a lost connection for a while."""
-    if isinstance(error, StoreBroken):
-        return error.is_passing
-    return error.code == AWAY or (error.code == "database_in_use" and waits)
+    return passes(error) or (error.code == "database_in_use" and waits)
 
 
 def _awaited(error: LooplineError) -> Awaited:
@@ -146,9 +147,10 @@ async def serving(
         watching.add_done_callback(partial(_stop_if_broken, engine))
         app = web_app(parts)
         try:
-            with _in_background(_work(parts)):
+            with parts[Background].running(_services(parts)):
                 async with listening(settings, app) as url:
-                    with _in_background({"what a start left for later is made when it is needed": _prepare(parts)}):
+                    later = "what a start left for later is made when it is needed"
+                    with parts[Background].running([Service("preparation", later, lambda: _prepare(parts))]):
                         yield Master(url, parts, working)
         finally:
             watching.cancel()
@@ -162,37 +164,32 @@ def _stop_if_broken(engine: Engine, watching: asyncio.Task[None]) -> None:
         engine.stop(error)
 
 
-def _work(parts: Parts) -> dict[str, Coroutine[Any, Any, None]]:
-    """Return what goes on beside the engine."""
-    return {
-        "the lag of the event loop is no longer measured": parts[Metrics].watch_loop(),
-        "how its data grow is no longer measured": parts[Growth].run(),
-        "ETAs are no longer compared with what came true": parts[Forecaster].watch(parts[Engine].changes),
-        "files that no job needs are no longer removed": parts[Retention].run(),
-        "workers that are away for long are no longer forgotten": parts[Forgetting].run(),
-        "large jobs are no longer summed up": parts[Summing].run(),
-        "notifications are no longer sent": parts[Notifier].run(),
-        "uses of tokens are no longer noted, and links no longer end when a token expires": parts[Auth].times.run(),
-        "certificates are no longer renewed": parts[Encryption].keep_fresh(),
-        "the event log is no longer kept within its bound": parts[LogBound].run(),
-        "the computer's clock is no longer followed": parts[Engine].watch_clock(),
-        "the history of computers without news has gaps": parts[Engine].keep_sampling(),
-        "what transfers show of the network is no longer learnt": parts[LiveNetwork].run(),
-    }
-
-
-@contextmanager
-def _in_background(work: Mapping[str, Coroutine[Any, Any, None]]) -> Iterator[None]:
-    """Run tasks, each named by what follows if it fails: the failure is logged, and the master continues."""
-    tasks = []
-    for consequence, coroutine in work.items():
-        tasks.append(task := asyncio.create_task(coroutine))
-        task.add_done_callback(partial(_log_failure, consequence))
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
+def _services(parts: Parts) -> list[Service]:
+    """Return what runs beside the engine."""
+    engine = parts[Engine]
+    return [
+        Service("loop_lag", "the lag of the event loop is not measured", parts[Metrics].watch_loop),
+        Service("growth", "the growth of its data is not measured", parts[Growth].run),
+        Service(
+            "forecasts",
+            "ETAs are not compared with what came true",
+            lambda: parts[Forecaster].watch(engine.changes),
+        ),
+        Service("retention", "files that no job needs are not removed", parts[Retention].run),
+        Service("forgetting", "old jobs and workers are not forgotten", parts[Forgetting].run),
+        Service("summing", "large jobs are not summed up", parts[Summing].run),
+        Service("notifications", "notifications are not sent", parts[Notifier].run),
+        Service(
+            "tokens",
+            "uses of tokens are not noted, and links do not end when a token expires",
+            parts[Auth].times.run,
+        ),
+        Service("certificates", "certificates are not renewed", parts[Encryption].keep_fresh),
+        Service("log_bound", "the event log is not kept within its bound", parts[LogBound].run),
+        Service("clock", "the computer's clock is not followed", engine.watch_clock),
+        Service("samples", "the history of computers without news has gaps", engine.keep_sampling),
+        Service("network", "nothing is learnt about the network from transfers", parts[LiveNetwork].run),
+    ]
 
 
 async def _prepare(parts: Parts) -> None:
@@ -203,16 +200,6 @@ async def _prepare(parts: Parts) -> None:
         await asyncio.sleep(0)
     await parts[LateRoutes].make_rest()
     gc.freeze()  # it stays, as all that the start has made
-
-
-def _log_failure(consequence: str, ended: asyncio.Task[None]) -> None:
-    error = None if ended.cancelled() else ended.exception()
-    if error is None or (isinstance(error, StoreBroken) and error.code == SUPERSEDED):
-        return  # the engine ends by the same, and whoever serves says so
-    if isinstance(error, StoreBroken) and error.is_passing:
-        log.warning("%s, until the next start: %s", consequence, error.message)
-    else:
-        log.error("%s, until the next start", consequence, exc_info=error)
 
 
 def _refuse_standby_without_server(settings: MasterSettings) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 
+from loopline_master.background import Background
 from loopline_master.busy_time import BusyTime
 from loopline_master.certificates.encryption import Encryption
 from loopline_master.certificates.job_secrets import JobSecrets
@@ -82,7 +83,7 @@ async def assemble(settings: MasterSettings, store: Store) -> Parts:
     engine.post(MasterStarted(settings.scheduler))
     await engine.turn()
     parts = Parts(settings, settings.limits, store, Encryption(settings), JobSecrets(job_key(settings)))
-    parts.add(scheduler, metrics, sampler, clock, engine, engine.changes, solver)
+    parts.add(scheduler, metrics, sampler, clock, engine, engine.changes, solver, Background(metrics))
     parts.add(LogBound(engine, store, keep_log_s), Growth(store, settings.data_dir))
     _add_files(parts, kept)
     _add_submissions(parts)

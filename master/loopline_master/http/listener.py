@@ -68,7 +68,11 @@ class Listener:
                 if not self._undecided.drop_oldest():
                     await asyncio.sleep(_TOO_MANY_FILES_PAUSE_S)
                 continue
-            self._admit(connection, str(place[0]))
+            try:
+                self._admit(connection, str(place[0]))
+            except Exception:  # one connection must not shut the port
+                log.exception("a connection from %s cannot be served", place[0])
+                connection.close()
 
     def close(self) -> None:
         """Drop the connections that have not begun."""
@@ -196,12 +200,12 @@ async def accepting(
 
 
 @asynccontextmanager
-async def standing_in(settings: MasterSettings, awaited: Awaited) -> AsyncIterator[None]:
+async def standing_in(settings: MasterSettings, awaited: Awaited, cause: str = "") -> AsyncIterator[None]:
     """Answer for a master that waits for its database or bucket: it is alive, all else is to be asked later.
 
-    A port that cannot be opened is left to the master itself, which says so.
+    ``cause``: why, in a few words. A port that cannot be opened is left to the master itself, which reports it.
     """
-    runner = _brief(partial(_come_again, awaited))
+    runner = _brief(partial(_come_again, awaited, cause))
     await runner.setup()
     assert runner.server is not None
     async with AsyncExitStack() as stack:
@@ -218,10 +222,13 @@ def _brief(handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]) 
     return web.ServerRunner(server, shutdown_timeout=_LINGER_S)
 
 
-async def _come_again(awaited: Awaited, request: web.BaseRequest) -> web.StreamResponse:
+async def _come_again(awaited: Awaited, cause: str, request: web.BaseRequest) -> web.StreamResponse:
     if request.path == "/healthz":
         return web.json_response({"status": "ok"})
-    detail, hint = f"the master waits for its {awaited}", "it goes on by itself; try again in a moment"
+    detail, hint = (
+        f"the master waits for its {awaited}" + (f": {cause}" if cause else ""),
+        "it goes on by itself; try again in a moment",
+    )
     problem = Problem(title="Away", status=503, detail=detail, code=f"{awaited}_away", hint=hint, errors=[])
     return web.Response(
         status=503,

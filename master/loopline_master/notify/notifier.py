@@ -46,7 +46,8 @@ class Notifier:
         self._per_receiver: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # by receiver
 
     async def run(self) -> None:
-        """Send notifications until cancelled."""
+        """Send notifications until cancelled. After an error it can be called again."""
+        self._in_hand.clear()
         try:
             async with asyncio.TaskGroup() as sending:
                 while True:
@@ -67,9 +68,11 @@ class Notifier:
 
     async def _send_in_turn(self, due: Due) -> None:
         receiver = self._per_receiver.setdefault(_receiver(due), asyncio.Semaphore(AT_ONCE_EACH))
-        async with receiver, self._at_once:
-            await self._send(due)
-        self._in_hand.discard(due.key)
+        try:
+            async with receiver, self._at_once:
+                await self._send(due)
+        finally:
+            self._in_hand.discard(due.key)
 
     async def _pause_s(self) -> float:
         """Return the time to wait. It is 0 while some are being sent: they may soon be due again."""

@@ -66,9 +66,10 @@ class Webhooks:
         self._http: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections; ``send`` opens new ones."""
         if self._http:
-            await self._http.close()
+            http, self._http = self._http, None
+            await http.close()
 
     async def send(self, url: str, message_id: str, body: str, user: str) -> None:
         """Send a message about a job of this user. Raises LooplineError if no server accepted it."""
