@@ -59,20 +59,20 @@ class Master:
 
     url: str
     parts: Parts
-    working: asyncio.Task[None]  # ends only when the engine breaks
+    working: asyncio.Task[None]  # ends only if the engine fails
 
 
 class OnStart(Protocol):
-    """Hears of each start; ``is_again``: the database or the bucket was away."""
+    """Called at each start; ``is_again``: after the database or the bucket was away."""
 
     def __call__(self, master: Master, *, is_again: bool) -> None: ...
 
 
-async def keep_serving(settings: MasterSettings, told_to_stop: asyncio.Event, on_start: OnStart) -> None:
-    """Serve until told to stop, and start over whenever the database was away.
+async def keep_serving(settings: MasterSettings, stop: asyncio.Event, on_start: OnStart) -> None:
+    """Serve until ``stop`` is set, and start again whenever the database was away.
 
-    Raises LooplineError for what a person must mend. Until the database and the bucket of files are there, the port
-    answers 503.
+    Raises LooplineError if an operator must act. The port answers 503 while the database or the bucket of files is
+    away.
     """
     starts, pause_s, said, epoch = 0, _FIRST_PAUSE_S, "", Epoch()
     async with AsyncExitStack() as stand_in:
@@ -81,12 +81,12 @@ async def keep_serving(settings: MasterSettings, told_to_stop: asyncio.Event, on
                 async with serving(settings, stand_in.aclose, epoch) as master:
                     on_start(master, is_again=starts > 0)
                     starts, pause_s, said = starts + 1, _FIRST_PAUSE_S, ""
-                    await _first(told_to_stop, master.working)
-                if not told_to_stop.is_set():
+                    await _first(stop, master.working)
+                if not stop.is_set():
                     master.working.result()
                 return
             except LooplineError as error:
-                if told_to_stop.is_set() or not _may_wait(error, waits=settings.standby or starts > 0):
+                if stop.is_set() or not _may_wait(error, waits=settings.standby or starts > 0):
                     raise
                 if error.message != said:
                     log.warning("%s; trying again until it is free or back", said := error.message)
@@ -95,21 +95,21 @@ async def keep_serving(settings: MasterSettings, told_to_stop: asyncio.Event, on
                 await stand_in.aclose()
                 cause = error.cause if isinstance(error, StoreBroken) else ""
                 await stand_in.enter_async_context(standing_in(settings, _awaited(error), cause))
-            if await _first(told_to_stop, asyncio.create_task(asyncio.sleep(pause_s))):
+            if await _first(stop, asyncio.create_task(asyncio.sleep(pause_s))):
                 return
             pause_s = min(2 * pause_s, _STANDBY_PAUSE_S if settings.standby else _LONGEST_PAUSE_S)
 
 
-async def _first(told_to_stop: asyncio.Event, task: asyncio.Task[None]) -> bool:
-    """Wait until told to stop or until the task has ended; True if told to stop."""
-    waiting = asyncio.create_task(told_to_stop.wait())
+async def _first(stop: asyncio.Event, task: asyncio.Task[None]) -> bool:
+    """Wait for the event or the end of the task. Return True if the event is set."""
+    waiting = asyncio.create_task(stop.wait())
     await asyncio.wait([waiting, task], return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
-    return told_to_stop.is_set()
+    return stop.is_set()
 
 
 def _may_wait(error: LooplineError, *, waits: bool) -> bool:
-    """True if the master may go on by itself; its own lock may outlive a lost connection for a while."""
+    """True if the master may recover by itself; its own lock may outlive a lost connection for a while."""
     return passes(error) or (error.code == "database_in_use" and waits)
 
 
@@ -121,9 +121,10 @@ def _awaited(error: LooplineError) -> Awaited:
 async def serving(
     settings: MasterSettings, on_open: Callable[[], Awaitable[None]] = _nothing, epoch: Epoch | None = None
 ) -> AsyncIterator[Master]:
-    """Run a master on its port. Raises LooplineError if it cannot start. It stops in order, within a bounded time.
+    """Run a master on its port; at the end it stops in order, within a bounded time.
 
-    ``on_open`` is called before the port is opened. ``epoch``: the one before of this master.
+    ``on_open`` is called before the port opens. ``epoch``: of this master's last start. Raises LooplineError if the
+    master cannot start.
     """
     _refuse_standby_without_server(settings)
     data_folder.make(settings.data_dir)
@@ -156,7 +157,7 @@ async def serving(
             watching.cancel()
             engine.stop()
             parts[SolverThread].close()
-            await asyncio.wait([working])  # its error is for the caller, which runs the master
+            await asyncio.wait([working])  # the caller, which runs the master, gets its error
 
 
 def _stop_if_broken(engine: Engine, watching: asyncio.Task[None]) -> None:
@@ -165,7 +166,7 @@ def _stop_if_broken(engine: Engine, watching: asyncio.Task[None]) -> None:
 
 
 def _services(parts: Parts) -> list[Service]:
-    """Return what runs beside the engine."""
+    """Return the services beside the engine."""
     engine = parts[Engine]
     return [
         Service("loop_lag", "the lag of the event loop is not measured", parts[Metrics].watch_loop),
@@ -193,13 +194,13 @@ def _services(parts: Parts) -> list[Service]:
 
 
 async def _prepare(parts: Parts) -> None:
-    """Make what the first worker and the first job would wait for, and after a while what nobody has asked for."""
+    """Build whatever the first worker and the first job need, and the rest after a pause."""
     models = (Requirements.model_rebuild, JobSpec.model_rebuild)
     for make in (link_session.prepare, parts[LateRoutes].make_first, BATCH.rebuild, *models):
         make()
         await asyncio.sleep(0)
     await parts[LateRoutes].make_rest()
-    gc.freeze()  # it stays, as all that the start has made
+    gc.freeze()  # objects made by the start live as long as the process
 
 
 def _refuse_standby_without_server(settings: MasterSettings) -> None:

@@ -15,7 +15,7 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from pydantic import ValidationError
 
 from loopline_master.busy_time import BusyTime
-from loopline_master.change_feed import PART, Cursor, Subscription, Subscriptions, is_all_to_come, written
+from loopline_master.change_feed import PART, Cursor, Subscription, Subscriptions, starts_from_zero, written
 from loopline_master.core.effects import Declined, Reply, Submitted
 from loopline_master.core.entities import Attempt, Job, Task
 from loopline_master.core.scheduler import Scheduler
@@ -229,7 +229,7 @@ class _ClientLink:
         else:
             self._answer_waiting()  # in the order of submissions
             self._put(JobAccepted(submit.number, job))
-        self._open(job, is_live=is_all_to_come(self._of.scheduler.state, job))
+        self._open(job, is_live=starts_from_zero(self._of.scheduler.state, job))
 
     def _answer_waiting(self, before: float = math.inf) -> None:
         """Answer the patient submissions that were accepted before this time."""
