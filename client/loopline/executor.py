@@ -45,6 +45,9 @@ class Executor(concurrent.futures.Executor):
     Modules of your own go along, such as those beside your script (``carried_modules``), unless ``own_modules`` is
     false.
 
+    An executor is one session: its jobs take turns as one job, and are outside the order guarantee. With
+    ``order="hold"`` each of them is a job like any other, under the order of the master.
+
     ``size``: of one call, in reference CPU-seconds. ``modules``: of your own, to be carried as they are in memory,
     such as one that the program has changed. ``requires``: as of a job, such as ``{"memory_bytes": 2**30}``.
     ``session``: executors that give the same one share interpreters. ``gather_s``: of many calls in a row, those that
@@ -61,6 +64,11 @@ class Executor(concurrent.futures.Executor):
     trust the master by, as of a ``Client``.
     """
 
+    _closing: concurrent.futures.Future[None] | None = None
+    """Set by shutdown."""
+    _stop_grid: Callable[[bool], None] = staticmethod(lambda wait: None)
+    """Set by local."""
+
     def __init__(
         self,
         master: str | None = None,
@@ -75,6 +83,7 @@ class Executor(concurrent.futures.Executor):
         max_replicas: int | None = None,
         modules: Iterable[ModuleType] = (),
         session: str | None = None,
+        order: Literal["session", "hold"] = "session",
         gather_s: float = 0.005,
         patience_s: float = 300.0,
         ca: str | None = None,
@@ -87,7 +96,7 @@ class Executor(concurrent.futures.Executor):
         allow_builds: bool = False,
         values: Literal["any", "plain"] = "any",
     ) -> None:
-        _check(max_workers, initializer, detach, values)
+        _check(max_workers, initializer, detach, values, order)
         options = CallOptions(
             name=name,
             size=size,
@@ -99,6 +108,7 @@ class Executor(concurrent.futures.Executor):
             own_modules=own_modules,
             requirements=None if requirements is None else content_of(requirements),
             allow_builds=allow_builds,
+            part_of=uuid4().hex if order == "session" else None,
         )
         self._modules, self._chunks_may_vary = tuple(modules), max_attempts == 1 and timeout_s is None
         self._initializer, self._detach = initializer and Initializer(initializer, initargs), detach
@@ -106,10 +116,8 @@ class Executor(concurrent.futures.Executor):
         self._pending = PendingFutures(self._cancelled, self._runs)
         self._batcher = CallBatcher(gather_s)
         self._loop_thread = LoopThread("loopline-executor")
-        self._closing: concurrent.futures.Future[None] | None = None  # set by shutdown
         made = _made(self._client, options, session or uuid4().hex, self._pending, max_workers, _LOADS[values])
         self._submitter = self._loop_thread.call(made)
-        self._stop_grid: Callable[[bool], None] = lambda wait: None  # of ``local``
         ends_with_program(self)
 
     @classmethod
@@ -390,7 +398,7 @@ async def _made(
     return CallSubmitter(client, options, session, pending, max_workers, loads=loads)
 
 
-def _check(max_workers: int | None, initializer: object, detach: bool, values: str) -> None:
+def _check(max_workers: int | None, initializer: object, detach: bool, values: str, order: str) -> None:
     """Raise ValueError or TypeError, in the words of the standard library; LooplineError in a call on a worker.
 
     A call that waited for further calls would keep its slot from them, perhaps for ever.
@@ -406,3 +414,5 @@ def _check(max_workers: int | None, initializer: object, detach: bool, values: s
         raise ValueError("calls beyond max_workers wait in this program: it cannot detach from them")
     if values not in _LOADS:
         raise ValueError(f"values are {' or '.join(_LOADS)}")
+    if order not in ("session", "hold"):
+        raise ValueError(f"order is session or hold, not {order}")

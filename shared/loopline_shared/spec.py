@@ -279,6 +279,14 @@ class JobSpec(Spec):
         list[Annotated[int, Field(ge=1, le=MAX_ID)]],
         Field(max_length=MAX_AFTER, description="jobs that must have succeeded before this one enters the grid"),
     ] = _fresh(list)
+    session: Annotated[
+        str | None,
+        Field(
+            pattern=r"^[A-Za-z0-9._-]{1,100}$",
+            description="session of the user that it is a part of: jobs of a session take turns as one job, outside "
+            "the order guarantee",
+        ),
+    ] = None
     quorum: Annotated[
         int | None, Field(ge=2, le=100, description="a task's result is accepted when so many workers agree on it")
     ] = None

@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional
+from uuid import uuid4
 
 from snakemake_interface_common.exceptions import WorkflowError
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
@@ -28,6 +29,7 @@ class Executor(RemoteExecutor):
     def __post_init__(self) -> None:
         settings = self.workflow.executor_settings
         self.client = loopline.Client(settings.master if settings else None, patience_s=600)
+        self.session = uuid4().hex  # the workflow's: its jobs take turns as one, and hold up nobody's
         try:
             self._check_folder(Path.cwd())
         except loopline.LooplineError as error:
@@ -55,6 +57,7 @@ class Executor(RemoteExecutor):
                 },
                 timeout_s=float(minutes * 60) if minutes else None,
                 max_attempts=1,  # Snakemake has --retries of its own
+                session=self.session,
             )
         except loopline.LooplineError as error:
             raise WorkflowError(f"{error.message}\n{error.hint}") from error

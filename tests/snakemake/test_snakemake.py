@@ -100,6 +100,8 @@ async def test_a_workflow(python: Path, grid: Grid) -> None:
     jobs = [job async for job in grid.client().jobs()]
     assert sorted(job.name for job in jobs) == ["number"] * 4 + ["sum"]
     assert {job.state.value for job in jobs} == {"succeeded"}
+    sessions = {(await grid.client().job(job.id)).spec.session for job in jobs}
+    assert len(sessions - {None}) == len(sessions) == 1
 
 
 async def test_workers_that_do_not_share_the_folder_are_named_at_once(python: Path, grid: Grid) -> None:

@@ -59,10 +59,22 @@ async def test_sizes(store, earlier, later, passes):
 async def test_excuses(store):
     await keep(store, a_job(1), a_job(2))
     await complete(store, a_job(2), 5, exemptions=[Exemption(1, 240.0, "paused")])
-    await keep(store, a_job(3, order=Order.NONE))
-    await complete(store, a_job(3, order=Order.NONE), 6)
-    report = await store.passings(SchedulerSettings(order=Order.NONE))
-    assert (report.completions, report.passings, report.excused) == (2, 0, {"paused": 1, "order-none": 1})
+    report = await store.passings(SchedulerSettings())
+    assert (report.completions, report.passings, report.excused) == (1, 0, {"paused": 1})
+
+
+async def test_job_outside_the_order_neither_passes_nor_is_passed(store):
+    await keep(store, a_job(1), a_job(2, order=Order.NONE), a_job(3))
+    await complete(store, a_job(2, order=Order.NONE), 5)
+    assert (await store.passings(SchedulerSettings())).completions == 0
+    await complete(store, a_job(1), 6)
+    await complete(store, a_job(3), 7)
+    report = await store.passings(SchedulerSettings())
+    assert (report.completions, report.passings, report.excused) == (2, 0, {})
+    again = a_job(4, order=Order.NONE)
+    await keep(store, again, a_job(5))
+    await complete(store, a_job(5), 10)
+    assert (await store.passings(SchedulerSettings())).passings == 0, "the job passed is outside the order"
 
 
 async def test_others_jobs_may_be_passed_where_the_order_holds_among_each_users(store):

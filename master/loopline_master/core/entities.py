@@ -51,6 +51,9 @@ OCCUPYING = (*SEATED, *UNSEATED, AttemptState.DELIVERING)
 _new = tuple.__new__
 """Makes an id at half the price: thousands a second are made."""
 
+SessionKey = tuple[str, str]
+"""A session: its user, and the identifier that its client chose."""
+
 UNRELEASED = 0
 """Job.arrival of one that has never entered the grid: it waits for other jobs, or was cancelled while it did."""
 
@@ -75,7 +78,7 @@ class Grid:
 
     next_job: int = 1
     sequence: int = 0  # counts arrivals and departures of jobs together, so that they can be ordered
-    pointer: int = 0  # arrival of the job whose turn was last (round robin)
+    pointer: int = 0  # the turn that was last (round robin)
     now: float = 0.0  # time of the last step; seconds since 1970
     last_start: float = 0.0  # when an attempt was last dispatched
     virtual: float = 0.0  # clock of fair sharing, in reference CPU-seconds of each job's share
@@ -148,6 +151,7 @@ class Job:
     spec_bytes: int = 0  # of its spec as JSON; 0: it was submitted to a release that did not count them
     confirmed: int = 0  # attempts in a row that took about as long as was expected of them (shares/prefetch.py)
     exempt_since: float | None = None  # it has held nobody since then, for the reason that it has now
+    turn: int = 0  # place in a policy's round: its arrival; in a session, the arrival of the session's first job
     sweep: Annotated[SkipValidation[Sweep], Field(exclude=True)] = field(init=False, repr=False, compare=False)
     runs: Annotated[SkipValidation[Runs], Field(exclude=True)] = field(init=False, repr=False, compare=False)
     slots: Annotated[int, Field(exclude=True)] = field(init=False, repr=False, compare=False)  # as its spec requires
@@ -155,12 +159,14 @@ class Job:
     budget_s: Annotated[float | None, Field(exclude=True)] = field(init=False, repr=False, compare=False)
     program: Annotated[ProgramKey, Field(exclude=True)] = field(init=False, repr=False, compare=False)
     most_failed: Annotated[int | None, Field(exclude=True)] = field(init=False, repr=False, compare=False)
+    session: Annotated[SessionKey | None, Field(exclude=True)] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         spec, self.sweep, self.program = self.spec, Sweep(self.spec), key_of(self.owner, self.spec)
         self.runs = Runs(self.owner, spec, self.sweep, self.inputs)
         self.slots, self.quorum, self.budget_s = spec.requires.slots, spec.quorum, spec.replica_budget_s
         self.most_failed = most_failed(spec.max_fails, self.task_count)
+        self.session = None if spec.session is None else (self.owner, spec.session)
 
     def task_id(self, number: int) -> TaskId:
         return _new(TaskId, (self.id, number))
@@ -172,8 +178,8 @@ class Job:
 
     @property
     def has_claim(self) -> bool:
-        """True if later jobs of at least its size wait for this one: it has a size, and is not exempt."""
-        return self.size is not None and not self.is_exempt
+        """True if later jobs of at least its size wait for this one: it has a size and an order, and no exemption."""
+        return self.size is not None and self.order is not Order.NONE and not self.is_exempt
 
     @property
     def is_live(self) -> bool:

@@ -116,7 +116,7 @@ def preview(state: State, spec: JobSpec) -> Forecast | None:
         spec=spec,
         task_count=spec.task_count,
         size=spec.known_size,
-        order=state.settings.order_of(spec.task_count, spec.nodes),
+        order=state.settings.order_of(spec, spec.task_count),
         within=state.settings.order_within,
         max_attempts=1,
         max_replicas=1,

@@ -24,6 +24,7 @@ _MOST_LEADERS = 5
 _MOST_TRANSFERS = 3
 _MOST_PREPARING = 3
 _MOST_TRANSFERS_SHOWN = 100
+_SESSION = "part of a session, which takes turns as one job: it waits for no other job, and none waits for it"
 _NO_SIZE = "no size: later jobs may finish first; submit with --size to be counted"
 
 
@@ -117,6 +118,9 @@ def _reasons(state: State, job: Job) -> list[Reason]:
 
 
 def _no_claim(job: Job) -> list[Reason]:
+    """Return the reason if the job has no claim for good: its session, or a missing size."""
+    if job.session is not None:
+        return [Reason(code="session", count=1, detail=_SESSION)]
     note = without_claim(job)
     return [] if note is None else [Reason(code="no_size", count=1, detail=note)]
 

@@ -15,7 +15,7 @@ from loopline_master.store.history import job_sums
 from loopline_master.store.history.attempt_sums import TASKS, WENT
 from loopline_master.store.history.job_sums import Tasks
 from loopline_master.store.tables import attempts, jobs, workers
-from loopline_shared.model import JobState
+from loopline_shared.model import JobState, Order
 
 _ADDED = ("tasks", *(column.name for column in WENT))
 
@@ -104,6 +104,7 @@ def _held_behind(connection: Connection, job: Row[Any]) -> int | None:
     query = select(jobs.c.id).where(
         jobs.c.arrival != UNRELEASED,
         jobs.c.arrival < job.arrival,
+        jobs.c.order != Order.NONE,
         jobs.c.size.is_not(None) if job.size is None else jobs.c.size <= job.size,
         jobs.c.finished_at >= job.held_at,
         jobs.c.finished_at <= (job.released_at or job.finished_at or job.held_at),
