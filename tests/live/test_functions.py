@@ -78,7 +78,7 @@ def wait_for_file(path: str) -> str:
 
     pathlib.Path(f"{path}.{time.monotonic_ns()}").touch()
     while not pathlib.Path(path).exists():
-        time.sleep(0.02)  # the call under test
+        time.sleep(0.02)  # on the worker, until the test makes the file
     return path
 
 

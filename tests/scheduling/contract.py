@@ -92,7 +92,8 @@ class Watched(Grid):
             is_there = other.departure is None or other.departure > (job.departure or 0)
             excused = self.store.is_exempt(other, job)
             is_ordered = job.spec.session is None and other.spec.session is None
-            has_claim = is_ordered and other.size is not None and (job.size is None or other.size <= job.size)
+            weight = job.shown if job.size is None else job.size
+            has_claim = is_ordered and other.size is not None and (weight is None or other.size <= weight)
             passes = was_there and is_there and has_claim
             assert excused or not passes, f"job {job.id} passes job {other.id}"
 

@@ -113,6 +113,11 @@ async def test_a_job_that_waits_for_others_is_not_in_the_grid(store):
     assert (report.completions, report.passings) == (1, 0)
 
 
+def weight_of(job: Job) -> float:
+    sizes = [size for size in (job.size, job.shown) if size is not None]
+    return sizes[0] if sizes else float("inf")
+
+
 def passings_of(jobs: list[Job]) -> set[tuple[int, int]]:
     """The definition, word by word."""
     return {
@@ -121,7 +126,7 @@ def passings_of(jobs: list[Job]) -> set[tuple[int, int]]:
         for b in jobs
         if b.state in (JobState.SUCCEEDED, JobState.FAILED)
         if a.arrival < b.arrival and (a.departure is None or a.departure > b.departure)
-        if a.size is not None and (b.size is None or a.size <= b.size)
+        if a.size is not None and a.size <= weight_of(b)
     }
 
 
@@ -135,7 +140,9 @@ def histories(draw: st.DrawFn) -> list[list[Job]]:
     steps: list[list[Job]] = []
     for sequence, (number, _) in enumerate(moments, start=1):
         if number not in jobs:
-            jobs[number] = a_job(number, arrival=sequence, size=draw(st.sampled_from([None, 1.0, 1.0, 2.0])))
+            size = draw(st.sampled_from([None, 1.0, 1.0, 2.0]))
+            shown = draw(st.sampled_from([None, 1.0, 1.5])) if size is None else None
+            jobs[number] = a_job(number, arrival=sequence, size=size, shown=shown)
         elif (state := draw(ends)) is not None:
             jobs[number] = replace(jobs[number], state=state, departure=sequence, released_at=1.0)
         else:

@@ -69,7 +69,7 @@ MAX_TAKEN_DOWN = 3
 """A task that took workers down so often fails (trust.py)."""
 
 UNKNOWN_WEIGHT = 1e300
-"""Weight of a job without a size: it may not pass any job that has one."""
+"""Weight of a job without a size that has shown nothing yet: it may not pass any job that has one."""
 
 
 @dataclass(slots=True)
@@ -151,6 +151,7 @@ class Job:
     spec_bytes: int = 0  # of its spec as JSON; 0: it was submitted to a release that did not count them
     confirmed: int = 0  # attempts in a row that took about as long as was expected of them (shares/prefetch.py)
     exempt_since: float | None = None  # it has held nobody since then, for the reason that it has now
+    shown: float | None = None  # of a job without a size: its weight by what its tasks have measured; only falls
     turn: int = 0  # place in a policy's round: its arrival; in a session, the arrival of the session's first job
     sweep: Annotated[SkipValidation[Sweep], Field(exclude=True)] = field(init=False, repr=False, compare=False)
     runs: Annotated[SkipValidation[Runs], Field(exclude=True)] = field(init=False, repr=False, compare=False)
@@ -173,8 +174,10 @@ class Job:
 
     @property
     def weight(self) -> float:
-        """Size of the job where earlier ones are compared with it; without a size, larger than any other."""
-        return UNKNOWN_WEIGHT if self.size is None else self.size
+        """Size of the job where earlier ones are compared with it; without one, what its tasks have shown."""
+        if self.size is not None:
+            return self.size
+        return UNKNOWN_WEIGHT if self.shown is None else self.shown
 
     @property
     def has_claim(self) -> bool:
@@ -201,8 +204,8 @@ class Job:
         return self.most_failed is not None and self.failed >= self.most_failed and not self.is_computed
 
     def is_no_smaller(self, earlier: Job) -> bool:
-        """True if the earlier job has a size, and this one has none or one as large."""
-        return earlier.size is not None and (self.size is None or earlier.size <= self.size)
+        """True if the earlier job has a size, and this one weighs as much."""
+        return earlier.size is not None and earlier.size <= self.weight
 
     def is_ordered_after(self, earlier: Job) -> bool:
         """True if the guarantee of this job covers an earlier one, whatever their sizes."""

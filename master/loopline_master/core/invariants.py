@@ -181,6 +181,7 @@ def check_guarantee(state: State, job: Job, earlier: Sequence[Job]) -> None:
     if job.is_computed:
         assert job.order is Order.DELIVER, f"job {job.id} is computed, but does not complete"
         assert predecessors, f"job {job.id} is computed and held by nobody, but is not delivered"
+    assert job.shown is None or job.size is None, f"job {job.id} has a size, and is weighed by what it has shown"
     if job.order is not Order.HOLD or job.released_at is not None:
         return
     assert len(state.fresh[job.id]) > 0, f"job {job.id} was never released, but has no task left to start"

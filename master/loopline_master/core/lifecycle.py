@@ -17,6 +17,8 @@ from loopline_shared.model import AttemptState, JobState, Order, Outcome, Phases
 RUNNING, SUCCEEDED = TaskState.RUNNING, TaskState.SUCCEEDED
 DISPATCHED, PREFETCHED, SUCCEEDED_ATTEMPT = AttemptState.DISPATCHED, AttemptState.PREFETCHED, AttemptState.SUCCEEDED
 QUEUED_JOB, SUCCESS = JobState.QUEUED, Outcome.SUCCEEDED
+_SHOWN_TIMES = 2.0
+"""A job without a size counts as so many times the work that its tasks have shown: the last one may be longer."""
 
 
 def start_attempt(state: State, job: Job, number: int, worker: Worker, *, ahead: bool = False) -> Attempt:
@@ -313,6 +315,8 @@ def end_task(
     ``winner``: the attempt that brought the result, yet to be put.
     """
     _set_task(job, task, end)
+    if job.size is None and state.fresh[job.id].count < 2:
+        weigh(state, job)
     task.finished_at = state.grid.now
     if task.votes:
         trust.settle_votes(state, job, task)
@@ -342,10 +346,26 @@ def _depart(state: State, job: Job, end: JobState) -> None:
 def _start_task(state: State, job: Job, task: Task) -> None:
     task.started = True
     task.started_at = task.started_at or state.grid.now
-    state.fresh[job.id].discard(task.number)
+    fresh = state.fresh[job.id]
+    fresh.discard(task.number)
+    if job.size is None and fresh.count < 2:
+        weigh(state, job)
     if job.state is QUEUED_JOB:
         job.state = transitions.check(transitions.JOB, job.state, JobState.RUNNING)
         job.started_at = job.started_at or state.grid.now
+
+
+def weigh(state: State, job: Job) -> None:
+    """Weigh a job without a size by what its tasks have measured, once only its last task or its delivery is left.
+
+    It counts as twice their work, with their mean for each task that has no result. The weight only falls, so a job
+    that holds it back by the weight before is one of those that may.
+    """
+    done = job.succeeded + job.failed
+    is_at_last = job.is_computed if job.order is Order.DELIVER else state.fresh[job.id].count <= 1
+    if is_at_last and done and job.used > 0:
+        weight = _SHOWN_TIMES * job.used * job.task_count / done
+        job.shown = weight if job.shown is None else min(job.shown, weight)
 
 
 def _set_task(job: Job, task: Task, new: TaskState) -> None:

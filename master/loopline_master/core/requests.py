@@ -224,7 +224,7 @@ def _stamp_size(state: State, job: Job) -> None:
 
     Whatever is learned while the job is in the grid changes estimates, and not this size: other jobs may wait for it.
     """
-    program = state.programs.get(job.program)
+    program, job.shown = state.programs.get(job.program), None
     if job.size_source is SizeSource.GIVEN:
         if program is not None and not job.succeeded:
             job.log_mean = program_history.log_unit(program)
@@ -320,13 +320,13 @@ def _enter(state: State, job: Job, waits_for: tuple[int, ...], started: Interval
     """Let a new or retried job enter the grid as the last to come, or wait for its dependencies."""
     job.waiting_for = waits_for
     _account_of(state, job.owner)
+    if started is not None:
+        state.restore(job, started)
     if waits_for:
         _become(job, JobState.WAITING)
         job.arrival = UNRELEASED
     else:
         _take_its_place(state, job)
-    if started is not None:
-        state.restore(job, started)
     state.put(job)
 
 
@@ -362,6 +362,8 @@ def _take_its_place(state: State, job: Job) -> None:
     _stamp_size(state, job)
     job.arrival, job.entered_at = state.next_sequence(), state.now
     job.turn, job.tag = job.arrival, measure.tag_of(state.grid, job)
+    if job.size is None and job.succeeded + job.failed:
+        lifecycle.weigh(state, job)
     if job.session is not None:
         _join_session(state, job)
 

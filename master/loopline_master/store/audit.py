@@ -1,9 +1,10 @@
 """The audit of the order guarantee, from the stored rows: it does not rely on the scheduler's own opinion.
 
 Job B *passes* job A if A was in the grid when B came (it arrived first and had not left), A has a size, B's size is
-not smaller or B has none, and B completes while A is still there. Jobs of order none, such as the parts of a session,
-are outside the order: they pass nobody, and nobody passes them. Every completion under an order is checked in the
-transaction that stores it, and a passing is stored with the reason that excuses it, if there is one.
+not smaller, and B completes while A is still there. Without a size, B counts as what its tasks have shown, or as
+larger than any other. Jobs of order none, such as the parts of a session, are outside the order: they pass nobody,
+and nobody passes them. Every completion under an order is checked in the transaction that stores it, and a passing is
+stored with the reason that excuses it, if there is one.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ _NONE = _text(Order.NONE)
 
 def _passes() -> ColumnElement[bool]:
     """Return the condition under which b passed a."""
+    weight = func.coalesce(_b.c.size, _b.c.shown)
     return and_(
         _a.c.arrival != literal_column(str(UNRELEASED), Integer),  # it was waiting for other jobs, outside the grid
         _a.c.arrival < _b.c.arrival,
@@ -54,7 +56,7 @@ def _passes() -> ColumnElement[bool]:
         _a.c.size.is_not(None),
         _a.c.order != _NONE,
         _b.c.order != _NONE,
-        or_(_b.c.size.is_(None), _a.c.size <= _b.c.size),
+        or_(weight.is_(None), _a.c.size <= weight),
     )
 
 

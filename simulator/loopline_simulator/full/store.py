@@ -130,6 +130,7 @@ class MemoryStore:
             is_there = other.departure is None or other.departure > (job.departure or 0)
             excused = self.is_exempt(other, job) or not job.is_ordered_after(other)
             is_ordered = Order.NONE not in (job.order, other.order)
-            is_counted = is_ordered and other.size is not None and (job.size is None or other.size <= job.size)
+            weight = job.shown if job.size is None else job.size
+            is_counted = is_ordered and other.size is not None and (weight is None or other.size <= weight)
             if came_first and is_there and is_counted and not excused:
                 self.passings.append((job.id, other.id))

@@ -175,6 +175,8 @@ def _held(state: State, job: Job) -> Reason:
     if job.is_computed:
         what = "it is computed and its output can be fetched, its delivery is held"
     detail = f"{what}: {came}; {left} of job {first.id}'s {_tasks(first.task_count)} are left"
+    if job.shown is not None:
+        detail += f"; it has no size, and counts as {spoken(job.shown)}, twice what its tasks have measured"
     return Reason(code="held", count=1, detail=detail, job=first.id)
 
 

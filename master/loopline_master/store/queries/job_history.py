@@ -101,11 +101,12 @@ def _held_behind(connection: Connection, job: Row[Any]) -> int | None:
     """Return, of the jobs that this one could not pass while it was held, the last to leave."""
     if job.held_at is None:
         return None
+    weight = job.shown if job.size is None else job.size
     query = select(jobs.c.id).where(
         jobs.c.arrival != UNRELEASED,
         jobs.c.arrival < job.arrival,
         jobs.c.order != Order.NONE,
-        jobs.c.size.is_not(None) if job.size is None else jobs.c.size <= job.size,
+        jobs.c.size.is_not(None) if weight is None else jobs.c.size <= weight,
         jobs.c.finished_at >= job.held_at,
         jobs.c.finished_at <= (job.released_at or job.finished_at or job.held_at),
         jobs.c.state.in_((JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)),
