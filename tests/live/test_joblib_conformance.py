@@ -18,7 +18,7 @@ CHECK = Path(__file__).with_name("joblib_conformance.py")
 @pytest.mark.long
 async def test_joblibs_own_tests_pass(grid: Grid) -> None:
     grid.sandbox = "auto"
-    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # noqa: S108 - the path of a socket is short
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         await grid.start_worker("ant", "--sandbox-show", folder, slots=2)
         await grid.connected("ant")
         token = (grid.data_dir / "tokens" / "admin").read_text().strip()

@@ -24,7 +24,7 @@ async def run(grid: Grid, folder: Path) -> int:
 @pytest.fixture
 def in_tmp() -> Iterator[Path]:
     """A folder below /tmp, of which a task in bubblewrap has its own."""
-    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # noqa: S108
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         yield Path(folder)
 
 
