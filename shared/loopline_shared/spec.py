@@ -274,6 +274,10 @@ class JobSpec(Spec):
     max_replicas: Annotated[int, Field(ge=1, le=65536)] | Literal["unlimited"] | None = None
     max_fails: MaxFails | None = None
     timeout_s: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None = None
+    kill_after_s: Annotated[
+        float | None,
+        Field(ge=0, le=600, allow_inf_nan=False, description="from SIGTERM to SIGKILL; null: 10 s"),
+    ] = None
     notify: Notify | None = None
     after: Annotated[
         list[Annotated[int, Field(ge=1, le=MAX_ID)]],

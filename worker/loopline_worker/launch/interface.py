@@ -120,6 +120,9 @@ class Tree(Protocol):
     def kill(self) -> None:
         """Kill all of it at once. Does nothing if it has ended."""
 
+    def terminate(self) -> None:
+        """Ask all of it to end (SIGTERM); where there is no way to ask, kill it."""
+
     def freeze(self) -> None:
         """Stop all of it, until it is thawed or killed."""
 

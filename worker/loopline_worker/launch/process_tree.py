@@ -108,6 +108,17 @@ class PosixTree:
             with suppress(OSError):
                 self._signal(signal.SIGKILL)
 
+    def terminate(self) -> None:
+        """Send SIGTERM to all of its processes; kill it if it may not have begun."""
+        if self._has_ended:
+            return
+        self.link.retract_prefetched()
+        if self.link.last is not self or not self._root:
+            self.kill()
+            return
+        with suppress(OSError):
+            self._signal(signal.SIGTERM)
+
     def freeze(self) -> None:
         """Freeze what runs in its slot, for this task may have ended just now."""
         if not self._has_ended:
