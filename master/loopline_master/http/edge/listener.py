@@ -20,7 +20,7 @@ from aiohttp.typedefs import Middleware
 
 from loopline_master import timings
 from loopline_master.certificates.encryption import Encryption
-from loopline_master.http.undecided import Newcomer, Undecided, group_of
+from loopline_master.http.edge.undecided import Newcomer, Undecided, group_of
 from loopline_master.settings import MasterSettings
 from loopline_shared.rest.bodies import Problem
 
