@@ -78,6 +78,19 @@ async def test_plain_http_is_sent_to_https_and_a_token_is_told_not_to_come(tmp_p
             assert answer.status == 200
 
 
+async def test_plain_http_is_sent_to_a_name_of_this_master_alone(tmp_path: Path) -> None:
+    async with encrypted_master(tmp_path, tls_names=["grid.lab.example"]) as (master, _):
+        plain = f"http://127.0.0.1:{master.port}/jobs"
+        for host, there in (
+            ("GRID.lab.example:80", True),
+            ("evil.example", False),
+            ("127.0.0.1.evil.example", False),
+        ):
+            async with master.http.get(plain, headers={"Host": host}, allow_redirects=False) as answer:
+                assert (answer.status, "Location" in answer.headers) == ((308, True) if there else (426, False))
+                assert "evil" not in await answer.text()
+
+
 async def test_both_are_answered_for_a_while(tmp_path: Path) -> None:
     async with running_master(tmp_path) as master:
         assert (await master.ask("GET", "//ca.pem", None)).status == 404
