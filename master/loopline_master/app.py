@@ -23,8 +23,8 @@ from loopline_master.forecaster import Forecaster
 from loopline_master.history.forgetting import Forgetting
 from loopline_master.history.summing import Summing
 from loopline_master.http.auth import Auth
+from loopline_master.http.edge.listener import Awaited, standing_in
 from loopline_master.http.late_routes import LateRoutes
-from loopline_master.http.listener import Awaited, standing_in
 from loopline_master.http.operations import Parts
 from loopline_master.http.token_files import write_ca, write_first_tokens
 from loopline_master.http.web_app import listening, web_app

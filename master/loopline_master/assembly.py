@@ -91,7 +91,7 @@ async def assemble(settings: MasterSettings, store: Store) -> Parts:
     _add_worker_links(parts)
     _add_streams(parts)
     _add_notifier(parts)
-    parts.add(Forecaster(scheduler, store.eta_records, clock), Deeds(store, settings))
+    parts.add(Forecaster(scheduler, store.eta_records, clock))
     parts.add(Forgetting(engine, scheduler, store, settings, parts[Retention], encryption=parts[Encryption]))
     parts.add(Summing(store))
     parts.add(api_document())
@@ -200,8 +200,9 @@ def _add_streams(parts: Parts) -> None:
         subscriptions=subscriptions,
         scheduler=parts[Scheduler],
         busy_time=parts[BusyTime],
+        deeds=(deeds := Deeds(store, parts[MasterSettings])),
     )
-    parts.add(subscriptions, streams, stored, followed, output, auth, clients)
+    parts.add(subscriptions, streams, stored, followed, output, auth, deeds, clients)
 
 
 def _add_notifier(parts: Parts) -> None:

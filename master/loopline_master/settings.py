@@ -177,7 +177,10 @@ class MasterSettings(_SettingsBase):
     proxy: Annotated[
         tuple[IPv4Address | IPv6Address, ...],
         BeforeValidator(_split),
-        Field(max_length=50, description="addresses of proxies that encrypt before it; others cannot connect then"),
+        Field(
+            max_length=50,
+            description="addresses of proxies that encrypt before it and write X-Forwarded-For; others cannot come",
+        ),
     ] = ()
     peers: Annotated[
         Literal["auto", "on", "off"],

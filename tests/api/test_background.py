@@ -89,15 +89,15 @@ async def test_webhooks_are_sent_again_after_the_notifier_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kind of the fault: PostgreSQL had no connection left as the notifier asked."""
-    heard, original = list[str](), Notifier._due_now
+    heard, original = list[str](), Notifier._read_due
     failures = [broken(), broken(), ValueError("a mistake of ours")]
 
-    async def due_now(self: Notifier) -> Any:
+    async def read_due(self: Notifier) -> Any:
         if failures:
             raise failures.pop(0)
         return await original(self)
 
-    monkeypatch.setattr(Notifier, "_due_now", due_now)
+    monkeypatch.setattr(Notifier, "_read_due", read_due)
 
     async def hear(request: Any) -> None:
         heard.append(request.path)
@@ -119,10 +119,10 @@ async def test_webhooks_are_sent_again_after_the_notifier_failed(
 async def test_master_is_not_ready_while_a_service_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(background, "FIRST_PAUSE_S", 3600.0)
 
-    async def due_now(self: Notifier) -> Any:
+    async def read_due(self: Notifier) -> Any:
         raise broken()
 
-    monkeypatch.setattr(Notifier, "_due_now", due_now)
+    monkeypatch.setattr(Notifier, "_read_due", read_due)
     async with running_master(tmp_path) as master:
         await until(lambda: _is_degraded(master))
         answer = await master.ask("GET", "//readyz", None)

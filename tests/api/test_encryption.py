@@ -78,6 +78,19 @@ async def test_plain_http_is_sent_to_https_and_a_token_is_told_not_to_come(tmp_p
             assert answer.status == 200
 
 
+async def test_plain_http_is_sent_to_a_name_of_this_master_alone(tmp_path: Path) -> None:
+    async with encrypted_master(tmp_path, tls_names=["grid.lab.example"]) as (master, _):
+        plain = f"http://127.0.0.1:{master.port}/jobs"
+        for host, there in (
+            ("GRID.lab.example:80", True),
+            ("evil.example", False),
+            ("127.0.0.1.evil.example", False),
+        ):
+            async with master.http.get(plain, headers={"Host": host}, allow_redirects=False) as answer:
+                assert (answer.status, "Location" in answer.headers) == ((308, True) if there else (426, False))
+                assert "evil" not in await answer.text()
+
+
 async def test_a_ca_is_told_by_the_key_in_a_line(tmp_path: Path) -> None:
     async with encrypted_master(tmp_path) as (master, _):
         ca = master.parts[Encryption].ca

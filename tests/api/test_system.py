@@ -15,7 +15,7 @@ from ruamel.yaml import YAML
 
 from loopline.local.reserved_port import reserved
 from loopline_master.http import web_app
-from loopline_master.http.listener import standing_in
+from loopline_master.http.edge.listener import standing_in
 from loopline_master.http.live import streams
 from loopline_master.settings import MasterSettings
 from loopline_master.store import Store, StoreBroken

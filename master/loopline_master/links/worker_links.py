@@ -150,7 +150,8 @@ class WorkerLinks:
             return
         admitted = link.refusal() or await self._keys.admit(hello, bearer, link.shown)
         if isinstance(admitted, Refused):
-            self._note_refused(hello, link, admitted)
+            is_its_own = await self._keys.may_claim(hello.worker, bearer)
+            self._note_refused(hello.worker if is_its_own else bearer.worker, link, admitted)
             link.refuse(admitted)
         elif admitted and not link.shown.key:
             link.send(replace(self._welcome, certificate=admitted))
@@ -187,11 +188,13 @@ class WorkerLinks:
                 del self._open[hello.worker]
             log.info("worker %s left", hello.worker)
 
-    def _note_refused(self, hello: Hello, link: WorkerLink, refused: Refused) -> None:
-        if self.refused(hello.worker) != refused.message:
+    def _note_refused(self, worker: str | None, link: WorkerLink, refused: Refused) -> None:
+        """Log a refusal, and keep it for the worker whose token was shown; None: nobody's, or everybody's."""
+        name = worker or f"link from {link.remote}"  # which is no name of a worker
+        if self.refused(name) != refused.message:
             log.warning("link from %s refused: %s; %s", link.remote, refused.message, refused.hint)
-        self._refused.pop(hello.worker, None)
-        self._refused[hello.worker] = refused.message, time.monotonic()
+        self._refused.pop(name, None)
+        self._refused[name] = refused.message, time.monotonic()
         if len(self._refused) > _MOST_REFUSED:
             del self._refused[next(iter(self._refused))]
 

@@ -16,10 +16,11 @@ from typing import Any, Literal
 from weakref import WeakSet
 
 from aiohttp import web
+from yarl import URL
 
 from loopline_master import timings
 from loopline_master.certificates.encryption import Encryption
-from loopline_master.http.undecided import Newcomer, Undecided, group_of
+from loopline_master.http.edge.undecided import Newcomer, Undecided, group_of
 from loopline_master.settings import MasterSettings
 from loopline_shared.rest.bodies import Problem
 
@@ -181,7 +182,7 @@ async def accepting(
     settings: MasterSettings, encryption: Encryption, app: Protocols, undecided: Undecided
 ) -> AsyncIterator[int]:
     """Accept connections for the block; yields the port. OSError if the port cannot be opened."""
-    refusing = _brief(_refuse)
+    refusing = _brief(PlainRefusal(encryption))
     await refusing.setup()
     assert refusing.server is not None
     listener = Listener(settings, encryption, app=app, refusal=refusing.server, undecided=undecided)
@@ -261,17 +262,42 @@ async def _open(host: str, port: int) -> list[socket.socket]:
     return opened
 
 
-async def _refuse(request: web.BaseRequest) -> web.StreamResponse:
-    """Answer plain HTTP where only TLS is spoken. Health is told to all."""
-    if request.path == "/healthz":
-        return web.json_response({"status": "ok"})
-    there = f"https://{request.host}{request.raw_path}"
-    if request.method in ("GET", "HEAD") and not request.headers.keys() & {"Authorization", "Upgrade"}:
-        return web.Response(status=308, headers={"Location": there})
-    detail = f"this master speaks TLS only: {there[:200]}"
-    hint = "use the line that `loopline token create` or `loopline token join` prints"
-    problem = Problem(title="Upgrade Required", status=426, detail=detail, code="tls_required", hint=hint, errors=[])
-    headers = {"Upgrade": "TLS/1.3", "Connection": "close"}
-    return web.Response(
-        status=426, text=problem.model_dump_json(), content_type="application/problem+json", headers=headers
-    )
+class PlainRefusal:
+    """Answers plain HTTP where only TLS is spoken: browsers are sent to https, under a name of this master alone.
+
+    The Host header is the client's, or an attacker's who has somebody follow a link.
+    """
+
+    def __init__(self, encryption: Encryption) -> None:
+        self._encryption = encryption
+        self._names: set[str] = set()
+
+    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer a request. Health is reported to all."""
+        if request.path == "/healthz":
+            return web.json_response({"status": "ok"})
+        there = f"https://{request.host}{request.raw_path}" if await self._is_ours(request) else ""
+        is_safe = request.method in ("GET", "HEAD") and not request.headers.keys() & {"Authorization", "Upgrade"}
+        if there and is_safe:
+            return web.Response(status=308, headers={"Location": there})
+        detail = "this master speaks TLS only" + (f": {there[:200]}" if there else "")
+        hint = "use the line that `loopline token create` or `loopline token join` prints"
+        problem = Problem(
+            title="Upgrade Required", status=426, detail=detail, code="tls_required", hint=hint, errors=[]
+        )
+        headers = {"Upgrade": "TLS/1.3", "Connection": "close"}
+        return web.Response(
+            status=426, text=problem.model_dump_json(), content_type="application/problem+json", headers=headers
+        )
+
+    async def _is_ours(self, request: web.BaseRequest) -> bool:
+        """True if the Host header names this computer, as its certificate does."""
+        try:
+            host = (URL(f"http://{request.host}").host or "").lower()
+        except ValueError:
+            return False
+        here = request.transport.get_extra_info("sockname") if request.transport is not None else None
+        if here and host == str(here[0]).partition("%")[0]:
+            return True
+        self._names = self._names or set(await asyncio.to_thread(lambda: self._encryption.names))  # may ask the DNS
+        return host in {name.lower() for name in self._names}
