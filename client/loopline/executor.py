@@ -16,7 +16,7 @@ from loopline.client import AsyncClient
 from loopline.functions import future_arguments, plain_values
 from loopline.functions.batching import CallBatcher
 from loopline.functions.call_submitter import CallSubmitter
-from loopline.functions.calls import CallOptions, Loads, all_pickled, pickled
+from loopline.functions.calls import CallOptions, Loads, all_pickled, pickled, requirements_of
 from loopline.functions.future_arguments import Arguments, AwaitedArguments
 from loopline.functions.futures import Batch, GridFuture, PendingFutures, in_order
 from loopline.functions.initializer import Initializer
@@ -91,7 +91,7 @@ class Executor(concurrent.futures.Executor):
         options = CallOptions(
             name=name,
             size=size,
-            requires=Requirements.model_validate(requires or {}),
+            requires=requirements_of(requires or {}),
             environment=dict(environment or {}),
             timeout_s=timeout_s,
             max_attempts=max_attempts,

@@ -18,6 +18,7 @@ import pytest
 import loopline
 from loopline.functions import call_submitter, wait_notice
 from loopline.functions.calls import outcome_of
+from loopline_shared.errors import LooplineError
 from loopline_shared.model import TaskId, TaskState
 from loopline_shared.protocol.client_link import TaskEnd
 from loopline_shared.rest.bodies import Reason
@@ -293,6 +294,9 @@ def test_what_makes_no_sense_is_refused_at_once() -> None:
             loopline.Executor(max_workers=number)
     with pytest.raises(TypeError, match="initializer must be a callable"):
         loopline.Executor(initializer="no")  # type: ignore[arg-type]
+    with pytest.raises(LooplineError, match="requires: memry: there is no such key") as unknown:
+        loopline.Executor(requires={"memry": 3})
+    assert unknown.value.hint == "did you mean memory_bytes?"
     with pytest.raises(ValueError, match="cannot detach"):
         loopline.Executor(max_workers=2, detach=True)
 
