@@ -121,8 +121,12 @@ def python_here() -> str:
 
 def pickled(thing: Any, modules: Iterable[ModuleType] = ()) -> bytes:
     """Return the pickle of a thing. Functions of ``modules`` are pickled by value, for workers that lack them."""
-    (pickle_,) = all_pickled([thing], modules)
-    return pickle_
+    if modules:
+        (pickle_,) = all_pickled([thing], modules)
+        return pickle_
+    file = io.BytesIO()
+    _pickler()(file).dump(thing)
+    return file.getvalue()
 
 
 def all_pickled(things: Iterable[Any], modules: Iterable[ModuleType] = ()) -> Iterator[bytes]:
@@ -156,7 +160,7 @@ def _pickler() -> Any:
         return made, tuple(code.co_filename if one == "<dynamic-code>" else one for one in arguments)
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-        dispatch_table: ClassVar[Any] = ChainMap({CodeType: with_file}, cloudpickle.Pickler.dispatch_table)
+        dispatch_table: ClassVar[Any] = ChainMap({CodeType: with_file}, *cloudpickle.Pickler.dispatch_table.maps)
 
     return Pickler
 
