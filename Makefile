@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-full test-repeat test-campaigns test-mutants lint format test-compose test-snakemake bench bench-peers constraints web manual dist clean check-python
+.PHONY: demo test test-full test-repeat test-campaigns test-mutants test-newest lint format test-compose test-snakemake bench bench-peers constraints web manual dist clean check-python
 
 demo: .venv/demo
 	@$(BIN)/loopline demo
@@ -40,6 +40,17 @@ MUTANTS_SEED ?= 1
 test-mutants: .venv/installed
 	$(BIN)/pip install --quiet --disable-pip-version-check --target .bench/mutants --upgrade 'cosmic-ray>=8.4,<9'
 	$(BIN)/python -m tests.mutants --sample $(SAMPLE) --seed $(MUTANTS_SEED)
+
+# The newest release of every library instead of the locked ones, in an environment of its own: the tests of the Python
+# client, the command line and the API.
+NEWEST := .bench/newest
+test-newest: | check-python
+	rm -rf $(NEWEST)
+	$(PYTHON) -m venv $(NEWEST)
+	$(NEWEST)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip uv
+	$(NEWEST)/bin/uv pip install --quiet --python $(NEWEST)/bin/python --upgrade $(EXTRAS) --group dev --editable . -r pyproject.toml
+	env -u PYTHONDONTWRITEBYTECODE $(NEWEST)/bin/python -m pytest -n $(PROCESSES) --dist worksteal \
+		tests/python tests/cli tests/api tests/live/test_functions.py tests/live/test_joblib_conformance.py
 
 lint: .venv/installed
 	$(BIN)/ruff check .

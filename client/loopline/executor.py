@@ -6,8 +6,9 @@ import concurrent.futures.thread
 import pickle
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence, Sized
 from functools import partial
+from itertools import islice
 from types import ModuleType
 from typing import Any, Literal, Self, TypeVar
 from uuid import uuid4
@@ -16,9 +17,9 @@ from loopline.client import AsyncClient
 from loopline.functions import future_arguments, plain_values
 from loopline.functions.batching import CallBatcher
 from loopline.functions.call_submitter import CallSubmitter
-from loopline.functions.calls import CallOptions, Loads, all_pickled, pickled
+from loopline.functions.calls import CallOptions, Loads, all_pickled, pickled, requirements_of
 from loopline.functions.future_arguments import Arguments, AwaitedArguments
-from loopline.functions.futures import Batch, GridFuture, PendingFutures, in_order
+from loopline.functions.futures import Batch, GridFuture, PendingFutures, buffered, in_order
 from loopline.functions.initializer import Initializer
 from loopline.functions.loop_thread import LoopThread
 from loopline.functions.program_end import ends_with_program
@@ -31,6 +32,7 @@ Answer = TypeVar("Answer")
 MOST_SINGLE_CALLS = 1000
 """Most calls of one map that are tasks of their own unless ``chunksize`` says otherwise."""
 PROBED_CALLS = 8
+_MOST_UNSIZED = 1_000_000
 _FLUSH_WITHIN_S = 10.0
 _LOADS: dict[str, Loads] = {"any": pickle.loads, "plain": plain_values.loads}
 _MOST_NAMED_JOBS = 5
@@ -100,7 +102,7 @@ class Executor(concurrent.futures.Executor):
         options = CallOptions(
             name=name,
             size=size,
-            requires=Requirements.model_validate(requires or {}),
+            requires=requirements_of(requires or {}),
             environment=dict(environment or {}),
             timeout_s=timeout_s,
             max_attempts=max_attempts,
@@ -175,17 +177,26 @@ class Executor(concurrent.futures.Executor):
         *iterables: Iterable[Any],
         timeout: float | None = None,
         chunksize: int | None = None,
+        buffersize: int | None = None,
     ) -> Iterator[Answer]:
         """Return the results in order; ``timeout`` is in seconds from now on, for all.
 
         One task makes ``chunksize`` calls. If it is left out, each call of a short map is a task of its own. Of a
         long map, some calls are made first to see how long they take, and as many go into one task as take about 0.1
         s. In either case each call has its own result or exception.
+
+        ``buffersize``: most tasks under way or with a result that was not taken, as in Python 3.14. The iterables are
+        read as results are taken, and may be endless. Without it they are read to their end at once.
         """
         if chunksize is not None and chunksize < 1:
             raise ValueError("chunksize must be >= 1.")
         end = None if timeout is None else time.monotonic() + timeout
-        items = list(zip(*iterables, strict=False))
+        if buffersize is not None:
+            return self._buffered(fn, zip(*iterables, strict=False), buffersize, chunksize or 1, end)
+        items = list(islice(zip(*iterables, strict=False), _most_items(iterables) + 1))
+        if len(items) > _most_items(iterables):
+            hint = "give map(buffersize=...), and they are read as results are taken"
+            raise ValueError(f"the iterables have no length, and more than {_MOST_UNSIZED:,} items: {hint}")
         if any(map(future_arguments.are_there, items)):
             return in_order([self.submit(fn, *item) for item in items], None, end)
         if chunksize is None:
@@ -249,14 +260,31 @@ class Executor(concurrent.futures.Executor):
 
     # In the caller's thread
 
+    def _buffered(
+        self, fn: Callable[..., Any], items: Iterator[tuple[Any, ...]], size: int, chunk: int, end: float | None
+    ) -> Iterator[Any]:
+        """Submit a map part by part, with the function as it is now."""
+        if not isinstance(size, int):
+            raise TypeError("buffersize must be an integer or None")
+        if size < 1:
+            raise ValueError("buffersize must be None or > 0")
+        function = self._pickled(fn)
+
+        def submit(part: list[tuple[Any, ...]]) -> list[GridFuture]:
+            if any(map(future_arguments.are_there, part)):
+                return [self.submit(fn, *item) for item in part]
+            return self._map(fn, part, chunk, function)[0]
+
+        return buffered(items, size, chunk, submit, end)
+
     def _map(
-        self, fn: Callable[..., Any], items: list[tuple[Any, ...]], chunk: int
+        self, fn: Callable[..., Any], items: list[tuple[Any, ...]], chunk: int, pickle: bytes = b""
     ) -> tuple[list[GridFuture], GridFuture | None]:
         """Submit a map, and return the futures of its tasks and one of the futures of the rest.
 
-        ``chunk``: calls of a task; 0: to be found out by making some calls first.
+        ``chunk``: calls of a task; 0: to be found out by making some calls first. ``pickle``: of the function.
         """
-        function, sending = self._pickled(fn), self._submitter
+        function, sending = pickle or self._pickled(fn), self._submitter
         if chunk == 1:
             batch = Batch(function, list(all_pickled(((item, {}) for item in items), self._modules)))
             batch.futures = [self._pending.new() for _ in items]
@@ -396,6 +424,11 @@ async def _made(
 ) -> CallSubmitter:
     """Make the submitter in the loop in which it will live."""
     return CallSubmitter(client, options, session, pending, max_workers, loads=loads)
+
+
+def _most_items(iterables: Sequence[Iterable[Any]]) -> int:
+    """Return how many items a map reads at once: generators may be endless."""
+    return sys.maxsize - 1 if any(isinstance(one, Sized) for one in iterables) else _MOST_UNSIZED
 
 
 def _check(max_workers: int | None, initializer: object, detach: bool, values: str, order: str) -> None:

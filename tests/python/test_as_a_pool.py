@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import gc
+import itertools
 import os
 import subprocess
 import sys
@@ -16,8 +17,10 @@ import cloudpickle
 import pytest
 
 import loopline
+from loopline import executor as executor_module
 from loopline.functions import call_submitter, wait_notice
 from loopline.functions.calls import outcome_of
+from loopline_shared.errors import LooplineError
 from loopline_shared.model import TaskId, TaskState
 from loopline_shared.protocol.client_link import TaskEnd
 from loopline_shared.rest.bodies import Reason
@@ -211,6 +214,40 @@ def test_dask_has_as_many_calls_at_a_time_as_there_are_slots(grid: SmallGrid) ->
         assert executor._max_workers == 7
 
 
+@pytest.mark.parametrize("chunk", [1, 3])
+def test_a_map_with_a_buffer_reads_as_much_as_it_needs(
+    executor: loopline.Executor, grid: SmallGrid, chunk: int
+) -> None:
+    read = []
+
+    def numbers() -> Iterator[int]:
+        for number in itertools.count():
+            read.append(number)
+            yield -number
+
+    values = executor.map(abs, numbers(), buffersize=4, chunksize=chunk)
+    assert len(read) == 4 * chunk
+    assert list(itertools.islice(values, 100)) == list(range(100))
+    assert len(read) <= 100 + 5 * chunk
+    values.close()  # type: ignore[attr-defined]
+    assert not executor._pending.all()
+    assert list(executor.map(pow, [1, 2, 3], [2, 2, 2], buffersize=100)) == [1, 4, 9]
+    assert list(executor.map(pow, [], buffersize=1)) == []
+
+
+def test_an_endless_map_is_refused_without_a_buffer(
+    executor: loopline.Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executor_module, "_MOST_UNSIZED", 50)
+    with pytest.raises(ValueError, match="more than 50 items: give map"):
+        executor.map(abs, itertools.count())
+    assert list(executor.map(abs, iter(range(50)))) == list(range(50))
+    assert list(executor.map(pow, range(60), itertools.repeat(1))) == list(range(60))
+    for size, error in ((0, ValueError), (1.5, TypeError)):
+        with pytest.raises(error, match="buffersize must be"):
+            executor.map(abs, [1], buffersize=size)  # type: ignore[arg-type]
+
+
 def test_an_argument_that_is_a_future_is_its_result(executor: loopline.Executor) -> None:
     two, ten = executor.submit(abs, -2), executor.submit(int, "10")
     assert executor.submit(pow, two, exp=ten).result(10) == 1024
@@ -293,6 +330,9 @@ def test_what_makes_no_sense_is_refused_at_once() -> None:
             loopline.Executor(max_workers=number)
     with pytest.raises(TypeError, match="initializer must be a callable"):
         loopline.Executor(initializer="no")  # type: ignore[arg-type]
+    with pytest.raises(LooplineError, match="requires: memry: there is no such key") as unknown:
+        loopline.Executor(requires={"memry": 3})
+    assert unknown.value.hint == "did you mean memory_bytes?"
     with pytest.raises(ValueError, match="cannot detach"):
         loopline.Executor(max_workers=2, detach=True)
 

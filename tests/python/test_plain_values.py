@@ -6,6 +6,9 @@ import copyreg
 import datetime
 import os
 import pickle
+import uuid
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,9 @@ from loopline.functions.calls import CallError
 from tests.python.small_grid import SmallGrid, failure_of
 
 SCALARS = [None, True, 1, 2**99, 1.5, 2j, "text", b"bytes", bytearray(b"b")]
-DATA = [*SCALARS, [1], (1, "a"), {"a": {1}}, frozenset({2}), range(3)]
+TIMES = [datetime.date(2026, 11, 29), datetime.datetime(2026, 11, 29, 13, 5, tzinfo=datetime.UTC), datetime.time(13)]
+OTHERS = [*TIMES, datetime.timedelta(1), Decimal("1.10"), uuid.UUID(int=7)]
+DATA = [*SCALARS, *OTHERS, [1], (1, "a"), {"a": {1}}, frozenset({2}), range(3)]
 
 
 class Evil:
@@ -43,7 +48,7 @@ def test_an_exception_is_read_whatever_a_library_registered_for_its_class(monkey
     assert repr(plain_values.loads(of_error)) == "KeyError('k')"
 
 
-@pytest.mark.parametrize("value", [datetime.date(2026, 1, 1), print, getattr, Path("x"), np.array([Path("x")])])
+@pytest.mark.parametrize("value", [Fraction(1, 3), print, getattr, Path("x"), np.array([Path("x")])])
 def test_all_else_is_refused(value: Any) -> None:
     with pytest.raises(plain_values.NotPlainError, match="it names"):
         plain_values.loads(pickle.dumps(value))

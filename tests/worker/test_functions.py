@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -67,6 +67,46 @@ async def test_what_it_raises_comes_back_with_its_traceback(caller: Caller) -> N
     assert repr(pickle.loads(error)) == "ValueError('bad seed 7')"
     assert text.startswith("Traceback")
     assert text.count("File ") == 1, "frames of ours are no concern of its caller's"
+
+
+class OtherArgumentsError(Exception):
+    """Its arguments are not those of Exception."""
+
+    def __init__(self, code: int, what: str) -> None:
+        super().__init__(f"{what}: {code}")
+        self.code = code
+
+
+class AddsWordsError(ValueError):
+    """Makes something else of its own arguments."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"bad {what}")
+
+
+@pytest.mark.parametrize(
+    ("make", "text", "code"),
+    [
+        (lambda: OtherArgumentsError(7, "seed"), "seed: 7", 7),
+        (lambda: AddsWordsError("seed"), "bad seed", None),
+        (lambda: subprocess.CalledProcessError(3, "ls"), "Command 'ls' returned non-zero exit status 3.", None),
+        (lambda: FileNotFoundError(2, "missing", "x"), "[Errno 2] missing: 'x'", None),
+        (lambda: UnicodeDecodeError("utf-8", b"x", 0, 1, "bad"), "'utf-8' codec can't decode byte 0x78", None),
+        (lambda: ExceptionGroup("two", [OtherArgumentsError(1, "a"), KeyError("b")]), "two (2 sub-exceptions)", None),
+    ],
+)
+async def test_an_exception_comes_back_as_its_class(
+    caller: Caller, make: Callable[[], Exception], text: str, code: int | None
+) -> None:
+    def fail() -> None:
+        raise make()
+
+    made, _ = value_of(await caller.call(fail))
+    back = pickle.loads(made)
+    assert type(back) is type(make())
+    assert str(back).startswith(text)
+    assert back.args == make().args or isinstance(back, ExceptionGroup)
+    assert getattr(back, "code", None) == code
 
 
 async def test_what_it_raises_may_say_anything(caller: Caller) -> None:

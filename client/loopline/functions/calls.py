@@ -11,14 +11,16 @@ import base64
 import io
 import pickle
 import sys
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import islice, repeat
-from types import ModuleType
-from typing import Any
+from types import CodeType, ModuleType
+from typing import Any, ClassVar
 
-from pydantic import PrivateAttr
+from pydantic import PrivateAttr, ValidationError
 
 from loopline.functions.plain_values import NotPlainError
 from loopline.functions.remote_traceback import RemoteTraceback, with_source
@@ -29,12 +31,14 @@ from loopline.transfer.files import hash_of, in_parallel, upload
 from loopline.transfer.package_list import PackageList, with_software
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import Function, TaskId, TaskState
+from loopline_shared.plain_words import plain
 from loopline_shared.protocol.chunks import RAISED, RETURNED, ends
 from loopline_shared.protocol.client_link import TaskEnd
 from loopline_shared.protocol.software import PACKAGES
 from loopline_shared.rest.bodies import TaskResult
 from loopline_shared.row_lines import write_row
 from loopline_shared.scalar import MAX_TEXT_CHARACTERS
+from loopline_shared.settings_source import meant
 from loopline_shared.spec import JobSpec, Requirements, RowFile, Table
 
 LONGEST_INLINE_BYTES = MAX_TEXT_CHARACTERS // 4 * 3
@@ -80,6 +84,10 @@ class CallOptions:
     allow_builds: bool = False  # of packages without a wheel
     part_of: str | None = None
 
+    def __post_init__(self) -> None:
+        """Read ``requires`` if it is a dict. Raises LooplineError if it is wrong."""
+        object.__setattr__(self, "requires", requirements_of(self.requires))
+
 
 class CallResult(TaskResult):
     """The result of a task that is a call."""
@@ -99,6 +107,17 @@ class CallResult(TaskResult):
         return self._error
 
 
+def requirements_of(requires: Requirements | dict[str, Any]) -> Requirements:
+    """Return what a worker must have. Raises LooplineError if that cannot be required, with what may be meant."""
+    try:
+        return Requirements.model_validate(requires)
+    except ValidationError as error:
+        mistake = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, mistake["loc"]))
+        hint = meant(where, Requirements.model_fields) if mistake["type"] == "extra_forbidden" else ""
+        raise LooplineError("requires", f"requires: {where}: {plain(mistake)}", hint) from None
+
+
 def python_here() -> str:
     """Return the version of this Python: major and minor."""
     return f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -106,30 +125,48 @@ def python_here() -> str:
 
 def pickled(thing: Any, modules: Iterable[ModuleType] = ()) -> bytes:
     """Return the pickle of a thing. Functions of ``modules`` are pickled by value, for workers that lack them."""
-    if not modules:
-        import cloudpickle
-
-        alone: bytes = cloudpickle.dumps(thing)
-        return alone
-    (pickle_,) = all_pickled([thing], modules)
-    return pickle_
+    if modules:
+        (pickle_,) = all_pickled([thing], modules)
+        return pickle_
+    file = io.BytesIO()
+    _pickler()(file).dump(thing)
+    return file.getvalue()
 
 
 def all_pickled(things: Iterable[Any], modules: Iterable[ModuleType] = ()) -> Iterator[bytes]:
     """Yield one pickle for each thing; they share nothing, and can be read apart."""
-    import cloudpickle
 
     with ExitStack() as stack:
         for module in modules:
             stack.enter_context(_by_value(module))
         file = io.BytesIO()
-        pickler = cloudpickle.Pickler(file)
+        pickler = _pickler()(file)
         for thing in things:
             pickler.dump(thing)
             yield file.getvalue()
             pickler.clear_memo()
             file.seek(0)
             file.truncate()
+
+
+@cache
+def _pickler() -> Any:
+    """Return a class of picklers that keep the file names of functions, which cloudpickle leaves out since 3.1.3.
+
+    A traceback on a worker names the file, from which its lines are shown here.
+    """
+    import cloudpickle
+
+    reduce = cloudpickle.Pickler.dispatch_table[CodeType]
+
+    def with_file(code: CodeType) -> tuple[Any, ...]:
+        made, arguments = reduce(code)
+        return made, tuple(code.co_filename if one == "<dynamic-code>" else one for one in arguments)
+
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+        dispatch_table: ClassVar[Any] = ChainMap({CodeType: with_file}, *cloudpickle.Pickler.dispatch_table.maps)
+
+    return Pickler
 
 
 async def submit_calls(

@@ -5,9 +5,11 @@ from __future__ import annotations
 import concurrent.futures
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from loopline.functions.calls import CallOutcome, Loads, outcomes_of
@@ -189,6 +191,39 @@ def in_order(futures: list[GridFuture], rest: GridFuture | None, end: float | No
                     for future in rest.result():
                         future.cancel()
 
+    return results()
+
+
+def buffered(
+    items: Iterator[tuple[Any, ...]],
+    size: int,
+    chunk: int,
+    submit: Callable[[list[tuple[Any, ...]]], list[GridFuture]],
+    end: float | None,
+) -> Iterator[Any]:
+    """Return an iterator of values as ``in_order`` does, which reads the items as values are taken.
+
+    ``size``: most tasks whose values were not taken. They are submitted a quarter of them at a time.
+    """
+    futures = deque[GridFuture]()
+
+    def fill() -> None:
+        if part := list(islice(items, (size - len(futures)) * chunk)):
+            futures.extend(submit(part))
+
+    def results() -> Iterator[Any]:
+        try:
+            while futures:
+                futures[0].result(_left_s(end))
+                first = [futures.popleft()]
+                if size - len(futures) >= max(1, size // 4):
+                    fill()
+                yield from _taken(first, end)
+        finally:
+            for future in futures:
+                future.cancel()
+
+    fill()
     return results()
 
 

@@ -1,8 +1,8 @@
 """Plain values: data alone is read of what a worker wrote, for programs that trust no worker.
 
-They are read from pickles, of which only data is taken: numbers, text, bytes, lists, tuples, sets, dicts, arrays of
-numpy without objects, and exceptions of the standard library. Whatever else a pickle names is refused before it is
-looked up (docs.python.org, "Restricting Globals").
+They are read from pickles, of which only data is taken: numbers, Decimal, text, bytes, lists, tuples, sets, dicts,
+dates, times, UUIDs, arrays of numpy without objects, and exceptions of the standard library. Whatever else a pickle
+names is refused before it is looked up (docs.python.org, "Restricting Globals").
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ import pickle
 from typing import Any
 
 _BUILTINS = frozenset({"bool", "bytearray", "complex", "frozenset", "range", "set", "slice"})
-_ARRAYS = frozenset(
+_CLASSES = frozenset(
     {
+        *(("datetime", name) for name in ("date", "datetime", "time", "timedelta", "timezone")),
+        ("decimal", "Decimal"),
+        ("uuid", "UUID"),
         ("numpy", "dtype"),
         ("numpy", "ndarray"),
         *((f"numpy.{core}.multiarray", name) for core in ("core", "_core") for name in ("_reconstruct", "scalar")),
@@ -34,7 +37,7 @@ def loads(data: bytes) -> Any:
 
 class _PlainReader(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        if (module == "builtins" and _is_data(name)) or (module, name) in _ARRAYS:
+        if (module == "builtins" and _is_data(name)) or (module, name) in _CLASSES:
             return super().find_class(module, name)
         raise NotPlainError(f"it is not plain: it names {module}.{name}")
 

@@ -11,6 +11,7 @@ import ast
 import re
 import sys
 import sysconfig
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -25,6 +26,8 @@ from loopline_shared.protocol import function_files
 MOST_BYTES = 4 * 2**20
 """Most bytes of source that go along."""
 _MOST_REMEMBERED = 256
+_parsing = threading.Lock()
+"""Before 3.11.8, a SystemError may be raised where two threads parse at a time (python/cpython#106905)."""
 _INSTALLED = {"site-packages", "dist-packages"}
 _NOTHING = rb"\x8c(?!)"  # begins with a byte to look for, which is quick in large arguments
 _SHORT_STRING = rb"\x8c.((?:%s)(?:\.\w+)*)(?!\w)"  # as pickles have the names of modules, classes and variables
@@ -187,7 +190,8 @@ def _find(name: str) -> tuple[str | None, bool]:
 def imports(name: str, is_package: bool, source: str) -> Iterator[str]:
     """Yield the modules that a module may import, in functions too; some may be no modules, but what is in them."""
     try:
-        tree = ast.parse(source)
+        with _parsing:
+            tree = ast.parse(source)
     except (SyntaxError, ValueError):  # the import itself will say so
         return
     package = name if is_package else name.rpartition(".")[0]

@@ -18,6 +18,7 @@ if it cannot carry such state. protocol/function_files.py has the format of the 
 from __future__ import annotations
 
 import binascii
+import copyreg
 import faulthandler
 import io
 import json
@@ -304,12 +305,25 @@ def _pickled_error(error: BaseException) -> bytes:
     class ErrorPickler(cloudpickle.Pickler):  # type: ignore[misc, name-defined]
         def reducer_override(self, thing: Any) -> Any:
             if isinstance(thing, BaseException):
-                return thing.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+                return _reduced(thing)
             return super().reducer_override(thing)
 
     file = io.BytesIO()
     ErrorPickler(file).dump(error)
     return file.getvalue()
+
+
+def _reduced(error: BaseException) -> Any:
+    """Return how to make an exception again: without ``__init__`` if that takes other arguments than ``args``."""
+    reduced = error.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+    if reduced[0] is not type(error) or not isinstance(type(error).__init__, types.FunctionType):
+        return reduced
+    try:
+        if reduced[0](*reduced[1]).args == error.args:
+            return reduced
+    except Exception:  # noqa: S110
+        pass
+    return (copyreg.__newobj__, (type(error), *error.args), *reduced[2:])  # type: ignore[attr-defined]
 
 
 def _reason(error: BaseException) -> str:
