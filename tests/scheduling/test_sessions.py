@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from loopline_master.core.effects import Declined, Submitted
+from loopline_master.core.estimates import eta
 from loopline_master.core.events import JobCancelled, JobPaused, JobResumed, JobSubmitted
 from loopline_master.core.explain.explain_job import explain_job
 from loopline_master.core.policies import REGISTRY
@@ -137,6 +138,24 @@ def test_session_counts_as_one_job_of_its_user() -> None:
     for call in calls:
         grid.step(JobCancelled(call))
     assert isinstance(grid.ask(JobSubmitted("user", spec(1))), Submitted)
+
+
+def test_session_counts_as_one_job_in_forecasts() -> None:
+    grid = Grid()
+    grid.workers("a", "b")
+    grid.submit(1, 10.0)
+    grid.end(*grid.running("a"), wall_s=10.0)
+    job = grid.submit(4, 40.0)
+
+    def end_s() -> float:
+        found = eta.outlook(grid.scheduler.state)[job]
+        assert isinstance(found, eta.Forecast)
+        return found.p50_s
+
+    alone = end_s()
+    for _ in range(50):
+        grid.submit(1, 10.0, session="s")
+    assert alone < end_s() < 2.5 * alone, "two jobs share the slots"
 
 
 def test_it_is_explained() -> None:
