@@ -37,6 +37,7 @@ from loopline_worker.core.events import (
 )
 from loopline_worker.core.gang_members import members_reported
 from loopline_worker.core.instructions import Entry, Instruction, Instructions, Urgency
+from loopline_worker.host.boot_clock import steady
 from loopline_worker.host.load import SAMPLE_EVERY_S
 from loopline_worker.link.http_client import HttpClient
 from loopline_worker.link.link import Link
@@ -335,7 +336,7 @@ class Agent:
 
     def _depart_in_time(self) -> None:
         machine, departure = self.parts.machine, self.parts.departure
-        if reason := departure.reason(time.time(), is_idle=machine.is_idle, is_linked=self._link.is_open):
+        if reason := departure.reason(steady(), is_idle=machine.is_idle, is_linked=self._link.is_open):
             log.info("ending: %s", reason)
             self.stop()
 

@@ -34,6 +34,7 @@ from loopline_shared.protocol.transfers import (
     PeerTerms,
 )
 from loopline_shared.protocol.worker_link import Assign
+from loopline_worker.host.boot_clock import steady
 from loopline_worker.link.http_client import HttpClient
 from loopline_worker.link.own_address import address_towards
 from loopline_worker.peers.orders_book import CachedFiles, OrdersBook
@@ -260,7 +261,7 @@ class Peering:
     def secret_of(self, opening: Opening) -> bytes | None:
         """Return the secret of the grant that a caller shows; None if it must not be let in."""
         grant = opening.grant
-        if self._terms is None or grant.expires_at <= time.time() + self._clock_s:
+        if self._terms is None or grant.expires_at <= steady() + self._clock_s:
             return None
         if opening.role == "serve":
             return self._book.secret_of_dialler(grant) if grant.receiver == self._name else None
@@ -340,7 +341,7 @@ class Peering:
         if self._terms is None:
             self._close_port()
             return
-        self._clock_s = self._terms.now - time.time()
+        self._clock_s = self._terms.now - steady()
         if self._terms.encrypted != (self._tls is not None):
             self._close_port()
         if self._server is None:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import psutil
 
+from loopline_worker.host.boot_clock import boot_s
 from loopline_worker.host.computer import is_contained
 from loopline_worker.presence.probe import Probe, Reading
 from loopline_worker.supervisor import processes
@@ -46,6 +47,7 @@ class Terminals(Probe):
         self._headless = False
         self._of_tasks: set[_Terminal] = set()
         self._latest = 0.0
+        self._latest_boot_s = boot_s()  # the same moment by the boot clock: the computer's clock may be set
         self._surveyed = float("-inf")
 
     def look(self) -> Reading:
@@ -53,11 +55,14 @@ class Terminals(Probe):
         if time.monotonic() - self._surveyed > _SURVEY_EVERY_S:
             self._survey()
         latest, where = self._find_latest()
-        if latest != self._latest or time.time() - latest < _JUST_NOW_S:  # a task may have opened it meanwhile
+        if (
+            latest != self._latest or boot_s() - self._latest_boot_s < _JUST_NOW_S
+        ):  # a task may have opened it meanwhile
             self._of_tasks = self._find_of_tasks()
             latest, where = self._find_latest()
-        self._latest = latest
-        return Reading(self.name, max(0.0, time.time() - latest), self._headless, where)
+        if latest != self._latest:
+            self._latest, self._latest_boot_s = latest, boot_s() - max(0.0, time.time() - latest)
+        return Reading(self.name, max(0.0, boot_s() - self._latest_boot_s), self._headless, where)
 
     def _find_latest(self) -> tuple[float, str]:
         latest = max(self._times(), default=None)
