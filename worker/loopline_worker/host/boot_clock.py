@@ -1,4 +1,4 @@
-"""A clock that nobody sets: it counts from the computer's start, and goes on while the computer sleeps.
+"""A clock that cannot be set: it counts from the boot of the computer, including the time in suspend.
 
 Times of day are for people and for other computers. What lasts a while here (a pause, the owner's idle time, the time
 without a task) is measured by this clock: when the clock of the computer is set, an hour stays an hour.

@@ -1,4 +1,4 @@
-"""systemd-logind: who is logged in, by any means, which sessions are locked or idle, and when the computer wakes up.
+"""systemd-logind: logged-in users, locked and idle sessions, and resume after a suspend.
 
 Desktops report their activity to logind carelessly. So *locked*, *idle* and *nobody logged in* are believed, and
 *active* of another user's session. A session of our own user that is merely not idle has an unknown time of its last
@@ -38,7 +38,7 @@ class Logind(BusProbe):
 
     def __init__(self) -> None:
         super().__init__()
-        self.on_wake: Callable[[], None] = lambda: None  # called when the computer was suspended and goes on
+        self.on_wake: Callable[[], None] = lambda: None  # called after each suspend of the computer
         self.reports: SessionReports | None = None  # of those sessions whose reporters speak to this worker
         self.people: frozenset[int] = frozenset()  # users who have a session that can get input
         self._uid = os.getuid()
@@ -46,7 +46,7 @@ class Logind(BusProbe):
         self._inhibitors: dict[int, str] = {}  # by user: a program that keeps the screen on
         self._locked: dict[str, float] = {}  # since when this is known
         self._idle: dict[str, tuple[float, float]] = {}  # by session: logind's hint, and the same by the steady clock
-        self._empty_since = psutil.boot_time()  # when somebody was last logged in
+        self._empty_since = psutil.boot_time()  # when a user was last logged in
 
     def keep_up(self, bus: Bus, on_input: Callable[[], None]) -> Routine[NoReturn]:
         """Read the sessions, again and again."""
@@ -66,7 +66,7 @@ class Logind(BusProbe):
             yield from bus.signalled(time.monotonic() + _EVERY_S)
 
     def look(self) -> Reading:
-        """Return the last reading with what has been reported since."""
+        """Return the last reading with the changes reported since."""
         if self.reports is not None and self.is_up_to_date:
             return self.judge(self._sessions, steady())._replace(is_fresh=False)
         return super().look()

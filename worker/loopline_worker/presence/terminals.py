@@ -1,6 +1,6 @@
-"""Text consoles, ssh and terminal windows: when somebody last typed there, as ``w`` shows it.
+"""Text consoles, ssh and terminal windows: the time of the last key there, as ``w`` shows it.
 
-A terminal's access time changes when a program reads what was typed. While somebody types it moves in steps of eight
+A terminal's access time changes when a program reads what was typed. During typing it moves in steps of eight
 seconds at most, because Linux hides the timing of keys; the first key after a pause shows at once. Terminals say
 nothing about a graphical desktop. This probe vouches for the whole computer only if there certainly is no desktop: no
 display server has a socket here, and this is not a container, which sees its own sockets only.
@@ -30,7 +30,7 @@ _Terminal = tuple[int, int]  # device and when it was made: numbers are reused
 
 
 class Terminals(Probe):
-    """Reads the access times of all terminals, without those that tasks have opened."""
+    """Reads the access times of all terminals, except those opened by tasks."""
 
     name = "terminals"
 
@@ -51,13 +51,13 @@ class Terminals(Probe):
         self._surveyed = float("-inf")
 
     def look(self) -> Reading:
-        """Return the time since somebody last typed."""
+        """Return the seconds since the last key."""
         if time.monotonic() - self._surveyed > _SURVEY_EVERY_S:
             self._survey()
         latest, where = self._find_latest()
         if (
             latest != self._latest or boot_s() - self._latest_boot_s < _JUST_NOW_S
-        ):  # a task may have opened it meanwhile
+        ):  # a task may have opened it since then
             self._of_tasks = self._find_of_tasks()
             latest, where = self._find_latest()
         if latest != self._latest:
@@ -97,7 +97,7 @@ class Terminals(Probe):
 
 
 def has_display(sockets: Path = Path("/proc/net/unix")) -> bool:
-    """True if an X server or a Wayland compositor listens on this computer, or if that cannot be told."""
+    """True if an X server or a Wayland compositor listens on this computer, or if that is unknown."""
     try:
         lines = sockets.read_text(errors="replace").splitlines()
     except OSError:
