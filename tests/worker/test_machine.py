@@ -191,7 +191,7 @@ def test_an_earlier_agents_results_are_delivered_or_sent_and_what_it_had_begun_i
     steps = machine.happens(Restored([LONG, result(B)], [C], agent_died=True))
     assert steps.todo == [Deliver(LONG)]
     assert (machine.inventory().holding, machine.inventory().delivering) == ([], [A])
-    assert [(each.attempt, each.outcome, each.agent_died) for each in machine.inventory().results] == [
+    assert [(each.attempt, each.outcome, each.took_down) for each in machine.inventory().results] == [
         (B, Outcome.SUCCEEDED, False),
         (C, Outcome.GIVEN_BACK, True),
     ]

@@ -282,6 +282,7 @@ async def test_no_room_for_a_scratch_folder_is_our_trouble(tmp_path: Path) -> No
         result = await bench.result(run_of("true"))
     assert result.outcome is Outcome.GIVEN_BACK
     assert "cannot run a task here" in result.reason
+    assert result.took_down
     assert bench.troubles == [result.reason]
 
 
@@ -291,6 +292,7 @@ async def test_output_that_cannot_be_kept_is_our_trouble(bench: Bench) -> None:
     result = await bench.result(run)
     assert result.outcome is Outcome.GIVEN_BACK
     assert "cannot keep its output" in bench.troubles[0]
+    assert result.took_down
 
 
 async def test_closing_gives_back_what_runs_and_what_comes(bench: Bench) -> None:

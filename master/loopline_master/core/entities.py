@@ -243,7 +243,7 @@ class Task:
     attempts: int = 0  # numbers handed out so far
     failures: int = 0  # attempts that failed by the task's own doing
     failed_on: tuple[str, ...] = ()  # workers on which it failed by its own doing, the latest last
-    took_down: tuple[str, ...] = ()  # workers whose agents died while it ran there, a name for each time
+    took_down: tuple[str, ...] = ()  # workers on which what ran it ended with it (trust.py), a name for each time
     winner: int | None = None  # number of the attempt whose result was accepted
     votes: tuple[Vote, ...] = ()  # of its job's quorum; without one, the winner's, while others were at it
     mismatch: bool = False  # two of its results differ

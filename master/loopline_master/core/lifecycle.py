@@ -59,7 +59,7 @@ def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
         measure.undo_assumed_loss(job, attempt)
     record(state, attempt, result, transitions.END[result.outcome])
     has_succeeded = attempt.state is SUCCEEDED_ATTEMPT
-    overtaken = _compare_with_expectation(state, job, attempt)
+    overtaken = prefetch.note_run_time(state, job, attempt)
     if not task.is_open:
         if has_succeeded:
             trust.compare_late_result(state, job, task, attempt)
@@ -72,8 +72,8 @@ def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
             task.failures += 1
             job.used += measure.work_done(state.workers[attempt.worker], attempt)
             blamed = trust.blame_for_failure(state, attempt, task)
-        elif result.agent_died:
-            trust.count_agent_death(task, attempt)
+        elif result.took_down:
+            trust.count_downfall(task, attempt)
         measure.account(job, task, attempt, result.outcome)
         state.put(job, attempt, task)
         if ends_task(job, result):
@@ -84,17 +84,6 @@ def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
         retract_from(state, worker, "its worker is in quarantine, and it had not begun")
     for waiting in overtaken:
         retract_attempt(state, waiting, "tasks before it took longer than expected")
-
-
-def _compare_with_expectation(state: State, job: Job, attempt: Attempt) -> list[Attempt]:
-    """Count an attempt that took as long as expected. If it took longer, return the attempts to retract for that."""
-    if attempt.state is not SUCCEEDED_ATTEMPT and attempt.state is not AttemptState.FAILED:
-        return []
-    if prefetch.takes_as_expected(attempt):
-        job.confirmed += 1
-        return []
-    job.confirmed = 0
-    return prefetch.excess(state, state.workers[attempt.worker])
 
 
 def ends_task(job: Job, result: Result) -> bool:
@@ -252,9 +241,9 @@ def reconsider_task(state: State, task: Task) -> None:
     if not task.is_open or task.id in state.index.attempts.alive or task.id in state.index.gangs.launches:
         return
     job = state.jobs[task.job]
-    is_dangerous = trust.kills_agents(state, job, task)
+    is_dangerous = trust.takes_all_down(state, job, task)
     if is_dangerous or task.setbacks >= job.max_attempts:
-        task.verdict = trust.deaths_verdict(task) if is_dangerous else trust.quorum_verdict(job, task)
+        task.verdict = trust.downfall_verdict(task) if is_dangerous else trust.quorum_verdict(job, task)
         end_task(state, job, task, TaskState.FAILED)
         return
     _set_task(job, task, TaskState.QUEUED)

@@ -75,6 +75,8 @@ class Attempt:
         self.is_prefetched = False  # a supervisor begins it later
         self.folder_is_left = True
         self.trouble = ""  # what this computer could not do
+        self.obstructs = True  # it cannot do so for other tasks either, until files can be written
+        self._took_down = False
         self.usage = Usage()  # when last measured
         self.spent_cpu_s = 0.0  # all that it cost here, known at its end
         self._timeout_s, self._kill_after_s = run.timeout_s, run.kill_after_s
@@ -295,7 +297,7 @@ class Attempt:
 
     def _give_up(self, error: OSError) -> None:
         """End the attempt because its output cannot be kept: it would run in vain."""
-        self.trouble = f"cannot keep its output: {error}"
+        self.trouble, self._took_down = f"cannot keep its output: {error}", True
         self.end(Outcome.GIVEN_BACK, self.trouble)
 
     # Its end.
@@ -312,7 +314,9 @@ class Attempt:
         self.usage = Usage(max(self.usage.cpu_s, ended.cpu_s))
         self.spent_cpu_s = self.usage.cpu_s + ended.overhead_s
         if not self._verdict:
-            self.trouble = self.trouble or ended.trouble or self._lack_of_disk(ended)
+            self.trouble = self.trouble or ended.trouble
+            self._took_down, self.obstructs = bool(self.trouble), not ended.took_down
+            self.trouble = self.trouble or self._lack_of_disk(ended)
         if is_over(self._output_bytes(), self._job.limits.output_bytes):  # it was quicker than the watch, or its kill
             ended = replace(ended, breach=Breach.OUTPUT)
         if self._task_files or (ended.folder_is_left and (ended.exit_code or result_file.is_there(self.folder))):
@@ -434,9 +438,10 @@ class Attempt:
             ended.system_s,
             slot=self.slot,
             phases=self._clock.phases(has_outputs=bool(outputs)),
+            took_down=self._took_down and outcome is Outcome.GIVEN_BACK,
         )
 
     def _fail(self, error: OSError) -> Result:
         """Return the result of a task whose output this computer cannot keep."""
         self.trouble = self.trouble or f"cannot run a task here: {error}"
-        return Result(self.id, Outcome.GIVEN_BACK, reason=self.trouble[:500], slot=self.slot)
+        return Result(self.id, Outcome.GIVEN_BACK, reason=self.trouble[:500], slot=self.slot, took_down=True)

@@ -224,7 +224,7 @@ class Runner:
             attempt.begins()
         result = attempt.ended(ended)
         if result and not attempt.folder_is_left:
-            self._post(AttemptEnded(result, attempt.trouble))
+            self._post(AttemptEnded(result, attempt.trouble if attempt.obstructs else ""))
             self._forget(attempt)
         else:
             self._task_group.start(self._conclude(attempt, ended, result))
@@ -255,7 +255,7 @@ class Runner:
     async def _conclude(self, attempt: Attempt, ended: Ended, result: Result | None) -> None:
         result = result or await attempt.conclude(ended)
         leaves_folder = attempt.folder_is_left
-        self._post(AttemptEnded(result, attempt.trouble, leaves_folder))
+        self._post(AttemptEnded(result, attempt.trouble if attempt.obstructs else "", leaves_folder))
         if leaves_folder:
             await asyncio.to_thread(scratch.remove, attempt.folder)
             if attempt.room:

@@ -189,7 +189,7 @@ class Machine:
 
     def _restored(self, event: on.Restored, now: float) -> None:
         begun = (
-            Result(attempt, Outcome.GIVEN_BACK, reason=_AGAIN, agent_died=event.agent_died) for attempt in event.begun
+            Result(attempt, Outcome.GIVEN_BACK, reason=_AGAIN, took_down=event.agent_died) for attempt in event.begun
         )
         for result in (*event.results, *begun):
             self._results.keep(AttemptRecord(result.attempt, State.UNSENT), result, self._steps)

@@ -102,6 +102,7 @@ class Ended:
     killed: bool = False  # by the agent, before it ended by itself
     refusal: str = ""  # the command could not be run: the job's own mistake
     trouble: str = ""  # the task could not be run: this computer's mistake
+    took_down: bool = False  # what ran the task ended with it; others are started in its place
     cpu_s: float = 0.0
     peak_memory_bytes: int = 0  # of the largest process, if the system reports it
     breach: Breach | None = None  # as in Usage

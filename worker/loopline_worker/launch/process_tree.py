@@ -218,7 +218,7 @@ class PosixTree:
 
     def lose(self) -> None:
         """Take note that the supervisor was killed."""
-        self._end(Ended(trouble="its supervisor was killed"))
+        self._end(Ended(trouble="its supervisor was killed", took_down=True))
 
     def _end(self, ended: Ended) -> None:
         if self._is_in_frozen_group:  # the next task must not find itself frozen as soon as it is moved there

@@ -212,7 +212,7 @@ class OrderServer:
         if self._killed:
             end["killed"] = True
         elif task.is_lost:
-            end["trouble"] = "its sandbox was killed"
+            end["trouble"], end["took_down"] = "its sandbox was killed", True
         if task.strays:
             end["strays"] = task.strays
         try:

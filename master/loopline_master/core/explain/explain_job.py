@@ -64,7 +64,7 @@ def explain_task(scheduler: Scheduler, task_id: TaskId) -> Explanation | None:
         f"to be tried again after {counted(task.failures, 'failure')}; " if task is not None and task.failures else ""
     )
     if task is not None and task.took_down:
-        again += f"it {trust.deaths_verdict(task)}; "
+        again += f"it {trust.downfall_verdict(task)}; "
     if task is not None and task.votes:
         again += f"{_voted(job, task)}; "
     waiting = _blocked(state, job) or _for_slot(state, job, 1)
@@ -253,7 +253,7 @@ def _alive(state: State, task_id: TaskId, job: Job, task: Task) -> Reason:
     notes = [(a.worker, _NOTES.get(a.state, "")) for a in attempts]
     places = " and ".join(sorted(worker + note for worker, note in notes))
     votes = f"; {_voted(job, task)}" if task.votes and job.quorum else ""
-    took_down = f"; it {trust.deaths_verdict(task)} before" if task.took_down else ""
+    took_down = f"; it {trust.downfall_verdict(task)} before" if task.took_down else ""
     return Reason(code="running", count=len(attempts), detail=f"running on {places}{took_down}{votes}")
 
 
