@@ -1,4 +1,4 @@
-"""Launching: an attempt becomes a tree of processes, of which nothing is left when it has ended.
+"""Launching: an attempt becomes a tree of processes, and none of them survives its end.
 
 ``interface`` is the interface; ``posix`` and ``windows_launcher`` implement it. On POSIX three kinds of process take
 part::
@@ -11,11 +11,11 @@ when the agent requests it, and when the agent dies. Their code is in ``loopline
 a ``SupervisorLink`` stands for one supervisor and a ``PosixTree`` for one attempt.
 
 If tasks are short, several orders are prefetched at a supervisor (``duration_estimate`` says how many), which starts
-one after the other. Claim tokens say which it may start: the agent retracts those that were not claimed, and then
-knows that no other task starts there. It does so before it freezes or kills anything, so that the last tree of a link
-is the one that runs. Reports of ends may be some milliseconds late; freezing and killing reach the right task still.
+one after the other. Claim tokens permit a start: the agent retracts unclaimed tokens, and then knows that no other
+task starts there. It does so before it freezes or kills anything, so that the last tree of a link is the running one.
+Reports of ends may be some milliseconds late; freezing and killing reach the right task still.
 
-Whatever a task costs beside itself matters, for it may be over in a millisecond. So all that can be is set once, in
-the supervisor, and inherited: priority, control groups, limits. Tasks are started by posix_spawn, which copies
-nothing; their output travels with the report of the end; a scratch folder that was left empty serves the next task.
+Whatever a task costs beside itself matters, for it may be over in a millisecond. So priority, control groups and
+limits are set once, in the supervisor, and inherited. Tasks are started by posix_spawn, which copies nothing; their
+output travels with the report of the end; a scratch folder that was left empty serves the next task.
 """

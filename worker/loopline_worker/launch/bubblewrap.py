@@ -1,6 +1,6 @@
 """The sandbox of bubblewrap: tasks have file systems, processes and, where so set, a network of their own.
 
-The namespaces are made once for each slot (``supervisor/walls/cell.py``); what is a task's own is fresh for each. All
+The namespaces are made once for each slot (``supervisor/walls/cell.py``); each task gets fresh mounts of its own. All
 that a task starts dies with it.
 """
 
@@ -26,7 +26,7 @@ _ALONE = (
     *("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--die-with-parent", "--as-pid-1"),
     *("--cap-drop", "ALL"),
 )
-_OF_ROOT = ("--cap-add", "CAP_SETFCAP")  # without which the kernel makes no user namespace in which root is root
+_OF_ROOT = ("--cap-add", "CAP_SETFCAP")  # the kernel needs it for a user namespace that maps root
 _EMPTY_BYTES = 64 * 2**10
 """Size of a folder that hides another: room for the mount points of what is shown within it."""
 _SHARED = "/tmp"  # noqa: S108 - the task's own
@@ -36,14 +36,14 @@ class Bubblewrap:
     """Runs tasks by the program ``bwrap``."""
 
     def __init__(self, program: str, sees: Visible, etc: Path | None = None) -> None:
-        """``etc``: a copy of what is seen of /etc."""
+        """``etc``: a copy of the visible part of /etc."""
         self._program = program
         self._sees = sees
         self._etc = etc
         self._cells: dict[tuple[str, str, tuple[str, ...]], tuple[int, list[str]]] = {}
 
     def walls(self, job: Job, has_network: bool) -> tuple[int, list[str], Places]:
-        """Return the number of a task's cell, the program that makes it with its options, and what is its own."""
+        """Return the number of a task's cell, the program that makes it, and the task's own mounts."""
         around, _, name = (job.room or job.folder).rpartition(os.sep)
         scratch = _real(around or os.sep)
         return *self._cell(job, scratch), self._places(job, f"{scratch}{os.sep}{name}", has_network)
@@ -62,8 +62,8 @@ class Bubblewrap:
         """Return what is a task's own.
 
         Its /tmp is its own folder of temporary files, whose size is watched. Calls share a room, in which one could
-        replace that folder by a link while the next one starts; and a folder below /tmp would be in itself. Both have
-        one in memory.
+        replace that folder by a link before the next one starts; and a folder below /tmp would contain itself. Both
+        have one in memory.
         """
         also = [*job.shown, *([job.shared_folder] if self._sees.shared(job.shared_folder) else [])]
         kept = [*self._shown_in_shared, *(path for path in also if path.startswith(f"{_SHARED}/"))]
@@ -90,7 +90,7 @@ class Bubblewrap:
 
     @property
     def _read_only(self) -> list[str]:
-        """The options for what is kept in memory and is not the task's: what it wrote there would be counted nowhere.
+        """Options that make memory file systems of the cell read-only: writes there would not be counted.
 
         HOME is the task's folder. The home of its user, where some programs look whatever HOME says, is empty.
         """
@@ -105,7 +105,7 @@ class Bubblewrap:
 
     @cached_property
     def _mounts(self) -> list[str]:
-        """The options for what is seen of the computer."""
+        """Options for the visible part of the computer."""
         seen = self._sees.system()
         if self._etc:
             seen = [path for path in seen if path in LIVE or not path.startswith("/etc/")]

@@ -87,7 +87,8 @@ def _claim_unified(own: Path, name: str, yields: bool) -> Places:
 
 
 def _delegate(own: Path, yields: bool) -> None:
-    """Enable the controllers of our group for groups below it, for which no process may be in it (cgroups(7)).
+    """Enable the controllers of our group for groups below it, which requires that it contains no process
+    (cgroups(7)).
 
     The agent's own group is below it too: it has everybody's weight, and one core at most if it yields to an owner.
     """
@@ -148,7 +149,7 @@ def _kill_all(folder: Path) -> bool:
 
 
 def _left(own: Path) -> list[Path]:
-    """Return the folders of agents that are no more; a group of another name is somebody else's."""
+    """Return the folders of agents that have ended. Groups of other names are not ours."""
     found = [(left, _OURS.fullmatch(left.name)) for left in own.glob("loopline-*-*")]
     return [left for left, ours in found if ours and not Path(f"/proc/{ours['agent']}").exists()]
 

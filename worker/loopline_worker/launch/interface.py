@@ -1,4 +1,4 @@
-"""The interface of launching: what to run, the process tree that it becomes, and who starts it."""
+"""The interface of launching: the job, its process tree, and its launcher."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Limits:
     output_bytes: int | None = None  # written to stdout or stderr, kept or not
     cores: int | None = None  # kept on Windows only: elsewhere tasks yield
     asks_for_memory: bool = False  # its job does
-    value_bytes: int | None = None  # what a function returns; of more only the beginning is kept
+    value_bytes: int | None = None  # the value of a function; longer values are cut
 
     def words(self, breach: Breach) -> str:
         """Return why the task is stopped, naming the limit and where it is set."""
@@ -63,7 +63,7 @@ class Call:
 
 @dataclass(slots=True)
 class Job:
-    """Task as a launcher takes it: what to run, where, and within which limits."""
+    """Task for a launcher: the command, its folder and its limits."""
 
     command: Sequence[str]
     folder: str  # a path, as text: of most nothing more is ever needed
@@ -74,7 +74,7 @@ class Job:
     opens_loopback: bool = False  # the gang's other members are there
     call: Call | None = None  # in place of the command
     room: str = ""  # the folder around its own, which the task may write to as well
-    shared_folder: str = ""  # in which the command runs
+    shared_folder: str = ""  # the command's working folder
     software: str = ""  # key of the environment that it runs in
     shown: tuple[str, ...] = ()  # paths that it may read besides, such as its environment
     root: str = ""  # the folder that it has as /, with the files of an image; empty: the computer's own
@@ -110,9 +110,9 @@ class Ended:
     reason: str = ""  # the task's own explanation of its failure
     overhead_s: float = 0.0  # CPU time of its supervisor
     system_s: float = 0.0  # part of cpu_s that the kernel used on its behalf
-    folder_is_left: bool = True  # somebody has to remove the folder
+    folder_is_left: bool = True  # the folder must be removed by the agent
     elapsed_s: float | None = None  # from start to end, frozen time included; None: not measured
-    value: Output | None = None  # what a function returned, if that is known without reading a file
+    value: Output | None = None  # the value of a function, if no file holds it
 
 
 class Tree(Protocol):
@@ -140,7 +140,7 @@ class Tree(Protocol):
         """Return what it has used until now."""
 
     def follow(self) -> None:
-        """Pass its output on as it comes from now on, because somebody reads it."""
+        """Pass its output on as it comes from now on, because it has a reader."""
 
     def count(self) -> int:
         """Return the number of its living processes; 0 if that is unknown."""
@@ -156,7 +156,7 @@ class LaunchListener(Protocol):
         """Learn that a prefetched task has started in the slot of another, whose ``ended()`` follows."""
 
     def ended(self, name: AttemptId, ended: Ended) -> None:
-        """Receive the end of a task, of which nothing is left."""
+        """Receive the end of a task, all of whose processes are gone."""
 
     def returned(self, names: Sequence[AttemptId]) -> None:
         """Receive retracted tasks: they were prefetched and will not start."""
@@ -182,7 +182,7 @@ class Prefetching(DirectStart, Protocol):
     """
 
     def prefetch(self, listener: LaunchListener, name: AttemptId, job: Job, stdout: Sink, stderr: Sink) -> Tree:
-        """Prefetch a task behind one that runs, only if there is ``room``. Raises OSError."""
+        """Prefetch a task behind a running one; requires ``room``. Raises OSError."""
 
     def room(self) -> int:
         """Return how many more tasks may be prefetched now: as many as run in some milliseconds."""

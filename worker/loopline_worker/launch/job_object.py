@@ -84,7 +84,7 @@ class Accounting(ctypes.Structure):
 
 
 def limits(yields: bool, memory_bytes: int | None, processes: int | None) -> ExtendedLimits:
-    """Return limits that kill everything with the job, and those that are given."""
+    """Return the given limits, and the one that kills all processes with the job."""
     wanted = ExtendedLimits()
     wanted.basic.limit_flags = KILL_ON_JOB_CLOSE | DIE_ON_UNHANDLED_EXCEPTION
     if yields:
@@ -100,7 +100,7 @@ def limits(yields: bool, memory_bytes: int | None, processes: int | None) -> Ext
 
 
 def cpu_rate(cores: float, of_cores: int) -> CpuRate:
-    """Return a hard cap at so many of the computer's cores."""
+    """Return a hard cap of ``cores`` cores."""
     share = max(1, min(CPU_RATE_WHOLE, round(CPU_RATE_WHOLE * cores / of_cores)))
     return CpuRate(CPU_RATE_ENABLE | CPU_RATE_HARD_CAP, share)
 

@@ -1,4 +1,4 @@
-"""Memory of processes with their shares of what they share, read in a thread of its own.
+"""Memory of processes, with shared memory divided among them; read in a separate thread.
 
 The kernel lets a reader of such figures wait for the process, which may wait for its turn itself: half a minute in a
 fork bomb of the lowest priority. The agent does not wait for them.
@@ -21,9 +21,9 @@ class MemoryShares:
         self._reading: threading.Thread | None = None
 
     def read(self, pids: Sequence[int], resident_bytes: int, limit_bytes: int) -> int:
-        """Return the last reading, and have these processes read anew; before it is over, what they have at most.
+        """Return the last reading, and start another one of these processes; before the first, an upper bound.
 
-        ``resident_bytes``: the memory of all, in which what they share counts for each. What is in files counts only
+        ``resident_bytes``: the sum of their memory, with shared memory counted for each. What is in files counts only
         once, mapped or not.
         """
         if self._reading is None or not self._reading.is_alive():

@@ -1,4 +1,4 @@
-"""Files that nobody finds by a name: those that were deleted while open, and memory that is a file.
+"""Files without a name: deleted while open, and memory that is a file.
 
 Read in a thread: the kernel may let a reader wait for the process.
 """
@@ -34,7 +34,7 @@ def memory_bytes(pids: Iterable[int]) -> int:
 def _mounted_bytes(pid: int) -> int:
     """Return what is in the folders in memory that a process has for its own."""
     lines = [line.split() for line in processes.read(f"/proc/{pid}/mountinfo").splitlines()]
-    last = {os.fsdecode(words[4]): words for words in lines}  # what is mounted over hides what is below
+    last = {os.fsdecode(words[4]): words for words in lines}  # a mount hides the files below it
     used_bytes = 0
     for folder in _MOUNTED & last.keys():
         words = last[folder]

@@ -13,7 +13,7 @@ from loopline_worker.supervisor import family
 
 
 def signal_all(supervisor: int, signum: int) -> int:
-    """Signal all processes below a supervisor, and those that they start meanwhile; return how many.
+    """Signal all processes below a supervisor, including those started during the call. Return their number.
 
     Raises OSError if they cannot be read.
     """

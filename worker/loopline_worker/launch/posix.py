@@ -64,7 +64,7 @@ class PosixLauncher:
         return self
 
     async def start(self, job: Job, stdout: Target, stderr: Target) -> PosixTree:
-        """Start a task that somebody waits for."""
+        """Start a task and return its tree, which the caller awaits."""
         if isinstance(stdout, int) or isinstance(stderr, int):
             async with opened(stdout, stderr) as files:
                 return self._start(self._tree(job, ()), files)
@@ -75,7 +75,7 @@ class PosixLauncher:
         return job.makes_folder and job.call is None
 
     def begin(self, listener: LaunchListener, name: AttemptId, job: Job, stdout: Sink, stderr: Sink) -> PosixTree:
-        """Start a task whose listener is told of its end."""
+        """Start a task whose listener is called at its end."""
         return self._start(self._tree(job, (stdout, stderr), listener, name))
 
     def prefetch(self, listener: LaunchListener, name: AttemptId, job: Job, stdout: Sink, stderr: Sink) -> PosixTree:
@@ -94,7 +94,7 @@ class PosixLauncher:
         return sum(max(0, depth - link.prefetched) for link in self._links_with_short_task())
 
     def retract(self) -> None:
-        """Retract prefetched tasks, from all links at once so that they return in the order in which they came."""
+        """Retract prefetched tasks, from all links at once, so that they return in order of arrival."""
         trees = [tree for link in self._links for tree in link.retract()]
         for listener in {tree.listener for tree in trees if tree.listener}:
             listener.returned([tree.name for tree in trees if tree.listener is listener and tree.name])
@@ -153,7 +153,7 @@ class PosixLauncher:
         return link
 
     def _busy_links(self) -> list[SupervisorLink]:
-        """Return the links behind whose tasks others can be prefetched."""
+        """Return the links that can prefetch a task behind their current one."""
         return [link for link in self._links if (first := link.first) and first.listener]
 
     def _links_with_short_task(self) -> list[SupervisorLink]:
@@ -304,7 +304,7 @@ class DurationEstimate:
         self._mean_s = LONGEST_COUNTED_S
 
     def add(self, seconds: float) -> None:
-        """Learn that a task took so long."""
+        """Note the run time of a task."""
         self._mean_s += LAST_TASK_SHARE * (min(seconds, LONGEST_COUNTED_S) - self._mean_s)
 
     def prefetch_depth(self) -> int:

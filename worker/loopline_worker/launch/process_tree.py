@@ -149,7 +149,7 @@ class PosixTree:
         """
         if self._has_ended:
             return True
-        if not self._root or sys.platform != "linux":  # elsewhere, signalled is all that can be known
+        if not self._root or sys.platform != "linux":  # on other systems only the signal is known
             return bool(self._root)
         try:
             tree, stopped = tree_of(self._root), self._group.stopped()
@@ -188,7 +188,7 @@ class PosixTree:
         try:
             return await self._ended
         except asyncio.CancelledError:
-            self.link.close()  # nobody waits any more: the supervisor kills it
+            self.link.close()  # its waiter is gone: the supervisor kills it
             raise
 
     # Reports by way of the link.
@@ -268,7 +268,7 @@ class PosixTree:
             found = for_all(self._root, signal.SIGSTOP, self._group.add_to_frozen)
         else:
             found = self._signal(signal.SIGSTOP)
-        if not found or self.link.last is not self:  # what runs here has not started, or had not
+        if not found or self.link.last is not self:  # the task has not started, or had not
             self.link.request_confirmation()
 
     def _continue(self) -> None:
@@ -303,7 +303,7 @@ class PosixTree:
         if limit_bytes is None:
             return used_bytes
         if any(one.memory_bytes > limit_bytes and processes.private_bytes(one.pid) > limit_bytes for one in tree):
-            return used_bytes  # of one alone, whatever others share with it
+            return used_bytes  # of this one alone, shared memory included
         self._shares = self._shares or MemoryShares()
         return self._shares.read([process.pid for process in tree], used_bytes, limit_bytes)
 
@@ -330,9 +330,9 @@ def _ended(report: dict[str, Any]) -> Ended:
 class TreeCpuTime:
     """CPU time of a whole tree, with that of processes whose parents do not wait for them (SIGCHLD ignored).
 
-    The time of a process that was waited for is found again in its parent's account. The time of one that was not
-    is lost there, and remembered here. ``before_s``: the CPU time that the supervisor had waited for at the tree's
-    start.
+    The time of a process that was waited for is found again in its parent's account. The CPU time of one that was not
+    waited for is lost there, and kept here. ``before_s``: the CPU time that the supervisor had waited for at the
+    tree's start.
     """
 
     def __init__(self, before_s: float = 0.0) -> None:

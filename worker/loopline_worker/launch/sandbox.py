@@ -1,7 +1,7 @@
-"""The sandbox around every task: which kind this computer can have, and what it does to a task's order.
+"""The sandbox around every task: the kinds that this computer supports, and their effect on a task's order.
 
-Bubblewrap is the better one, for a task has a /tmp, a /dev/shm and processes of its own. Landlock is what most
-computers have on which bubblewrap is not installed or not allowed.
+Bubblewrap is the better one, for a task has a /tmp, a /dev/shm and processes of its own. Most computers without a
+usable bubblewrap have Landlock.
 """
 
 from __future__ import annotations
@@ -82,13 +82,13 @@ class Sandbox:
 
     @property
     def is_cell(self) -> bool:
-        """True if the kernel ends all that a task has started as soon as Loopline's processes are gone."""
+        """True if the kernel ends a task's processes as soon as Loopline's processes are gone."""
         return bool(self._wrapper) or self._encloses
 
     def walls(self, job: Job, *, has_user: bool = False) -> Walls:
         """Return what is done to the order of this task.
 
-        ``has_user``: it runs as a user of its own, by which all that it leaves is found.
+        ``has_user``: it runs as a user of its own, so that its remaining processes can be found.
         """
         if self._wrapper:
             has_network = self._has_network(job)
@@ -123,7 +123,7 @@ def open_sandbox(
 ) -> Sandbox | None:
     """Return the sandbox of this worker; None for OFF, and for AUTO where there can be none.
 
-    ``etc``: a folder for a copy of what tasks see of /etc, which makes starting one quicker.
+    ``etc``: a folder for a copy of the visible part of /etc, which makes starts quicker.
 
     Raises LooplineError if this computer cannot have the kind, or Landlock cannot keep the network from tasks.
     """
@@ -194,7 +194,7 @@ def _can_filter() -> bool:
 
 
 def _can_enclose() -> bool:
-    """True if the kernel lets tasks have a process namespace, in which all ends with its first process."""
+    """True if the kernel lets tasks have a process namespace, which ends with its first process."""
     with suppress(OSError, subprocess.TimeoutExpired):
         tried = subprocess.run(words_of("probe_enclosed"), capture_output=True, timeout=_PROBE_WITHIN_S, check=False)
         return tried.returncode == 0
@@ -211,7 +211,7 @@ def _bubblewrap(sees: Visible, etc: Path | None) -> tuple[Bubblewrap | None, str
 
 
 def _without(shown: Iterable[Path], hidden: Sequence[Path]) -> Iterator[Path]:
-    """Yield what is shown; of a folder with something hidden in it, what else is there now."""
+    """Yield the shown paths; for a folder with hidden entries, its other current entries."""
     for path in shown:
         real = Path(os.path.realpath(path))
         if real in hidden:

@@ -1,4 +1,4 @@
-"""Targets of a task's output: an open file, or a sink that keeps what it is fed."""
+"""Targets of a task's output: an open file, or a sink that keeps its data."""
 
 from __future__ import annotations
 

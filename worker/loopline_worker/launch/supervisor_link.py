@@ -18,10 +18,10 @@ _PART_BYTES = 2**18
 
 
 class LinkListener(Protocol):
-    """Owner of the links, who is told of their ends."""
+    """Owner of the links, with callbacks for their ends."""
 
     def task_ended(self, tree: PosixTree, elapsed_s: float | None) -> None:
-        """A task has ended, after so long if that was measured."""
+        """A task has ended. ``elapsed_s``: its run time, if measured."""
 
     def link_idle(self, link: SupervisorLink) -> None:
         """The supervisor has nothing to do."""
@@ -58,7 +58,7 @@ class SupervisorLink:
         self.task_group = 0  # that its tasks' user is alone in; 0: they run as the agent's user
         self.signal = signal
         self._places = places
-        self._known_cells = set[int]()  # of which the supervisor has had the walls
+        self._known_cells = set[int]()  # whose walls were already sent to the supervisor
         self._socket = ours
         self._claims = claims
         self._listener = listener
@@ -95,7 +95,7 @@ class SupervisorLink:
         self._send(self._enqueue(tree), files)
 
     def prefetch(self, tree: PosixTree) -> None:
-        """Queue a task behind those that the supervisor has. Several are sent together."""
+        """Queue a task behind the supervisor's current ones. Several are sent together."""
         self._unsent += self._enqueue(tree)
         if len(self._not_offered) == 1:
             self._loop.call_soon(self._flush)
@@ -151,7 +151,7 @@ class SupervisorLink:
             self._send(b"")
 
     def _send(self, data: bytes, files: Sequence[int] = ()) -> None:
-        """Send this with all that is unsent, then offer the claim tokens of the orders that have arrived."""
+        """Send this and everything unsent, then offer the claim tokens of the orders that arrived."""
         before, self._unsent = self._unsent, self._unsent + data
         try:
             sent = socket.send_fds(self._socket, [self._unsent], files) if files else self._socket.send(self._unsent)

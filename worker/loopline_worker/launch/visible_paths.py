@@ -1,4 +1,4 @@
-"""The paths that a task in a sandbox of either kind sees of its computer: a list, of which all else is left out."""
+"""The paths that a task in a sandbox of either kind sees of its computer: everything else is hidden."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Visible:
         return sorted(path for path in hidden if any(path.is_relative_to(one) for one in seen))
 
     def shared(self, folder: str) -> str:
-        """Return the folder that a job runs in, without links, if it is one of those that are shared here."""
+        """Return the resolved working folder of a job, if it is shared here."""
         real = Path(os.path.realpath(folder)) if folder else None
         is_shared = real is not None and any(real.is_relative_to(os.path.realpath(one)) for one in self.shares)
         return str(real) if is_shared else ""
@@ -94,12 +94,12 @@ def copy_etc(folder: Path) -> Path | None:
 
 
 def _packages() -> list[Path]:
-    """Return the folders that the agent's own Python imports from, but for the one that it was started in."""
+    """Return the folders that the agent's own Python imports from, except for its working folder."""
     return [Path(folder) for folder in sys.path[0 if sys.flags.safe_path else 1 :] if os.path.isdir(folder)]  # noqa: PTH112
 
 
 def visible(shows: Iterable[Path] = (), hides: Iterable[Path] = (), shares: Sequence[str] = ()) -> Visible:
-    """Return what tasks see, the agent's own Python included, which is often in somebody's home."""
+    """Return the paths that tasks see, including the agent's Python, which is often in a home."""
     pythons = [Path(sys.base_prefix), Path(sys.prefix)]
     others = [folder for folder in _packages() if not any(folder.is_relative_to(python) for python in pythons)]
     there = [folder.absolute() for folder in (*pythons, *others, *shows) if os.path.exists(folder)]  # noqa: PTH110

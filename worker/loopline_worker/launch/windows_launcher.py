@@ -37,7 +37,7 @@ class WindowsLauncher:
         self._yields = yields
 
     async def start(self, job: Job, stdout: Target, stderr: Target) -> WindowsTree:
-        """Start a task that somebody waits for."""
+        """Start a task and return its tree, which the caller awaits."""
         if job.makes_folder:
             await asyncio.to_thread(scratch.make, Path(job.folder))
         async with opened(stdout, stderr) as outputs:
