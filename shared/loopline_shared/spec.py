@@ -26,6 +26,7 @@ from loopline_shared.model import (
 from loopline_shared.parallel import Nodes, check_parallel
 from loopline_shared.paths import Pattern, RelativePath, tree_of
 from loopline_shared.protocol.software import Software, check_software
+from loopline_shared.protocol.templates import unknown_name
 from loopline_shared.scalar import Exact, JobSize, Scalar, Size
 
 MAX_TASKS = 100_000_000
@@ -346,6 +347,18 @@ class JobSpec(Spec):
             raise ValueError(f"{message}, the limit is {MAX_RUN_CHARACTERS:,}: pass long texts as a file")
         return self
 
+    @model_validator(mode="after")
+    def _names_known_parameters(self) -> Self:
+        if isinstance(self.parameters, RowFile):  # its names are known once its lines are read
+            return self
+        texts = (all_outputs(self.outputs), "outputs"), (self.environment.values(), "environment variables")
+        if any("{" in text for some, _ in texts for text in some):
+            known = _parameter_names(self)
+            for some, where in texts:
+                if problem := unknown_name(some, known, where):
+                    raise ValueError(problem)
+        return self
+
     @property
     def task_count(self) -> int:
         if self.tasks is not None:
@@ -379,6 +392,14 @@ class JobSpec(Spec):
 
 _INPUT_CHARACTERS = 130
 """Characters of a task's own input beside its path."""
+
+
+def _parameter_names(spec: JobSpec) -> set[str]:
+    if spec.tasks is not None:
+        return set().union(*(task.parameters for task in spec.tasks))
+    if isinstance(spec.parameters, Table):
+        return set().union(*spec.parameters.rows)
+    return set(spec.parameters) if isinstance(spec.parameters, dict) else set()
 
 
 def _check_function(spec: JobSpec) -> None:

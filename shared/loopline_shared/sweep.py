@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-import difflib
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from loopline_shared.protocol.templates import Template, meant, names_in, unknown_name
 from loopline_shared.scalar import Scalar
-from loopline_shared.spec import PLACEHOLDER, JobSpec, Range, RowFile, Table, staged
+from loopline_shared.spec import JobSpec, Range, RowFile, Table, all_outputs, staged
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ class Sweep:
         self.count = spec.task_count
         self._tasks = spec.tasks
         self._of_file: dict[str, list[int]] | None = None
-        self._command = _Template(spec.command or [])
+        self._command = Template(spec.command or [])
         self._share = None if spec.size is None or spec.size == "unknown" else spec.size / max(1, self.count)
         share = self._share or 0.0
         sizes = (share if task.size is None else task.size for task in self._tasks or ())
@@ -101,12 +100,12 @@ def size_at(spec: JobSpec, number: int) -> float | None:
 
 def fill(command: Iterable[str], parameters: Mapping[str, Scalar]) -> tuple[str, ...]:
     """Replace ``{name}`` by parameters; other braces stay, so that shell and JSON pass through."""
-    return _Template(command).fill(parameters)
+    return Template(command).fill(parameters)
 
 
 def placeholders(spec: JobSpec) -> list[str]:
     """Return the names in braces in a job's own command, each once. ``${NAME}`` is the shell's."""
-    return list(dict.fromkeys(name for argument in spec.command or () for name in _OURS.findall(argument)))
+    return names_in(spec.command or ())
 
 
 def unknown_names(spec: JobSpec, known: Collection[str] | None = None) -> list[str]:
@@ -120,20 +119,28 @@ def unknown_names(spec: JobSpec, known: Collection[str] | None = None) -> list[s
     return [_unknown(name, names) for name in placeholders(spec) if name not in names]
 
 
-_OURS = re.compile(r"(?<!\$)" + PLACEHOLDER.pattern)
+def check_names(spec: JobSpec, known: Collection[str]) -> None:
+    """Raises ValueError if outputs or environment have a name in braces that is none of these parameters."""
+    for texts, where in (
+        (all_outputs(spec.outputs), "outputs"),
+        (spec.environment.values(), "environment variables"),
+    ):
+        if problem := unknown_name(texts, known, where):
+            raise ValueError(problem)
 
 
 def parameter_names(spec: JobSpec) -> set[str]:
     """Return the names of a sweep's parameters; none where they are in a row file."""
+    if spec.tasks is not None:
+        return set().union(*(task.parameters for task in spec.tasks))
     if isinstance(spec.parameters, Table):
         return set().union(*spec.parameters.rows)
     return set() if spec.parameters is None or isinstance(spec.parameters, RowFile) else set(spec.parameters)
 
 
 def _unknown(name: str, known: Collection[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    meant = f"did you mean {{{close[0]}}}?" if close else f"there is {', '.join(sorted(known)[:10])}"
-    return f"the command says {{{name}}}, but no parameter has this name, so {{{name}}} is left unchanged: {meant}"
+    unchanged = f"no parameter has this name, so {{{name}}} is left unchanged"
+    return f"the command says {{{name}}}, but {unchanged}: {meant(name, known)}"
 
 
 def _axes(parameters: Mapping[str, Range | list[Scalar]]) -> list[tuple[str, Sequence[Scalar], int, int]]:
@@ -147,36 +154,3 @@ def _axes(parameters: Mapping[str, Range | list[Scalar]]) -> list[tuple[str, Seq
         axes.append((name, values, stride, len(values)))
         stride *= len(values)
     return axes[::-1]
-
-
-class _Template:
-    """A command, split at its placeholders."""
-
-    __slots__ = ("_command", "_open")
-
-    def __init__(self, command: Iterable[str]) -> None:
-        self._command = tuple(command)
-        arguments = map(PLACEHOLDER.split, self._command)  # text, name, text, ..., text
-        self._open = [(place, parts) for place, parts in enumerate(arguments) if len(parts) > 1]
-
-    def fill(self, parameters: Mapping[str, Scalar]) -> tuple[str, ...]:
-        if not self._open:
-            return self._command
-        filled = [*self._command]
-        for place, parts in self._open:
-            filled[place] = _filled(parts, parameters)
-        return tuple(filled)
-
-
-def _filled(parts: list[str], parameters: Mapping[str, Scalar]) -> str:
-    if len(parts) == 3 and parts[1] in parameters:
-        return f"{parts[0]}{_text(parameters[parts[1]])}{parts[2]}"  # as most often
-    filled = parts.copy()
-    for place in range(1, len(parts), 2):
-        name = parts[place]
-        filled[place] = _text(parameters[name]) if name in parameters else f"{{{name}}}"
-    return "".join(filled)
-
-
-def _text(value: Scalar) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

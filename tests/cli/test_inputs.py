@@ -124,3 +124,47 @@ def test_what_cannot_be_sent_is_said_before_anything_is(
     assert ran.code == 1
     assert "x: files may have at most 0 bytes here" in ran.err
     assert fake.asked("POST /jobs") == []
+
+
+def test_each_task_gets_the_file_that_its_parameter_names(files: Files, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "wav").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / "wav" / f"{name}.wav").write_text(name)
+    (tmp_path / "all.txt").write_text("wav/a.wav\nwav/b.wav\n")
+    (tmp_path / "model").write_text("model")
+    one, two, model = files.expect(b"a"), files.expect(b"b"), files.expect(b"model")
+    words = ["--each-line", "all.txt", "--input", "model", "--input", "{line}", "--input", "{line}=in.wav"]
+    ran = run("submit", *words, "--output", "{line}.mp3", "--", "convert", "{line}")
+    assert ran.code == 0, ran.err
+    assert files.job["inputs"] == {"model": f"sha256:{model}"}
+    assert files.job["tasks"] == [
+        {"parameters": {"line": f"wav/{name}.wav"}, "inputs": dict.fromkeys((f"wav/{name}.wav", "in.wav"), file)}
+        for name, file in (("a", f"sha256:{one}"), ("b", f"sha256:{two}"))
+    ]
+    assert "parameters" not in files.job
+    assert sorted(content for _, _, content in files.puts) == [b"a", b"b", b"model"]
+    assert run("submit", *words[:2], "--input", "auto", "--", "convert", "{line}").code == 0
+    assert [list(task["inputs"]) for task in files.job["tasks"]] == [["wav/a.wav"], ["wav/b.wav"]]
+    ran = run("submit", *words[:2], "--", "convert", "{line}")
+    assert "{line} names a file of this folder for each task, and none is an input; add --input '{line}'" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("inputs", "said"),
+    [
+        (["{lin}"], "the inputs say {lin}, but no parameter has this name: did you mean {line}?"),
+        (["{line}.txt"], "there is no file or folder here.txt, an input of task 1"),
+        (["../{line}"], "is not below this folder"),
+    ],
+)
+def test_inputs_of_tasks_that_are_refused(
+    files: Files, run: Run, tmp_path: Path, inputs: list[str], said: str
+) -> None:
+    (tmp_path / "here").write_text("x")
+    (tmp_path / "all.txt").write_text("here\n")
+    (tmp_path.parent / "here").write_text("x")
+    ran = run(
+        "submit", "--each-line", "all.txt", *(word for one in inputs for word in ("--input", one)), "--", "true"
+    )
+    assert ran.code == 2
+    assert said in ran.err

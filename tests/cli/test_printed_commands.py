@@ -41,7 +41,7 @@ LINES += [("--help", *line) for line in printed(submit.__doc__ or "")]
 
 @pytest.fixture(autouse=True)
 def files_of_the_reader(nobodys_computer: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("flow.csv", "model.bin", "data/a"):
+    for name in ("flow.csv", "model.bin", "data/a", "a.wav", "convert"):
         Path(name).parent.mkdir(exist_ok=True)
         Path(name).touch()
     Path("settings.csv").write_text("lr,seed\n0.1,7\n")

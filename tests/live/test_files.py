@@ -162,6 +162,21 @@ async def test_input_written_back_unchanged_is_an_output(grid: Grid, tmp_path: P
     assert [(tmp_path / "home" / task / "start.txt").read_text() for task in "12"] == ["1.0\n", "2.0\n"]
 
 
+async def test_program_over_files_is_one_line(grid: Grid, tmp_path: Path) -> None:
+    await grid.start_worker("ant", slots=2)
+    for number in range(20):
+        (tmp_path / f"{number}.txt").write_text(f"{number}\n")
+    (tmp_path / "all").write_text("".join(f"{number}.txt\n" for number in range(20)))
+    options = ["--each-line", "all", "--input", "{line}", "--output", "{line}.out", "--env", "NAME=of {line}"]
+    script = 'echo $(ls) $NAME > "{line}.out"'
+    job = (await loopline(grid, "submit", *options, "--", "sh", "-c", script, folder=tmp_path))["id"]
+    assert (await grid.ended(job)).state is JobState.SUCCEEDED, [a.reason for a in await grid.attempts(job)]
+    await loopline(grid, "fetch", str(job), "home", folder=tmp_path)
+    for number in range(20):
+        said = (tmp_path / "home" / str(number + 1) / f"{number}.txt.out").read_text()
+        assert said == f"{number}.txt of {number}.txt\n", "each task finds its own file alone"
+
+
 async def test_a_file_that_is_gone_from_the_master_fails_the_task_at_once(grid: Grid, tmp_path: Path) -> None:
     file = tmp_path / "x"
     file.write_text("x")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from glob import escape
 from itertools import product
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
+from loopline_shared.protocol.templates import fill_text
 from loopline_shared.spec import JobSpec, Range, Table, TaskSpec
 from loopline_shared.sweep import Sweep, size_at, task_at
 from tests.campaign import PATIENT, tried
@@ -74,7 +77,8 @@ def test_a_task_of_a_huge_sweep_is_worked_out_alone() -> None:
         ("{yes} {no}", "true false"),
         ("{half}", "0.5"),
         ("{one}", "1.0"),
-        ("{{n}}", "{3}"),
+        ("{{n}} {{other}} {{ n }} ${n}", "{n} {{other}} {{ n }} ${n}"),
+        ('{"n":{n}}', '{"n":3}'),
         ("${HOME} {} {other} { n } {n.x} {0}", "${HOME} {} {other} { n } {n.x} {0}"),
         ('{"json": [{n}], "s": "{s}"}', '{"json": [3], "s": "a b"}'),
         ("awk '{print $1}'", "awk '{print $1}'"),
@@ -129,3 +133,20 @@ def test_the_smallest_task_is_known_or_may_be_of_any_size(whole: Any, sizes: Any
         spec = JobSpec(command=["x"], tasks=[TaskSpec(size=size) for size in sizes], size=whole)
     assert Sweep(spec).least == least
     assert all(least <= (size_at(spec, number) or 0.0) for number in range(1, 4))
+
+
+def test_outputs_and_environment_name_parameters_only() -> None:
+    sweep: dict[str, Any] = {"parameters": {"seed": [1, 2]}}
+    JobSpec(command=["x"], outputs=["{seed}.csv", "{a,b}_{{x}}"], environment={"A": "{seed} ${HOME} {1}"}, **sweep)
+    said = r"the outputs say {sed}, .*: did you mean {seed}\? \(the text itself is written {{sed}}\)"
+    for output in ("res_{sed}.csv", {"path": "{sed}", "optional": True}):
+        with pytest.raises(ValidationError, match=said):
+            JobSpec(command=["x"], outputs=[output], **sweep)
+    with pytest.raises(ValidationError, match=r"the environment variables say {x}, .*: the job has none"):
+        JobSpec(command=["x"], environment={"A": "{x}"})
+    JobSpec(command=["x"], tasks=[{"parameters": {"seed": 1}}], outputs=["{seed}"])
+
+
+def test_texts_are_filled() -> None:
+    assert fill_text("{a}-{{a}}-${a}-{b}-{{b}}", {"a": "{b}"}) == "{b}-{a}-${a}-{b}-{b}"
+    assert fill_text("{a}*", {"a": "*"}, quoted=escape) == "[*]*"

@@ -492,7 +492,7 @@ async def test_folders_deeper_than_python_goes_harm_nobody(tmp_path: Path) -> No
 def collect(
     folder: Path, *patterns: str, limit_bytes: int = 2**30, optional: tuple[str, ...] = (), **inputs: InputFile
 ) -> Collected:
-    return Collector(folder, patterns, folder.parent / "store", limit_bytes, optional).collect(inputs)
+    return Collector(folder, patterns, folder.parent / "store", limit_bytes, optional=optional).collect(inputs)
 
 
 def paths(collected: Collected) -> list[str]:
@@ -582,6 +582,23 @@ def test_what_is_named_must_be_there(folder: Path, path: str, reason: str) -> No
 def test_optional_outputs_may_be_missing(folder: Path) -> None:
     collected = collect(folder, "a.csv", optional=("*.log", "none.csv", "none/**", "b.*"))
     assert (paths(collected), collected.problems) == (["a.csv", "b.txt"], ())
+
+
+def test_outputs_are_named_by_parameters(folder: Path) -> None:
+    for name in ("r_1.csv", "r_2.csv", "a*b.csv", "axb.csv", "{n}.csv", "x{1,2}.log", "x1.log"):
+        (folder / name).write_text(name)
+
+    def taken(pattern: str, **parameters: Any) -> list[str]:
+        collector = Collector(folder, [pattern], folder.parent / "store", 2**30, parameters=parameters)
+        collected = collector.collect({})
+        return [*paths(collected), *collected.problems]
+
+    assert taken("r_{n}.csv", n=1) == ["r_1.csv"]
+    assert taken("a{n}b.*", n="*") == ["a*b.csv"], "a value is no pattern"
+    assert taken("{{n}}.csv", n=1) == ["{n}.csv"]
+    assert taken("x{n}.log", n="{1,2}") == ["x{1,2}.log"], "a value has no alternatives"
+    assert taken("{r_2,axb}.{e}", e="csv") == ["axb.csv", "r_2.csv"]
+    assert re.match("its output ../x is no path of its folder: .* must not leave", *taken("{n}", n="../x"))
 
 
 def test_missing_output_is_named_and_the_others_are_brought(folder: Path) -> None:

@@ -7,7 +7,7 @@ link that leads out of it is an error, and so is a link to a folder.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from stat import S_ISREG, S_IXUSR
 
@@ -16,6 +16,8 @@ from pydantic import TypeAdapter, ValidationError
 from loopline.transfer.files import LocalFile
 from loopline_shared.errors import LooplineError
 from loopline_shared.paths import RelativePath
+from loopline_shared.protocol.templates import fill_text
+from loopline_shared.scalar import Scalar
 from loopline_shared.spec import MAX_INPUTS
 
 _path: TypeAdapter[str] = TypeAdapter(RelativePath)
@@ -38,6 +40,22 @@ def find(wanted: Iterable[str], base: Path = Path()) -> dict[str, LocalFile]:
             if len(found) > MAX_INPUTS:
                 raise _usage(f"more than {MAX_INPUTS:,} input files", "pack them into one archive, or name fewer")
     return found
+
+
+def find_filled(text: str, parameters: Mapping[str, Scalar], whose: str) -> dict[str, LocalFile]:
+    """Return the files of a task, named by its parameters: ``{line}`` or ``{line}=in.csv``.
+
+    Without a name of their own, tasks find them under the path as it is filled in, as their command says it. Raises
+    LooplineError (usage) if there is no such file, or if the path leads out of this folder and no name is given.
+    """
+    source_text, _, name_text = text.rpartition("=") if "=" in text else (text, "", "")
+    source, name = fill_text(source_text, parameters), fill_text(name_text, parameters)
+    path = Path(source)
+    if not path.exists():
+        raise _usage(f"there is no file or folder {path}, an input of {whose}")
+    if not name and (path.is_absolute() or ".." in path.parts):
+        raise _usage(f"{path} is not below this folder", f"say where a task finds it: --input '{text}=NAME'")
+    return dict(_files(path, name.rstrip("/") or path.as_posix()))
 
 
 def _split(text: str, base: Path) -> tuple[Path, str]:

@@ -19,11 +19,12 @@ from typing import IO
 
 from loopline_master.files.blobs import Blobs
 from loopline_shared.errors import LooplineError
+from loopline_shared.protocol.templates import names_in
 from loopline_shared.protocol.worker_link import Assign, Run
 from loopline_shared.row_lines import MAX_LINE_BYTES, read_row
 from loopline_shared.scalar import Scalar
-from loopline_shared.spec import MAX_RUN_CHARACTERS, PLACEHOLDER, JobSpec, RowFile, run_length
-from loopline_shared.sweep import fill, placeholders, unknown_names
+from loopline_shared.spec import MAX_RUN_CHARACTERS, PLACEHOLDER, JobSpec, RowFile, all_outputs, run_length
+from loopline_shared.sweep import check_names, fill, placeholders, unknown_names
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +61,10 @@ class RowFiles:
             message = f"the row file has {count:,} lines, not {rows.count:,}"
             raise LooplineError("wrong_count", message, "omit the count, or correct it", status=422)
         _check_calls(spec, count)
+        try:
+            check_names(spec, names)
+        except ValueError as error:
+            raise LooplineError("unknown_parameter", str(error), "correct the name", status=422) from None
         return counted(spec, count), unknown_names(spec, names)
 
     async def rows(self, spec: JobSpec, tasks: Iterable[int]) -> dict[int, Row]:
@@ -142,11 +147,12 @@ def _check_calls(spec: JobSpec, count: int) -> None:
 
 
 def _survey(path: Path, spec: JobSpec, max_rows: int, stop: threading.Event) -> tuple[int, set[str]]:
-    """Return the number of rows, and which names in the command's braces occur in them.
+    """Return the number of rows, and which names in the job's braces occur in them.
 
     Of the other parameters, the names in the first row are returned.
     """
-    used, names, count = set(placeholders(spec)), set[str](), 0
+    braced = names_in((*all_outputs(spec.outputs), *spec.environment.values()))
+    used, names, count = {*placeholders(spec), *braced}, set[str](), 0
     harmless_bytes = _harmless_bytes(spec)
     with path.open("rb") as file:
         while (line := file.readline(MAX_LINE_BYTES + 1)) and not stop.is_set():

@@ -12,7 +12,7 @@ from pathlib import Path
 from loopline_shared.model import Function
 from loopline_shared.paths import TEMPORARY
 from loopline_shared.protocol.gang_messages import GangPlace
-from loopline_shared.protocol.worker_link import Run
+from loopline_shared.protocol.worker_link import NAMES_OF_SECRETS, Run
 from loopline_worker.attempts import result_file, scratch
 from loopline_worker.attempts.limits import Quota
 from loopline_worker.launch.interface import Call, Job
@@ -51,7 +51,7 @@ class Preparation:
         return Job(
             _within(run.folder, run.command) if run.folder else run.command,
             folder,
-            {**self._environment.inherited, **_threads(run), **run.environment, **own},
+            {**self._environment.inherited, **_threads(run), **_filled(run), **own},
             self._limits(run.memory_bytes, run.slots),
             network=run.network,
             hosts=run.gang.hosts if run.gang is not None else (),
@@ -185,3 +185,15 @@ def _count(function: Function, task: int) -> int | None:
     if function.chunk is None or function.calls is None:
         return None
     return min(function.chunk, function.calls - (task - 1) * function.chunk)
+
+
+def _filled(run: Run) -> dict[str, str]:
+    """Return the variables of the job with the task's parameters in them; secrets stay as they are."""
+    if not any("{" in value for value in run.environment.values()):
+        return run.environment
+    from loopline_shared.protocol.templates import fill_text  # which few jobs need
+
+    secret = run.environment.get(NAMES_OF_SECRETS, "").split(",")
+    return {
+        name: value if name in secret else fill_text(value, run.parameters) for name, value in run.environment.items()
+    }

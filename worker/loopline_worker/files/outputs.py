@@ -14,14 +14,17 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from glob import escape
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG, S_IXUSR
+from types import MappingProxyType
 from typing import IO
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from loopline_shared.model import MAX_OUTPUT_FILES, MAX_OUTPUT_NAMES, InputFile, OutputFile
 from loopline_shared.paths import ANY_FOLDERS, MAX_DEPTH, TEMPORARY, RelativePath, alternatives, is_wild
+from loopline_shared.protocol.templates import Value, fill_text
 from loopline_worker.files import confined_paths
 from loopline_worker.files.output_patterns import FilePattern, PatternMatcher
 
@@ -62,11 +65,16 @@ class Collector:
         patterns: Sequence[str],
         store: Path,
         limit_bytes: int,
+        *,
         optional: Sequence[str] = (),
+        parameters: Mapping[str, Value] = MappingProxyType({}),
     ) -> None:
-        """``store``: a folder of the agent on the same disk, for the files; ``optional``: patterns that may match
-        nothing.
+        """Prepare to collect what matches the ``patterns``, and the ``optional`` ones, which may match nothing.
+
+        ``store`` is a folder of the agent on the same disk, for the files. Patterns name the task's ``parameters`` in
+        braces.
         """
+        self._parameters = parameters
         self._folder = folder
         self._texts = [*((text, False) for text in patterns), *((text, True) for text in optional)]
         self._store = store
@@ -105,21 +113,26 @@ class Collector:
 
     def _read(self, text: str, is_optional: bool) -> Iterator[FilePattern]:
         """Yield the patterns that a text stands for. A file or folder of exactly this name comes first."""
-        if self._exists(text):
-            yield _exact(text, text, is_optional)
+        named = fill_text(text, self._parameters)
+        if self._exists(named):
+            yield _exact(named, named, is_optional)
             return
-        for one in alternatives(text):
+        for one in alternatives(text):  # as they are written, never within a parameter's value
             base = one.removesuffix(f"/{ANY_FOLDERS}")
-            if not is_wild(base) or self._exists(base):
-                yield _exact(one, base, is_optional)
-            elif self._exists(one):
-                yield _exact(one, one, is_optional)
-            else:
-                yield FilePattern(one, tuple(one.split("/")), False, is_optional)
+            named, path = fill_text(one, self._parameters), fill_text(base, self._parameters)
+            if problem := _mistake(path):
+                self._problems.append(f"its output {_shown((path,))} is no path of its folder: {problem}")
+            elif not is_wild(base) or self._exists(path):
+                yield _exact(named, path, is_optional)
+            elif self._exists(named):
+                yield _exact(named, named, is_optional)
+            else:  # a value with * in it is no pattern
+                names = fill_text(one, self._parameters, quoted=escape).split("/")
+                yield FilePattern(named, tuple(names), False, is_optional)
 
     def _exists(self, path: str) -> bool:
         try:
-            return self._mode(path) is not None
+            return not _mistake(path) and self._mode(path) is not None
         except OSError:
             return False
 
@@ -345,12 +358,20 @@ def _shown(names: Names) -> str:
     return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in path)[:200]
 
 
-def _checked(names: Names) -> str:
+def _mistake(path: str) -> str:
+    """Return what is wrong with a path; empty: nothing."""
     try:
-        return _path.validate_python("/".join(names))
+        _path.validate_python(path)
     except ValidationError as error:
-        reason = error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
-        raise _OutputError(f"its output {_shown(names)} has an invalid name: {reason}") from None
+        return error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
+    return ""
+
+
+def _checked(names: Names) -> str:
+    path = "/".join(names)
+    if problem := _mistake(path):
+        raise _OutputError(f"its output {_shown(names)} has an invalid name: {problem}")
+    return path
 
 
 def _move(source: str, handle: int | None, target: Path) -> None:

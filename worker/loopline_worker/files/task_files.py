@@ -59,5 +59,12 @@ class AttemptFiles:
         store = self._spool.files_folder(run.attempt)
         collector = None
         if run.outputs or run.optional_outputs:
-            collector = Collector(folder, run.outputs, store, self._outputs_limit_bytes, run.optional_outputs)
+            collector = Collector(
+                folder,
+                run.outputs,
+                store,
+                self._outputs_limit_bytes,
+                optional=run.optional_outputs,
+                parameters=run.parameters,
+            )
         return TaskFiles(Inputs(run, folder, self._cache, self._scratch_limit_bytes), collector, store)

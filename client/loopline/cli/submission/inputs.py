@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Group, Parameter
@@ -13,9 +15,19 @@ from loopline.cli.submission import missing_inputs
 from loopline.cli.submission.job_file import JobFile
 from loopline.cli.submission.options import JobDocument
 from loopline.cli.submission.progress import bytes_bar
+from loopline.cli.submission.sweep import SweepParameters
 from loopline.client import AsyncClient
 from loopline.transfer import files, input_trees
 from loopline.transfer.files import LocalFile
+from loopline_shared.model import MAX_OWN_INPUTS
+from loopline_shared.protocol.templates import names_in, unknown_name
+from loopline_shared.scalar import Scalar
+from loopline_shared.spec import JobSpec, RowFile
+from loopline_shared.sweep import task_at
+
+MAX_LISTED_TASKS = 100_000
+"""Maximum number of tasks that may have files of their own: each is listed in the job, with its files."""
+Row = Mapping[str, Scalar]
 
 
 @Parameter(name="*", group=Group("Its files", sort_key=4))
@@ -27,8 +39,8 @@ class FileOptions:
     ----------
     input
         A file or a folder that tasks find in their scratch folder: data/, model.bin, or model.bin=name/there to
-        give it another name; may be given several times. `auto` takes every file of this folder that the command
-        names (a file of that name: ./auto).
+        give it another name; may be given several times. '{line}' is for each task the file that its parameter
+        names. `auto` takes every file of this folder that the command names (a file of that name: ./auto).
     output
         Files to bring back from each task: result.csv, '*.{csv,log}', or a folder; may be given several times. A
         task fails if one is missing, or a pattern matches no file.
@@ -48,7 +60,12 @@ class FileOptions:
     @property
     def named(self) -> tuple[str, ...]:
         """The inputs that are named."""
-        return tuple(path for path in self.input if path != missing_inputs.AUTO)
+        return tuple(path for path in self.input if path != missing_inputs.AUTO and path not in self.of_tasks)
+
+    @property
+    def of_tasks(self) -> tuple[str, ...]:
+        """The inputs that differ from task to task: they name parameters."""
+        return tuple(path for path in self.input if names_in([path]) and not Path(path).exists())
 
     def document(self) -> JobDocument:
         """Return the part of the job as JSON."""
@@ -108,3 +125,45 @@ def _listed(file: JobFile) -> Sequence[str]:
         return ()
     del file.document["inputs"]
     return inputs
+
+
+# Inputs that differ from task to task
+
+
+def rows_of(job: JobSpec, swept: SweepParameters, most: int) -> list[Row]:
+    """Return the parameters of the first tasks of a job."""
+    if isinstance(job.parameters, RowFile):
+        return list(swept.rows.first(most)) if swept.rows is not None else []
+    return [task_at(job, number).parameters for number in islice(range(1, job.task_count + 1), most)]
+
+
+async def of_tasks(job: JobSpec, texts: Sequence[str], swept: SweepParameters) -> tuple[list[Any], InputFiles]:
+    """Return the job's tasks with inputs of their own, as JSON, and these files.
+
+    Raises LooplineError (usage) if a text names no parameter, or if a file is not there.
+    """
+    rows = rows_of(job, swept, MAX_LISTED_TASKS + 1)
+    if len(rows) > MAX_LISTED_TASKS:
+        raise usage(
+            f"more than {MAX_LISTED_TASKS:,} tasks cannot have inputs of their own", "pack their files into archives"
+        )
+    if problem := unknown_name(texts, set().union(*rows), "inputs"):
+        raise usage(problem)
+    found = [_of_task(number, row, texts) for number, row in enumerate(rows, 1)]
+    contents = (await hashed({str(file.path): file for files in found for file in files.values()})).files
+    tasks: list[Any] = []
+    for place, (row, its_files) in enumerate(zip(rows, found, strict=True)):
+        task = job.tasks[place].model_dump(exclude_defaults=True) if job.tasks else {"parameters": dict(row)}
+        own = {name: contents[str(file.path)].as_input() for name, file in its_files.items()}
+        tasks.append({**task, "inputs": {**task.get("inputs", {}), **own}})
+    return tasks, InputFiles(contents)
+
+
+def _of_task(number: int, row: Row, texts: Iterable[str]) -> dict[str, LocalFile]:
+    """Return the files of one task by the names at which it finds them."""
+    files: dict[str, LocalFile] = {}
+    for text in texts:
+        files |= input_trees.find_filled(text, row, f"task {number}")
+    if len(files) > MAX_OWN_INPUTS:
+        raise usage(f"task {number} has more than {MAX_OWN_INPUTS} inputs of its own", "pack them into an archive")
+    return files

@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from loopline.cli.common import answers_yes, is_interactive
+from loopline_shared.protocol.templates import Template, names_in
+from loopline_shared.scalar import Scalar
 from loopline_shared.spec import JobSpec, all_outputs
 
 AUTO = "auto"
@@ -28,6 +30,7 @@ class MissingInput:
     input: str  # what --input has to say
     is_found_on_path_only: bool = False  # a program: its name alone is not looked for in the scratch folder
     importer: str = ""  # the script that imports it, where the command does not name it
+    is_of_task: bool = False  # the word names a parameter, whose values are files
 
     @property
     def warning(self) -> str:
@@ -37,11 +40,16 @@ class MissingInput:
             step = f"{step} and write {shlex.quote(f'./{self.word}')}"
         if self.importer:
             return f"{self.importer} imports {self.word}, which is in this folder but not an input; {step}"
+        if self.is_of_task:
+            return f"{self.word} names a file of this folder for each task, and none is an input; {step}"
         return f"{self.word} is a file in this folder but not an input: tasks start in an empty folder; {step}"
 
 
-def find(job: JobSpec) -> list[MissingInput]:
-    """Return the files of this folder that the job's command names and that its tasks will not find."""
+def find(job: JobSpec, parameters: Mapping[str, Scalar], of_tasks: Collection[str] = ()) -> list[MissingInput]:
+    """Return the files of this folder that the job's command names and that its tasks will not find.
+
+    ``parameters``: those of its first task; ``of_tasks``: the inputs that name parameters.
+    """
     if not job.command or job.requires.folder:
         return []
     first, *others = job.command
@@ -49,7 +57,9 @@ def find(job: JobSpec) -> list[MissingInput]:
     # An output of an earlier run may have been downloaded to this folder.
     known = {*job.inputs, *all_outputs(job.outputs), *(name for task in job.tasks or () for name in task.inputs)}
     missing = [word for word in dict.fromkeys(words) if _is_file_below(word) and _place(word) not in known]
-    found = [MissingInput(word, _option(word), word is first and not _has_folder(word)) for word in missing]
+    own = [word for word in dict.fromkeys(words) if _is_file_of_task(word, parameters) and word not in of_tasks]
+    found = [MissingInput(word, word, is_of_task=True) for word in own]
+    found += [MissingInput(word, _option(word), word is first and not _has_folder(word)) for word in missing]
     scripts = [word for word in words if word.endswith(".py") and (word in missing or _place(word) in known)]
     return found + [one for script in scripts for one in _imported(script, known) if one.word not in missing]
 
@@ -88,6 +98,10 @@ def chosen(missing: Sequence[MissingInput], *, takes_all: bool, may_ask: bool) -
     if not (may_ask and is_interactive()):
         return []
     return [one.input for one in usable if answers_yes(f"add {one.word} as an input?")]
+
+
+def _is_file_of_task(word: str, parameters: Mapping[str, Scalar]) -> bool:
+    return bool(names_in([word])) and _is_file_below(Template([word]).fill(parameters)[0])
 
 
 def _is_on_path(program: str) -> bool:
