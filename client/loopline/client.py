@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from loopline.page_links import html_of
 from loopline.rest_client import RestClient
 from loopline_shared.rest.bodies import Submission, TaskResult
 from loopline_shared.scalar import Scalar
@@ -39,6 +40,12 @@ class AsyncClient(RestClient):
             if not lines.are_few:
                 await of_rows.upload(self, lines)
             return await self.submit(job.model_copy(update={"parameters": lines.parameters()}))
+
+    def __repr__(self) -> str:
+        return f"<Client of {self.master}>"
+
+    def _repr_html_(self) -> str:
+        return html_of("Client", self.master)
 
     async def map(self, function: Callable[..., Any], *iterables: Iterable[Any], **options: Any) -> AsyncJob:
         """Submit one job that calls a function on the items of iterables taken together, as ``map`` does.

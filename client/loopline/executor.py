@@ -14,6 +14,7 @@ from typing import Any, Literal, Self, TypeVar
 from uuid import uuid4
 
 from loopline.client import AsyncClient
+from loopline.echo import is_notebook
 from loopline.functions import future_arguments, plain_values
 from loopline.functions.batching import CallBatcher
 from loopline.functions.call_submitter import CallSubmitter
@@ -23,6 +24,7 @@ from loopline.functions.futures import Batch, GridFuture, PendingFutures, buffer
 from loopline.functions.initializer import Initializer
 from loopline.functions.loop_thread import LoopThread
 from loopline.functions.program_end import ends_with_program
+from loopline.page_links import html_of
 from loopline.transfer.package_list import PackageList, content_of
 from loopline_shared.errors import LooplineError
 from loopline_shared.spec import Requirements
@@ -63,13 +65,12 @@ class Executor(concurrent.futures.Executor):
     ``initargs`` in each interpreter before its first call. ``values``: ``"plain"`` takes from workers nothing but
     data (``functions/plain_values.py``), so that none of them can run code in this program. ``detach``: the program
     does not wait for open calls when it ends, and the grid goes on making them. ``ca``: the certificate (PEM) to
-    trust the master by, as of a ``Client``.
+    trust the master by, as of a ``Client``. ``echo``: print here what calls print, log and warn of, when they end;
+    None: in notebooks.
     """
 
-    _closing: concurrent.futures.Future[None] | None = None
-    """Set by shutdown."""
-    _stop_grid: Callable[[bool], None] = staticmethod(lambda wait: None)
-    """Set by local."""
+    _closing: concurrent.futures.Future[None] | None = None  # set by shutdown
+    _stop_grid: Callable[[bool], None] = staticmethod(lambda wait: None)  # of ``local``
 
     def __init__(
         self,
@@ -97,6 +98,7 @@ class Executor(concurrent.futures.Executor):
         requirements: PackageList | None = None,
         allow_builds: bool = False,
         values: Literal["any", "plain"] = "any",
+        echo: bool | None = None,
     ) -> None:
         _check(max_workers, initializer, detach, values, order)
         options = CallOptions(
@@ -120,6 +122,7 @@ class Executor(concurrent.futures.Executor):
         self._loop_thread = LoopThread("loopline-executor")
         made = _made(self._client, options, session or uuid4().hex, self._pending, max_workers, _LOADS[values])
         self._submitter = self._loop_thread.call(made)
+        self._submitter.echoes = is_notebook() if echo is None else echo
         ends_with_program(self)
 
     @classmethod
@@ -309,6 +312,12 @@ class Executor(concurrent.futures.Executor):
     def _fail(self, future: GridFuture, error: BaseException) -> None:
         self._pending.settled(future)
         future.fail(error)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._client.master}>"
+
+    def _repr_html_(self) -> str:
+        return html_of(type(self).__name__, self._client.master, self.jobs)
 
     def __reduce__(self) -> Any:
         hint = "submit from your program, or use joblib's or the standard library's pools in a call"

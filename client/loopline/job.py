@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 from loopline.functions.calls import CallError, CallOutcome, content_of, outcomes_of, read_call
+from loopline.page_links import html_of
 from loopline.rest_client import RestClient
 from loopline_shared.model import Function, JobState
 from loopline_shared.rest.bodies import JobDetail, JobView, TaskResult
@@ -31,6 +32,9 @@ class AsyncJob:
 
     def __repr__(self) -> str:
         return f"<job {self.id} of {self._client.master}>"
+
+    def _repr_html_(self) -> str:
+        return html_of("Job", self._client.master, [self.id])
 
     async def view(self) -> JobDetail:
         """Return the job as the master shows it."""

@@ -60,6 +60,9 @@ class Job:
     def __repr__(self) -> str:
         return repr(self._inner)
 
+    def _repr_html_(self) -> str:
+        return self._inner._repr_html_()
+
     @property
     def id(self) -> int:
         """Number of the job."""
@@ -97,6 +100,12 @@ class Client:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
+    def _repr_html_(self) -> str:
+        return self._inner._repr_html_()
 
     def close(self) -> None:
         """Close the connection to the master."""

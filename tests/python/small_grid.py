@@ -65,6 +65,7 @@ class SmallGrid:
         self.holds = False
         self.is_away = False
         self.spoils = False  # what it sends of a file is something else
+        self.output: dict[str, bytes] = {}  # of every task, by the name of the stream
         self.reasons: list[Reason] = []  # for which its jobs wait
         self.pythons: list[str | None] = ["3.11"]
         self.jobs: dict[int, SmallJob] = {}
@@ -95,6 +96,7 @@ class SmallGrid:
                 web.get(f"{at}/jobs/{{job}}/results", self._results), web.get(f"{at}/events", self._events),
                 web.get(f"{at}/calls", self._calls), web.get(f"{at}/jobs/{{job}}/tasks", self._tasks),
                 web.get(f"{at}/jobs/{{job}}/explain", self._explain),
+                web.get(f"{at}/jobs/{{job}}/tasks/{{task}}/{{stream}}", self._output),
                 web.get(f"{at}/files/{{sha}}", self._file), web.put(f"{at}/files/{{sha}}", self._put),
             ]
         )  # fmt: skip
@@ -272,6 +274,9 @@ class SmallGrid:
         return _body(
             Explanation(subject=request.match_info["job"], state="queued", sentence="", reasons=self.reasons)
         )
+
+    async def _output(self, request: web.Request) -> web.Response:
+        return web.Response(body=self.output.get(request.match_info["stream"], b""))
 
     async def _tasks(self, request: web.Request) -> web.Response:
         assert request.query["state"] == TaskState.RUNNING

@@ -248,6 +248,32 @@ def test_an_endless_map_is_refused_without_a_buffer(
             executor.map(abs, [1], buffersize=size)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("echo", [True, False, None])
+def test_what_a_call_prints_is_printed_before_its_result_is_there(
+    grid: SmallGrid, capfd: pytest.CaptureFixture[str], echo: bool | None
+) -> None:
+    grid.output = {"stdout": b"hello\n", "stderr": b"\xff" * 70_000}
+    with loopline.Executor(grid.url, "t", echo=echo) as executor:
+        assert executor.submit(bytes, 10_000).result(10) == bytes(10_000)
+        printed = capfd.readouterr()
+        assert list(executor.map(abs, [-1, -2], chunksize=2)) == [1, 2]
+    rest = "... (`loopline logs 1.1` has the rest)\n"
+    assert (printed.out, printed.err) == (
+        ("hello\n", "\N{REPLACEMENT CHARACTER}" * 2**16 + rest) if echo else ("", "")
+    )
+
+
+def test_notebooks_show_where_jobs_are(grid: SmallGrid) -> None:
+    with loopline.Executor(grid.url, "t") as executor:
+        executor.submit(abs, -1).result(10)
+        assert repr(executor) == f"<Executor of {grid.url}>"
+        assert f'<a href="{grid.url}/jobs/1" target="_blank">job 1</a>' in executor._repr_html_()
+    with loopline.Client(grid.url, "t") as client:
+        assert f'<a href="{grid.url}" ' in client._repr_html_()
+        assert "job 1" in client.job(1)._repr_html_()
+        assert repr(client) == f"<Client of {grid.url}>"
+
+
 def test_an_argument_that_is_a_future_is_its_result(executor: loopline.Executor) -> None:
     two, ten = executor.submit(abs, -2), executor.submit(int, "10")
     assert executor.submit(pow, two, exp=ten).result(10) == 1024

@@ -55,7 +55,7 @@ class CallSubmitter:
         loads: Loads,
     ) -> None:
         self.jobs: list[int] = []  # numbers of the jobs
-        self.loads = loads
+        self.loads, self.echoes = loads, False
         self.preparations: tuple[bytes, ...] = ()  # of every function, besides its modules
         self._client, self._options, self._session = client, options, session
         self._pending = unfinished

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any, Protocol
 
+from loopline.echo import print_output
 from loopline.functions.calls import CallError, Loads, content_of, outcome_of, outcomes_of
 from loopline.functions.futures import ChunkResult, GridFuture
 from loopline.rest_client import RestClient
@@ -17,6 +18,7 @@ class SubmissionListener(Protocol):
     """Receives what becomes of submitted jobs. ``loads`` reads values of calls."""
 
     loads: Loads
+    echoes: bool  # what calls have printed is printed here, before they have their results
 
     def submitted(self, job: int) -> None:
         """Note the number of a submitted job."""
@@ -75,7 +77,7 @@ class SubmittedJob:
         """Set the results of the tasks that ended; results that are files are downloaded first."""
         for end in ends:
             self._ended += 1
-            if end.value is None or end.value.sha256 is None:
+            if not self._waiting.echoes and (end.value is None or end.value.sha256 is None):
                 self._settle_or_fail(end, None if end.value is None or end.value.cut else end.value.data)
             else:
                 fetching = asyncio.create_task(self._fetch(end))
@@ -146,8 +148,10 @@ class SubmittedJob:
             self._waiting.unwanted(self._job, self)
 
     async def _fetch(self, end: TaskEnd) -> None:
-        """Download a result that is a file."""
+        """Download a result that is a file, and print what the call has printed."""
         try:
+            if self._waiting.echoes:
+                await print_output(self._client, TaskId(self._job, end.number))
             content = await content_of(self._client, end)
         except Exception as error:
             for future in self._pop_futures(end.number):
