@@ -48,6 +48,9 @@ class Source:
         return (node for node in self.nodes if isinstance(node, Function))
 
 
+_NOT_OURS = {".venv", ".bench", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".import_linter_cache"}
+
+
 @cache
 def tracked() -> frozenset[str]:
     """Return the paths of all files that git tracks or is about to; of all files where there is no git."""
@@ -55,7 +58,8 @@ def tracked() -> frozenset[str]:
     try:
         listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
     except (OSError, subprocess.CalledProcessError):  # an unpacked source distribution
-        listed = [path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*") if path.is_file()]
+        files = (path.relative_to(ROOT) for path in ROOT.rglob("*") if path.is_file())
+        listed = [path.as_posix() for path in files if not (path.parts[0] in _NOT_OURS or "__pycache__" in path.parts)]
     return frozenset(path for path in listed if (ROOT / path).exists())
 
 
