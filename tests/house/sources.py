@@ -59,7 +59,9 @@ def tracked() -> frozenset[str]:
         listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
     except (OSError, subprocess.CalledProcessError):  # an unpacked source distribution
         files = (path.relative_to(ROOT) for path in ROOT.rglob("*") if path.is_file())
-        listed = [path.as_posix() for path in files if not (path.parts[0] in _NOT_OURS or "__pycache__" in path.parts)]
+        listed = [
+            path.as_posix() for path in files if not (path.parts[0] in _NOT_OURS or "__pycache__" in path.parts)
+        ]
     return frozenset(path for path in listed if (ROOT / path).exists())
 
 

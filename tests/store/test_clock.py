@@ -24,7 +24,20 @@ from tests.store.workload import log_of, relive
 
 TEN_DAYS_S = 10 * 86400.0
 NO_TIMES = {
-    *("size", "tag", "work", "work_done", "work_s", "work_accepted", "virtual", "used", "usage", "share", "health"),
+    *(
+        "size",
+        "shown",
+        "tag",
+        "work",
+        "work_done",
+        "work_s",
+        "work_accepted",
+        "virtual",
+        "used",
+        "usage",
+        "share",
+        "health",
+    ),
     *("log_mean", "log_m2", "recorded", "spare_cpu", "expected_s", "waited_s", "wall_s", "cpu_s", "system_s"),
     *(
         "useful_cpu_s",
