@@ -1,7 +1,7 @@
 """The certificate authority (CA) of one grid: a key in the data folder, and the certificates that it signs.
 
 The CA lives for twenty years, which outlives the grid. The master's certificate lives for weeks and is renewed by
-itself: what has been stolen is of no use for long.
+itself: a stolen one is useful only briefly.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class Encryption:
         self.context: ssl.SSLContext | None = None
         """The context of new connections; None in plain HTTP."""
         self._began = asyncio.Event()
-        self._loaded: object = None  # what stands in the context
+        self._loaded: object = None  # the files in the context
         self._renewed_at = -RENEW_LOOK_EVERY_S
         if self._is_wanted():
             self._begin()
@@ -121,7 +121,7 @@ class Encryption:
     def _refresh(self) -> None:
         """Serve new connections by the certificate that is there now; OSError if it cannot be read.
 
-        The context is replaced, never changed: handshakes go on meanwhile, and need a certificate and its own key.
+        The context is replaced, never changed: handshakes under way need a certificate with its own key.
         """
         self._renew()
         files = self._files()
@@ -130,7 +130,7 @@ class Encryption:
             return
         try:
             self.context = _context_of(files, self._authority)
-        except OSError:  # also where one of two files has been replaced so far
+        except OSError:  # also if only one of the two files has been replaced
             log.warning("the certificate in %s is not the one of the key in %s", *files)
             raise
         self._loaded = state
@@ -161,7 +161,7 @@ class Encryption:
 
 
 def _context_of(files: tuple[Path, Path], authority: Authority | None) -> ssl.SSLContext:
-    """Return the context of new connections, in which workers may show the certificates that the CA signed."""
+    """Return the context of new connections, where workers may show certificates signed by the CA."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.load_cert_chain(*files)

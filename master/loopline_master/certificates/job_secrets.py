@@ -1,4 +1,4 @@
-"""Secrets of jobs: sealed in rows and logs, opened in the message to a task's worker, and shown to nobody.
+"""Secrets of jobs: sealed in rows and logs, opened only in the message to a task's worker.
 
 A secret is an environment variable. It is stored as text that only this master's key opens: AES-SIV, which gives the
 same text for the same secret, so that a submission that is repeated is recognised. The name is sealed with it.
@@ -59,7 +59,7 @@ class JobSecrets:
         return SEALED + base64.b64encode(self._cipher.encrypt(value.encode(), [name.encode()])).decode()
 
     def _open(self, name: str, sealed: str) -> str:
-        """Return the secret; nothing if another key has sealed it: its task then fails for want of it."""
+        """Return the secret; empty if another key has sealed it: its task then fails."""
         try:
             data = base64.b64decode(sealed.removeprefix(SEALED))
             return self._cipher.decrypt(data, [name.encode()]).decode()
@@ -69,7 +69,7 @@ class JobSecrets:
 
 
 def shown(spec: JobSpec, *, is_own: bool) -> JobSpec:
-    """Return the job as it is shown: secrets to nobody, values of other variables to its user."""
+    """Return the job without its secrets; other variables have values only for its user."""
     if not spec.environment:
         return spec
     values = {

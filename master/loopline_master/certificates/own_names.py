@@ -14,7 +14,7 @@ _KNOWN_HERE = (".localdomain", ".local", ".internal", ".in-addr.arpa", ".ip6.arp
 
 
 def own_names(host: str, also: tuple[str, ...] = ()) -> list[str]:
-    """Return them, without doubles. ``host``: the address to listen on; ``also``: what the operator adds."""
+    """Return them, without doubles. ``host``: the address to bind; ``also``: further names from the operator."""
     here = socket.gethostname()
     names = [*also, "localhost", here, socket.getfqdn(), "127.0.0.1", "::1", *_addresses(here)]
     if not _is_every_address(host):
@@ -25,8 +25,8 @@ def own_names(host: str, also: tuple[str, ...] = ()) -> list[str]:
 def reached_at(host: str) -> str:
     """Return a name or address under which other computers reach a port of this one that listens at ``host``.
 
-    Its short name is often known to itself alone: it is the full name that others can look up, else the address by
-    which this computer reaches the network.
+    Its short name is often unknown elsewhere, so this is the full name if others can look it up, else the address
+    towards the network.
     """
     if not _is_every_address(host):
         return f"[{host}]" if ":" in host else host
@@ -37,7 +37,7 @@ def reached_at(host: str) -> str:
 
 
 def _outside() -> str:
-    """Return the address from which this computer sends to others; empty if it has no network."""
+    """Return the address of this computer towards the network; empty if it has none."""
     with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect(("192.0.2.1", 9))  # nothing is sent; the address is for documentation (RFC 5737)
         found = str(probe.getsockname()[0])

@@ -27,7 +27,7 @@ _LEAVE_FIRST = "if it is yours, run `loopline leave` there and join again with a
 
 @dataclass(frozen=True, slots=True)
 class Bearer:
-    """The token by which a link was let in: its id, and the one worker that it is good for; None: for any."""
+    """The token that admitted a link: its id, and the only worker it is valid for; None: any."""
 
     token: str
     worker: str | None
@@ -51,7 +51,7 @@ def shown_by(request: web.Request) -> Shown:
 
 
 class WorkerKeys:
-    """Signs certificates of workers, and keeps which key belongs to which token."""
+    """Signs certificates of workers, and remembers the key of each token."""
 
     def __init__(self, encryption: Encryption, tokens: TokenStore) -> None:
         self._encryption, self._tokens = encryption, tokens

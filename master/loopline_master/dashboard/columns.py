@@ -60,7 +60,7 @@ def timeline(window: Window) -> bytes:
 
 
 def until_free(bars: Sequence[Bar], phases: Sequence[Ends]) -> list[float | None]:
-    """Return until when each attempt had its slot, as far as is known; None if it goes on.
+    """Return when each attempt left its slot, as far as is known; None if it still has it.
 
     The end of its last process, where its worker says when that was, else when its result came; and in no case longer
     than until the next attempt began in the same slot.
@@ -82,7 +82,7 @@ def phases_of(bar: Bar) -> Ends:
 
 
 def own_end(bar: Bar, phases: Ends) -> float | None:
-    """Return until when an attempt had its slot by what is known of itself; None if it goes on."""
+    """Return when an attempt left its slot, from its own row; None if it still has it."""
     if not phases or bar.started_at is None or bar.ended_at is None:
         return bar.ended_at
     return min(bar.ended_at, bar.started_at + phases["ended_s"])

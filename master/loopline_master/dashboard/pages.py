@@ -26,7 +26,7 @@ POLICY = (
 )
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",  # for what does not know frame-ancestors
+    "X-Frame-Options": "DENY",  # for browsers without frame-ancestors
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -111,7 +111,7 @@ def _load_all(folder: Path) -> Iterator[tuple[str, Asset]]:
 
 
 def load(file: Path, cache: str) -> Asset:
-    """Return a file as an asset; ``cache``: what browsers may do, as of Cache-Control."""
+    """Return a file as an asset; ``cache``: the value of Cache-Control."""
     content = file.read_bytes()
     kind = _KINDS.get(file.suffix, "application/octet-stream")
     content_type = f"{kind}; charset=utf-8" if kind.startswith(_TEXT) else kind

@@ -46,7 +46,7 @@ def packed(events: Iterable[Event]) -> bytes:
 
 
 class Tracing:
-    """Makes the events of a trace, of attempts in the order in which they began; it keeps one a slot."""
+    """Makes the events of a trace from attempts in order of their start, keeping one for each slot."""
 
     def __init__(self, workers: Collection[str], names: Mapping[int, str], zero: float, now: float) -> None:
         self._names, self._zero, self._now = {job: _json(name) for job, name in names.items()}, zero, now
@@ -74,7 +74,7 @@ class Tracing:
                 yield from self._attempt(*before, None if end is None else min(end, bar.started_at))
 
     def end(self, held: Sequence[Any]) -> Iterator[Event]:
-        """Yield the events of the last attempt of each slot, and of the times for which last tasks were held."""
+        """Yield the events of the last attempt in each slot, and of the periods in which last tasks were held."""
         for bar, phases in self._latest.values():
             yield from self._attempt(bar, phases, own_end(bar, phases))
         yield from _holds(held, self._names, len(self._pids) + 1, self._zero, self._now)
@@ -87,13 +87,13 @@ class Tracing:
         yield _span(name, category, started_at, end, zero, pid, tid, self._arguments(bar, phases, end))
         for since, until in spans(bar.freezes):
             yield _span('"frozen"', "frozen", since or 0.0, min(until or end, end), zero, pid, tid)
-        if phases:  # what it did in its slot, where its worker says when it did what
+        if phases:  # the phases within its slot, if its worker reports them
             inputs, began = min(end, started_at + phases["inputs_s"]), min(end, started_at + phases["began_s"])
             yield _span('"fetch"', "phase", started_at, inputs, zero, pid, tid)
             yield _span('"run"', "phase", began, end, zero, pid, tid)
 
     def _arguments(self, bar: Bar, phases: Ends, end: float) -> str:
-        """Return what is told of an attempt, as it stands at the end of its event."""
+        """Return the arguments of an attempt's event, as JSON."""
         upload = lost = ""
         if phases and bar.ended_at is not None:
             upload = f',"upload_s":{round(max(0.0, bar.ended_at - end), 3)}'
@@ -114,7 +114,7 @@ def _holds(held: Sequence[Any], names: Mapping[int, str], pid: int, zero: float,
 
 
 class _Lanes:
-    """Lanes of one worker that does not say its slots, from 1: each span goes into the first one that is free.
+    """Lanes of one worker that does not say its slots, from 1: each span uses the first free one.
 
     Spans come in order of start.
     """
@@ -135,7 +135,7 @@ class _Lanes:
 def _span(
     name: str, category: str, since: float, until: float, zero: float, pid: int, tid: int, more: str = ""
 ) -> Event:
-    """``name`` is JSON; ``more``: what else its event says."""
+    """``name`` is JSON; ``more``: the other fields of its event."""
     begin, end = round((since - zero) * 1e6), round((until - zero) * 1e6)
     where = f'"ts":{begin},"dur":{max(0, end - begin)},"pid":{pid},"tid":{tid}'
     return f'{{"name":{name},"cat":"{category}","ph":"X",{where}{more}}}'

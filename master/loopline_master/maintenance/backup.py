@@ -1,4 +1,4 @@
-"""Backup: a copy of a master's database, files, tokens and keys, made while the master goes on.
+"""Backup: a copy of a master's database, files, tokens and keys, made while the master runs.
 
     loopline backup FOLDER
 

@@ -1,9 +1,9 @@
-"""fsck: whether the files of a master are what their names say, and all that jobs name are there.
+"""fsck: checks that a master's files match their names, and that all files named by jobs exist.
 
     loopline fsck [--set-aside]
 
-A file is named by the SHA-256 of its content, so that each can be checked by itself. The master may go on meanwhile:
-nothing is written, but for damaged files that are set aside, which makes way for the same content to come again.
+A file is named by the SHA-256 of its content, so that each can be checked by itself. The master may keep running:
+nothing is written, except that damaged files are set aside, so that the same content can be stored again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ StateOf = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A file that is gone or damaged, and who names it; ``job`` 0: nobody does. ``task`` 0: the job as a whole."""
+    """A file that is gone or damaged, and the jobs that name it; ``job`` 0: no job does. ``task`` 0: the job as a
+    whole.
+    """
 
     file: str
     what: str  # "missing" or "damaged"
@@ -58,7 +60,7 @@ class Loss:
 
 @dataclass(slots=True)
 class FilesChecked:
-    """The files that were read, and what is wrong with them."""
+    """The files that were read, and their faults."""
 
     files: int = 0
     size_bytes: int = 0

@@ -3,9 +3,9 @@
     loopline restore FOLDER
     loopline restore --database-url URL     a PostgreSQL that its own tools have restored
 
-What happened since the backup is lost, but workers may still hold attempts from then. So another life of the
-database begins (store/past/lives.py), in which they count no more. The jobs that come next get numbers that the lost
-ones cannot have had, for users may have written numbers down.
+What happened since the backup is lost, but workers may still hold attempts from then. So another life of the database
+begins (store/past/lives.py), in which they no longer count. The jobs that come next get numbers that the lost ones
+cannot have had, for users may have written numbers down.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _check(backup: Path) -> None:
 
 
 def begin_again(database_url: str) -> None:
-    """Begin another life of a database that has been restored. Raises LooplineError, as for one that is in use."""
+    """Begin another life of a database that has been restored. Raises LooplineError, for example if it is in use."""
     url = parse_url(database_url)
 
     async def begin() -> None:

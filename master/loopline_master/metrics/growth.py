@@ -67,7 +67,7 @@ class Growth:
 
 
 def _bytes_below(folder: str | Path) -> int:
-    """Return the bytes of all files below a folder; what disappears meanwhile does not count."""
+    """Return the bytes of all files below a folder; files that disappear during the walk do not count."""
     total = 0
     with suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in entries:

@@ -1,6 +1,6 @@
-"""The steps: how long each took, and its commit. A step adds three numbers; all else is counted when somebody asks.
+"""The steps: how long each took, and its commit. A step adds three numbers; the rest is computed on request.
 
-People are told of the latest steps, and Prometheus has them all, in buckets.
+The page shows the latest steps; Prometheus has all of them, in buckets.
 """
 
 from __future__ import annotations

@@ -203,7 +203,7 @@ class Metrics:
 
 
 class InvariantSampler:
-    """Picks a job and a worker at random every few seconds. A breach is logged and counted; the master goes on."""
+    """Picks a job and a worker at random every few seconds. A breach is logged and counted; the master continues."""
 
     def __init__(self, scheduler: Scheduler, metrics: Metrics) -> None:
         self._scheduler, self._metrics = scheduler, metrics
@@ -236,7 +236,9 @@ def _any_of(keys: Collection[Key]) -> Key:
 
 
 def step_watcher(metrics: Metrics, sampler: InvariantSampler, state: State) -> Callable[..., None]:
-    """Return what hears of each step: it counts it, samples the invariants, and warns of results that differ."""
+    """Return the callback after each step: it counts the step, samples the invariants, and warns of results that
+    differ.
+    """
 
     def watch(effects: Effects, took_s: float, commit_s: float, waiting: int) -> None:
         metrics.count(effects)

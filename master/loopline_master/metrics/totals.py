@@ -1,4 +1,4 @@
-"""Counters that a step adds to: plain numbers, which become Prometheus' own when somebody asks for them."""
+"""Counters that a step adds to: plain numbers, which are copied to Prometheus' own on request."""
 
 from __future__ import annotations
 

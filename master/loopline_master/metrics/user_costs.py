@@ -1,7 +1,7 @@
 """Cost of each user to the master: the time of steps that are about their jobs, and their requests.
 
-A step's time is shared among the users whose tasks, attempts and jobs it changed, by the number of these. Steps about
-workers alone are nobody's.
+A step's time is shared among the users whose tasks, attempts and jobs it changed, by the number of these. Steps that
+concern only workers have no user.
 """
 
 from __future__ import annotations

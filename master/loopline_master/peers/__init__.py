@@ -1,1 +1,1 @@
-"""Files that go between workers: lists of pieces, grants, and who is to take a file from whom."""
+"""Files between workers: lists of pieces, grants, and the sources of each receiver."""

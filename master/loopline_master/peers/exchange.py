@@ -1,6 +1,6 @@
-"""The exchange: addresses and secrets for the orders that the scheduler gives, and what flows now.
+"""The exchange: addresses and secrets for the scheduler's orders, and the current flows.
 
-Who takes a file from whom is the scheduler's decision (core/transfers/carrying.py). It names workers. How they reach
+The scheduler decides on sources (core/transfers/carrying.py). It names workers. How they reach
 each other is put into a frame as it is sent, like the rows of row files: addresses and secrets are never in the log.
 """
 
@@ -43,7 +43,7 @@ _EXPIRY_STEP_S = 300.0
 
 @dataclass(slots=True)
 class _Peer:
-    """A connected worker that takes part, and what it told last."""
+    """A connected worker that takes part, and its last report."""
 
     name: str
     session: int
@@ -98,7 +98,7 @@ class Exchange:
     def heard(
         self, hello: Hello, session: int, host: str | None, report: Report, *, has_certificate: bool = False
     ) -> None:
-        """Take in what a Report says of its worker's port, and of what flows."""
+        """Store the port and the flows of a worker's Report."""
         told = report.peers
         if not self.is_on or told is None or host is None:
             return
@@ -139,7 +139,7 @@ class Exchange:
         return replace(assign, peers=orders if orders.fetch or orders.dial else None)
 
     def port_for(self, caller: str, listener: str) -> int | None:
-        """Return the port at which one worker can connect to another; None if it cannot."""
+        """Return the port where one worker can connect to another; None if it cannot."""
         one, other = self._peers.get(caller), self._peers.get(listener)
         return other.port if one and other and self._can_connect(one, other) else None
 
@@ -160,7 +160,7 @@ class Exchange:
         ]
 
     def swift(self) -> frozenset[tuple[str, str]]:
-        """Return source and receiver of the flows for which the network has room, as their receivers reported."""
+        """Return source and receiver of the flows that the network does not limit, as reported by the receivers."""
         return frozenset(
             (one.source or MASTER, peer.name)
             for peer in self._peers.values()

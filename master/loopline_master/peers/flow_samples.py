@@ -27,7 +27,7 @@ _MOST_KEPT, _MOST_OF_ONE_SET = 120, 3
 
 
 class FlowSamples:
-    """Samples of the last week, of each set of flows the newest, and what they show."""
+    """Samples of the last week, the newest of each set of flows, and their conclusions."""
 
     def __init__(self, file: Path | None = None) -> None:
         self.measured: MeasuredNetwork = NOTHING_MEASURED
@@ -38,7 +38,7 @@ class FlowSamples:
         self._since = 0.0
 
     def observe(self, now: float, flows: Iterable[FileFlow], swift: Collection[Pair] = ()) -> bool:
-        """Look at the flows, of which some are ``swift``. True if they make a sample."""
+        """Sample the flows, some of them ``swift``. True if they make a sample."""
         rates, free = defaultdict[Pair, float](float), set[Pair]()
         for flow in flows:
             pair = flow.source, flow.receiver
@@ -65,7 +65,7 @@ class FlowSamples:
         self._samples = [*reversed(kept[: _MOST_KEPT - 1]), sample]
 
     def is_news(self, assumed: Switches) -> bool:
-        """True if the samples were never looked at with these hosts."""
+        """True if the samples were never analysed with these hosts."""
         return bool(self._samples) and self._shown_of != assumed
 
     async def learn(self, assumed: Switches, cards: Mapping[str, float] = NO_CARDS) -> None:

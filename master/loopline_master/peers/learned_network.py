@@ -1,4 +1,4 @@
-"""The network as it is learnt from flows, and what the scheduler is to be told of it. The simulator runs the same."""
+"""The network as learned from flows, and its changes for the scheduler. The simulator runs the same."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class LearnedNetwork:
         return is_sample or is_shown or self.samples.is_news(assumed_switches(links))
 
     def change(self, now: float, links: Links, flows: list[FileFlow]) -> NetworkChanged | None:
-        """Return what has changed since the scheduler was told last; None if nothing has."""
+        """Return the changes since the scheduler's last update; None if there are none."""
         known = self.known(links)
         assumed = {known.network.number[name] for name, by in known.known_by.items() if by is KnownBy.ASSUMED}
         self._slow.observe(now, known.network, flowing(known.network, flows), flows, assumed)

@@ -1,4 +1,4 @@
-"""The live network: the tree of those who are connected, what flows along it now, and what that shows of it."""
+"""The live network: the tree of connected workers, its current flows, and conclusions from them."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class LiveNetwork:
         self._changed.set()
 
     def view(self, measurement: MeasurementView) -> NetworkView:
-        """Return the tree and what flows along it, for people and programs."""
+        """Return the tree and its flows, for people and programs."""
         known, flows = self.known(), self._exchange.flows()
         network, loads = known.network, flowing(known.network, flows)
         nodes = [

@@ -1,7 +1,7 @@
 """Links that carry less than they are known to: found at once, for a plan would count on them.
 
-A free flow is held back by the network alone. If no link on its way is full, the fullest of them carries no more than
-what flows now, whatever is written down of it. That is believed until the link carries clearly more again, and for a
+A free flow is held back by the network alone. If no link on its way is full, the fullest of them carries only its
+current flows, even if network.toml says more. That is believed until the link carries clearly more again, and for a
 while at most: a plan leaves it room to show that it does.
 """
 
@@ -25,7 +25,7 @@ _Way = tuple[str, bool]
 
 
 class SlowLinks:
-    """Links that are slow now, with the rate in bytes per second at which each was seen."""
+    """Links that are slow now, with the rate measured on each, in bytes per second."""
 
     def __init__(self) -> None:
         self._seen: dict[_Way, tuple[float, float]] = {}  # rate, and until when it is believed
@@ -62,7 +62,7 @@ class SlowLinks:
             self._seen[name] = min(rate, loads[slow]), now + _BELIEVED_S
 
     def limited(self, nodes: Mapping[str, NetworkNode]) -> dict[str, NetworkNode]:
-        """Return the nodes with no more than what their links were seen to carry, and some room."""
+        """Return the nodes with capacities limited to the measured rates, plus some room."""
         found = dict(nodes)
         for (name, is_up), (rate, _) in self._seen.items():
             if name in found:

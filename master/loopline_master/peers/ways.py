@@ -1,4 +1,6 @@
-"""Ways between workers in words, for explanations: who connects to whom, and who gets a file otherwise."""
+"""Ways between workers in words, for explanations: which worker connects to which, and which gets files from the
+master.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Submissions: what happens to a request before the scheduler sees it. Idempotency, staging of inputs, retries."""
+"""Submissions: the handling of a request before the scheduler sees it. Idempotency, staging of inputs, retries."""

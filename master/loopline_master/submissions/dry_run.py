@@ -1,4 +1,4 @@
-"""Dry runs: what a job would be, without submitting it."""
+"""Dry runs: describe a job without submitting it."""
 
 from __future__ import annotations
 
