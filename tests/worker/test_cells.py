@@ -267,3 +267,54 @@ async def test_what_runs_in_a_cell_is_frozen_and_thawed(cells: Bench) -> None:
     (cells.scratch / str(run.attempt) / "go").touch()
     cells.runner.thaw(run.attempt)
     assert (await cells.end_of(run)).outcome is Outcome.SUCCEEDED
+
+
+OWN = """
+import os, resource, subprocess, sys
+child = subprocess.Popen(["sleep", "100"])
+for pid in (0, os.getpid(), child.pid):
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (64, 64))
+    os.sched_setaffinity(pid, os.sched_getaffinity(pid))
+    os.setpriority(os.PRIO_PROCESS, pid, 19)
+    os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
+refused = 0
+for change in (
+    lambda: resource.prlimit(1, resource.RLIMIT_CPU, (1, 1)), lambda: resource.prlimit(1, resource.RLIMIT_NOFILE),
+    lambda: os.sched_setaffinity(1, {0}), lambda: os.sched_setscheduler(1, os.SCHED_IDLE, os.sched_param(0)),
+    lambda: os.sched_setparam(1, os.sched_param(0)), lambda: os.setpriority(os.PRIO_PROCESS, 1, 19),
+    lambda: os.setpriority(os.PRIO_PGRP, 1, 19), lambda: os.setpriority(os.PRIO_USER, 0, 19),
+):
+    try: change()
+    except PermissionError: refused += 1
+child.kill()
+print(refused)
+"""
+BY_PSUTIL = f"""
+import subprocess, sys
+sys.path.append({str(Path(psutil.__file__).parents[1])!r})
+import psutil
+with subprocess.Popen(["sleep", "100"]) as child:
+    for one in (psutil.Process(), psutil.Process(child.pid)):
+        one.nice(19)
+        one.ionice(psutil.IOPRIO_CLASS_IDLE)
+        one.cpu_affinity(one.cpu_affinity())
+        one.rlimit(psutil.RLIMIT_NOFILE, (64, 64))
+    child.kill()
+print("done")
+"""
+
+
+async def test_a_task_changes_its_own_processes_and_not_the_first_of_its_cell(cells: Bench) -> None:
+    first = 0
+    for task, (script, printed) in enumerate([(OWN, "8"), (BY_PSUTIL, "done")], 1):
+        result = await cells.result(python(script, task=task))
+        assert (result.outcome, result.stdout.data.decode().strip()) == (Outcome.SUCCEEDED, printed), result.stderr
+        first = first or first_of(cells)
+        assert first_of(cells) == first, "its cell is as good as before"
+
+
+async def test_a_task_cannot_kill_its_cell_by_a_limit(cells: Bench) -> None:
+    """It would be over as if its sandbox had been killed, again and again, and its worker with it."""
+    script = "import resource; resource.prlimit(1, resource.RLIMIT_CPU, (1, 1))"
+    result = await cells.result(python(script))
+    assert (result.outcome, result.took_down) == (Outcome.FAILED, False)

@@ -24,7 +24,7 @@ priority, and brings their results back."""
 
 _EPILOG = """Every option can also be set as LOOPLINE_<NAME> in the environment, or in the [worker] table of
 loopline.toml; the token can only be set there. Exit codes: 0 stopped, 1 something broke, 2 wrong options or settings,
-4 refused by the master."""
+4 refused by the master, 75 to be started again, since it was upgraded."""
 
 _LOG_BYTES = 5 * 2**20
 _GARBAGE = 5000
@@ -42,11 +42,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging._srcfile = None  # what no line shows is not looked up: half the cost of one (logging's HOWTO)
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     try:
-        _run(options)
+        return _run(options)
     except LooplineError as error:
         print(f"error: {error.message}" + (f"\n{error.hint}" if error.hint else ""), file=sys.stderr)
         return 4 if error.status in (401, 403) else 2
-    return 0
 
 
 def _default_log() -> str:
@@ -66,7 +65,7 @@ def _log_file(file: str) -> logging.Handler:
     return RotatingFileHandler(file, maxBytes=_LOG_BYTES, backupCount=3, encoding="utf-8")
 
 
-def _run(options: dict[str, object]) -> None:
+def _run(options: dict[str, object]) -> int:
     gc.disable()  # while modules are imported: they stay
     from loopline_worker import agent
     from loopline_worker.discovery import with_master
@@ -82,7 +81,7 @@ def _run(options: dict[str, object]) -> None:
     try:
         delegation.kill_leftovers()
         data_directory.sweep()
-        asyncio.run(agent.run(settings, data_directory, _on_start))
+        return asyncio.run(agent.run(settings, data_directory, _on_start))
     finally:
         gc.enable()
         data_directory.close()

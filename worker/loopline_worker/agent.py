@@ -37,6 +37,7 @@ from loopline_worker.core.events import (
 )
 from loopline_worker.core.gang_members import members_reported
 from loopline_worker.core.instructions import Entry, Instruction, Instructions, Urgency
+from loopline_worker.host import own_code
 from loopline_worker.host.boot_clock import steady
 from loopline_worker.host.load import SAMPLE_EVERY_S
 from loopline_worker.link.http_client import HttpClient
@@ -57,16 +58,21 @@ log = logging.getLogger(__name__)
 _STOP_WITHIN_S = STOP_GRACE_S + 5.0
 _DRAIN_WITHIN_S = 2.0
 _FIRST_SAMPLE_S = 0.1
+_CHANGED = "its files were changed on disk, as by an upgrade"
 _READ_WITHIN_S = 15.0
 _LOOK_AT_CERTIFICATE_EVERY_S = 86_400.0
 
 
-async def run(settings: WorkerSettings, data_directory: DataDirectory, on_start: Callable[[Agent], None]) -> None:
-    """Serve the master until the agent is stopped. Raises LooplineError if its first connection is refused."""
+async def run(settings: WorkerSettings, data_directory: DataDirectory, on_start: Callable[[Agent], None]) -> int:
+    """Serve the master until the agent is stopped; return the exit code.
+
+    Raises LooplineError if its first connection is refused.
+    """
     async with HttpClient(settings) as http_client, TaskGroup() as task_group:
         agent = Agent(settings, data_directory, http_client, task_group)
         on_start(agent)
         await agent.serve()
+        return agent.exit_code
 
 
 class Agent:
@@ -92,6 +98,7 @@ class Agent:
         self._is_ready = asyncio.Event()
         self._stopped = asyncio.Event()
         self._heard = asyncio.Event()
+        self.exit_code = 0
 
     def stop(self) -> None:
         """Return all that runs to the queue, say so to the master, and end ``serve``."""
@@ -324,7 +331,8 @@ class Agent:
                 left_bytes = short_of_bytes - parts.cache.size_bytes
                 parts.cache.make_room(short_of_bytes)  # before tasks do
                 parts.environments.make_room(left_bytes)
-            self.post(parts.disk.look(self._latest.trouble, parts.spool.is_full(parts.journal.live_bytes)))
+            observed = parts.disk.look(self._latest.trouble, parts.spool.is_full(parts.journal.live_bytes))
+            self.post(replace(observed, obstacle=_CHANGED) if own_code.own_code.has_changed() else observed)
             if (interpreters := parts.launcher.interpreters).idle:
                 interpreters.keep(self._latest.idle_slots)
             parts.attempt_log.sum_up()
@@ -338,6 +346,10 @@ class Agent:
         machine, departure = self.parts.machine, self.parts.departure
         if reason := departure.reason(steady(), is_idle=machine.is_idle, is_linked=self._link.is_open):
             log.info("ending: %s", reason)
+            self.stop()
+        elif machine.is_idle and own_code.own_code.has_changed():
+            log.warning("%s: this worker ends, so that its service starts it again; without one, start it", _CHANGED)
+            self.exit_code = own_code.EX_TEMPFAIL
             self.stop()
 
     def _sample(self) -> None:

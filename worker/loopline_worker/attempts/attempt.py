@@ -23,6 +23,7 @@ from loopline_worker.files.outputs import OutputsError
 from loopline_worker.files.staging import StagingError
 from loopline_worker.files.task_files import TaskFiles
 from loopline_worker.functions.results import read_result
+from loopline_worker.host import own_code
 from loopline_worker.launch.interface import (
     DirectStart,
     Ended,
@@ -438,10 +439,20 @@ class Attempt:
             ended.system_s,
             slot=self.slot,
             phases=self._clock.phases(has_outputs=bool(outputs)),
-            took_down=self._took_down and outcome is Outcome.GIVEN_BACK,
+            took_down=outcome is Outcome.GIVEN_BACK and self._is_blamed(),
         )
+
+    def _is_blamed(self) -> bool:
+        """True if what ran the task ended with it, and not because this worker is being upgraded."""
+        return self._took_down and not own_code.own_code.has_changed(at_once=True)
 
     def _fail(self, error: OSError) -> Result:
         """Return the result of a task whose output this computer cannot keep."""
         self.trouble = self.trouble or f"cannot run a task here: {error}"
-        return Result(self.id, Outcome.GIVEN_BACK, reason=self.trouble[:500], slot=self.slot, took_down=True)
+        return Result(
+            self.id,
+            Outcome.GIVEN_BACK,
+            reason=self.trouble[:500],
+            slot=self.slot,
+            took_down=not own_code.own_code.has_changed(at_once=True),
+        )

@@ -6,8 +6,9 @@ slot see of the computer, and the folders of all attempts; each task sees its ow
 /dev/shm and System V's shared memory of its own (``namespaces.py``). What is left of a task is killed by a single
 call, and all of it by the kernel where this process ends.
 
-A task cannot trace or kill it: the kernel protects a process that has more powers, and the first of a namespace. It
-may change what that hands on, such as limits of resources; the cell is given up then.
+A task cannot trace or kill it: the kernel protects a process that has more powers, and the first of a namespace. Nor
+can it change what that hands on, such as limits of resources (``first_process_filter.py``). Where the kernel has no
+such filter, the cell is given up after a task that did.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from loopline_worker.supervisor.orders import TaskOrder, Unpacker, pack
 from loopline_worker.supervisor.selector import Selector
 from loopline_worker.supervisor.task_processes import TaskProcesses
 from loopline_worker.supervisor.users import credentials
-from loopline_worker.supervisor.walls import namespaces
+from loopline_worker.supervisor.walls import first_process_filter, namespaces
 from loopline_worker.supervisor.walls.deputy import Deputy, handed_on
 from loopline_worker.supervisor.walls.view import View
 
@@ -79,8 +80,9 @@ def _serve(connection: int, begin: Callable[[], None]) -> None:
     except OSError as error:
         supervisor.sendall(pack({"trouble": str(error)}))
         return
+    is_protected = first_process_filter.install()
     supervisor.sendall(pack({"own_bytes": _own_bytes()}))
-    CellInit(supervisor).run()
+    CellInit(supervisor, is_protected=is_protected).run()
 
 
 def probe_enclosed() -> None:
@@ -100,8 +102,9 @@ def probe(room: str) -> None:
 class CellInit:
     """Runs the orders of a supervisor."""
 
-    def __init__(self, supervisor: socket.socket) -> None:
-        self._supervisor = supervisor
+    def __init__(self, supervisor: socket.socket, *, is_protected: bool) -> None:
+        """``is_protected``: no task can change what this process hands on to the next."""
+        self._supervisor, self._is_protected = supervisor, is_protected
         self._selector = Selector(supervisor.fileno())
         self._processes = TaskProcesses(self._selector)
         self._view = View()
@@ -113,7 +116,7 @@ class CellInit:
 
     def run(self) -> None:
         """Serve until the supervisor hangs up, or a task has changed what is handed on to the next."""
-        before = handed_on()
+        before = None if self._is_protected else handed_on()
         while not self._is_over:
             message = self._unpacker.next()
             if message is None:
@@ -144,7 +147,7 @@ class CellInit:
         end = self._processes.end(self._is_killed)
         before_s, self._cpu_s = self._cpu_s, time.process_time()
         end.overhead_s = self._cpu_s - before_s
-        is_same = handed_on() == before
+        is_same = before is None or handed_on() == before
         self._send({"end": end.to_tuple(), "is_spent": not is_same})
         return is_same
 

@@ -55,7 +55,7 @@ class Deputy(OrderServer):
     def run(self, supervisor: socket.socket, before: object) -> tuple[State, bool, list[int]]:
         """Serve. Return the state of the connection, whether the cell may go on, and the files of the order to come.
 
-        ``before``: what is handed on. Raises OSError if the supervisor has ended.
+        ``before``: what is handed on; None if no task can change it. Raises OSError if the supervisor has ended.
         """
         self._supervisor, self._before = supervisor, before
         self.serve()
@@ -91,7 +91,7 @@ class Deputy(OrderServer):
 
     def _serve(self, order: TaskOrder) -> None:
         super()._serve(order)
-        self._is_used_up = handed_on() != self._before
+        self._is_used_up = self._before is not None and handed_on() != self._before
 
     def _have_provided(self, needs: Needs) -> None:
         """Have the supervisor set what a task needs, and wait until it has. Raises OSError."""
