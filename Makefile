@@ -102,9 +102,11 @@ print(json.dumps(document(all_operations()), indent=1))
 endef
 export PRINT_OPENAPI
 
-# The manual, into master/loopline_master/manual, from where a master serves it under /manual/. Checks every link.
+# The manual, into master/loopline_master/manual, from where a master serves it under /manual/, and the man pages, into
+# build/man, from where a wheel takes them. Checks every link.
 manual: .venv/installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	$(BIN)/python docs/man_pages.py
 
 # What a release is made of: sdist and wheel in dist/, with the manual. Refused where a tag says another version.
 dist: manual

@@ -39,9 +39,11 @@ def test_it_has_the_folder_and_the_streams_of_its_caller(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_nothing_is_left_of_it_after_a_signal(signum: signal.Signals) -> None:
-    with subprocess.Popen(starting("json.tool"), stdin=-1, stdout=-1, stderr=subprocess.DEVNULL) as running:
+    command = starting("tests.says_ready")
+    with subprocess.Popen(command, cwd=ROOT, stdin=-1, stdout=-1, stderr=subprocess.DEVNULL) as running:
         assert running.stdin
         assert running.stdout
+        assert running.stdout.readline() == b"ready\n"
         running.send_signal(signum)
         assert running.stdout.read() == b"", "until the last one has closed it, while its stdin stays open"
         assert running.wait() == -signum

@@ -26,6 +26,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from multiprocessing import current_process, resource_tracker
 from pathlib import Path
@@ -108,15 +109,17 @@ def _attend(link: socket.socket) -> NoReturn:
         os._exit(_run(module, words, folder, environment, streams))
     for stream in streams:
         os.close(stream)
-    link.sendall(process.to_bytes(4, "big"))
     ended = os.pidfd_open(process)
+    with suppress(OSError):  # a caller that is gone already: the end of the link says so
+        link.sendall(process.to_bytes(4, "big"))
     ready, _, _ = select.select([ended, link], [], [])
     if ended not in ready:
         os.kill(process, signal.SIGKILL)
     _, status = os.waitpid(process, 0)
     code = os.waitstatus_to_exitcode(status)
     if ended in ready:
-        link.sendall(code.to_bytes(4, "big", signed=True))
+        with suppress(OSError):
+            link.sendall(code.to_bytes(4, "big", signed=True))
     os._exit(0)
 
 
@@ -161,6 +164,11 @@ def _main(module: str, words: list[str]) -> int:
         if isinstance(end.code, str):
             print(end.code, file=sys.stderr)
         return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except KeyboardInterrupt:
+        traceback.print_exc()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # as an interpreter ends then
+        os.kill(os.getpid(), signal.SIGINT)
+        return 1
     except BaseException:
         traceback.print_exc()
         return 1

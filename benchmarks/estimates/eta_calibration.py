@@ -80,7 +80,7 @@ class Judge:
                 situation = situation_of(self.world.scheduler.state, self.world.scheduler.state.jobs[job], moment)
                 shown = (Calibration() if self.is_fresh else self.calibration).applied(situation, one)
                 judged = 0 if self.is_fresh else sum(outcome.moment == moment for outcome in self.outcomes)
-                self._open[job][moment] = (effects.grid.now, one, shown, situation.is_told(judged))
+                self._open[job][moment] = (effects.grid.now, one, shown, situation.is_shown(judged))
         for job in effects.completed:
             self._judge(effects.grid.now, self._open.pop(job, {}))
 

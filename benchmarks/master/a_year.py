@@ -91,7 +91,7 @@ class Year(World):
         if self._is_bounded:
             await self._forget()
         self._clock.now = ends_at
-        self._engine.begin_leases()
+        self._engine.restart_leases()
         await self._engine.turn(self)
 
     async def _forget(self) -> None:

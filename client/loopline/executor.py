@@ -49,6 +49,9 @@ class Executor(concurrent.futures.Executor):
     Modules of your own go along, such as those beside your script (``carried_modules``), unless ``own_modules`` is
     false.
 
+    An executor is one session: its jobs take turns as one job, and are outside the order guarantee. With
+    ``order="hold"`` each of them is a job like any other, under the order of the master.
+
     ``size``: of one call, in reference CPU-seconds. ``modules``: of your own, to be carried as they are in memory,
     such as one that the program has changed. ``requires``: as of a job, such as ``{"memory_bytes": 2**30}``.
     ``session``: executors that give the same one share interpreters. ``gather_s``: of many calls in a row, those that
@@ -66,8 +69,10 @@ class Executor(concurrent.futures.Executor):
     None: in notebooks.
     """
 
-    _closing: concurrent.futures.Future[None] | None = None  # set by shutdown
-    _stop_grid: Callable[[bool], None] = staticmethod(lambda wait: None)  # of ``local``
+    _closing: concurrent.futures.Future[None] | None = None
+    """Set by shutdown."""
+    _stop_grid: Callable[[bool], None] = staticmethod(lambda wait: None)
+    """Set by local."""
 
     def __init__(
         self,
@@ -83,6 +88,7 @@ class Executor(concurrent.futures.Executor):
         max_replicas: int | None = None,
         modules: Iterable[ModuleType] = (),
         session: str | None = None,
+        order: Literal["session", "hold"] = "session",
         gather_s: float = 0.005,
         patience_s: float = 300.0,
         ca: str | None = None,
@@ -96,7 +102,7 @@ class Executor(concurrent.futures.Executor):
         values: Literal["any", "plain"] = "any",
         echo: bool | None = None,
     ) -> None:
-        _check(max_workers, initializer, detach, values)
+        _check(max_workers, initializer, detach, values, order)
         options = CallOptions(
             name=name,
             size=size,
@@ -108,16 +114,15 @@ class Executor(concurrent.futures.Executor):
             own_modules=own_modules,
             requirements=None if requirements is None else content_of(requirements),
             allow_builds=allow_builds,
+            part_of=uuid4().hex if order == "session" else None,
         )
         self._modules, self._chunks_may_vary = tuple(modules), max_attempts == 1 and timeout_s is None
         self._initializer, self._detach = initializer and Initializer(initializer, initargs), detach
         self._client = AsyncClient(master, token, patience_s=patience_s, ca=ca)
-        self._pending = PendingFutures(self._cancelled, self._runs)
-        self._batcher = CallBatcher(gather_s)
+        self._pending, self._batcher = PendingFutures(self._cancelled, self._runs), CallBatcher(gather_s)
         self._loop_thread = LoopThread("loopline-executor")
-        made = _made(self._client, options, session or uuid4().hex, self._pending, max_workers, _LOADS[values])
+        made = _made(self._client, options, session or uuid4().hex, self._pending, max_workers, _LOADS[values], echo)
         self._submitter = self._loop_thread.call(made)
-        self._submitter.echoes = is_notebook() if echo is None else echo
         ends_with_program(self)
 
     @classmethod
@@ -425,9 +430,11 @@ async def _made(
     pending: PendingFutures,
     max_workers: int | None,
     loads: Loads,
+    echo: bool | None,
 ) -> CallSubmitter:
     """Make the submitter in the loop in which it will live."""
-    return CallSubmitter(client, options, session, pending, max_workers, loads=loads)
+    echoes = is_notebook() if echo is None else echo
+    return CallSubmitter(client, options, session, pending, max_workers, loads=loads, echoes=echoes)
 
 
 def _most_items(iterables: Sequence[Iterable[Any]]) -> int:
@@ -435,7 +442,7 @@ def _most_items(iterables: Sequence[Iterable[Any]]) -> int:
     return sys.maxsize - 1 if any(isinstance(one, Sized) for one in iterables) else _MOST_UNSIZED
 
 
-def _check(max_workers: int | None, initializer: object, detach: bool, values: str) -> None:
+def _check(max_workers: int | None, initializer: object, detach: bool, values: str, order: str) -> None:
     """Raise ValueError or TypeError, in the words of the standard library; LooplineError in a call on a worker.
 
     A call that waited for further calls would keep its slot from them, perhaps for ever.
@@ -451,3 +458,5 @@ def _check(max_workers: int | None, initializer: object, detach: bool, values: s
         raise ValueError("calls beyond max_workers wait in this program: it cannot detach from them")
     if values not in _LOADS:
         raise ValueError(f"values are {' or '.join(_LOADS)}")
+    if order not in ("session", "hold"):
+        raise ValueError(f"order is session or hold, not {order}")

@@ -325,10 +325,6 @@ class RestClient:
         """Return how the master is encrypted."""
         return await self._get(EncryptionView, "/tls")
 
-    async def enable_encryption(self, plain_for_s: float) -> EncryptionView:
-        """Have the master speak TLS, and for so long plain HTTP too."""
-        return await self.http.ask(EncryptionView, "POST", "/tls/enable", json={"plain_for_s": plain_for_s})
-
     async def create_join_token(self, uses: int, expires_s: float) -> JoinTokenCreated:
         """Create a join token for so many computers."""
         wish = {"uses": uses, "expires_s": expires_s}

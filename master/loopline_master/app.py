@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 from loopline_master import data_folder
 from loopline_master.assembly import assemble
-from loopline_master.certificates.encryption import Encryption, prepare_folder
+from loopline_master.background import Background, Service
+from loopline_master.certificates.encryption import Encryption
 from loopline_master.core.events import BATCH
 from loopline_master.engine import Engine
 from loopline_master.files.bucket import AWAY
@@ -23,8 +23,8 @@ from loopline_master.forecaster import Forecaster
 from loopline_master.history.forgetting import Forgetting
 from loopline_master.history.summing import Summing
 from loopline_master.http.auth import Auth
+from loopline_master.http.edge.listener import Awaited, standing_in
 from loopline_master.http.late_routes import LateRoutes
-from loopline_master.http.listener import Awaited, standing_in
 from loopline_master.http.operations import Parts
 from loopline_master.http.token_files import write_ca, write_first_tokens
 from loopline_master.http.web_app import listening, web_app
@@ -32,10 +32,11 @@ from loopline_master.links import WorkerLinks
 from loopline_master.log_bound import LogBound
 from loopline_master.metrics import Growth, Metrics
 from loopline_master.notify.notifier import Notifier
+from loopline_master.passing import passes
 from loopline_master.peers.live_network import LiveNetwork
 from loopline_master.settings import MasterSettings
 from loopline_master.store import StoreBroken, open_store
-from loopline_master.store.database import SUPERSEDED, is_sqlite, parse_url
+from loopline_master.store.database import is_sqlite, parse_url
 from loopline_master.store.lock import Epoch
 from loopline_master.transfers.solver_thread import SolverThread
 from loopline_shared.errors import LooplineError
@@ -58,20 +59,20 @@ class Master:
 
     url: str
     parts: Parts
-    working: asyncio.Task[None]  # ends only when the engine breaks
+    working: asyncio.Task[None]  # ends only if the engine fails
 
 
 class OnStart(Protocol):
-    """Hears of each start; ``is_again``: the database or the bucket was away."""
+    """Called at each start; ``is_again``: after the database or the bucket was away."""
 
     def __call__(self, master: Master, *, is_again: bool) -> None: ...
 
 
-async def keep_serving(settings: MasterSettings, told_to_stop: asyncio.Event, on_start: OnStart) -> None:
-    """Serve until told to stop, and start over whenever the database was away.
+async def keep_serving(settings: MasterSettings, stop: asyncio.Event, on_start: OnStart) -> None:
+    """Serve until ``stop`` is set, and start again whenever the database was away.
 
-    Raises LooplineError for what a person must mend. Until the database and the bucket of files are there, the port
-    answers 503.
+    Raises LooplineError if an operator must act. The port answers 503 while the database or the bucket of files is
+    away.
     """
     starts, pause_s, said, epoch = 0, _FIRST_PAUSE_S, "", Epoch()
     async with AsyncExitStack() as stand_in:
@@ -80,37 +81,36 @@ async def keep_serving(settings: MasterSettings, told_to_stop: asyncio.Event, on
                 async with serving(settings, stand_in.aclose, epoch) as master:
                     on_start(master, is_again=starts > 0)
                     starts, pause_s, said = starts + 1, _FIRST_PAUSE_S, ""
-                    await _first(told_to_stop, master.working)
-                if not told_to_stop.is_set():
+                    await _first(stop, master.working)
+                if not stop.is_set():
                     master.working.result()
                 return
             except LooplineError as error:
-                if told_to_stop.is_set() or not _passes(error, waits=settings.standby or starts > 0):
+                if stop.is_set() or not _may_wait(error, waits=settings.standby or starts > 0):
                     raise
                 if error.message != said:
                     log.warning("%s; trying again until it is free or back", said := error.message)
                     if error.code == AWAY:
                         log.warning("%s", error.hint)
                 await stand_in.aclose()
-                await stand_in.enter_async_context(standing_in(settings, _awaited(error)))
-            if await _first(told_to_stop, asyncio.create_task(asyncio.sleep(pause_s))):
+                cause = error.cause if isinstance(error, StoreBroken) else ""
+                await stand_in.enter_async_context(standing_in(settings, _awaited(error), cause))
+            if await _first(stop, asyncio.create_task(asyncio.sleep(pause_s))):
                 return
             pause_s = min(2 * pause_s, _STANDBY_PAUSE_S if settings.standby else _LONGEST_PAUSE_S)
 
 
-async def _first(told_to_stop: asyncio.Event, task: asyncio.Task[None]) -> bool:
-    """Wait until told to stop or until the task has ended; True if told to stop."""
-    waiting = asyncio.create_task(told_to_stop.wait())
+async def _first(stop: asyncio.Event, task: asyncio.Task[None]) -> bool:
+    """Wait for the event or the end of the task. Return True if the event is set."""
+    waiting = asyncio.create_task(stop.wait())
     await asyncio.wait([waiting, task], return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
-    return told_to_stop.is_set()
+    return stop.is_set()
 
 
-def _passes(error: LooplineError, *, waits: bool) -> bool:
-    """True if the master may go on by itself; its own lock may outlive a lost connection for a while."""
-    if isinstance(error, StoreBroken):
-        return error.is_passing
-    return error.code == AWAY or (error.code == "database_in_use" and waits)
+def _may_wait(error: LooplineError, *, waits: bool) -> bool:
+    """True if the master may recover by itself; its own lock may outlive a lost connection for a while."""
+    return passes(error) or (error.code == "database_in_use" and waits)
 
 
 def _awaited(error: LooplineError) -> Awaited:
@@ -121,14 +121,14 @@ def _awaited(error: LooplineError) -> Awaited:
 async def serving(
     settings: MasterSettings, on_open: Callable[[], Awaitable[None]] = _nothing, epoch: Epoch | None = None
 ) -> AsyncIterator[Master]:
-    """Run a master on its port. Raises LooplineError if it cannot start. It stops in order, within a bounded time.
+    """Run a master on its port; at the end it stops in order, within a bounded time.
 
-    ``on_open`` is called before the port is opened. ``epoch``: the one before of this master.
+    ``on_open`` is called before the port opens. ``epoch``: of this master's last start. Raises LooplineError if the
+    master cannot start.
     """
     _refuse_standby_without_server(settings)
     data_folder.make(settings.data_dir)
     has_worked = data_folder.has_worked(settings)
-    prepare_folder(settings.data_dir)
     keep_samples_s = settings.keep_samples_days * 86400.0
     async with open_store(
         settings.database,
@@ -139,7 +139,6 @@ async def serving(
     ) as store:
         await data_folder.refuse_losses(settings, store)
         parts = await assemble(settings, store)
-        _tell_of_encryption(parts[Encryption])
         engine = parts[Engine]
         await write_first_tokens(parts[Auth], settings)
         write_ca(parts[Encryption], settings)
@@ -149,15 +148,16 @@ async def serving(
         watching.add_done_callback(partial(_stop_if_broken, engine))
         app = web_app(parts)
         try:
-            with _in_background(_work(parts)):
+            with parts[Background].running(_services(parts)):
                 async with listening(settings, app) as url:
-                    with _in_background({"what a start left for later is made when it is needed": _prepare(parts)}):
+                    later = "what a start left for later is made when it is needed"
+                    with parts[Background].running([Service("preparation", later, lambda: _prepare(parts))]):
                         yield Master(url, parts, working)
         finally:
             watching.cancel()
             engine.stop()
             parts[SolverThread].close()
-            await asyncio.wait([working])  # its error is for the caller, which runs the master
+            await asyncio.wait([working])  # the caller, which runs the master, gets its error
 
 
 def _stop_if_broken(engine: Engine, watching: asyncio.Task[None]) -> None:
@@ -165,68 +165,42 @@ def _stop_if_broken(engine: Engine, watching: asyncio.Task[None]) -> None:
         engine.stop(error)
 
 
-def _work(parts: Parts) -> dict[str, Coroutine[Any, Any, None]]:
-    """Return what goes on beside the engine."""
-    return {
-        "the lag of the event loop is no longer measured": parts[Metrics].watch_loop(),
-        "how its data grow is no longer measured": parts[Growth].run(),
-        "ETAs are no longer compared with what came true": parts[Forecaster].watch(parts[Engine].changes),
-        "files that no job needs are no longer removed": parts[Retention].run(),
-        "workers that are away for long are no longer forgotten": parts[Forgetting].run(),
-        "large jobs are no longer summed up": parts[Summing].run(),
-        "notifications are no longer sent": parts[Notifier].run(),
-        "uses of tokens are no longer noted, and links no longer end when a token expires": parts[Auth].times.run(),
-        "certificates are no longer renewed": parts[Encryption].keep_fresh(),
-        "the event log is no longer kept within its bound": parts[LogBound].run(),
-        "the computer's clock is no longer followed": parts[Engine].watch_clock(),
-        "the history of computers without news has gaps": parts[Engine].keep_sampling(),
-        "what transfers show of the network is no longer learnt": parts[LiveNetwork].run(),
-    }
-
-
-@contextmanager
-def _in_background(work: Mapping[str, Coroutine[Any, Any, None]]) -> Iterator[None]:
-    """Run tasks, each named by what follows if it fails: the failure is logged, and the master continues."""
-    tasks = []
-    for consequence, coroutine in work.items():
-        tasks.append(task := asyncio.create_task(coroutine))
-        task.add_done_callback(partial(_log_failure, consequence))
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
+def _services(parts: Parts) -> list[Service]:
+    """Return the services beside the engine."""
+    engine = parts[Engine]
+    return [
+        Service("loop_lag", "the lag of the event loop is not measured", parts[Metrics].watch_loop),
+        Service("growth", "the growth of its data is not measured", parts[Growth].run),
+        Service(
+            "forecasts",
+            "ETAs are not compared with what came true",
+            lambda: parts[Forecaster].watch(engine.changes),
+        ),
+        Service("retention", "files that no job needs are not removed", parts[Retention].run),
+        Service("forgetting", "old jobs and workers are not forgotten", parts[Forgetting].run),
+        Service("summing", "large jobs are not summed up", parts[Summing].run),
+        Service("notifications", "notifications are not sent", parts[Notifier].run),
+        Service(
+            "tokens",
+            "uses of tokens are not noted, and links do not end when a token expires",
+            parts[Auth].times.run,
+        ),
+        Service("certificates", "certificates are not renewed", parts[Encryption].keep_fresh),
+        Service("log_bound", "the event log is not kept within its bound", parts[LogBound].run),
+        Service("clock", "the computer's clock is not followed", engine.watch_clock),
+        Service("samples", "the history of computers without news has gaps", engine.keep_sampling),
+        Service("network", "nothing is learnt about the network from transfers", parts[LiveNetwork].run),
+    ]
 
 
 async def _prepare(parts: Parts) -> None:
-    """Make what the first worker and the first job would wait for, and after a while what nobody has asked for."""
+    """Build whatever the first worker and the first job need, and the rest after a pause."""
     models = (Requirements.model_rebuild, JobSpec.model_rebuild)
     for make in (link_session.prepare, parts[LateRoutes].make_first, BATCH.rebuild, *models):
         make()
         await asyncio.sleep(0)
     await parts[LateRoutes].make_rest()
-    gc.freeze()  # it stays, as all that the start has made
-
-
-def _tell_of_encryption(encryption: Encryption) -> None:
-    if encryption.is_missing:
-        log.warning(
-            "tokens, tasks and files travel in plain HTTP, as in 0.1: `loopline tls enable` encrypts them; workers "
-            "and users have two weeks to follow"
-        )
-    elif encryption.is_on and encryption.is_plain_answered:
-        until = time.strftime("%Y-%m-%d %H:%M", time.localtime(encryption.plain_until))
-        log.warning("plain HTTP is answered until %s: `loopline tls show` names workers that still use it", until)
-
-
-def _log_failure(consequence: str, ended: asyncio.Task[None]) -> None:
-    error = None if ended.cancelled() else ended.exception()
-    if error is None or (isinstance(error, StoreBroken) and error.code == SUPERSEDED):
-        return  # the engine ends by the same, and whoever serves says so
-    if isinstance(error, StoreBroken) and error.is_passing:
-        log.warning("%s, until the next start: %s", consequence, error.message)
-    else:
-        log.error("%s, until the next start", consequence, exc_info=error)
+    gc.freeze()  # objects made by the start live as long as the process
 
 
 def _refuse_standby_without_server(settings: MasterSettings) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 
+from loopline_master.background import Background
 from loopline_master.busy_time import BusyTime
 from loopline_master.certificates.encryption import Encryption
 from loopline_master.certificates.job_secrets import JobSecrets
@@ -82,7 +83,7 @@ async def assemble(settings: MasterSettings, store: Store) -> Parts:
     engine.post(MasterStarted(settings.scheduler))
     await engine.turn()
     parts = Parts(settings, settings.limits, store, Encryption(settings), JobSecrets(job_key(settings)))
-    parts.add(scheduler, metrics, sampler, clock, engine, engine.changes, solver)
+    parts.add(scheduler, metrics, sampler, clock, engine, engine.changes, solver, Background(metrics))
     parts.add(LogBound(engine, store, keep_log_s), Growth(store, settings.data_dir))
     _add_files(parts, kept)
     _add_submissions(parts)
@@ -90,7 +91,7 @@ async def assemble(settings: MasterSettings, store: Store) -> Parts:
     _add_worker_links(parts)
     _add_streams(parts)
     _add_notifier(parts)
-    parts.add(Forecaster(scheduler, store.eta_records, clock), Deeds(store, settings))
+    parts.add(Forecaster(scheduler, store.eta_records, clock))
     parts.add(Forgetting(engine, scheduler, store, settings, parts[Retention], encryption=parts[Encryption]))
     parts.add(Summing(store))
     parts.add(api_document())
@@ -169,9 +170,7 @@ def _add_worker_links(parts: Parts) -> None:
         keys=WorkerKeys(encryption, parts[Store].tokens),
         busy_time=parts[BusyTime],
         life=parts[Store].life,
-        ca=lambda: encryption.ca,
     )
-    encryption.on_plain_ended = lambda: links.close_plain("connect by TLS from now on")
     parts.add(exchange, network, Measurement(network, exchange, parts[Scheduler], links.probe))
     parts.add(PieceLists(parts[Blobs]), links)
 
@@ -201,8 +200,9 @@ def _add_streams(parts: Parts) -> None:
         subscriptions=subscriptions,
         scheduler=parts[Scheduler],
         busy_time=parts[BusyTime],
+        deeds=(deeds := Deeds(store, parts[MasterSettings])),
     )
-    parts.add(subscriptions, streams, stored, followed, output, auth, clients)
+    parts.add(subscriptions, streams, stored, followed, output, auth, deeds, clients)
 
 
 def _add_notifier(parts: Parts) -> None:

@@ -1,9 +1,9 @@
-"""Time of the event loop that goes into reading long messages, and the rest that their senders take for it.
+"""Time of the event loop spent on reading long messages, and pauses of their senders in return.
 
-Everybody else waits while a long frame or body is read. What is refused is charged to its sender, who has ``SHARE``
-of the loop's time for it, after a ``BURST_S``, and is read later if that was used up. A link whose frames are
-accepted rests as well after each long one, so that it never has more than a tenth of the loop for its frames.
-Messages that are read within ``FREE_S`` cost nothing.
+All other clients wait while a long frame or body is parsed. The time for a refused message is charged to its sender,
+who may use ``BURST_S`` at once and ``SHARE`` of the loop's time after that; a sender that has used more is read
+later. A link whose frames are accepted also pauses after each long frame, so that it takes at most a tenth of the
+loop. Messages that take less than ``FREE_S`` cost nothing.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ FREE_S = 0.01
 BURST_S = 0.2
 BURST_MS = 200
 SHARE = 0.02
-LINK_RESTS = 9  # times as long as the reading of its frame took
+LINK_RESTS = 9  # the pause of a link, in multiples of the time that its frame took
 
 
 class BusyTime:
-    """Time used up by each sender: a token's id, or the address of one who needs no token."""
+    """Time used by each sender: the id of a token, or the address of a client without one."""
 
     def __init__(self) -> None:
         self._left = Buckets(BURST_S, SHARE)
 
     @contextmanager
     def charged(self, sender: str) -> Iterator[None]:
-        """Charge the sender for the time of this block if it refuses, by an exception, what the sender sent."""
+        """Charge the sender for the time of this block if it raises, which means that it refuses the message."""
         begin = time.perf_counter()
         try:
             yield
@@ -42,16 +42,16 @@ class BusyTime:
             raise
 
     def charge(self, sender: str, seconds: float) -> None:
-        """Charge the sender for the reading of a message that is refused."""
+        """Charge the sender for a refused message."""
         if seconds > FREE_S:
             self._left.spend(sender, seconds - FREE_S)
 
     async def rest(self, sender: str) -> None:
-        """Wait until the sender may be read again; several of its messages one after the other.
+        """Wait until the sender may be read again; its messages take turns.
 
         Raises LooplineError (429) if that would take too long.
         """
-        if sender not in self._left.levels:  # as almost always
+        if sender not in self._left.levels:  # almost always
             return
         owed_s = -self._left.level(sender) / SHARE
         if owed_s <= 0:
@@ -69,5 +69,5 @@ class BusyTime:
 
 
 def rest_after(reading_s: float) -> float:
-    """Return for how long a link is not read after a frame whose reading took so long; 0: it is read on at once."""
+    """Return the seconds for which a link is not read after a frame that took ``reading_s``."""
     return max(0.0, reading_s - FREE_S) * LINK_RESTS

@@ -1,8 +1,9 @@
-"""The change feed: passes every commit to those who wait for changes, or have subscribed to the results of a job.
+"""The change feed passes every commit to readers of changes and to subscribers to the results of a job.
 
-A subscription is *live* when all earlier results have been sent: then the results of each commit go out in the order
-of their cursors, without a look at the database. Otherwise it is *behind* (it has just begun, its reader is slow, or
-a result is not complete in the commit), and its owner reads from disk until no result has come meanwhile.
+A subscription is *live* once all earlier results have been sent: the results of each commit then go out in the order
+of their cursors, without a read of the database. Otherwise it is *behind*, because it has just begun, its reader is
+slow, or a commit holds a result only in part. Its owner then reads from disk until no new result arrived during a
+read.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ log = logging.getLogger(__name__)
 
 _FAULT_LOGGED_EVERY_S = 60.0
 MAX_NAMED = 10_000
-"""At most so many jobs, and so many workers, are named by one change."""
+"""Most jobs, and most workers, that one change names."""
 
 End = TypeVar("End")
 FINISHED = (TaskState.SUCCEEDED, TaskState.FAILED)
 MOST_KEPT = 50_000
-"""Names in the changes that are kept for readers that come back after a cut connection."""
+"""Most names in the changes kept for readers that reconnect."""
 PART = 500
 """Results in one message, or in one read from disk."""
 Cursor = tuple[float, int]
@@ -99,7 +100,7 @@ class CommitListener(Protocol):
 
 
 class Faults:
-    """Errors of those who only watch commits. They are logged, and the master goes on: no row depends on these."""
+    """Errors of listeners to commits. They are logged and the master continues: no row depends on a listener."""
 
     def __init__(self) -> None:
         self._logged_at: dict[str, float] = {}
@@ -109,24 +110,24 @@ class Faults:
         kind = getattr(watcher, "__qualname__", type(watcher).__qualname__)
         if time.monotonic() - self._logged_at.get(kind, -math.inf) >= _FAULT_LOGGED_EVERY_S:
             self._logged_at[kind] = time.monotonic()
-            log.exception("%s failed on a commit, which is a bug of Loopline; the master goes on without it", kind)
+            log.exception("%s failed on a commit, which is a bug of Loopline; the master continues without it", kind)
 
 
 class ChangeFeed:
-    """Passes every commit to its listeners, in the order in which they were added, and its changes to readers."""
+    """Passes every commit to its listeners, in the order they were added, and its changes to readers."""
 
     def __init__(self) -> None:
         self._listeners: dict[CommitListener, None] = {}  # as a set that remembers the order
         self._readers: dict[ChangeReader, None] = {}
         self._kept = deque[Change]()
         self._names_kept = 0
-        self._count = 0  # of changes so far
+        self._count = 0  # changes published
         self.faults = Faults()
         self._life = token_hex(4)  # of this run of the master: counts of another one mean nothing here
 
     @property
     def mark(self) -> str:
-        """The place in the feed after the latest change; ``since`` goes on from there."""
+        """The position after the latest change, for ``since``."""
         return f"{self._life}-{self._count}"
 
     def add_listener(self, listener: CommitListener) -> None:
@@ -147,7 +148,7 @@ class ChangeFeed:
             del self._readers[reader]
 
     def since(self, mark: str) -> Change:
-        """Return the changes since a mark; ``missed`` if it is none of this run, or too long ago."""
+        """Return the changes since a mark; ``missed`` is True if the mark is of another run or too old."""
         at = self._count_at(mark)
         behind = self._count - at
         change = Change(missed=at < 0 or not 0 <= behind <= len(self._kept))
@@ -157,11 +158,11 @@ class ChangeFeed:
         return change
 
     def is_after(self, mark: str, other: str) -> bool:
-        """True if the first of two marks of this run is not before the other."""
+        """True if ``mark`` is not before ``other``; False for marks of another run."""
         return 0 <= self._count_at(other) <= self._count_at(mark)
 
     def _count_at(self, mark: str) -> int:
-        """Return the number of changes at a mark; -1 if it is none of this run."""
+        """Return the number of changes before a mark; -1 if it is of another run."""
         life, _, count = mark.partition("-")
         return int(count) if life == self._life and count.isascii() and count.isdigit() and len(count) < 16 else -1
 
@@ -172,13 +173,13 @@ class ChangeFeed:
                 listener.on_commit(effects)
             except Exception:
                 self.faults.note(listener)
-        self._tell(Change.by(effects))
+        self._publish_change(Change.by(effects))
 
     def note_worker(self, name: str) -> None:
-        """Pass on that a worker has said something of its load that is not committed (reports/kept_back.py)."""
-        self._tell(Change(workers={name: None}))
+        """Publish that a worker reported load that is not committed (core/reports/kept_back.py)."""
+        self._publish_change(Change(workers={name: None}))
 
-    def _tell(self, change: Change) -> None:
+    def _publish_change(self, change: Change) -> None:
         named = len(change)
         if not named:
             return
@@ -216,7 +217,7 @@ class Subscription(Generic[End]):
             self.on_behind(self)
 
     def send(self, ends: list[End], at: Cursor, over: JobState | None = None) -> bool:
-        """Send results and advance the cursor to ``at``; with ``over`` they are the last."""
+        """Send results and advance the cursor to ``at``; with ``over`` they are the last ones."""
         self.cursor = at
         return self.put(self, ends, over)
 
@@ -231,7 +232,7 @@ class Subscriptions:
         self._of_job: dict[int, list[AnySubscription]] = {}
         self._faults = Faults()
         self.count = 0
-        """How many are open."""
+        """Number of open subscriptions."""
 
     def open(self, subscription: AnySubscription) -> None:
         """Send to this subscription from now on."""
@@ -270,7 +271,7 @@ class Subscriptions:
         job, now = effects.jobs.get(number), effects.grid.now
         attempts = [effects.attempts.get(AttemptId(number, t.number, t.winner or t.attempts)) for t in tasks]
         known = [(task, attempt) for task, attempt in zip(tasks, attempts, strict=True) if attempt]
-        made: dict[object, list[list[Any]]] = {}  # by what makes them: once for all who follow
+        made: dict[object, list[list[Any]]] = {}  # by end_of: made once for all followers
         for subscription in tuple(self._of_job[number]):
             is_new = subscription.cursor < (now, tasks[0].number)  # else they have been read from disk already
             if subscription.is_live and is_new and len(known) == len(tasks):
@@ -279,7 +280,7 @@ class Subscriptions:
                         made[subscription.end_of] = _parts([subscription.end_of(job, *one) for one in known])
                     if _send_parts(subscription, made[subscription.end_of], tasks, now, over):
                         continue
-                except Exception:  # this follower reads on from disk, and all others are served
+                except Exception:  # this follower continues from disk, the others are served
                     self._faults.note(subscription)
             subscription.fall_behind()
 
@@ -292,7 +293,7 @@ def _parts(ends: list[End | None]) -> list[list[End | None]]:
 def _send_parts(
     subscription: Subscription[End], parts: list[list[End]], tasks: list[Task], now: float, over: JobState | None
 ) -> bool:
-    """Send the results of these tasks. Returns True if they were complete, and there is room for what follows."""
+    """Send the results of these tasks. Return True if they were complete and there is room for later ones."""
     sent = 0
     for part in parts:
         sent += len(part)
@@ -303,8 +304,8 @@ def _send_parts(
     return bool(parts)
 
 
-def is_all_to_come(state: State, number: int) -> bool:
-    """True if no task of this job has finished, so that following it from its beginning spares reading the disk."""
+def starts_from_zero(state: State, number: int) -> bool:
+    """True if no task of this job has finished: a follower can skip the disk."""
     job = state.jobs.get(number)
     return job is not None and not job.is_over and job.succeeded + job.failed == 0
 

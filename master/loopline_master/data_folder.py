@@ -1,8 +1,8 @@
-"""The data folder: made where there is none, and whole where a master has worked before.
+"""The data folder: created if missing, and checked if a master has worked in it before.
 
-What is gone from it is never made anew without a word. What is lost with it decides what happens:
+A part that is missing is never replaced silently. The consequence depends on the loss:
 
-| gone | lost with it | then |
+| missing | lost with it | consequence |
 | --- | --- | --- |
 | the database, or all that was in it | every job | the master does not start |
 | ``files``, or what is in their bucket | inputs and results | it does not start, if jobs name files |
@@ -10,7 +10,7 @@ What is gone from it is never made anew without a word. What is lost with it dec
 | ``tokens/session-key``, ``webhook-secret`` | sign-ins; the receivers' trust | a warning |
 | ``certificates``, or a key in it | the trust of all computers | it does not start |
 
-Who has nothing to restore says so by a file ``NAME.is-lost`` beside what is gone.
+An operator without a backup creates a file ``NAME.is-lost`` beside the missing part.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def has_worked(settings: MasterSettings) -> bool:
     if (settings.data_dir / "tokens" / "ca.pem").exists() and not _names(certificates):
         if not _is_given_up(certificates):
             what = f"the CA of this grid, which all its computers trust, is gone: {certificates}"
-            raise _lost(what, "bring it back from a backup", certificates, "have every computer join anew")
+            raise _lost(what, "bring it back from a backup", certificates, "have every computer join again")
         certificates.mkdir(mode=0o700, exist_ok=True)
     folder, url = settings.data_dir, parse_url(settings.database)
     keys = (folder / "tokens" / name for name in ("session-key", "job-key"))

@@ -4,8 +4,8 @@ A forecast costs time in proportion to jobs and machines: it is computed on dema
 inside a step. At certain moments of each job a forecast is always made: it is stored, and compared with the job's
 completion.
 
-How far a completion was from its forecast is counted in the forecast's own spreads, so that it can be compared with
-others. The quantiles of what was found correct those that the model believes in, the more so the more was found.
+The deviation of a completion from its forecast is measured in spreads of that forecast, so that forecasts can be
+compared. The quantiles of past deviations correct those of the model, with a weight that grows with their number.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from loopline_shared.model import SizeSource
 from loopline_shared.rest.bodies import Eta, ForecastReport, JobView, MomentReport, PlanView
 
 MOMENTS = (0, 25, 50, 75)
-"""Moments at which a job is forecast for the record: at its first finished task, and at so many per cent of them."""
+"""Moments at which a job is forecast for the record: its first finished task, and these percentages of its tasks."""
 _BELIEF = 20
-"""The model counts as so many completions that were as it said."""
+"""Weight of the model, in completions that matched it."""
 _Z90 = 1.2816
 _UNPROVEN: dict[tuple[str, bool], dict[int, float]] = {
     ("", True): {0: 0.8, 25: 1.6, 50: 1.5},
@@ -47,11 +47,11 @@ _UNPROVEN: dict[tuple[str, bool], dict[int, float]] = {
     ("space-partition", True): {0: 1.8, 25: 2.0, 50: 1.6},
     ("space-partition", False): {25: 1.4, 50: 1.0, 75: 1.0},
 }
-"""The p90 in spreads, before completions have shown it: by policy, sizes given or not, and moment.
+"""The p90 in spreads, used until completions have shown it: by policy, sizes given or not, and moment.
 
-The empty name stands for all other policies. Where jobs share machines with those that come later, a forecast is
-early; under ``fair``, which gives the first jobs the fastest machines, it is late. Moments that are missing are kept
-from users: fewer than eight in ten ended by such a p90 there. (eta_calibration.py of benchmarks)
+The empty name stands for all other policies. Where later jobs take machines from earlier ones, a forecast is early;
+under ``fair``, which gives the first jobs the fastest machines, it is late. Moments that are missing are not shown to
+users: fewer than eight jobs in ten ended by their p90 (eta_calibration.py of benchmarks).
 """
 _LEAST_SPREAD = 0.02
 _FARTHEST = 5.0
@@ -79,30 +79,30 @@ def moment_of(done: int, count: int) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """The moment and kind of a job: what the trust in a forecast goes by before many completions were compared."""
+    """The moment and kind of a job, which decide whether an unproven forecast is shown."""
 
     moment: int
     policy: str
-    is_given: bool  # the sizes of its tasks were
+    is_given: bool  # the sizes of its tasks are given
 
     @property
     def unproven(self) -> float | None:
-        """The p90 in spreads, before completions have shown it; None: then it is not told."""
+        """The p90 in spreads, until completions have shown it; None: not shown to users."""
         by_moment = _UNPROVEN.get((self.policy, self.is_given)) or _UNPROVEN["", self.is_given]
         return by_moment.get(self.moment)
 
-    def is_told(self, judged: int) -> bool:
-        """Return True if a forecast is good enough to be shown: after so many completions, or by its kind."""
+    def is_shown(self, judged: int) -> bool:
+        """Return True if a forecast is good enough to be shown, after ``judged`` completions."""
         return judged >= _BELIEF or self.unproven is not None
 
 
 def situation_of(state: State, job: Job, moment: int) -> Situation:
-    """Return what a forecast of the job at this moment goes by."""
+    """Return the situation of the job at this moment."""
     return Situation(moment, state.settings.policy, job.size_source is SizeSource.GIVEN)
 
 
 class Calibration:
-    """Corrects forecasts by how far the completions at the same moment were from theirs."""
+    """Corrects forecasts by the deviations of past ones at the same moment."""
 
     def __init__(self, outcomes: Iterable[EtaOutcome] = ()) -> None:
         found: dict[int, list[float]] = defaultdict(list)
@@ -111,7 +111,7 @@ class Calibration:
         self._found = {moment: sorted(those) for moment, those in found.items()}
 
     def applied(self, situation: Situation, forecast: Forecast) -> Forecast:
-        """Return the forecast as users are told it."""
+        """Return the corrected forecast, which users see."""
         found, unproven = self._found.get(situation.moment, []), situation.unproven
         half, most = _quantile_of(0.5, found, 0.0), _quantile_of(0.9, found, _Z90 if unproven is None else unproven)
         spread = _spread_of(forecast.p50_s, forecast.p90_s)
@@ -129,7 +129,7 @@ def _spread_of(p50_s: float, p90_s: float) -> float:
 
 
 def _quantile_of(share: float, found: Sequence[float], believed: float) -> float:
-    """Return the quantile of the deviations found, in order, drawn towards the one that the model believes in."""
+    """Return a quantile of the sorted deviations, weighted with the model's own."""
     count = len(found)
     quantile = found[min(count - 1, math.ceil(share * (count + 1)) - 1)] if count else 0.0
     return (count * quantile + _BELIEF * believed) / (count + _BELIEF)
@@ -149,7 +149,7 @@ class Forecaster:
         self._has_more_to_judge = False  # a job has ended whose ETAs are stored
 
     async def watch(self, changes: ChangeFeed) -> None:
-        """Store the ETAs of each job at its moments, for ever."""
+        """Store the ETAs of each job at its moments, until cancelled."""
         with changes.read() as reader:
             await self._calibrate()
             while True:
@@ -159,12 +159,12 @@ class Forecaster:
                     await self._store_due(due)
                 if self._has_more_to_judge and self._clock() - self._calibrated_at >= ETA_CALIBRATE_EVERY_S:
                     await self._calibrate()
-                await asyncio.sleep(ETA_FRESH_FOR_S)  # meanwhile changes gather
+                await asyncio.sleep(ETA_FRESH_FOR_S)  # changes gather during the pause
 
     def with_eta(self, view: View) -> View:
         """Return the view of an unfinished job with its ETA, or with the reason why there is none.
 
-        Its running tasks that wait at their workers for a slot are counted, too.
+        Running tasks that wait at their workers for a slot count as prefetched.
         """
         state = self._scheduler.state
         job = state.jobs.get(view.id)
@@ -177,12 +177,12 @@ class Forecaster:
             reasons = filter(None, (found.reason, latest_end(state, job)))
             return view.model_copy(update={"eta_note": "; ".join(reasons)})
         situation = situation_of(state, job, moment_of(job.succeeded + job.failed, job.task_count) or 0)
-        if not situation.is_told(self._record.get(situation.moment, _NOTHING).jobs):
+        if not situation.is_shown(self._record.get(situation.moment, _NOTHING).jobs):
             return view.model_copy(update={"eta_note": "too few jobs have ended to say when one at this point will"})
         return view.model_copy(update={"eta": self._eta(situation, found)})
 
     def warnings_about(self, job: int) -> list[str]:
-        """Return warnings about a job that was just submitted: what holds it, and a size that cannot be true."""
+        """Return warnings about a new job: the job that holds it, and a size that cannot be true."""
         state = self._scheduler.state
         warnings = []
         if state.index.blocked and submission_notes.is_held(state, job):

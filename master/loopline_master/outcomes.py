@@ -39,6 +39,8 @@ def with_failures(explained: Explanation, failures: Sequence[Reason]) -> Explana
 def _failure(job: int, group: FailureGroup) -> str:
     code = group.exit_code
     how = "" if code is None else f" by signal {-code}" if code < 0 else f" with exit code {code}"
+    if group.reason and (code is not None and (code < 0 or group.reason.startswith(f"exit code {code}:"))):
+        how = ""  # the reason says so
     said = f": {group.reason}" if group.reason else ""
     return f"{group.count} failed{how}, such as task {job}.{group.example}{said}"
 

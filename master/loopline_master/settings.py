@@ -163,7 +163,7 @@ class MasterSettings(_SettingsBase):
     ] = True
     tls: Annotated[
         Literal["on", "off"] | None,
-        Field(description="encryption; by default on beyond loopback, unless the data folder was made before 0.2"),
+        Field(description="encryption; by default on beyond loopback"),
     ] = None
     tls_cert: Annotated[
         Path | None, Field(description="file of the master's certificate and its chain, in place of its own CA's")
@@ -177,7 +177,10 @@ class MasterSettings(_SettingsBase):
     proxy: Annotated[
         tuple[IPv4Address | IPv6Address, ...],
         BeforeValidator(_split),
-        Field(max_length=50, description="addresses of proxies that encrypt before it; others cannot connect then"),
+        Field(
+            max_length=50,
+            description="addresses of proxies that encrypt before it and write X-Forwarded-For; others cannot come",
+        ),
     ] = ()
     peers: Annotated[
         Literal["auto", "on", "off"],

@@ -1,4 +1,4 @@
-"""Timing constants that depend on one another or on a setting: in seconds, unless the comment says otherwise.
+"""Timing constants that depend on one another or on a setting, in seconds unless the comment says otherwise.
 
 Constants that stand alone stay in the files that use them. Settings that users change are in settings.py.
 """
@@ -9,25 +9,25 @@ from __future__ import annotations
 HELLO_WITHIN_S = 10.0  # a new link without a Hello is closed; as long as report_every_s by default
 CLOSE_WITHIN_S = 2.0  # for the closing handshake; a link that takes twice as long is aborted
 STOP_WITHIN_S = 3.0  # for open requests when the master stops: longer than CLOSE_WITHIN_S, so that links can close
-ACKNOWLEDGE_WITHIN_S = 0.05  # a worker with nothing else in hand hears that its results are on disk, or has a task
-# before; far below its patience with an answer, after which it sends the next Report all the same
+ACKNOWLEDGE_WITHIN_S = 0.05  # an idle worker learns that its results are on disk, if no task for it comes sooner; far
+# below the time after which a worker without an answer sends its next Report
 
 # Streams to clients.
 CHANGES_STILL_HERE_EVERY_S = (
     5.0  # longest silence of the stream of changes; at three times as much the page says "away"
 )
 STILL_HERE_EVERY_S = 15.0  # an empty line on a silent stream, a ping on a client's link; proxies wait 30 or more
-ANSWER_WITHIN_S = 0.1  # what may be said together with the first results, said alone if none come
+ANSWER_WITHIN_S = 0.1  # the start of an answer waits for the first results, so that both are one packet
 STREAM_REST_S = 0.1  # the longest pause after a read or an event: later changes are sent together
-STREAM_REST_SHARE = 4.0  # the pause after a read is so many times the time of the read, up to STREAM_REST_S
-STREAM_WRITE_S = 0.0005  # the followers of results take turns: so long each, before one is written to again
+STREAM_REST_SHARE = 4.0  # the pause after a read, in multiples of the time of the read; at most STREAM_REST_S
+STREAM_WRITE_S = 0.0005  # pause between two writes to one follower of results, for each follower
 OUTPUT_LOOK_AGAIN_S = 1.0  # between looks at a silent task; a change of its job ends it, after STREAM_REST_S
 
 # ETAs.
-ETA_FRESH_FOR_S = 1.0  # an outlook is computed at most so often ...
-ETA_FRESH_SHARE = 20  # ... and kept for so many times as long as it took: at most 5 % of the processor
+ETA_FRESH_FOR_S = 1.0  # shortest time between two outlooks ...
+ETA_FRESH_SHARE = 20  # ... and in multiples of the time that one takes: at most 5 % of the processor
 ETA_CALIBRATE_EVERY_S = (
-    2.0  # past ETAs are read at most so often, after ends of their jobs: not below ETA_FRESH_FOR_S
+    2.0  # shortest time between two reads of past ETAs, after jobs have ended: not below ETA_FRESH_FOR_S
 )
 
 # Notifications: the n-th retry comes NOTIFY_FIRST_PAUSE_S * 2**n later, up to NOTIFY_LONGEST_PAUSE_S.
@@ -36,39 +36,39 @@ NOTIFY_LONGEST_PAUSE_S = 3600.0
 NOTIFY_TRIES = 30  # tries, which with these pauses take about a day
 NOTIFY_LOOK_EVERY_S = 0.5  # the shortest time between two looks into the outbox: below NOTIFY_FIRST_PAUSE_S
 WEBHOOK_WITHIN_S = 10.0  # for one webhook
-COMMAND_WITHIN_S = 60.0  # for one command, which keeps a place from other notifications for so long
+COMMAND_WITHIN_S = 60.0  # for one command, which delays other notifications until then
 
 # Files.
 FIRST_PRUNE_AFTER_S = 300.0  # after the start, if prune_every_s is not shorter: workers return and bring files first
 RETAINED_FOR_S = 0.1  # a file retained so recently is not touched again, hence not removed; far below file_grace_s
 
 # Certificates.
-LOOK_AT_CERTIFICATES_EVERY_S = 5.0  # the operator's files, and whether plain HTTP has ended
+LOOK_AT_CERTIFICATES_EVERY_S = 5.0  # the operator's files
 RENEW_LOOK_EVERY_S = 3600.0  # whether the own certificate will end soon: it is renewed a month before
 HANDSHAKE_WITHIN_S = 5.0  # of a new connection, from its first byte to the end of the TLS handshake
 FIRST_REQUEST_WITHIN_S = 15.0  # the head of its first request must come after that
 
 # The event log.
-LOG_LOOK_EVERY_S = 3600.0  # whether a checkpoint is due, and what is too old
+LOG_LOOK_EVERY_S = 3600.0  # checks whether a checkpoint is due and entries are too old
 FORGET_PAUSE_S = 0.1  # between two transactions that forget entries: others have their turn
 
-SUM_EVERY_S = 10.0  # whether something is over of large jobs, which is to be summed up (store/history/job_sums.py)
-SUM_PAUSE_S = 0.1  # between two pieces of it, each of which takes some 0.1 s in a thread
+SUM_EVERY_S = 10.0  # checks whether pieces of large jobs are over and can be summed up (store/history/job_sums.py)
+SUM_PAUSE_S = 0.1  # between two pieces; each takes about 0.1 s in a thread
 
-SAMPLE_EVERY_S = 30.0  # workers without news are looked at: each minute has a sample of each
-CLOCK_LOOK_EVERY_S = 5.0  # whether the wall clock was set, or the computer suspended
-STOOD_STILL_S = 2.0  # so much later than it wanted to, the master stood still: leases begin anew
+SAMPLE_EVERY_S = 30.0  # workers without news are sampled, so that each minute has a sample of each
+CLOCK_LOOK_EVERY_S = 5.0  # checks whether the wall clock was set or the computer was suspended
+SUSPENDED_S = 2.0  # a step that is later than this shows that the master was suspended: leases restart
 
 # Clients that are slow.
 HEADERS_WITHIN_S = 75.0  # those of a request must come, after the connection or the request before it
 BODY_WITHIN_S = 300.0  # a body that is read as a whole must come; of a file, a piece in UPLOAD_PIECE_WITHIN_S
 UPLOAD_PIECE_WITHIN_S = 60.0
 
-REFUSED_IS_SENT_WITHIN_S = 1.0  # whoever sends a large body without a token has this long to read the refusal
+REFUSED_IS_SENT_WITHIN_S = 1.0  # a client that sends a large body without a token has this long to read the refusal
 
-# Senders of what is refused (busy_time.py).
-LONGEST_REST_S = 30.0  # before they are read again; who would rest for longer is told to come back
-REST_TURN_S = 0.1  # between several messages of one sender that rest at once
+# Senders of refused messages (busy_time.py).
+LONGEST_REST_S = 30.0  # longest pause before they are read again; for longer ones they get 429 and Retry-After
+REST_TURN_S = 0.1  # between several paused messages of one sender
 
 # Supervision.
 GROWTH_EVERY_S = 900.0  # sizes of the data are measured, with a walk through the folder of files

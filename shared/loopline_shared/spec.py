@@ -274,11 +274,23 @@ class JobSpec(Spec):
     max_replicas: Annotated[int, Field(ge=1, le=65536)] | Literal["unlimited"] | None = None
     max_fails: MaxFails | None = None
     timeout_s: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None = None
+    kill_after_s: Annotated[
+        float | None,
+        Field(ge=0, le=600, allow_inf_nan=False, description="from SIGTERM to SIGKILL; null: 10 s"),
+    ] = None
     notify: Notify | None = None
     after: Annotated[
         list[Annotated[int, Field(ge=1, le=MAX_ID)]],
         Field(max_length=MAX_AFTER, description="jobs that must have succeeded before this one enters the grid"),
     ] = _fresh(list)
+    session: Annotated[
+        str | None,
+        Field(
+            pattern=r"^[A-Za-z0-9._-]{1,100}$",
+            description="session of the user that it is a part of: jobs of a session take turns as one job, outside "
+            "the order guarantee",
+        ),
+    ] = None
     quorum: Annotated[
         int | None, Field(ge=2, le=100, description="a task's result is accepted when so many workers agree on it")
     ] = None

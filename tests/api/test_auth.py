@@ -196,6 +196,12 @@ async def test_the_audit_log_tells_who_did_what(master: Bench) -> None:
     assert [one["did"] for one in first["items"]] == ["submit_job"]
 
 
+async def test_audit_log_has_no_reading(master: Bench) -> None:
+    await master.ask("HEAD", f"/files/{'0' * 64}", "reader")
+    await master.ask("HEAD", "/jobs", "reader")
+    assert (await master.get("/audit-log?who=the-reader"))["items"] == []
+
+
 async def test_what_a_step_does_is_in_the_audit_log_with_its_commit(
     master: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -242,6 +242,15 @@ async def test_what_was_sent_again_before_the_lost_link_was_read_to_its_end_is_o
         assert await other.submit() == answer.body["id"], "whoever uses such a key does no harm"
 
 
+async def test_audit_log_has_the_jobs_that_came_over_a_link(shared_master: Bench) -> None:
+    async with link(shared_master) as client:
+        jobs = [await client.submit(), await client.submit()]
+    found = (await shared_master.get("/audit-log?who=the-user"))["items"][:2]
+    assert [(one["did"], one["on"], one["address"]) for one in reversed(found)] == [
+        ("submit_job", str(job), "127.0.0.1") for job in jobs
+    ]
+
+
 async def test_what_is_wrong_with_a_submission_is_said_and_the_link_goes_on(shared_master: Bench) -> None:
     async with link(shared_master) as client, link(shared_master, "reader") as reader:
         await client.socket.send_str('{"kind": "submit", "number": 1, "job": {"command": []}}')

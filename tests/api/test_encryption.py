@@ -16,7 +16,7 @@ import pytest
 
 from loopline_master.certificates import encryption
 from loopline_master.certificates.authority import Authority, is_for
-from loopline_master.certificates.encryption import Encryption, prepare_folder
+from loopline_master.certificates.encryption import Encryption
 from loopline_master.settings import MasterSettings
 from loopline_shared.errors import LooplineError
 from loopline_shared.rest.trust import fetch_ca, pin_of, trusting
@@ -78,20 +78,17 @@ async def test_plain_http_is_sent_to_https_and_a_token_is_told_not_to_come(tmp_p
             assert answer.status == 200
 
 
-async def test_both_are_answered_for_a_while(tmp_path: Path) -> None:
-    async with running_master(tmp_path) as master:
-        assert (await master.ask("GET", "//ca.pem", None)).status == 404
-        view = (await master.ask("POST", "/tls/enable", json={"plain_for_s": 3600.0})).body
-        assert view["is_on"]
-        assert view["plain_until"]
-        trust = trusting((await master.ask("GET", "//ca.pem", None)).content.decode())
-        assert (await master.get("/whoami"))["name"] == "the-admin"
-        address = f"https://127.0.0.1:{master.port}/api/v1/whoami"
-        async with master.http.get(address, headers=master.headers("user"), ssl=trust) as answer:
-            assert answer.status == 200
-        async with master.http.ws_connect(master.address("/link"), headers=master.headers("worker")):
-            await master.ask("POST", "/tls/enable", json={"plain_for_s": 0.0})
-        assert (await master.ask("GET", "/whoami")).status == 426
+async def test_plain_http_is_sent_to_a_name_of_this_master_alone(tmp_path: Path) -> None:
+    async with encrypted_master(tmp_path, tls_names=["grid.lab.example"]) as (master, _):
+        plain = f"http://127.0.0.1:{master.port}/jobs"
+        for host, there in (
+            ("GRID.lab.example:80", True),
+            ("evil.example", False),
+            ("127.0.0.1.evil.example", False),
+        ):
+            async with master.http.get(plain, headers={"Host": host}, allow_redirects=False) as answer:
+                assert (answer.status, "Location" in answer.headers) == ((308, True) if there else (426, False))
+                assert "evil" not in await answer.text()
 
 
 async def test_a_ca_is_told_by_the_key_in_a_line(tmp_path: Path) -> None:
@@ -161,7 +158,6 @@ def test_a_certificate_is_renewed_when_it_ends_or_names_another_computer(tmp_pat
 def test_two_masters_of_one_folder_have_a_certificate_each_by_one_authority(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    prepare_folder(tmp_path)
     found = []
     for here in ("first", "second_pc", "first"):
         monkeypatch.setattr("socket.gethostname", lambda here=here: here)
@@ -176,15 +172,12 @@ def test_two_masters_of_one_folder_have_a_certificate_each_by_one_authority(
     assert is_for(served["server-first.pem"], found[0].names), "it is not made anew for the names of the other"
 
 
-@pytest.mark.parametrize(
-    ("is_new", "host", "is_on"), [(True, "0.0.0.0", True), (True, "127.0.0.1", False), (False, "0.0.0.0", False)]
-)
-def test_who_is_encrypted_by_default(tmp_path: Path, is_new: bool, host: str, is_on: bool) -> None:
-    if not is_new:
+@pytest.mark.parametrize(("host", "is_on"), [("0.0.0.0", True), ("127.0.0.1", False)])
+@pytest.mark.parametrize("has_database", [False, True])
+def test_master_is_encrypted_beyond_loopback(tmp_path: Path, has_database: bool, host: str, is_on: bool) -> None:
+    if has_database:
         (tmp_path / "loopline.db").touch()
-    prepare_folder(tmp_path)
-    found = Encryption(_settings(tmp_path, host=host))
-    assert (found.is_on, found.is_missing) == (is_on, not is_new)
+    assert Encryption(_settings(tmp_path, host=host)).is_on is is_on
 
 
 @pytest.mark.parametrize("proxy", [None, "192.0.2.1"])

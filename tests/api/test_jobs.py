@@ -47,6 +47,13 @@ async def test_a_job_is_as_it_was_submitted(master: Bench) -> None:
     assert (task["command"], task["parameters"], task["state"]) == (["work", "2"], {"i": 2}, "queued")
 
 
+async def test_job_without_a_size_is_told_that_it_has_no_claim(master: Bench) -> None:
+    notes = []
+    for spec in (SPEC, {"command": ["work"]}, {"command": ["work"], "session": "s"}):
+        notes.append((await master.ask("POST", "/jobs", "user", json=spec)).body["notes"])
+    assert notes == [[], ["no size: later jobs may finish first; submit with --size to be counted"], []]
+
+
 async def test_one_key_is_one_job(master: Bench) -> None:
     first = await submit_under(master, "k", SPEC)
     again = await submit_under(master, "k", SPEC)

@@ -129,6 +129,8 @@ async def test_guessing_is_slowed_down(master: Bench, monkeypatch: pytest.Monkey
     monkeypatch.setattr(buckets, "time", SimpleNamespace(monotonic=lambda: 1000.0))  # no guess is forgotten meanwhile
     statuses = [await joins(master, wish("lj_0_guess")) for _ in range(101)]
     assert (statuses[0], statuses[-1]) == (403, 429)
+    made = await line(master)
+    assert await joins(master, wish(made["secret"])) == 201, "a valid line is looked up first"
 
 
 async def test_it_outlives_the_master(master: Bench) -> None:

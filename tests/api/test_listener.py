@@ -13,8 +13,8 @@ import pytest
 from aiohttp import web
 
 from loopline_master.certificates.encryption import Encryption
-from loopline_master.http.listener import Listener
-from loopline_master.http.undecided import Undecided
+from loopline_master.http.edge.listener import Listener
+from loopline_master.http.edge.undecided import Undecided
 from loopline_master.settings import MasterSettings
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,7 +13,10 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from loopline_master.notify import notifier, webhook
+from loopline_master.notify import command, places, webhook
+from loopline_master.notify.notifier import Notifier
+from loopline_master.notify.places import SendingPlaces
+from loopline_master.store import Store
 from tests.api.bench import Bench, running_master, until, webhook_receiver
 
 
@@ -26,8 +30,8 @@ async def receiver(heard: list[str], may_answer: asyncio.Event) -> AsyncIterator
         yield url
 
 
-async def end_one(master: Bench, url: str) -> int:
-    job = await master.submit(notify={"webhook": url})
+async def end_one(master: Bench, url: str, role: str = "admin") -> int:
+    job = await master.submit(role, notify={"webhook": url})
     await master.ask("POST", f"/jobs/{job}/cancel")
     return job
 
@@ -43,16 +47,112 @@ async def test_a_slow_receiver_delays_nobody_else(tmp_path: Path, monkeypatch: p
         receiver(quick_heard, open_) as quick,
         running_master(tmp_path, webhook_hosts=["127.0.0.0/8"]) as master,
     ):
-        jobs = [await end_one(master, f"{slow}/{number}") for number in range(notifier.AT_ONCE + 1)]
-        await until(lambda: _are(slow_heard, notifier.AT_ONCE_EACH))
+        jobs = [await end_one(master, f"{slow}/{number}") for number in range(9)]
+        await until(lambda: _are(slow_heard, places.AT_ONCE_USER_EACH))
         quick_job = await end_one(master, quick)
         await until(lambda: _is_told(master, quick_job))
-        assert len(slow_heard) == notifier.AT_ONCE_EACH
+        assert len(slow_heard) == places.AT_ONCE_USER_EACH
         shut.set()
         for job in jobs:
             await until(lambda job=job: _is_told(master, job))  # type: ignore[misc]
     assert sorted(slow_heard) == [f"/{number}" for number in range(len(jobs))], "each once"
     assert len(quick_heard) == 1
+
+
+async def test_silent_receivers_of_one_user_delay_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """80 webhooks that never answer, and one of another user to the same host."""
+    monkeypatch.setattr(webhook, "_WITHIN", aiohttp.ClientTimeout(total=600))
+    told = list[str]()
+
+    async def hear(request: web.Request) -> None:
+        told.append(request.path)
+        if request.path != "/quick":
+            await asyncio.Event().wait()
+
+    async with webhook_receiver(hear) as url, running_master(tmp_path, webhook_hosts=["127.0.0.0/8"]) as master:
+        for number in range(80):
+            await end_one(master, f"{url}/{number}")
+        await until(lambda: _are(told, places.AT_ONCE_USER_EACH))
+        job = await end_one(master, f"{url}/quick", "user")
+        await until(lambda: _is_told(master, job))
+        assert len(told) == places.AT_ONCE_USER_EACH + 1
+
+
+async def test_receiver_that_gave_no_answer_rests_and_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhook, "_WITHIN", aiohttp.ClientTimeout(total=0.1))
+    told, answers, ahead_s = list[str](), False, 0.0
+
+    async def hear(request: web.Request) -> None:
+        told.append(request.path)
+        if not answers:
+            await asyncio.sleep(600)
+
+    async def has_failed(job: int) -> bool:
+        return "not answered" in (await master.get(f"/jobs/{job}"))["notification"]
+
+    async with webhook_receiver(hear) as url, running_master(tmp_path, webhook_hosts=["127.0.0.0/8"]) as master:
+        notifier = master.parts[Notifier]
+        clock = notifier._clock
+        monkeypatch.setattr(notifier, "_clock", lambda: clock() + ahead_s)
+        monkeypatch.setattr(places, "FIRST_REST_S", 3600.0)
+        jobs = [await end_one(master, f"{url}/{number}") for number in range(6)]
+        await until(lambda: has_failed(jobs[0]))
+        await until(lambda: _is_postponed(master))
+        assert len(told) == places.AT_ONCE_USER_EACH, "the others wait while it rests"
+        answers, ahead_s = True, 3601.0
+        master.parts[Store].notifications.came.set()
+        for job in jobs:
+            await until(lambda job=job: _is_told(master, job))  # type: ignore[misc]
+
+
+async def test_command_that_does_not_end_delays_no_other_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same command for all: who waits for it are the two of one user."""
+    monkeypatch.setattr(command, "COMMAND_WITHIN_S", 600.0)
+    script = "read -r all; case $all in *the-admin*) sleep 600;; esac"
+    commands = {"tell": ["sh", "-c", script]}
+    async with running_master(tmp_path, notify_commands=commands) as master:
+        for _ in range(20):
+            job = await master.submit(notify={"command": "tell"})
+            await master.ask("POST", f"/jobs/{job}/cancel")
+        job = await master.submit("user", notify={"command": "tell"})
+        await master.ask("POST", f"/jobs/{job}/cancel")
+        await until(lambda: _is_told(master, job))
+
+
+def test_places_are_for_receivers_and_users() -> None:
+    taken = SendingPlaces()
+    assert [taken.occupy("here", "ann") for _ in range(3)] == [True, True, False]
+    assert [taken.occupy("there", "ann") for _ in range(3)] == [True, True, False]
+    assert not taken.occupy("elsewhere", "ann"), "four of one user"
+    assert [taken.occupy("here", "bob"), taken.occupy("here", "bob"), taken.occupy("here", "cid")] == [
+        True,
+        True,
+        False,
+    ]
+    taken.give_back("here", "ann")
+    assert taken.occupy("here", "cid")
+    others = [taken.occupy(f"host {number}", f"user {number}") for number in range(40)]
+    assert sum(others) + 6 == places.AT_ONCE
+
+
+def test_rests_double_and_end_with_an_answer() -> None:
+    taken, now = SendingPlaces(), 1000.0
+    rests = []
+    for _ in range(11):
+        taken.note_silence("here", now)
+        taken.note_silence("here", now + 1.0)
+        until_ = taken.rests_until("here", now)
+        assert until_ is not None
+        rests.append(until_ - now)
+        now = until_
+    assert rests == [10.0 * 2**number for number in range(9)] + [3600.0, 3600.0]
+    assert [taken.occupy("here", "ann"), taken.occupy("here", "bob")] == [True, False], "one tries"
+    taken.note_answer("here")
+    assert taken.occupy("here", "bob")
 
 
 @pytest.mark.parametrize(
@@ -74,6 +174,10 @@ def test_what_may_lead_to_an_address_that_is_not_public_is_not_called(address: s
     assert webhook._PublicResolver(["::/0", "0.0.0.0/0"])._may_call(ipaddress.ip_address(address)), (
         "the settings may allow it"
     )
+
+
+async def _is_postponed(master: Bench) -> bool:
+    return await master.parts[Store].notifications.next_after(time.time() + 60.0) is not None
 
 
 async def _are(heard: list[str], count: int) -> bool:

@@ -11,10 +11,11 @@ from typing import Any
 import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from ruamel.yaml import YAML
 
 from loopline.local.reserved_port import reserved
 from loopline_master.http import web_app
-from loopline_master.http.listener import standing_in
+from loopline_master.http.edge.listener import standing_in
 from loopline_master.http.live import streams
 from loopline_master.settings import MasterSettings
 from loopline_master.store import Store, StoreBroken
@@ -198,6 +199,16 @@ async def test_the_board_for_grafana_asks_for_nothing_that_is_not_measured(maste
     asked = {name for panel in board["panels"] for one in panel["targets"] for name in NAME.findall(one["expr"])}
     assert len(asked) > 15
     assert {name.removesuffix("_bucket") for name in asked} <= measured
+
+
+async def test_alert_rules_ask_for_nothing_that_is_not_measured(master: Bench) -> None:
+    text = (await master.ask("GET", "//metrics", "reader")).content.decode()
+    measured = set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE))
+    rules = YAML(typ="safe").load(BOARD.with_name("alerts.yml"))["groups"][0]["rules"]
+    asked = {name for rule in rules for name in NAME.findall(rule["expr"])}
+    assert len(asked) > 5
+    assert asked <= measured
+    assert all(rule["annotations"]["summary"] and rule["labels"]["severity"] for rule in rules)
 
 
 async def test_the_audit_is_there_for_all_to_read(master: Bench) -> None:

@@ -200,6 +200,7 @@ async def test_the_trace_of_a_job_comes_in_pieces_and_is_that_of_its_time(
     job = await master.submit(parameters={"i": {"range": [1, 9]}})
     async with master.worker("w2", slots=2, does=does), master.worker("w1", slots=1, does=fails_second):
         await ended(master, job)
+        await until(lambda: _all_have_ended(master, job))  # the replicas, too
     zipped, plain = [
         await master.ask("GET", f"/jobs/{job}/trace", headers={"Accept-Encoding": coding})
         for coding in ("gzip", "identity")
@@ -284,6 +285,11 @@ async def test_what_is_out_of_bounds_is_said_so(shared_master: Bench, path: str)
 @pytest.mark.asyncio(loop_scope="module")
 async def test_the_far_future_is_empty(shared_master: Bench, path: str) -> None:
     assert (await shared_master.ask("GET", path)).status == 200
+
+
+async def _all_have_ended(master: Bench, job: int) -> bool:
+    attempts = (await master.get(f"/jobs/{job}/attempts"))["items"]
+    return all(attempt["ended_at"] for attempt in attempts)
 
 
 async def _is_running(master: Bench, job: int) -> bool:

@@ -13,9 +13,9 @@ import pytest
 
 from loopline_master import timings
 from loopline_master.certificates.encryption import Encryption
-from loopline_master.http import undecided
-from loopline_master.http.listener import Places
-from loopline_master.http.undecided import Newcomer, Undecided, group_of
+from loopline_master.http.edge import undecided
+from loopline_master.http.edge.listener import Places
+from loopline_master.http.edge.undecided import Newcomer, Undecided, group_of
 from loopline_shared.rest.trust import trusting
 from tests.api.bench import Bench, running_master
 

@@ -93,3 +93,24 @@ async def test_what_is_no_request_ends_the_link(tmp_path: Path, monkeypatch: pyt
         with pytest.raises(TypeError):  # closed, in place of an answer
             await greet(master, someone)
         assert not await is_known(master)
+
+
+async def test_shared_token_does_not_take_a_joined_name_in_a_plain_grid(tmp_path: Path) -> None:
+    async with running_master(tmp_path) as master:
+        line = (await master.ask("POST", "/join-tokens", json={})).body["secret"]
+        wish = {"secret": line, "worker": "pc-1", "token": TOKEN.split("_")[1], "hash": hash_of(TOKEN)}
+        assert (await master.ask("POST", "/join", None, json=wish)).status == 201
+        master.tokens["pc-1"] = TOKEN
+        for token, name, admitted in (
+            ("worker", "pc-1", False),
+            ("pc-1", "pc-2", False),
+            ("worker", "pc-2", True),
+            ("pc-1", "pc-1", True),
+        ):
+            session = WorkerSession(name, "boot", FACTS)
+            async with master.http.ws_connect(master.address("/link"), headers=master.headers(token)) as socket:
+                await socket.send_bytes(session.hello())
+                answer = session.receive(await socket.receive_bytes())
+            assert isinstance(answer, Welcome if admitted else Refused), (token, name)
+        shown = {view["name"]: view["refused"] for view in (await master.get("/workers"))["items"]}
+        assert shown["pc-2"] == "", "nobody's refusal is shown at a name that its token does not prove"

@@ -61,7 +61,7 @@ SPEAKS_FOR_ITSELF |= {"elastic"}  # tests/cli/test_elastic.py
 TOKEN = TokenView(id="t1", name="ann", role="user", created_at=1.0)
 DEED = AuditEntry(id=1, at=1.0, who="ann", role="user", token="t1", address="::1", did="cancel_job", on="7")
 JOIN_TOKEN = JoinTokenView(id="a1", uses=1, used=0, created_at=1.0, expires_at=2.0)
-ENCRYPTION = EncryptionView(is_on=True, pin="ab" * 32, names=("lab-pc",), expires_at=9.0, plain_workers=("w1",))
+ENCRYPTION = EncryptionView(is_on=True, pin="ab" * 32, names=("lab-pc",), expires_at=9.0)
 _LINE = HistoryLine(
     subject="ann",
     name="",
@@ -114,7 +114,6 @@ def answers(fake: FakeMaster) -> None:
             fake.on(f"POST /workers/{name}/{what}", ok(worker(name)))
     fake.on("GET /tokens", page(TOKEN))
     fake.on("GET /tls", ok(ENCRYPTION))
-    fake.on("POST /tls/enable", ok(ENCRYPTION))
     fake.on("POST /tokens", ok(TokenCreated(**TOKEN.model_dump(), secret="ll_t1_x"), 201))
     fake.on("POST /tokens/t1/revoke", ok(TOKEN))
     fake.on("GET /audit-log", page(DEED))
@@ -160,7 +159,6 @@ LINES = [
     ("token joins --json", None),
     ("token revoke t1 --json", "id"),
     ("tls show --json", "pin"),
-    ("tls enable --plain-for 7d --json", "pin"),
     ("passing --json", "passings"),
     ("network --json", "nodes"),
     ("prune --json", "files"),

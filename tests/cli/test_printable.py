@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from loopline.cli.common import PLAIN, stderr
+from loopline.cli.errors import report
+from loopline.cli.render import tables
 from loopline.cli.render.printable import Printable, printable
+from loopline_shared.errors import LooplineError
+from tests.cli import views
 
 SHOWN = [
     ("plain\ttext\r\n", "plain\ttext\r\n"),
@@ -13,6 +18,7 @@ SHOWN = [
     ("\x1b[2J\x1b[H", "^[[2J^[[H"),
     ("\x9b2J \x7f \x00 \x08", "^[2J ^? ^@ ^H"),
     ("grün, 日本, \u0142", "grün, 日本, \u0142"),
+    ("x\u202egnp.exe \u2066 \u061c €\u2026", "x\\u202egnp.exe \\u2066 \\u061c €\u2026"),
 ]
 
 
@@ -26,3 +32,14 @@ def test_it_does_not_matter_where_pieces_end(written: str, shown: str) -> None:
     output, content = Printable(), written.encode()
     pieces = [output.add(content[at : at + 1]) for at in range(len(content))]
     assert b"".join([*pieces, output.end()]).decode() == shown
+
+
+def test_name_cannot_change_the_direction_of_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = tables.jobs([views.job(name="holiday\u202egnp.exe")])
+    PLAIN.show([], lambda: shown)
+    stderr().print("\u202egnp.exe")
+    report(LooplineError("x", "no job named \u202eexe", "see \u2067"), as_json=False)
+    printed = capsys.readouterr()
+    for text in (printed.out, printed.err):
+        assert not set(text) & set("\u202e\u2067")
+    assert "holiday\\u202e" in printed.out

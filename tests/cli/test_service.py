@@ -64,6 +64,17 @@ def test_units_contain_what_protects_the_owner() -> None:
     assert r"""--label "it's \"100%%\" $$HOME" --data-dir "a b" """.strip() in unit
 
 
+def test_master_of_the_system_is_hardened_and_that_of_a_user_starts_without_namespaces() -> None:
+    for user in (None, "ann"):
+        unit = master_plans.master_for_system(COMMAND, user, Path("etc"))
+        text = unit.files[Path("etc/systemd/system") / master_plans.UNIT].decode()
+        for line in ("PrivateTmp=yes", "ProtectSystem=full", "NoNewPrivileges=yes", "RestrictNamespaces=yes"):
+            assert f"\n{line}\n" in text
+        assert ("ProtectHome" in text) is (user is None), "ann's master keeps its data in her home"
+    of_user = master_plans.master_for_user(COMMAND, Path("config"), "ann")
+    assert "Protect" not in of_user.files[Path("config/systemd/user") / master_plans.UNIT].decode()
+
+
 def test_the_agent_has_a_normal_weight() -> None:
     """With a small one it would freeze tasks late; only their own group is idle (test_control_groups.py)."""
     plan = plans.for_user(COMMAND, Path("config"), "ann")

@@ -50,6 +50,12 @@ def test_a_command_line_is_a_job(fake: FakeMaster, run: Run, words: list[str], d
     JobSpec.model_validate(fake.seen[0].body)
 
 
+def test_receipt_shows_notes_without_calling_them_warnings(fake: FakeMaster, run: Run) -> None:
+    fake.on("POST /jobs", ok(Submission(id=1, task_count=1, notes=["no size: later jobs may finish first"]), 201))
+    ran = run("submit", "--", "t")
+    assert ran.out == "job 1 submitted: 1 task\nno size: later jobs may finish first\n"
+
+
 @pytest.mark.parametrize(
     ("told", "said"),
     [

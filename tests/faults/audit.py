@@ -57,11 +57,15 @@ def whole(drawn: Iterable[Drawn], views: Iterable[JobView]) -> Iterator[str]:
 
 
 def passings(drawn: list[Drawn], views: dict[int, JobView]) -> Iterator[str]:
-    """Yield pairs of which the later one completed first, though the one before it was not larger."""
+    """Yield pairs of jobs with sizes of which the later one completed first, though the one before was not larger.
+
+    A job without a size may be passed, and may pass what is larger than its tasks have shown, which is not seen here.
+    """
     here = [(job, views[job.id]) for job in drawn if job.id in views]
     for place, (second, its) in enumerate(here):
         for first, before in here[:place]:
-            if first.size > second.size or first.acknowledged_at > second.sent_at:
+            sizes = first.spec.size, second.spec.size
+            if None in sizes or first.size > second.size or first.acknowledged_at > second.sent_at:
                 continue
             if its.finished_at and its.finished_at < (before.finished_at or float("inf")):
                 yield f"job {second.id} passed job {first.id}: it came later and is not smaller"

@@ -25,7 +25,7 @@ ORDINARY = {
     *("admission", "chance", "collection", "decision", "dependent", "eligibility", "estimate", "explain"),
     *("forecast", "history", "hours", "invariant", "inventory", "learning", "lifecycle", "lognormal", "note"),
     *("measure", "outbox", "placer", "queue", "ranking", "record", "request"),
-    *("scheduler", "session", "settings", "sign", "snapshot", "state", "transition", "trust"),
+    *("scheduler", "settings", "sign", "snapshot", "state", "transition", "trust"),
     *("unknown", "vote", "chunk", "fetching", "file", "measured", "message", "place", "protocol", "range"),
 }
 """Words that mean in a name what they mean in any program."""

@@ -3,7 +3,7 @@
 Usage: LOOPLINE_MASTER=URL [LOOPLINE_TOKEN=...] [TMPDIR=FOLDER] python joblib_conformance.py [pytest options]
 Needs joblib and pytest where it runs and where the workers run, and a grid with at least 2 slots. One test has calls
 talk to a Manager of this program through a socket in TMPDIR: where workers have a sandbox, their operator shows that
-folder (``--sandbox-show FOLDER``), and it may not be below /tmp, of which each task has its own.
+folder (``--sandbox-show FOLDER``).
 Runs the tests that joblib makes for every backend; prints failed tests, then a verdict line.
 """
 

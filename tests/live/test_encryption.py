@@ -12,7 +12,7 @@ from loopline_shared.joining import JoinLine, LoginLine
 from loopline_shared.rest.trust import pin_of
 from loopline_shared.spec import JobSpec
 from tests.live.conftest import running
-from tests.live.grid import Grid, wait_for
+from tests.live.grid import Grid
 from tests.warm import starting
 
 CALL = "import loopline\nwith loopline.Executor() as pool: print(sum(pool.map(abs, range(-3, 0))))"
@@ -76,27 +76,3 @@ async def test_a_worker_and_a_user_know_their_master_by_a_line(tmp_path: Path) -
         assert (await _loopline(grid, "join", line, "--no-sandbox"))[0] == 0
         await grid.connected("pc-1")  # which believes the CA of the new line, under the name that it has
         assert (await grid.ended(await grid.submit("true"))).state == "succeeded"
-
-
-async def test_a_data_folder_of_before_is_encrypted_while_its_workers_follow(tmp_path: Path) -> None:
-    async with running(tmp_path) as grid:
-        elsewhere = tmp_path / "token"  # as on another computer: no CA lies beside it
-        shutil.copy(grid.data_dir / "tokens" / "worker", elsewhere)
-        await grid.start_worker("w1", "--token-file", str(elsewhere))
-        await grid.connected("w1")
-        shutil.rmtree(grid.data_dir / "certificates")  # as 0.1 left it
-        view = await grid.client().enable_encryption(3600)
-        assert view.plain_until is not None
-
-        async def has_followed() -> bool:
-            view = await grid.client().encryption()
-            return not view.plain_workers and "trusted by the CA" in grid.log("w1")
-
-        await wait_for("the worker to come by TLS", has_followed)
-        await grid.connected("w1")
-        assert (await grid.ended(await grid.submit("true"))).state == "succeeded"
-        await grid.kill_master()
-        await grid.start_master()  # and the setting outlives a restart
-        assert (await grid.client().encryption()).is_on
-        assert (await grid.ended(await grid.submit("true"))).state == "succeeded"
-        assert (await grid.client().encryption()).plain_workers == ()

@@ -43,7 +43,7 @@ mpi.MPI_Finalize()
 
 @pytest.mark.campaign
 async def test_a_dask_cluster_is_a_gang_and_ends_with_its_client(grid: Grid) -> None:
-    await with_workers(grid, "ant", "bee")
+    await with_workers(grid, "ant", "bee", settings={"LOOPLINE_SANDBOX": "auto"})
     said, code = await run(grid, "run", "dask", "--python", sys.executable, "--", sys.executable, "-c", DASK_CLIENT)
     assert code == 0, said
     assert "rank-0 rank-1 40425" in said
@@ -54,13 +54,22 @@ async def test_a_dask_cluster_is_a_gang_and_ends_with_its_client(grid: Grid) -> 
 
 @pytest.mark.campaign
 async def test_workers_without_dask_say_so(grid: Grid) -> None:
-    await with_workers(grid, "ant", "bee")
+    show = {"LOOPLINE_SANDBOX": "auto", "LOOPLINE_SANDBOX_SHOWS": str(grid.folder)}
+    await with_workers(grid, "ant", "bee", settings=show)
     lacking = grid.folder / "python-without-dask"
     lacking.write_text(f'#!/bin/sh\nexec {sys.executable} -S -I "$@"\n', "utf-8")
     lacking.chmod(0o755)
     said, code = await run(grid, "run", "dask", "--python", str(lacking), "--", "true")
     assert code == 1
     assert "Dask is not installed for" in said
+
+
+@pytest.mark.campaign
+async def test_interpreter_that_workers_do_not_have_is_named(grid: Grid) -> None:
+    await with_workers(grid, "ant", "bee", settings={"LOOPLINE_SANDBOX": "auto"})
+    said, code = await run(grid, "run", "dask", "--python", "/nowhere/python", "--", "true")
+    assert code == 1
+    assert "did not come up: cannot run /nowhere/python" in said
 
 
 async def run(grid: Grid, *words: str) -> tuple[str, int | None]:

@@ -16,7 +16,7 @@ import pytest
 
 import loopline
 from loopline.functions.calls import LONGEST_INLINE_BYTES
-from loopline_shared.model import INLINE_LIMIT_BYTES, MAX_INLINE_BYTES, JobState
+from loopline_shared.model import INLINE_LIMIT_BYTES, MAX_INLINE_BYTES, JobState, Order
 from tests.live.grid import ROOT, Grid, wait_for
 
 SUBMITS = """
@@ -70,6 +70,47 @@ async def program(text: str) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         sys.executable, "-c", text, cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )
+
+
+def wait_for_file(path: str) -> str:
+    import pathlib
+    import time
+
+    pathlib.Path(f"{path}.{time.monotonic_ns()}").touch()
+    while not pathlib.Path(path).exists():
+        time.sleep(0.02)  # on the worker, until the test makes the file
+    return path
+
+
+async def test_calls_of_executors_run_side_by_side_under_order_hold(grid: Grid) -> None:
+    """Each is a job row of one task, and none waits for another, in this executor or in another program's."""
+    await grid.start_worker("ant", slots=4)
+    gate = grid.folder / "gate"
+    async with executor(grid, size=10.0) as one, executor(grid, size=10.0) as other:
+        waiting = [one.submit(wait_for_file, str(gate)) for _ in range(3)]
+
+        async def all_run() -> bool:
+            return len(list(grid.folder.glob("gate.*"))) == 3
+
+        await wait_for("three calls to run at a time", all_run)
+        assert await result(other.submit(abs, -1)) == 1
+        assert await asyncio.to_thread(lambda: list(other.map(pow, range(3), [2] * 3))) == [0, 1, 4]
+        gate.touch()
+        assert [await result(future) for future in waiting] == [str(gate)] * 3
+    details = [await grid.job(job.id) async for job in grid.client().jobs()]
+    assert {job.order for job in details} == {Order.NONE}
+    assert len({job.spec.session for job in details}) == 2
+    report = await grid.client().passing()
+    assert (report.completions, report.passings, report.excused) == (0, 0, {}), "sessions are not audited"
+
+
+async def test_executor_with_order_hold_submits_jobs_of_their_own(grid: Grid) -> None:
+    await grid.start_worker("ant", slots=2)
+    async with executor(grid, order="hold") as pool:
+        assert await result(pool.submit(abs, -1)) == 1
+        assert await asyncio.to_thread(lambda: list(pool.map(abs, [-2, -3]))) == [2, 3]
+    details = [await grid.job(job.id) async for job in grid.client().jobs()]
+    assert {(job.order, job.spec.session) for job in details} == {(Order.HOLD, None), (Order.DELIVER, None)}
 
 
 async def test_a_map_outlives_its_program_and_the_master(grid: Grid) -> None:

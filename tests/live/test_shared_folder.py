@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from loopline_shared.model import JobState, TaskState
 from loopline_shared.spec import JobSpec, Requirements
@@ -17,12 +21,25 @@ async def run(grid: Grid, folder: Path) -> int:
     return (await grid.client().submit(spec)).id
 
 
-async def test_it_runs_there_and_what_it_writes_is_there(grid: Grid, tmp_path: Path) -> None:
-    folder = tmp_path / "shared" / "two words"
+@pytest.fixture
+def in_tmp() -> Iterator[Path]:
+    """A folder below /tmp, of which a task in bubblewrap has its own."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        yield Path(folder)
+
+
+@pytest.mark.parametrize("sandbox", ["off", "auto"])
+@pytest.mark.parametrize("is_in_tmp", [False, True])
+async def test_it_runs_there_and_what_it_writes_is_there(
+    grid: Grid, tmp_path: Path, in_tmp: Path, sandbox: str, is_in_tmp: bool
+) -> None:
+    shared = in_tmp if is_in_tmp else tmp_path / "shared"
+    folder = shared / "two words"
     folder.mkdir(parents=True)
     (folder / "here.txt").write_text("hello")
+    grid.sandbox = sandbox
     await grid.start_worker("bee")
-    await grid.start_worker("ant", "--shared-folder", str(tmp_path / "shared"))
+    await grid.start_worker("ant", "--shared-folder", str(shared))
     await grid.connected("ant")
     job = await run(grid, folder)
     assert (await grid.ended(job)).state is JobState.SUCCEEDED

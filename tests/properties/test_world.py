@@ -23,8 +23,9 @@ names = st.sampled_from(NAMES)
 crashes = st.sampled_from(["", "", "", "", "", "before step", "before commit", "before release"])
 verbs = st.sampled_from(["cancel", "pause", "resume", "retry", "retry"])
 specs = st.builds(
-    lambda count, size, replicas, attempts, label, quorum, budget, name, nodes, limit_s: JobSpec(
+    lambda count, size, replicas, attempts, label, quorum, budget, name, nodes, limit_s, session: JobSpec(
         name=name,
+        session=session,
         timeout_s=limit_s,
         nodes=(nodes := min(nodes, {"": 3, "fast": 2}.get(label, 1))),
         command=["work"],
@@ -46,6 +47,7 @@ specs = st.builds(
     st.sampled_from(["", "", "other"]),
     st.sampled_from([1, 1, 1, 2, 3]),
     st.sampled_from([None, None, 2.0, 40.0]),
+    st.sampled_from([None, None, None, "s", "t"]),
 )
 
 

@@ -91,7 +91,9 @@ class Watched(Grid):
             was_there = came_first and (other.departure is None or other.departure > job.arrival)
             is_there = other.departure is None or other.departure > (job.departure or 0)
             excused = self.store.is_exempt(other, job)
-            has_claim = other.size is not None and (job.size is None or other.size <= job.size)
+            is_ordered = job.spec.session is None and other.spec.session is None
+            weight = job.shown if job.size is None else job.size
+            has_claim = is_ordered and other.size is not None and (weight is None or other.size <= weight)
             passes = was_there and is_there and has_claim
             assert excused or not passes, f"job {job.id} passes job {other.id}"
 
@@ -141,6 +143,7 @@ jobs = st.fixed_dictionaries(
         "size": st.sampled_from([None, 1.0, 1.0, 2.0, 2.0, 3.0]),
         "requires": st.sampled_from(NEEDS),
         "max_replicas": st.sampled_from([1, 2, 3, "unlimited"]),
+        "session": st.sampled_from([None, None, "s"]),
     }
 )
 deeds = st.one_of(

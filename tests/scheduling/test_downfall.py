@@ -10,13 +10,13 @@ from tests.scheduling.driver import Grid, facts, result
 
 JOB = TaskId(1, 1)
 AGAIN = "its worker's agent had to be started again"
-SAID = "took its worker down 3 times"
+SAID = "took its worker or its sandbox down 3 times"
 
 
 def takes_down(grid: Grid, name: str, *, slots: int | None = None) -> None:
     """The agent dies while it runs the task, and is started again; then it offers so many slots."""
     (attempt,) = (attempt for attempt in grid.running(name) if attempt.task_id == JOB)
-    grid.report(name, result(attempt, Outcome.GIVEN_BACK, reason=AGAIN, agent_died=True), slots=slots)
+    grid.report(name, result(attempt, Outcome.GIVEN_BACK, reason=AGAIN, took_down=True), slots=slots)
 
 
 def grid_of(*names: str, **chosen: object) -> Grid:
@@ -127,8 +127,8 @@ def test_explain_says_so() -> None:
     takes_down(grid, "a")
     running = explain_task(grid.scheduler, JOB)
     assert running is not None
-    assert running.sentence == "running on a; it took its worker down 1 time before"
+    assert running.sentence == "running on a; it took its worker or its sandbox down 1 time before"
     grid.report("a", result(grid.running("a")[0], Outcome.GIVEN_BACK), slots=0)
     queued = explain_task(grid.scheduler, JOB)
     assert queued is not None
-    assert queued.sentence.startswith("it took its worker down 1 time; ")
+    assert queued.sentence.startswith("it took its worker or its sandbox down 1 time; ")

@@ -179,10 +179,10 @@ def test_moments() -> None:
 
 def test_what_does_not_hold_is_told_only_once_a_record_sets_it_right() -> None:
     for policy in REGISTRY:
-        sized, unsized = ([Situation(at, policy, given).is_told(0) for at in MOMENTS] for given in (True, False))
+        sized, unsized = ([Situation(at, policy, given).is_shown(0) for at in MOMENTS] for given in (True, False))
         assert sized == [True, True, True, False]
         assert unsized == [False, True, True, True]
-    assert Situation(0, "fair", False).is_told(judged=20)
+    assert Situation(0, "fair", False).is_shown(judged=20)
 
 
 def test_before_there_is_a_record_the_policy_says_how_late_a_late_one_is() -> None:

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from loopline_master.core.entities import UNKNOWN_WEIGHT
-from loopline_master.core.events import JobPaused, JobResumed
+from loopline_master.core.events import JobCancelled, JobPaused, JobResumed
+from loopline_master.core.explain.explain_job import explain_job
 from loopline_master.core.index.job_order import HoldIndex
-from loopline_shared.model import AttemptId, Order, TaskId
+from loopline_shared.model import AttemptId, JobState, Order, TaskId
 from tests.campaign import PATIENT, tried
 from tests.scheduling.driver import Grid
 
@@ -161,3 +162,78 @@ def test_a_paused_job_holds_nobody_and_holds_again_once_resumed() -> None:
     grid.end(AttemptId(later, 1, 1))
     assert grid.scheduler.state.index.is_held(grid.scheduler.state.jobs[later])
     assert grid.running("a") == [AttemptId(first, 1, 1)]
+
+
+# --- a job without a size, weighed by what its tasks have measured ------------------------------------------------
+
+
+def behind_a_sweep(order: Order = Order.HOLD, sweep: float = 1000.0) -> tuple[Grid, int]:
+    """A sweep of a size keeps worker z; a job of four tasks without one has the others."""
+    grid = Grid(policy="first-come", order=order, max_replicas=1)
+    grid.join("z")
+    grid.submit(1, sweep)
+    job = grid.submit(4, "unknown")  # type: ignore[arg-type]
+    grid.workers("a", "b", "c")
+    return grid, job
+
+
+def test_what_its_tasks_have_shown_releases_a_job_without_a_size() -> None:
+    grid, job = behind_a_sweep()
+    grid.end(AttemptId(job, 1, 1), wall_s=10.0)
+    assert grid.job(job).shown == pytest.approx(2 * (10.0 + 3 * 10.0))
+    assert grid.attempts_of(TaskId(job, 4)), "80 s is less than the sweep's 1000 s"
+    assert grid.job(job).released_at == grid.now
+
+
+def test_a_job_that_has_shown_as_much_as_an_earlier_one_stays_held() -> None:
+    grid, job = behind_a_sweep(sweep=60.0)
+    grid.end(AttemptId(job, 1, 1), wall_s=10.0)
+    assert not grid.attempts_of(TaskId(job, 4))
+    says = explain_job(grid.scheduler, job)
+    assert says is not None
+    assert "counts as 80 s, twice what its tasks have measured" in says.sentence
+    grid.end(AttemptId(job, 2, 1), wall_s=2.0)
+    assert grid.job(job).shown == pytest.approx(2 * (12.0 + 2 * 6.0))
+    assert grid.attempts_of(TaskId(job, 4)), "48 s is less than 60 s"
+
+
+def test_the_weight_by_what_was_shown_only_falls() -> None:
+    grid, job = behind_a_sweep(sweep=30.0)
+    grid.end(AttemptId(job, 1, 1), wall_s=10.0)
+    grid.end(AttemptId(job, 2, 1), wall_s=100.0)
+    assert grid.job(job).shown == pytest.approx(80.0)
+    assert not grid.attempts_of(TaskId(job, 4))
+
+
+def test_a_job_that_is_weighed_holds_nobody() -> None:
+    grid, job = behind_a_sweep(sweep=60.0)
+    grid.end(AttemptId(job, 1, 1), wall_s=10.0)
+    later = grid.submit(1, 5000.0)
+    held_by = grid.scheduler.state.index.blockers[later]
+    assert held_by == grid.job(1).arrival, "by the sweep alone"
+
+
+def test_a_computed_job_without_a_size_is_delivered_by_what_it_has_shown() -> None:
+    grid, job = behind_a_sweep(Order.DELIVER)
+    for task in (1, 2, 3):
+        grid.end(AttemptId(job, task, 1), wall_s=10.0)
+        assert grid.job(job).shown is None, "it is not computed"
+    grid.end(AttemptId(job, 4, 1), wall_s=10.0)
+    assert grid.job(job).shown == pytest.approx(80.0)
+    assert grid.job(job).state is JobState.SUCCEEDED
+    assert not grid.store.passings
+
+
+def test_a_retried_job_is_weighed_again_by_all_that_it_has_shown() -> None:
+    grid, job = behind_a_sweep(sweep=60.0)
+    for task, wall_s in ((1, 2.0), (2, 2.0), (3, 200.0)):
+        grid.end(AttemptId(job, task, 1), wall_s=wall_s)
+    assert grid.job(job).shown == pytest.approx(16.0)
+    grid.step(JobCancelled(job))
+    for name in "abc":
+        grid.report(name)  # that it has killed what was cancelled
+        grid.leave(name)
+    grid.ask(grid.retry_event(job))
+    again = grid.job(job)
+    assert again.shown == pytest.approx(2 * again.used * 4 / 3), "16 s was its weight until it left"
+    assert grid.scheduler.state.index.is_held(grid.scheduler.state.jobs[job])

@@ -152,7 +152,7 @@ class Listener:
                 self.step()
 
     def step(self, *events: Event) -> None:
-        told = self.kept.told(events, self.grid.now)
+        told = self.kept.silence_events(events, self.grid.now)
         self.rows += told
         self.grid.step(*told, *events)
 

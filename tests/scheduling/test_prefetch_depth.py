@@ -63,11 +63,11 @@ class Life:
 
     def _note_begun(self) -> None:
         for name, agent in self.grid.agents.items():
-            waiting = agent.waiting()
+            waiting = set(agent.waiting())
             for attempt in agent.running:
                 if attempt not in waiting:
                     self.began.setdefault(attempt, self.grid.now)
-            assert not [one for one in self.began if one in waiting], f"{name} has begun what waits"
+            assert not waiting & self.began.keys(), f"{name} has begun what waits"
 
 
 def bimodal(job: int, task: int) -> float:

@@ -436,3 +436,18 @@ def test_one_failed_task_fails_its_job_once_all_are_done() -> None:
     effects = grid.end(AttemptId(job, 2, 1))
     assert (grid.job(job).state, effects.completed) == ("failed", [job])
     assert (grid.job(job).succeeded, grid.job(job).failed) == (1, 1)
+
+
+def test_tasks_of_a_cancelled_job_have_time_to_end_and_losing_replicas_have_none() -> None:
+    grid = Grid(policy="wqr")
+    grid.workers("a", "b")
+    first = grid.submit(1, 100.0, max_replicas=2)
+    effects = grid.end(grid.running("a")[0])
+    assert effects.assigns["b"].cancel == (AttemptId(first, 1, 2),)
+    assert effects.assigns["b"].gently == ()
+    grid.report("b")
+    job = grid.submit(1, 100.0, max_replicas=1)
+    (attempt,) = grid.attempts_of(TaskId(job, 1))
+    effects = grid.step(JobCancelled(job))
+    (assign,) = effects.assigns.values()
+    assert (assign.cancel, assign.gently) == ((attempt,), (attempt,))

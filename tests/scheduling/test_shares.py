@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Literal
 
 import pytest
 from hypothesis import given, settings
@@ -24,7 +25,7 @@ from loopline_master.core.policies import REGISTRY
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.shares.user import User
 from loopline_shared.model import AttemptId, AttemptState, Facts, Order, OrderWithin, Outcome
-from loopline_shared.spec import JobSpec
+from loopline_shared.spec import JobSpec, TaskSpec
 from loopline_simulator.experiments.users import UsersCase, run
 from loopline_simulator.fast.hosts import Steady
 from loopline_simulator.fast.passings import JobSpan, count
@@ -215,10 +216,17 @@ short_jobs = st.lists(
         st.integers(1, 5),  # tasks
         st.sampled_from([1.0, 3.0, 10.0]),  # seconds of each, as its user says ...
         st.sampled_from([1.0, 1.0, 0.1, 7.0]),  # ... times what is true
+        st.sampled_from(["sized", "sized", "sized", "unsized", "session"]),
     ),
     min_size=2,
     max_size=12,
 )
+
+
+def unsized(tasks: int, seconds: float, kind: str) -> JobSpec:
+    """A job without a size, though the world knows what its tasks take."""
+    each = [TaskSpec(size=seconds) for _ in range(tasks)]
+    return JobSpec(command=["work"], tasks=each, size="unknown", session="s" if kind == "session" else None)
 
 
 @pytest.mark.parametrize("within", list(OrderWithin))
@@ -230,28 +238,34 @@ short_jobs = st.lists(
     st.sampled_from(sorted(REGISTRY)),
     st.lists(st.sampled_from([0.3, 1.0, 4.0]), min_size=1, max_size=4),
     st.sampled_from([None, None, 1, 2]),
+    st.sampled_from(["deliver", "hold"]),
 )
 def test_nobody_is_passed_in_many_random_runs(
     within: OrderWithin,
-    chosen: list[tuple[int, str, int, float, float]],
+    chosen: list[tuple[int, str, int, float, float, str]],
     order: Order,
     policy: str,
     speeds: list[float],
     user_slots: int | None,
+    single: Literal["deliver", "hold"],
 ) -> None:
     facts = Facts("linux", "x86_64", "3", "0", "model", cpus=1, memory_bytes=2**30, slots=1)
     hosts = [Host(f"pc{number}", facts, Steady(speed)) for number, speed in enumerate(speeds)]
-    arrivals = [Arrival(at, work(n, seconds), scale, owner) for at, owner, n, seconds, scale in sorted(chosen)]
+    arrivals = [
+        Arrival(at, work(n, seconds) if kind == "sized" else unsized(n, seconds, kind), scale, owner)
+        for at, owner, n, seconds, scale, kind in sorted(chosen)
+    ]
     jobs: dict[int, Job] = {}
     times = {"lease_s": 1e9, "report_every_s": 1e8}
-    decided_by = SchedulerSettings(policy, order, within, shares=True, user_slots=user_slots, **times)
+    decided_by = SchedulerSettings(policy, order, within, single, shares=True, user_slots=user_slots, **times)
     FastWorld(decided_by, hosts, arrivals, lambda effects: jobs.update(effects.jobs)).run()
     groups: dict[str, list[JobSpan]] = {}
     for number in sorted(jobs):
         job = jobs[number]
         assert job.finished_at is not None, "nobody waits for ever"
         group = job.owner if within is OrderWithin.USER else ""
-        groups.setdefault(group, []).append(JobSpan(job.submitted_at, job.size, job.finished_at))
+        if job.session is None:
+            groups.setdefault(group, []).append(JobSpan(job.submitted_at, job.size, job.finished_at, job.shown))
     assert [count(group).passed for group in groups.values()] == [0] * len(groups)
 
 

@@ -10,21 +10,24 @@ from loopline_simulator.fast.passings import JobSpan, PassingCount, count
 
 
 def by_definition(jobs: list[JobSpan]) -> PassingCount:
+    def weight(job: JobSpan) -> float:
+        return next((size for size in (job.size, job.shown) if size is not None), math.inf)
+
     pairs = [(a, b) for place, b in enumerate(jobs) for a in jobs[:place]]
-    claims = [(a, b) for a, b in pairs if a.size is not None and (b.size is None or a.size <= b.size)]
+    claims = [(a, b) for a, b in pairs if a.size is not None and a.size <= weight(b)]
     passable = [(a, b) for a, b in claims if a.completed > b.submitted]
     return PassingCount(sum(b.completed < a.completed for a, b in passable), len(passable))
 
 
 times = st.integers(0, 12).map(float)
 sizes = st.none() | st.integers(1, 5).map(float)
-jobs = st.lists(st.builds(JobSpan, times, sizes, times | st.just(math.inf)), max_size=14)
+jobs = st.lists(st.builds(JobSpan, times, sizes, times | st.just(math.inf), sizes), max_size=14)
 
 
 @given(jobs)
 def test_it_is_the_definition(drawn: list[JobSpan]) -> None:
     ordered = sorted(drawn, key=lambda job: job.submitted)
-    lived = [JobSpan(job.submitted, job.size, job.submitted + job.completed + 1) for job in ordered]
+    lived = [JobSpan(job.submitted, job.size, job.submitted + job.completed + 1, job.shown) for job in ordered]
     assert count(lived) == by_definition(lived)
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from loopline_shared.model import TaskId
 from tests.live.grid import ROOT, Grid
 
 pytestmark = pytest.mark.timeout(900)
@@ -56,11 +57,14 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-async def grid(tmp_path: Path) -> AsyncIterator[Grid]:
+async def grid(tmp_path: Path, python: Path) -> AsyncIterator[Grid]:
+    """With workers as they come: in the sandbox, which shows the workflow's folder, and Snakemake."""
     grid = Grid(tmp_path)
+    grid.sandbox = "auto"
     try:
         await grid.start_master()
-        await grid.start_worker("ant", slots=2)
+        shown = ["--shared-folder", str(tmp_path), "--sandbox-show", str(python.parents[1])]
+        await grid.start_worker("ant", *shown, slots=2)
         yield grid
         await grid.check()
     finally:
@@ -82,15 +86,30 @@ async def run(python: Path, grid: Grid, folder: Path, *targets: str) -> tuple[in
     return done.returncode, output.decode()
 
 
+async def errors(grid: Grid) -> str:
+    """What the first job of the workflow wrote to stderr."""
+    return b"".join([piece async for piece in grid.client().output(TaskId(1, 1), "stderr")]).decode()
+
+
 async def test_a_workflow(python: Path, grid: Grid) -> None:
     folder = grid.folder / "workflow"
     code, output = await run(python, grid, folder)
-    assert code == 0, output
+    assert code == 0, output + await errors(grid)
     assert (folder / "sum.txt").read_text().strip() == "10"
     assert {file.read_text().strip() for file in folder.glob("*.by")} == {"ant"}
     jobs = [job async for job in grid.client().jobs()]
     assert sorted(job.name for job in jobs) == ["number"] * 4 + ["sum"]
     assert {job.state.value for job in jobs} == {"succeeded"}
+    sessions = {(await grid.client().job(job.id)).spec.session for job in jobs}
+    assert len(sessions - {None}) == len(sessions) == 1
+
+
+async def test_workers_that_do_not_share_the_folder_are_named_at_once(python: Path, grid: Grid) -> None:
+    code, output = await run(python, grid, grid.folder.parent / "elsewhere")
+    assert code == 1, output
+    assert f"no worker of the grid shares {grid.folder.parent / 'elsewhere'}: they share {grid.folder}" in output
+    assert "--shared-folder" in output
+    assert [job async for job in grid.client().jobs()] == []
 
 
 async def test_a_rule_that_fails(python: Path, grid: Grid) -> None:

@@ -59,10 +59,22 @@ async def test_sizes(store, earlier, later, passes):
 async def test_excuses(store):
     await keep(store, a_job(1), a_job(2))
     await complete(store, a_job(2), 5, exemptions=[Exemption(1, 240.0, "paused")])
-    await keep(store, a_job(3, order=Order.NONE))
-    await complete(store, a_job(3, order=Order.NONE), 6)
-    report = await store.passings(SchedulerSettings(order=Order.NONE))
-    assert (report.completions, report.passings, report.excused) == (2, 0, {"paused": 1, "order-none": 1})
+    report = await store.passings(SchedulerSettings())
+    assert (report.completions, report.passings, report.excused) == (1, 0, {"paused": 1})
+
+
+async def test_job_outside_the_order_neither_passes_nor_is_passed(store):
+    await keep(store, a_job(1), a_job(2, order=Order.NONE), a_job(3))
+    await complete(store, a_job(2, order=Order.NONE), 5)
+    assert (await store.passings(SchedulerSettings())).completions == 0
+    await complete(store, a_job(1), 6)
+    await complete(store, a_job(3), 7)
+    report = await store.passings(SchedulerSettings())
+    assert (report.completions, report.passings, report.excused) == (2, 0, {})
+    again = a_job(4, order=Order.NONE)
+    await keep(store, again, a_job(5))
+    await complete(store, a_job(5), 10)
+    assert (await store.passings(SchedulerSettings())).passings == 0, "the job passed is outside the order"
 
 
 async def test_others_jobs_may_be_passed_where_the_order_holds_among_each_users(store):
@@ -101,6 +113,11 @@ async def test_a_job_that_waits_for_others_is_not_in_the_grid(store):
     assert (report.completions, report.passings) == (1, 0)
 
 
+def weight_of(job: Job) -> float:
+    sizes = [size for size in (job.size, job.shown) if size is not None]
+    return sizes[0] if sizes else float("inf")
+
+
 def passings_of(jobs: list[Job]) -> set[tuple[int, int]]:
     """The definition, word by word."""
     return {
@@ -109,7 +126,7 @@ def passings_of(jobs: list[Job]) -> set[tuple[int, int]]:
         for b in jobs
         if b.state in (JobState.SUCCEEDED, JobState.FAILED)
         if a.arrival < b.arrival and (a.departure is None or a.departure > b.departure)
-        if a.size is not None and (b.size is None or a.size <= b.size)
+        if a.size is not None and a.size <= weight_of(b)
     }
 
 
@@ -123,7 +140,9 @@ def histories(draw: st.DrawFn) -> list[list[Job]]:
     steps: list[list[Job]] = []
     for sequence, (number, _) in enumerate(moments, start=1):
         if number not in jobs:
-            jobs[number] = a_job(number, arrival=sequence, size=draw(st.sampled_from([None, 1.0, 1.0, 2.0])))
+            size = draw(st.sampled_from([None, 1.0, 1.0, 2.0]))
+            shown = draw(st.sampled_from([None, 1.0, 1.5])) if size is None else None
+            jobs[number] = a_job(number, arrival=sequence, size=size, shown=shown)
         elif (state := draw(ends)) is not None:
             jobs[number] = replace(jobs[number], state=state, departure=sequence, released_at=1.0)
         else:

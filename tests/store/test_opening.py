@@ -1,6 +1,5 @@
 """A database that cannot be used is refused with a sentence that helps."""
 
-import asyncio
 import socket
 import subprocess
 import sys
@@ -9,9 +8,8 @@ import asyncpg
 import pytest
 from sqlalchemy.exc import DBAPIError
 
-from loopline_master.app import _log_failure
 from loopline_master.store import StoreBroken, lock, open_store
-from loopline_master.store.database import SUPERSEDED, parse_url
+from loopline_master.store.database import parse_url
 from loopline_master.store.postgres import dsn_of, is_passing
 from loopline_shared.errors import LooplineError
 
@@ -251,26 +249,3 @@ async def test_a_server_that_says_no(postgres):
     error = await refusal(f"{postgres}/no_such_database")
     assert error.code == "store_broken"
     assert "no_such_database" in error.message
-
-
-@pytest.mark.parametrize(
-    ("code", "is_passing", "said"),
-    [
-        (SUPERSEDED, True, ""),
-        ("store_broken", True, "a, until the next start: b"),
-        ("store_broken", False, "a, until"),
-    ],
-)
-async def test_what_ends_with_the_database_is_told_without_a_traceback_where_nobody_need_mend_it(
-    caplog: pytest.LogCaptureFixture, code: str, is_passing: bool, said: str
-) -> None:
-    broken = StoreBroken(code, "b", "c", status=503)
-    broken.is_passing = is_passing
-
-    async def fail() -> None:
-        raise broken
-
-    await asyncio.wait([ended := asyncio.create_task(fail())])
-    _log_failure("a", ended)
-    assert [record.getMessage()[: len(said)] for record in caplog.records] == [said] * bool(said)
-    assert [bool(record.exc_info) for record in caplog.records] == [not is_passing] * bool(said)

@@ -220,8 +220,10 @@ async def test_a_task_whose_cell_is_killed_has_ended_and_the_next_has_another(ce
     await cells.begins(run)
     first = first_of(cells)
     os.kill(first, signal.SIGKILL)
-    assert (await cells.end_of(run)).outcome is Outcome.GIVEN_BACK
-    assert cells.troubles in (["its sandbox was killed"], ["its supervisor was killed"])
+    result = await cells.end_of(run)
+    assert (result.outcome, result.took_down) == (Outcome.GIVEN_BACK, True)
+    assert result.reason in ("its sandbox was killed", "its supervisor was killed")
+    assert cells.troubles == []
     assert (await cells.result(run_of("true", task=2))).outcome is Outcome.SUCCEEDED
     assert first_of(cells) != first
 
@@ -234,8 +236,8 @@ async def test_a_cell_ends_with_its_supervisor(cells: Bench) -> None:
     within = [first, *first.children(recursive=True)]
     assert len(within) == 2
     os.kill(supervisor_of(cells), signal.SIGKILL)
-    assert (await cells.end_of(run)).outcome is Outcome.GIVEN_BACK
-    assert cells.troubles == ["its supervisor was killed"]
+    result = await cells.end_of(run)
+    assert (result.outcome, result.reason) == (Outcome.GIVEN_BACK, "its supervisor was killed")
     await until(lambda: not any(is_alive(process) for process in within))
 
 

@@ -3,12 +3,14 @@
 import pytest
 
 from loopline_shared.model import Outcome
-from loopline_worker.attempts.judge import Verdict, is_read, judge
+from loopline_worker.attempts.judge import Verdict, is_read, judge, with_last_line
 from loopline_worker.launch.interface import Call, Ended, Job, Limits
 from loopline_worker.supervisor.orders import Breach
 
 CANCELLED = (Outcome.CANCELLED, "nobody wants it")
 JOB = Job(["prog", "-x"], "/scratch/1.1.1", {}, Limits(scratch_bytes=2**20))
+KILLED = "killed by SIGKILL, by another program or by the system for lack of memory"
+OF_SHELL = "exit code 137: a process of it was killed by SIGKILL, perhaps for lack of memory"
 CALL = Job((), "/scratch/1.1.1", {}, call=Call("session", "f" * 64, "", {}))
 
 
@@ -18,7 +20,13 @@ CALL = Job((), "/scratch/1.1.1", {}, call=Call("session", "f" * 64, "", {}))
         (Ended(0), None, "", (Outcome.SUCCEEDED, "")),
         (Ended(3), None, "", (Outcome.FAILED, "")),
         (Ended(3, reason="of its own"), None, "", (Outcome.FAILED, "of its own")),
-        (Ended(-9), None, "", (Outcome.FAILED, "killed by another program, or by the system for lack of memory")),
+        (Ended(-9), None, "", (Outcome.FAILED, KILLED)),
+        (Ended(-11), None, "", (Outcome.FAILED, "killed by SIGSEGV")),
+        (Ended(-63), None, "", (Outcome.FAILED, "killed by signal 63")),
+        (Ended(137), None, "", (Outcome.FAILED, OF_SHELL)),
+        (Ended(139), None, "", (Outcome.FAILED, "exit code 139: a process of it was killed by SIGSEGV")),
+        (Ended(130), None, "", (Outcome.FAILED, "")),
+        (Ended(0, killed=True), CANCELLED, "", CANCELLED),
         (Ended(-9, killed=True), CANCELLED, "", CANCELLED),
         (Ended(killed=True), CANCELLED, "", CANCELLED),
         (Ended(0), CANCELLED, "", (Outcome.SUCCEEDED, "")),
@@ -34,6 +42,12 @@ CALL = Job((), "/scratch/1.1.1", {}, call=Call("session", "f" * 64, "", {}))
 )
 def test_the_verdict_follows_from_the_end(ended: Ended, told: Verdict | None, trouble: str, verdict: Verdict) -> None:
     assert judge(ended, JOB, told, trouble) == verdict
+
+
+def test_last_line_of_stderr_stands_beside_the_signal() -> None:
+    assert with_last_line("", 3, "no licence") == "no licence"
+    assert with_last_line("killed by SIGSEGV", -11, "reading x.csv") == "killed by SIGSEGV: reading x.csv"
+    assert with_last_line("timed out after 2 s", -15, "reading x.csv") == "timed out after 2 s"
 
 
 def test_what_a_task_left_running_is_said_and_does_not_fail_it() -> None:

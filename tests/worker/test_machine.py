@@ -5,15 +5,17 @@ from itertools import product
 import pytest
 
 from loopline_shared.model import AttemptId, Outcome, Output, OutputFile, Result
-from loopline_shared.protocol.worker_link import MAX_RESULTS_PER_REPORT, Run
+from loopline_shared.protocol.worker_link import MAX_RESULTS_PER_REPORT, Assign, Run
 from loopline_worker.core.attempts import AttemptRecord, Attempts
 from loopline_worker.core.events import (
+    Assigned,
     AttemptEnded,
     Connected,
     Delivered,
     DiskObserved,
     Followed,
     LinkSilent,
+    OwnerObserved,
     Restored,
     Retracted,
     Returned,
@@ -21,7 +23,8 @@ from loopline_worker.core.events import (
     Welcomed,
     WriteFailed,
 )
-from loopline_worker.core.instructions import Deliver, Retract, Start, Urgency
+from loopline_worker.core.instructions import Deliver, Kill, Retract, Start, Urgency
+from loopline_worker.core.owner_policy import OwnerPreferences, Policy, Signs
 from loopline_worker.core.transitions import TRANSITIONS, State
 from tests.worker.worker_machine import (
     A,
@@ -188,7 +191,7 @@ def test_an_earlier_agents_results_are_delivered_or_sent_and_what_it_had_begun_i
     steps = machine.happens(Restored([LONG, result(B)], [C], agent_died=True))
     assert steps.todo == [Deliver(LONG)]
     assert (machine.inventory().holding, machine.inventory().delivering) == ([], [A])
-    assert [(each.attempt, each.outcome, each.agent_died) for each in machine.inventory().results] == [
+    assert [(each.attempt, each.outcome, each.took_down) for each in machine.inventory().results] == [
         (B, Outcome.SUCCEEDED, False),
         (C, Outcome.GIVEN_BACK, True),
     ]
@@ -456,6 +459,32 @@ def test_what_the_signal_ended_that_stops_the_worker_is_given_back(code: int, ou
     machine.happens(assigned(A))
     machine.happens(Stopping("the worker was stopped"), AttemptEnded(Result(A, Outcome.FAILED, code)))
     assert machine.outcomes()[A][0] is outcome
+
+
+def test_cancel_is_gentle_where_the_master_says_so_and_what_runs_can_use_the_time() -> None:
+    machine = Driver(slots=2)
+    machine.happens(assigned(A, B, C))
+    steps = machine.happens(Assigned(Assign(2, 0, cancel=(A, B, C), gently=(A, C))))
+    assert Kill(A, Outcome.CANCELLED, gently=True) in steps.todo
+    assert Kill(B, Outcome.CANCELLED) in steps.todo
+    assert machine.outcomes() == {C: (Outcome.CANCELLED, "")}, "it only waited"
+
+
+def test_owner_who_comes_back_waits_for_no_task_that_ends_gently() -> None:
+    machine = Driver(slots=2, preferences=OwnerPreferences(Policy.WHEN_IDLE, on_battery=True))
+    machine.happens(OwnerObserved(Signs(2.0, 2.0, idle_s=1e6), 0.0), assigned(A, B))
+    steps = machine.happens(Assigned(Assign(2, 0, cancel=(A,), gently=(A,))))
+    assert Kill(A, Outcome.CANCELLED, gently=True) in steps.todo
+    steps = machine.happens(OwnerObserved(Signs(2.0, 2.0, idle_s=0.0), 0.0))
+    assert Kill(A, Outcome.CANCELLED) in steps.todo
+    assert Kill(A, Outcome.CANCELLED) not in machine.happens(OwnerObserved(Signs(2.0, 2.0, idle_s=0.0), 0.0)).todo
+
+
+def test_stopping_is_gentle() -> None:
+    machine = Driver(slots=1)
+    machine.happens(assigned(A))
+    steps = machine.happens(Stopping("the worker was stopped"))
+    assert Kill(A, Outcome.GIVEN_BACK, "the worker was stopped", gently=True) in steps.todo
 
 
 # Numbers of slots.

@@ -23,7 +23,7 @@ from loopline_worker.host.computer import Computer
 from loopline_worker.host.contention import Contention
 from loopline_worker.launch.posix import DurationEstimate
 from loopline_worker.owner import owner_monitor
-from loopline_worker.owner.blockers import Pause
+from loopline_worker.owner.blockers import Pause, PauseEnd
 from loopline_worker.presence.idle_detector import IdleDetector
 from loopline_worker.presence.probe import Probe
 from loopline_worker.presence.terminals import Terminals
@@ -261,7 +261,7 @@ async def test_a_pause_gives_back_and_is_kept_until_it_is_over(master: SmallMast
     agent = start()
     run = run_of("sh", "-c", FAMILY)
     await runs(master, agent, run)
-    agent.agent.parts.monitor.pause.set(time.time() + 3600)
+    agent.agent.parts.monitor.pause.set(PauseEnd(time.time() + 3600))
     (result,) = await master.results_of(run)
     assert result.outcome is Outcome.GIVEN_BACK
     assert result.reason.startswith("paused by the owner until ")

@@ -21,7 +21,7 @@ from loopline_worker.core import owner as owner_rule
 from loopline_worker.core.owner_policy import Decision
 from loopline_worker.host import speed
 from loopline_worker.owner import owner_monitor
-from loopline_worker.owner.blockers import FOR_GOOD, Pause
+from loopline_worker.owner.blockers import FOR_GOOD, Pause, PauseEnd
 from loopline_worker.owner.page import headline, presence, render
 from loopline_worker.owner.server import OwnerServer
 from loopline_worker.owner.state import PastFreeze, RunningTask, WorkerState
@@ -107,7 +107,7 @@ async def test_pause_and_resume_on_the_page(agent: Started, master: SmallMaster)
     (result,) = await master.results_of(run)
     assert result.outcome == "given_back"
     assert "paused until" in (await ask("GET", address(agent)))[1]
-    assert Pause(agent.data_directory.pause).until > time.time() + 3000
+    assert Pause(agent.data_directory.pause).left_s(time.time()) > 3000
     await ask("POST", f"{address(agent)}resume")
     await until(lambda: master.reports[-1].load.slots == 2)
     assert not agent.data_directory.pause.exists()
@@ -218,15 +218,15 @@ def test_a_pause_counts_also_where_it_cannot_be_kept(tmp_path: Path, monkeypatch
     pause = Pause(tmp_path / "pause.json")
     with monkeypatch.context() as patch:
         patch.setattr(Path, "write_text", _full)
-        pause.set(FOR_GOOD)
-    assert pause.until == FOR_GOOD
+        pause.set(PauseEnd(FOR_GOOD))
+    assert pause.left_s(0.0) == FOR_GOOD
     assert pause.words(0.0) == (
         "for good, but only until the worker restarts: cannot be kept on disk (No space left on device)"
     )
-    pause.set(FOR_GOOD)
+    pause.set(PauseEnd(FOR_GOOD))
     assert pause.words(0.0) == "for good"
     pause.clear()
-    assert (pause.until, list(tmp_path.iterdir())) == (0.0, [])
+    assert (pause.left_s(0.0), list(tmp_path.iterdir())) == (0.0, [])
 
 
 def _full(*_: Any) -> int:
@@ -257,7 +257,7 @@ async def test_the_same_from_a_terminal(agent: Started) -> None:
         assert part in shown
     code, shown, _ = await owner(agent.folder, "pause", "for-good", "--json")
     assert (code, json.loads(shown)["paused"]) == (0, "for good")
-    assert Pause(agent.data_directory.pause).until == float("inf")
+    assert Pause(agent.data_directory.pause).left_s(0.0) == float("inf")
     code, shown, _ = await owner(agent.folder, "resume")
     assert (code, shown.startswith("w1: 0 running")) == (0, True)
 

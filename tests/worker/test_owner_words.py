@@ -17,7 +17,8 @@ from loopline_worker.core.hours import Hours
 from loopline_worker.core.owner_policy import Policy
 from loopline_worker.host import speed
 from loopline_worker.host.load import Battery, Pressure, hottest
-from loopline_worker.owner.blockers import FOR_GOOD, BlockingPrograms, Pause, end_of
+from loopline_worker.owner import blockers
+from loopline_worker.owner.blockers import FOR_GOOD, BlockingPrograms, Pause, PauseEnd, end_of
 from loopline_worker.owner.owner_monitor import Preemption, PreemptionHistory, quantile
 from loopline_worker.owner.preferences import in_words, preferences_of
 from loopline_worker.settings import WorkerSettings
@@ -128,7 +129,7 @@ NOON = time.mktime((2026, 3, 4, 12, 0, 0, 0, 0, -1))
     ],
 )  # fmt: skip
 def test_how_long_a_pause_is(words: str, until: float) -> None:
-    assert end_of(words, NOON) == until
+    assert end_of(words, NOON).at == until
 
 
 @pytest.mark.parametrize("words", ["", "0h", "h", "1", "soon", "-1h", "1h30"])
@@ -139,7 +140,7 @@ def test_a_pause_that_makes_no_sense_says_what_would(words: str) -> None:
 
 @pytest.mark.parametrize("until", [NOON + 60, FOR_GOOD])
 def test_a_pause_outlives_the_agent(tmp_path: Path, until: float) -> None:
-    Pause(tmp_path / "pause").set(until)
+    Pause(tmp_path / "pause").set(PauseEnd(until))
     again = Pause(tmp_path / "pause")
     assert again.words(NOON)
     again.clear()
@@ -149,11 +150,35 @@ def test_a_pause_outlives_the_agent(tmp_path: Path, until: float) -> None:
 def test_a_pause_in_words(tmp_path: Path) -> None:
     pause = Pause(tmp_path / "pause")
     assert pause.words(NOON) == ""
-    pause.set(NOON + 3600)
+    pause.set(PauseEnd(NOON + 3600))
     assert pause.words(NOON) == time.strftime("until 13:00 %Z", time.localtime(NOON))
     assert pause.words(NOON + 3600) == ""
-    pause.set(FOR_GOOD)
+    pause.set(PauseEnd(FOR_GOOD))
     assert pause.words(NOON) == "for good"
+
+
+@pytest.mark.parametrize("restarts", ["no", "agent", "computer"])
+def test_pause_of_an_hour_lasts_an_hour_when_the_clock_is_set_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restarts: str
+) -> None:
+    wall, boot, start = NOON, 5000.0, "one"
+    monkeypatch.setattr(blockers, "boot_s", lambda: boot)
+    monkeypatch.setattr(blockers, "boot_id", lambda: start)
+    monkeypatch.setattr(blockers.time, "time", lambda: wall)
+    pause = Pause(tmp_path / "pause")
+    pause.set(end_of("1h", wall))
+    wall, boot = wall - 86400.0 + 600.0, boot + 600.0
+    if restarts == "agent":
+        pause = Pause(tmp_path / "pause")
+    elif restarts == "computer":
+        start, boot = "two", 10.0
+        pause = Pause(tmp_path / "pause")
+        assert pause.left_s(wall) == 3600.0, "no longer than it was meant to last"
+        return
+    assert pause.left_s(wall) == 3000.0
+    assert pause.words(wall) == time.strftime("until %H:%M %Z", time.localtime(wall + 3000.0))
+    boot += 3000.0
+    assert pause.words(wall) == ""
 
 
 def test_a_torn_pause_is_a_pause(tmp_path: Path) -> None:

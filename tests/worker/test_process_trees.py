@@ -85,6 +85,8 @@ async def test_a_killed_supervisor_takes_its_attempt_with_it(bench: Bench) -> No
     os.kill(supervisors(bench)[0], signal.SIGKILL)
     result = await bench.end_of(run)
     assert (result.outcome, result.reason) == (Outcome.GIVEN_BACK, "its supervisor was killed")
+    assert result.took_down
+    assert bench.troubles == [], "another supervisor runs the next task: its slots stay offered"
     await until(lambda: not daemon.is_running())
     await until(lambda: not processes_of(bench.folder))
     assert (await bench.result(run_of("true", task=2))).outcome is Outcome.SUCCEEDED

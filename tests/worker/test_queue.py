@@ -68,7 +68,7 @@ async def test_what_waited_at_an_agent_that_was_killed_is_run_by_the_next(master
     said = master.reports[reports]
     assert waiting(said) == [second.attempt, third.attempt]
     assert [(result.attempt, result.outcome) for result in said.results] == [(first.attempt, Outcome.GIVEN_BACK)]
-    assert said.results[0].agent_died
+    assert said.results[0].took_down
     assert processes_of(again.folder) == []
     master.is_mute = False
     await master._assign(seen=said.seq, cancel=(second.attempt,))
@@ -90,7 +90,7 @@ async def test_a_computer_that_was_switched_off_is_not_taken_for_an_agent_that_d
     monkeypatch.setattr(psutil, "boot_time", lambda: time.time() + 1)
     start(slots=1)
     (result,) = await master.results_of(run)
-    assert (result.outcome, result.agent_died) == (Outcome.GIVEN_BACK, False)
+    assert (result.outcome, result.took_down) == (Outcome.GIVEN_BACK, False)
 
 
 async def test_a_stopped_agent_gives_back_what_waits(master: SmallMaster, start: Start) -> None:
@@ -100,7 +100,7 @@ async def test_a_stopped_agent_gives_back_what_waits(master: SmallMaster, start:
     await begun(agent, first)
     await agent.stop()
     results = await master.results_of(first, second)
-    assert [(result.outcome, result.agent_died) for result in results] == [(Outcome.GIVEN_BACK, False)] * 2
+    assert [(result.outcome, result.took_down) for result in results] == [(Outcome.GIVEN_BACK, False)] * 2
     assert (agent.folder / "ledger.jsonl").read_bytes() == b""
 
 

@@ -6,6 +6,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -177,7 +178,53 @@ async def test_the_scratch_folder_is_removed_even_where_the_task_locked_it(bench
 
 async def test_a_timeout_is_a_failure_that_says_so(bench: Bench) -> None:
     result = await bench.result(run_of("sleep", "100", timeout_s=0.2))
-    assert (result.outcome, result.exit_code, result.reason) == (Outcome.FAILED, -9, "timed out after 0.2 s")
+    assert (result.outcome, result.exit_code, result.reason) == (Outcome.FAILED, -15, "timed out after 0.2 s")
+
+
+SAVES = "trap 'echo saved; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
+DEAF = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
+
+
+async def runs(bench: Bench, script: str, **more: Any) -> Run:
+    """A task that runs, and has set its traps."""
+    run = replace(run_of("sh", "-c", script), **more)
+    bench.runner.start(run)
+    assert await bench.runner.read(run.attempt, "stdout", 0, 100) == b"ready\n"
+    return run
+
+
+async def test_task_has_time_to_save_when_its_time_is_over(bench: Bench) -> None:
+    run = await runs(bench, SAVES, timeout_s=1.0, kill_after_s=600.0)
+    result = await bench.end_of(run)
+    assert (result.outcome, result.exit_code, result.reason) == (Outcome.FAILED, 0, "timed out after 1 s")
+    assert result.stdout.data == b"ready\nsaved\n"
+
+
+async def test_task_is_killed_when_its_time_to_save_is_over(bench: Bench) -> None:
+    run = await runs(bench, DEAF, timeout_s=0.5, kill_after_s=0.5)
+    result = await bench.end_of(run)
+    assert (result.outcome, result.exit_code, result.reason) == (Outcome.FAILED, -9, "timed out after 0.5 s")
+
+
+async def test_task_that_is_ended_gently_is_ended_as_it_was_told(bench: Bench) -> None:
+    run = await runs(bench, SAVES, kill_after_s=600.0)
+    bench.runner.cancel(run.attempt, gently=True)
+    result = await bench.end_of(run)
+    assert (result.outcome, result.exit_code, result.stdout.data) == (Outcome.CANCELLED, 0, b"ready\nsaved\n")
+
+
+@pytest.mark.parametrize("how", ["at once", "frozen before", "frozen then", "no time", "told again"])
+async def test_task_has_no_time_where_the_owner_or_another_result_needs_the_slot(bench: Bench, how: str) -> None:
+    run = await runs(bench, DEAF, kill_after_s=0.0 if how == "no time" else 600.0)
+    if how == "frozen before":
+        bench.runner.freeze(run.attempt)
+    bench.runner.cancel(run.attempt, gently=how != "at once")
+    if how == "frozen then":
+        bench.runner.freeze(run.attempt)
+    if how == "told again":
+        bench.runner.cancel(run.attempt)
+    result = await bench.end_of(run)
+    assert (result.outcome, result.exit_code) == (Outcome.CANCELLED, -9)
 
 
 async def test_cancelled_before_it_began(bench: Bench) -> None:
@@ -235,6 +282,7 @@ async def test_no_room_for_a_scratch_folder_is_our_trouble(tmp_path: Path) -> No
         result = await bench.result(run_of("true"))
     assert result.outcome is Outcome.GIVEN_BACK
     assert "cannot run a task here" in result.reason
+    assert result.took_down
     assert bench.troubles == [result.reason]
 
 
@@ -244,6 +292,7 @@ async def test_output_that_cannot_be_kept_is_our_trouble(bench: Bench) -> None:
     result = await bench.result(run)
     assert result.outcome is Outcome.GIVEN_BACK
     assert "cannot keep its output" in bench.troubles[0]
+    assert result.took_down
 
 
 async def test_closing_gives_back_what_runs_and_what_comes(bench: Bench) -> None:

@@ -37,6 +37,7 @@ from loopline_worker.core.events import (
 )
 from loopline_worker.core.gang_members import members_reported
 from loopline_worker.core.instructions import Entry, Instruction, Instructions, Urgency
+from loopline_worker.host.boot_clock import steady
 from loopline_worker.host.load import SAMPLE_EVERY_S
 from loopline_worker.link.http_client import HttpClient
 from loopline_worker.link.link import Link
@@ -44,6 +45,7 @@ from loopline_worker.parts import Parts, assemble
 from loopline_worker.settings import WorkerSettings
 from loopline_worker.state.data_directory import DataDirectory
 from loopline_worker.task_group import TaskGroup
+from loopline_worker.timings import STOP_GRACE_S
 
 if TYPE_CHECKING:
     from loopline_worker.owner.server import OwnerServer
@@ -52,7 +54,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_STOP_WITHIN_S = 5.0
+_STOP_WITHIN_S = STOP_GRACE_S + 5.0
 _DRAIN_WITHIN_S = 2.0
 _FIRST_SAMPLE_S = 0.1
 _READ_WITHIN_S = 15.0
@@ -208,10 +210,10 @@ class Agent:
                 parts.attempt_log.began(run)
             case do.Retract():
                 parts.runner.retract()
-            case do.Kill(attempt, outcome, reason):
+            case do.Kill(attempt, outcome, reason, gently):
                 if reason:
                     log.info("attempt %s is %s: %s", attempt, outcome.replace("_", " "), reason)
-                parts.runner.cancel(attempt, outcome, reason)
+                parts.runner.cancel(attempt, outcome, reason, gently=gently)
             case do.Freeze(attempt):
                 if parts.runner.freeze(attempt):
                     self.post(FreezeCompleted(attempt))
@@ -334,7 +336,7 @@ class Agent:
 
     def _depart_in_time(self) -> None:
         machine, departure = self.parts.machine, self.parts.departure
-        if reason := departure.reason(time.time(), is_idle=machine.is_idle, is_linked=self._link.is_open):
+        if reason := departure.reason(steady(), is_idle=machine.is_idle, is_linked=self._link.is_open):
             log.info("ending: %s", reason)
             self.stop()
 

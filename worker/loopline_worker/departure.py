@@ -41,7 +41,7 @@ def end_of_allocation() -> float | None:
 
 
 class Departure:
-    """Watches for a reason to end. Times are seconds since 1970."""
+    """Watches for a reason to end. ``until`` is seconds since 1970; ``now`` may be by a clock that is never set."""
 
     def __init__(
         self, now: float, *, until: float | None, idle_timeout_s: float | None, death_timeout_s: float | None

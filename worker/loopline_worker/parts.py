@@ -28,6 +28,7 @@ from loopline_worker.functions.launcher import FunctionLauncher
 from loopline_worker.functions.python import Python
 from loopline_worker.functions.python import find as find_python
 from loopline_worker.host import speed
+from loopline_worker.host.boot_clock import steady
 from loopline_worker.host.computer import Computer, facts, machine_of, processor
 from loopline_worker.host.load import Meter
 from loopline_worker.host.network_card import host_link
@@ -106,7 +107,7 @@ def assemble(
     pause = Pause(data_directory.pause)
     peering = Peering(
         name, settings, http_client, task_group,
-        is_paused=lambda: pause.until > time.time() or bool(allowance.why_closed), on_sent=allowance.spend,
+        is_paused=lambda: pause.left_s(time.time()) > 0 or bool(allowance.why_closed), on_sent=allowance.spend,
     )  # fmt: skip
     cache = Cache(data_directory.cache, settings.cache_limit_bytes, Downloads(http_client, peering, allowance))
     peering.serve_from(cache)
@@ -146,7 +147,7 @@ def _allowance(settings: WorkerSettings, data_directory: DataDirectory) -> Netwo
 
 def _departure(settings: WorkerSettings) -> Departure:
     timeouts = {"idle_timeout_s": settings.idle_timeout_s, "death_timeout_s": settings.death_timeout_s}
-    return Departure(time.time(), until=settings.until, **timeouts)
+    return Departure(steady(), until=settings.until, **timeouts)
 
 
 def _facts(

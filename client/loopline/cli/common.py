@@ -6,16 +6,18 @@ import asyncio
 import json as json_format
 import shlex
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
 from cyclopts import Group, Parameter
 from pydantic import BaseModel
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 
 from loopline.cli import values
+from loopline.cli.render.printable import without_bidi
 from loopline.client import AsyncClient
 from loopline.rest_client import LARGEST_PAGE
 from loopline_shared.model import TaskId
@@ -105,7 +107,15 @@ def page_size(limit: int) -> int:
     return min(limit, LARGEST_PAGE) or LARGEST_PAGE
 
 
-class _Output(Console):
+class _Safe(Console):
+    """A console for texts that others wrote, such as names of jobs."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(without_bidi(segment.text), segment.style)
+
+
+class _Output(_Safe):
     def on_broken_pipe(self) -> None:
         raise  # noqa: PLE0704 - it is being handled, and main() knows how
 
@@ -122,7 +132,7 @@ def has_colour(console: Console) -> bool:
 
 def stderr() -> Console:
     """Return the console of progress and warnings."""
-    return Console(highlight=False, markup=False, stderr=True)
+    return _Safe(highlight=False, markup=False, stderr=True)
 
 
 def is_interactive() -> bool:

@@ -12,7 +12,6 @@ from rich.text import Text
 from loopline.cli.common import PLAIN, Common, read_by
 from loopline.cli.errors import usage
 from loopline.cli.render import human
-from loopline.cli.values import duration
 from loopline.client import AsyncClient
 from loopline.settings import Login, login_file
 from loopline_shared.errors import LooplineError
@@ -72,35 +71,16 @@ async def logout(*, common: Common = PLAIN) -> None:
 
 @tls.command
 async def show(*, common: Common = PLAIN) -> None:
-    """Show how the master is encrypted, by which key it is known, and which workers still use plain HTTP."""
+    """Show how the master is encrypted, and by which key it is known."""
     async with common.client() as client:
         view = await client.encryption()
         master = client.master
     common.show(view, lambda: _told(view, master))
 
 
-@tls.command
-async def enable(
-    *, plain_for: Annotated[float, read_by(duration, "DURATION")] = 14 * 86400.0, common: Common = PLAIN
-) -> None:
-    """Have a master of an earlier release encrypt from now on, and answer plain HTTP beside it for a while.
-
-    Workers follow by themselves, over their link. Users log in again: `loopline token create` prints a line for each.
-
-    Parameters
-    ----------
-    plain_for
-        For how long plain HTTP is answered too, such as 14d; 0s: no longer.
-    """
-    async with common.client() as client:
-        view = await client.enable_encryption(plain_for)
-        master = client.master
-    common.show(view, lambda: _told(view, master))
-
-
 def _told(view: EncryptionView, master: str) -> Text:
     if not view.is_on:
-        return Text("plain HTTP: what goes to and fro can be read on the way; `loopline tls enable` encrypts it")
+        return Text("plain HTTP, for this computer alone or behind a proxy that encrypts")
     text = Text("TLS 1.3")
     if view.pin:
         text.append(f", by the grid's own CA, whose key has the SHA-256\n  {view.pin}")
@@ -112,8 +92,4 @@ def _told(view: EncryptionView, master: str) -> Text:
     text.append(f"\nfor {', '.join(view.names)}" if view.pin else "")
     if view.expires_at is not None:
         text.append(f"\nuntil {human.moment(view.expires_at)}, renewed before")
-    if view.plain_until is not None:
-        text.append(f"\nplain HTTP is answered until {human.moment(view.plain_until)}")
-    if view.plain_workers:
-        text.append(f"\nworkers that still use it: {', '.join(view.plain_workers)}")
     return text

@@ -122,15 +122,14 @@ async def _first_line(client: AsyncClient, job: int) -> AsyncIterator[bytes]:
 
 
 async def _failure(client: AsyncClient, job: int) -> LooplineError:
-    """Return why there is no cluster: the last words of its members."""
+    """Return why there is no cluster: the last words of its members, or else why the first one ended."""
     nodes = (await client.job(job)).spec.nodes
     said = set()
     for rank in range(nodes):
         text = b"".join([piece async for piece in client.output(TaskId(job, 1), "stderr", rank=rank)])
         said |= set(text.decode(errors="replace").strip().splitlines()[-1:])
-    return LooplineError(
-        "engine", f"the cluster of job {job} did not come up: {'; '.join(sorted(said)) or 'it ended'}"
-    )
+    why = "; ".join(sorted(said)) or (await client.task(TaskId(job, 1))).reason or "it ended"
+    return LooplineError("engine", f"the cluster of job {job} did not come up: {why}")
 
 
 async def _until_over(client: AsyncClient, job: int) -> int:

@@ -67,7 +67,10 @@ class CallError(LooplineError):
 
 @dataclass(frozen=True)
 class CallOptions:
-    """Options of all calls of an executor. ``size``: of one call, in reference CPU-seconds."""
+    """Options of all calls of an executor. ``size``: of one call, in reference CPU-seconds.
+
+    ``part_of``: identifier of the session that the calls are part of; None: what is submitted together is a job.
+    """
 
     name: str = ""
     size: float | None = None
@@ -79,6 +82,7 @@ class CallOptions:
     own_modules: bool = True  # the user's own modules that calls import go along
     requirements: PackageList | None = None  # packages that workers install for the calls
     allow_builds: bool = False  # of packages without a wheel
+    part_of: str | None = None
 
     def __post_init__(self) -> None:
         """Read ``requires`` if it is a dict. Raises LooplineError if it is wrong."""
@@ -188,6 +192,7 @@ async def common_spec(client: RestClient, function: bytes, options: CallOptions,
         max_attempts=options.max_attempts,
         max_replicas=options.max_replicas,
         timeout_s=options.timeout_s,
+        session=options.part_of,
     )
 
 

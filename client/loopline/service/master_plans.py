@@ -15,7 +15,27 @@ _ITS_OWN = f"""User={USER}
 StateDirectory={USER}
 StateDirectoryMode=0700
 Environment=LOOPLINE_DATA_DIR={DATA}
+ProtectHome=read-only
+CapabilityBoundingSet=
+UMask=0077
 """
+_HARDENED = """PrivateTmp=yes
+PrivateDevices=yes
+ProtectSystem=full
+ProtectClock=yes
+ProtectHostname=yes
+ProtectControlGroups=yes
+ProtectKernelLogs=yes
+ProtectKernelModules=yes
+ProtectKernelTunables=yes
+LockPersonality=yes
+RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX AF_NETLINK
+RestrictNamespaces=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+SystemCallArchitectures=native
+"""
+"""Not in the unit of a user, whose manager can set them only where unprivileged user namespaces are allowed."""
 
 
 def master_for_user(command: Sequence[str], config: Path, user: str) -> Plan:
@@ -33,7 +53,7 @@ def master_for_user(command: Sequence[str], config: Path, user: str) -> Plan:
 
 def master_for_system(command: Sequence[str], user: str | None = None, etc: Path = Path("/etc")) -> Plan:
     """Return the plan of a systemd system unit that this user runs; None: one that is made for it, with DATA."""
-    owner = f"User={user}\n" if user else _ITS_OWN
+    owner = _HARDENED + (f"User={user}\n" if user else _ITS_OWN)
     unit = filled("master.service", owner=owner, command=quoted(command), target="multi-user.target")
     users = etc / "sysusers.d" / f"{USER}.conf"
     return Plan(

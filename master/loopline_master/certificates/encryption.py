@@ -1,8 +1,6 @@
-"""The encryption of the master's port: by which certificate, and whether plain HTTP is answered beside it.
+"""Encryption of the master's port, and the certificate it shows: a master speaks TLS beyond loopback.
 
-A data folder of this release has a folder `certificates`, and its master speaks TLS beyond loopback. One of an
-earlier release has none: its master goes on in plain HTTP until `loopline tls enable`, and then answers both on one
-port for a while, so that workers can learn of the CA over their link and users log in again.
+It makes a CA of its own in the folder ``certificates``, unless its operator gives a certificate.
 """
 
 from __future__ import annotations
@@ -13,7 +11,6 @@ import re
 import socket
 import ssl
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,12 +30,6 @@ _IN_NO_NAME = re.compile(r"[^A-Za-z0-9.-]")
 _WHATEVER_DATE = ssl.VerifyFlags(0x200000)  # X509_V_FLAG_NO_CHECK_TIME, which Python has no name for
 
 
-def prepare_folder(data_dir: Path) -> None:
-    """Make the folder of certificates in a new data folder: one that has neither database nor tokens."""
-    if not any((data_dir / name).exists() for name in ("loopline.db", "tokens")):
-        (data_dir / "certificates").mkdir(mode=0o700, exist_ok=True)
-
-
 class Encryption:
     """The TLS of the master's port. Certificates are read and renewed while it serves."""
 
@@ -49,17 +40,12 @@ class Encryption:
         """
         self._settings, self._is_waiting = settings, is_waiting
         self.folder = settings.data_dir / "certificates"
-        self._until_file = self.folder / "plain-until"
         self._authority: Authority | None = None
         self.context: ssl.SSLContext | None = None
         """The context of new connections; None in plain HTTP."""
         self._began = asyncio.Event()
         self._loaded: object = None  # what stands in the context
         self._renewed_at = -RENEW_LOOK_EVERY_S
-        self.plain_until = _number(read_private(self._until_file))
-        self.is_plain_answered = True
-        """True while requests in plain HTTP are served."""
-        self.on_plain_ended: Callable[[], None] = lambda: None
         if self._is_wanted():
             self._begin()
 
@@ -67,12 +53,6 @@ class Encryption:
     def is_on(self) -> bool:
         """True if the port speaks TLS."""
         return self.context is not None
-
-    @property
-    def is_missing(self) -> bool:
-        """True if others connect, in plain HTTP, without a proxy that encrypts before."""
-        settings = self._settings
-        return not (self.is_on or settings.is_private or settings.tls == "off")
 
     @property
     def authority(self) -> Authority | None:
@@ -110,27 +90,13 @@ class Encryption:
 
         return ends_at(self._files()[0].read_text("ascii"))
 
-    def enable(self, plain_for_s: float) -> None:
-        """Speak TLS from now on, and plain HTTP for so long beside it. Raises LooplineError if that cannot be."""
-        if self._settings.tls == "off":
-            hint = "start the master without --tls off"
-            raise LooplineError("tls_off", "this master was started with --tls off", hint, status=409)
-        self.folder.mkdir(mode=0o700, exist_ok=True)
-        self.plain_until = time.time() + plain_for_s
-        write_private(self._until_file, f"{self.plain_until:.0f}")
-        self._begin()
-
     async def keep_fresh(self) -> None:
-        """Renew the certificate before it ends, read the operator's again when it changes, and end plain HTTP."""
+        """Renew the certificate before it ends, and read the operator's again when it changes."""
         await self._began.wait()
         while True:
             await asyncio.sleep(LOOK_AT_CERTIFICATES_EVERY_S)
             with suppress(OSError):
                 await asyncio.to_thread(self._refresh)
-            was_plain, self.is_plain_answered = self.is_plain_answered, time.time() < self.plain_until
-            if was_plain and not self.is_plain_answered:
-                log.info("plain HTTP is no longer answered")
-                self.on_plain_ended()
 
     def _is_wanted(self) -> bool:
         settings = self._settings
@@ -138,7 +104,7 @@ class Encryption:
             return False
         if settings.tls or settings.tls_cert:
             return settings.tls != "off"
-        return self._until_file.exists() or (self.folder.is_dir() and not settings.is_private)
+        return not settings.is_private
 
     def _begin(self) -> None:
         from loopline_master.certificates.authority import Authority  # not where nothing is encrypted: it is large
@@ -147,7 +113,6 @@ class Encryption:
         self._authority = self._authority or Authority(self.folder)
         try:
             self._refresh()
-            self.is_plain_answered = time.time() < self.plain_until
             self._began.set()
         except OSError as error:
             message = f"cannot read the certificate or its key: {error.strerror or error}"
@@ -205,10 +170,3 @@ def _context_of(files: tuple[Path, Path], authority: Authority | None) -> ssl.SS
         context.verify_flags |= _WHATEVER_DATE
         context.load_verify_locations(cadata=authority.certificate)
     return context
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return 0.0

@@ -63,25 +63,28 @@ class WorkerKeys:
         """
         if bearer.worker not in (None, hello.worker):
             return Refused("wrong_name", f"this token is worker {bearer.worker}'s, not {hello.worker}'s", _NAME_HINT)
+        if not await self.may_claim(hello.worker, bearer):
+            return Refused("wrong_key", f"the name {hello.worker} is another computer's", _JOIN_AGAIN)
         if not self._encryption.is_on:
             return ""
         if shown.worker not in ("", hello.worker):
             return Refused("wrong_name", f"this certificate is worker {shown.worker}'s", _JOIN_AGAIN)
         certificate = self._certificate(hello)
         keys = {shown.key, pin_of(certificate) if certificate else ""} - {""}
-        if await self._is_another_ones(hello.worker, bearer, keys):
-            if bearer.worker:
-                message = f"worker {hello.worker} had another key: its data folder is lost, or it is another computer"
-                return Refused("wrong_key", message, _LEAVE_FIRST)
-            return Refused("wrong_key", f"the name {hello.worker} is another computer's", _JOIN_AGAIN)
+        if bearer.worker and self._has_another_key(bearer, keys):
+            message = f"worker {hello.worker} had another key: its data folder is lost, or it is another computer"
+            return Refused("wrong_key", message, _LEAVE_FIRST)
         if shown.key and bearer.worker:
             self._keep(bearer, shown.key)
         return certificate and f"{certificate}{self._encryption.authority_certificate}"
 
-    async def _is_another_ones(self, worker: str, bearer: Bearer, keys: set[str]) -> bool:
-        """True if this name is taken by another token, or by another key of the same token."""
-        if bearer.worker is None:
-            return bool(bearer.token) and await self._tokens.is_taken(worker)
+    async def may_claim(self, worker: str, bearer: Bearer) -> bool:
+        """True if the token is good for this name: its own, or a shared one while no computer has joined under it."""
+        if bearer.worker is not None:
+            return bearer.worker == worker
+        return not bearer.token or not await self._tokens.is_taken(worker)
+
+    def _has_another_key(self, bearer: Bearer, keys: set[str]) -> bool:
         known = read_private(self._file(bearer))
         return bool(known) and keys != {known}
 

@@ -51,6 +51,9 @@ OCCUPYING = (*SEATED, *UNSEATED, AttemptState.DELIVERING)
 _new = tuple.__new__
 """Makes an id at half the price: thousands a second are made."""
 
+SessionKey = tuple[str, str]
+"""A session: its user, and the identifier that its client chose."""
+
 UNRELEASED = 0
 """Job.arrival of one that has never entered the grid: it waits for other jobs, or was cancelled while it did."""
 
@@ -66,7 +69,7 @@ MAX_TAKEN_DOWN = 3
 """A task that took workers down so often fails (trust.py)."""
 
 UNKNOWN_WEIGHT = 1e300
-"""Weight of a job without a size: it may not pass any job that has one."""
+"""Weight of a job without a size that has shown nothing yet: it may not pass any job that has one."""
 
 
 @dataclass(slots=True)
@@ -75,7 +78,7 @@ class Grid:
 
     next_job: int = 1
     sequence: int = 0  # counts arrivals and departures of jobs together, so that they can be ordered
-    pointer: int = 0  # arrival of the job whose turn was last (round robin)
+    pointer: int = 0  # the turn that was last (round robin)
     now: float = 0.0  # time of the last step; seconds since 1970
     last_start: float = 0.0  # when an attempt was last dispatched
     virtual: float = 0.0  # clock of fair sharing, in reference CPU-seconds of each job's share
@@ -148,6 +151,8 @@ class Job:
     spec_bytes: int = 0  # of its spec as JSON; 0: it was submitted to a release that did not count them
     confirmed: int = 0  # attempts in a row that took about as long as was expected of them (shares/prefetch.py)
     exempt_since: float | None = None  # it has held nobody since then, for the reason that it has now
+    shown: float | None = None  # of a job without a size: its weight by what its tasks have measured; only falls
+    turn: int = 0  # place in a policy's round: its arrival; in a session, the arrival of the session's first job
     sweep: Annotated[SkipValidation[Sweep], Field(exclude=True)] = field(init=False, repr=False, compare=False)
     runs: Annotated[SkipValidation[Runs], Field(exclude=True)] = field(init=False, repr=False, compare=False)
     slots: Annotated[int, Field(exclude=True)] = field(init=False, repr=False, compare=False)  # as its spec requires
@@ -155,25 +160,29 @@ class Job:
     budget_s: Annotated[float | None, Field(exclude=True)] = field(init=False, repr=False, compare=False)
     program: Annotated[ProgramKey, Field(exclude=True)] = field(init=False, repr=False, compare=False)
     most_failed: Annotated[int | None, Field(exclude=True)] = field(init=False, repr=False, compare=False)
+    session: Annotated[SessionKey | None, Field(exclude=True)] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         spec, self.sweep, self.program = self.spec, Sweep(self.spec), key_of(self.owner, self.spec)
         self.runs = Runs(self.owner, spec, self.sweep, self.inputs)
         self.slots, self.quorum, self.budget_s = spec.requires.slots, spec.quorum, spec.replica_budget_s
         self.most_failed = most_failed(spec.max_fails, self.task_count)
+        self.session = None if spec.session is None else (self.owner, spec.session)
 
     def task_id(self, number: int) -> TaskId:
         return _new(TaskId, (self.id, number))
 
     @property
     def weight(self) -> float:
-        """Size of the job where earlier ones are compared with it; without a size, larger than any other."""
-        return UNKNOWN_WEIGHT if self.size is None else self.size
+        """Size of the job where earlier ones are compared with it; without one, what its tasks have shown."""
+        if self.size is not None:
+            return self.size
+        return UNKNOWN_WEIGHT if self.shown is None else self.shown
 
     @property
     def has_claim(self) -> bool:
-        """True if later jobs of at least its size wait for this one: it has a size, and is not exempt."""
-        return self.size is not None and not self.is_exempt
+        """True if later jobs of at least its size wait for this one: it has a size and an order, and no exemption."""
+        return self.size is not None and self.order is not Order.NONE and not self.is_exempt
 
     @property
     def is_live(self) -> bool:
@@ -195,8 +204,8 @@ class Job:
         return self.most_failed is not None and self.failed >= self.most_failed and not self.is_computed
 
     def is_no_smaller(self, earlier: Job) -> bool:
-        """True if the earlier job has a size, and this one has none or one as large."""
-        return earlier.size is not None and (self.size is None or earlier.size <= self.size)
+        """True if the earlier job has a size, and this one weighs as much."""
+        return earlier.size is not None and earlier.size <= self.weight
 
     def is_ordered_after(self, earlier: Job) -> bool:
         """True if the guarantee of this job covers an earlier one, whatever their sizes."""
@@ -234,7 +243,7 @@ class Task:
     attempts: int = 0  # numbers handed out so far
     failures: int = 0  # attempts that failed by the task's own doing
     failed_on: tuple[str, ...] = ()  # workers on which it failed by its own doing, the latest last
-    took_down: tuple[str, ...] = ()  # workers whose agents died while it ran there, a name for each time
+    took_down: tuple[str, ...] = ()  # workers on which what ran it ended with it (trust.py), a name for each time
     winner: int | None = None  # number of the attempt whose result was accepted
     votes: tuple[Vote, ...] = ()  # of its job's quorum; without one, the winner's, while others were at it
     mismatch: bool = False  # two of its results differ

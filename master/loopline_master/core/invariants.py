@@ -48,6 +48,7 @@ def check(state: State) -> None:
     live = list(state.index.live.values())
     for place, job in enumerate(live):
         check_guarantee(state, job, live[:place])
+        check_turn(state, job)
     for worker in state.workers.values():
         check_quarantine(state, worker)
 
@@ -175,11 +176,12 @@ def check_guarantee(state: State, job: Job, earlier: Sequence[Job]) -> None:
 
     A job that has a predecessor keeps back one task that was never started.
     """
-    sized = [p for p in earlier if p.size is not None and not p.is_exempt]
+    sized = [p for p in earlier if p.size is not None and p.order is not Order.NONE and not p.is_exempt]
     predecessors = [p for p in sized if (p.size or 0.0) <= job.weight and job.is_ordered_after(p)]
     if job.is_computed:
         assert job.order is Order.DELIVER, f"job {job.id} is computed, but does not complete"
         assert predecessors, f"job {job.id} is computed and held by nobody, but is not delivered"
+    assert job.shown is None or job.size is None, f"job {job.id} has a size, and is weighed by what it has shown"
     if job.order is not Order.HOLD or job.released_at is not None:
         return
     assert len(state.fresh[job.id]) > 0, f"job {job.id} was never released, but has no task left to start"
@@ -188,6 +190,18 @@ def check_guarantee(state: State, job: Job, earlier: Sequence[Job]) -> None:
         blocker = state.index.blockers[job.id]
         assert blocker in [p.arrival for p in predecessors], f"job {job.id} waits for {blocker} in vain"
         assert job.id in state.index.blocked[blocker], f"nobody wakes job {job.id} when {blocker} goes"
+
+
+def check_turn(state: State, job: Job) -> None:
+    """Raises AssertionError if a live job has a turn of its own where it is part of a session, or else has not."""
+    session = state.index.sessions.find(job.session)
+    if job.is_live and job.session is None:
+        assert job.turn == job.arrival, f"job {job.id} arrived as {job.arrival}, its turn is {job.turn}"
+    elif job.is_live:
+        assert session is not None, f"job {job.id} is part of a session that is not there"
+        assert job.turn == session.turn <= job.arrival, (
+            f"job {job.id} has turn {job.turn}, its session {session.turn}"
+        )
 
 
 def check_gang(state: State, gang: Gang) -> None:
@@ -249,6 +263,7 @@ def check_job(state: State, number: int) -> None:
     for task in in_memory if job.nodes > 1 else ():
         for gang in launches_of(state, TaskId(number, task)):
             check_gang(state, gang)
+    check_turn(state, job)
     if job.is_live:
         assert state.index.live.get(job.arrival) is job, f"job {number} is live, but not in the order of arrival"
         check_guarantee(state, job, list(takewhile(lambda one: one is not job, state.index.live.values())))

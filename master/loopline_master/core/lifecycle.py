@@ -17,6 +17,8 @@ from loopline_shared.model import AttemptState, JobState, Order, Outcome, Phases
 RUNNING, SUCCEEDED = TaskState.RUNNING, TaskState.SUCCEEDED
 DISPATCHED, PREFETCHED, SUCCEEDED_ATTEMPT = AttemptState.DISPATCHED, AttemptState.PREFETCHED, AttemptState.SUCCEEDED
 QUEUED_JOB, SUCCESS = JobState.QUEUED, Outcome.SUCCEEDED
+_SHOWN_TIMES = 2.0
+"""A job without a size counts as so many times the work that its tasks have shown: the last one may be longer."""
 
 
 def start_attempt(state: State, job: Job, number: int, worker: Worker, *, ahead: bool = False) -> Attempt:
@@ -57,7 +59,7 @@ def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
         measure.undo_assumed_loss(job, attempt)
     record(state, attempt, result, transitions.END[result.outcome])
     has_succeeded = attempt.state is SUCCEEDED_ATTEMPT
-    overtaken = _compare_with_expectation(state, job, attempt)
+    overtaken = prefetch.note_run_time(state, job, attempt)
     if not task.is_open:
         if has_succeeded:
             trust.compare_late_result(state, job, task, attempt)
@@ -70,8 +72,8 @@ def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
             task.failures += 1
             job.used += measure.work_done(state.workers[attempt.worker], attempt)
             blamed = trust.blame_for_failure(state, attempt, task)
-        elif result.agent_died:
-            trust.count_agent_death(task, attempt)
+        elif result.took_down:
+            trust.count_downfall(task, attempt)
         measure.account(job, task, attempt, result.outcome)
         state.put(job, attempt, task)
         if ends_task(job, result):
@@ -82,17 +84,6 @@ def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
         retract_from(state, worker, "its worker is in quarantine, and it had not begun")
     for waiting in overtaken:
         retract_attempt(state, waiting, "tasks before it took longer than expected")
-
-
-def _compare_with_expectation(state: State, job: Job, attempt: Attempt) -> list[Attempt]:
-    """Count an attempt that took as long as expected. If it took longer, return the attempts to retract for that."""
-    if attempt.state is not SUCCEEDED_ATTEMPT and attempt.state is not AttemptState.FAILED:
-        return []
-    if prefetch.takes_as_expected(attempt):
-        job.confirmed += 1
-        return []
-    job.confirmed = 0
-    return prefetch.excess(state, state.workers[attempt.worker])
 
 
 def ends_task(job: Job, result: Result) -> bool:
@@ -250,9 +241,9 @@ def reconsider_task(state: State, task: Task) -> None:
     if not task.is_open or task.id in state.index.attempts.alive or task.id in state.index.gangs.launches:
         return
     job = state.jobs[task.job]
-    is_dangerous = trust.kills_agents(state, job, task)
+    is_dangerous = trust.takes_all_down(state, job, task)
     if is_dangerous or task.setbacks >= job.max_attempts:
-        task.verdict = trust.deaths_verdict(task) if is_dangerous else trust.quorum_verdict(job, task)
+        task.verdict = trust.downfall_verdict(task) if is_dangerous else trust.quorum_verdict(job, task)
         end_task(state, job, task, TaskState.FAILED)
         return
     _set_task(job, task, TaskState.QUEUED)
@@ -313,6 +304,8 @@ def end_task(
     ``winner``: the attempt that brought the result, yet to be put.
     """
     _set_task(job, task, end)
+    if job.size is None and state.fresh[job.id].count < 2:
+        weigh(state, job)
     task.finished_at = state.grid.now
     if task.votes:
         trust.settle_votes(state, job, task)
@@ -342,10 +335,26 @@ def _depart(state: State, job: Job, end: JobState) -> None:
 def _start_task(state: State, job: Job, task: Task) -> None:
     task.started = True
     task.started_at = task.started_at or state.grid.now
-    state.fresh[job.id].discard(task.number)
+    fresh = state.fresh[job.id]
+    fresh.discard(task.number)
+    if job.size is None and fresh.count < 2:
+        weigh(state, job)
     if job.state is QUEUED_JOB:
         job.state = transitions.check(transitions.JOB, job.state, JobState.RUNNING)
         job.started_at = job.started_at or state.grid.now
+
+
+def weigh(state: State, job: Job) -> None:
+    """Weigh a job without a size by what its tasks have measured, once only its last task or its delivery is left.
+
+    It counts as twice their work, with their mean for each task that has no result. The weight only falls, so a job
+    that holds it back by the weight before is one of those that may.
+    """
+    done = job.succeeded + job.failed
+    is_at_last = job.is_computed if job.order is Order.DELIVER else state.fresh[job.id].count <= 1
+    if is_at_last and done and job.used > 0:
+        weight = _SHOWN_TIMES * job.used * job.task_count / done
+        job.shown = weight if job.shown is None else min(job.shown, weight)
 
 
 def _set_task(job: Job, task: Task, new: TaskState) -> None:

@@ -170,7 +170,7 @@ class Placer:
             return False
         if state.settings.user_slots is not None and not may_take(state, job.owner, job.slots):
             return False
-        job.cursor, state.grid.pointer = task, job.arrival
+        job.cursor, state.grid.pointer = task, job.turn
         if state.accounts.are_kept:
             self._note_turn(job)
         is_held = is_fresh and state.index.is_held(job)
@@ -190,7 +190,7 @@ class Placer:
             return False
         if self._state.settings.user_slots is not None and not may_take(self._state, job.owner, job.slots):
             return False
-        job.cursor, self._state.grid.pointer = task, job.arrival
+        job.cursor, self._state.grid.pointer = task, job.turn
         if self._state.accounts.are_kept:
             self._note_turn(job)
         lifecycle.start_attempt(self._state, job, task, worker, ahead=True)
@@ -199,8 +199,8 @@ class Placer:
     def _note_turn(self, job: Job) -> None:
         """Note which of a user's jobs had its turn."""
         user = self._state.accounts.users[job.owner]
-        if user.pointer != job.arrival:
-            user.pointer = job.arrival
+        if user.pointer != job.turn:
+            user.pointer = job.turn
             self._state.put(user)
 
 

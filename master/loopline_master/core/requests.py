@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from loopline_master.core import lifecycle, transitions
 from loopline_master.core.effects import Declined, Done, Reply, Submitted
-from loopline_master.core.entities import UNRELEASED, Job, Program, Worker
+from loopline_master.core.entities import UNRELEASED, Job, Program, SessionKey, Worker
 from loopline_master.core.estimates import measure, program_history
 from loopline_master.core.events import (
     JobCancelled,
@@ -45,7 +45,8 @@ _LIMITED = (
 
 def submit(state: State, event: JobSubmitted) -> Reply:
     spec, owner, count = event.spec, event.owner, event.spec.task_count
-    declined = too_much(state, count) or _too_much_of(state, owner, count, event.spec_bytes)
+    session = None if spec.session is None else (owner, spec.session)
+    declined = too_much(state, count) or _too_much_of(state, owner, count, event.spec_bytes, session)
     if declined is not None:
         return declined
     waits_for = _left_to_wait_for(state, spec.after, event.ended)
@@ -89,7 +90,8 @@ def retry(state: State, event: JobRetried) -> Reply:
         return refused
     if len(state.jobs) >= state.settings.max_jobs:
         return _queue_full(state)
-    declined = _too_much_of(state, event.job.owner, event.job.task_count, event.job.spec_bytes)
+    was = event.job
+    declined = _too_much_of(state, was.owner, was.task_count, was.spec_bytes, was.session)
     if declined is not None:
         return declined
     waits_for = _left_to_wait_for(state, event.job.spec.after, event.ended)
@@ -172,10 +174,16 @@ def _set_paused(state: State, job_id: int, *, paused: bool) -> Reply:
     return Done()
 
 
-def _too_much_of(state: State, owner: str, tasks: int, spec_bytes: int) -> Declined | None:
-    """Return the refusal of a job with which its user would exceed a limit; None if it is accepted."""
+def _too_much_of(
+    state: State, owner: str, tasks: int, spec_bytes: int, session: SessionKey | None
+) -> Declined | None:
+    """Return the refusal of a job with which its user would exceed a limit; None if it is accepted.
+
+    All jobs of a session count as one.
+    """
+    jobs = 0 if session in state.index.users.sessions else 1
     settings, hint = state.settings, "wait until some have ended, or cancel some; an admin sets limits.{}"
-    limits, asked = (settings.user_jobs, settings.user_tasks, settings.user_spec_bytes), (1, tasks, spec_bytes)
+    limits, asked = (settings.user_jobs, settings.user_tasks, settings.user_spec_bytes), (jobs, tasks, spec_bytes)
     for (name, what), used, more, allowed in zip(_LIMITED, state.index.users.of(owner), asked, limits, strict=True):
         if allowed is not None and used + more > allowed:
             has = f"{owner} has {used:,} of the {allowed:,} {what} that one user may have"
@@ -194,7 +202,7 @@ def _new_job(state: State, event: JobSubmitted, task_count: int) -> Job:
         spec=spec,
         task_count=task_count,
         size=given,
-        order=settings.order_of(task_count, spec.nodes),
+        order=settings.order_of(spec, task_count),
         within=settings.order_within,
         max_attempts=spec.max_attempts or settings.max_attempts,
         max_replicas=_replicas(spec, settings.max_replicas),
@@ -216,7 +224,7 @@ def _stamp_size(state: State, job: Job) -> None:
 
     Whatever is learned while the job is in the grid changes estimates, and not this size: other jobs may wait for it.
     """
-    program = state.programs.get(job.program)
+    program, job.shown = state.programs.get(job.program), None
     if job.size_source is SizeSource.GIVEN:
         if program is not None and not job.succeeded:
             job.log_mean = program_history.log_unit(program)
@@ -312,13 +320,13 @@ def _enter(state: State, job: Job, waits_for: tuple[int, ...], started: Interval
     """Let a new or retried job enter the grid as the last to come, or wait for its dependencies."""
     job.waiting_for = waits_for
     _account_of(state, job.owner)
+    if started is not None:
+        state.restore(job, started)
     if waits_for:
         _become(job, JobState.WAITING)
         job.arrival = UNRELEASED
     else:
         _take_its_place(state, job)
-    if started is not None:
-        state.restore(job, started)
     state.put(job)
 
 
@@ -353,7 +361,23 @@ def _take_its_place(state: State, job: Job) -> None:
     _become(job, JobState.QUEUED)
     _stamp_size(state, job)
     job.arrival, job.entered_at = state.next_sequence(), state.now
-    job.tag = measure.tag_of(state.grid, job)
+    job.turn, job.tag = job.arrival, measure.tag_of(state.grid, job)
+    if job.size is None and job.succeeded + job.failed:
+        lifecycle.weigh(state, job)
+    if job.session is not None:
+        _join_session(state, job)
+
+
+def _join_session(state: State, job: Job) -> None:
+    """Give a job the turn of its session, and the finish tag behind the session's last one.
+
+    It is indexed at once: several jobs of a session may enter the grid in one event.
+    """
+    session = state.index.sessions.find(job.session)
+    if session is not None:
+        job.turn = session.turn
+        job.tag += max(0.0, session.last_tag - state.grid.virtual)
+    state.index.sessions.place(job)
 
 
 def _become(job: Job, new: JobState) -> None:

@@ -57,7 +57,7 @@ def _base(path: str) -> str:
 class Runs:
     """The runs of one job; the fields that all of them share are computed once."""
 
-    __slots__ = ("_before", "_behind", "_optional_outputs", "_sweep", "_tasks")
+    __slots__ = ("_before", "_behind", "_extras", "_sweep", "_tasks")
 
     def __init__(self, owner: str, spec: JobSpec, sweep: Sweep, inputs: str | None) -> None:
         needs, rows = spec.requires, spec.parameters
@@ -74,7 +74,11 @@ class Runs:
             needs.software,
             owner,
         )
-        self._optional_outputs = output_patterns(spec.outputs, optional=True)
+        self._extras: dict[str, Any] = {}  # fields that few jobs have
+        if optional := output_patterns(spec.outputs, optional=True):
+            self._extras["optional_outputs"] = optional
+        if spec.kill_after_s is not None:
+            self._extras["kill_after_s"] = spec.kill_after_s
 
     def run(self, attempt: AttemptId) -> Run:
         """Return the run that starts an attempt; its fields are given in their order."""
@@ -83,8 +87,9 @@ class Runs:
         own_inputs = staged(self._tasks[number - 1].inputs) if self._tasks else {}
         command = self._sweep.command_at(number, parameters)
         run = Run(attempt, command, parameters, *self._before, own_inputs, *self._behind)  # type: ignore[call-arg]
-        if self._optional_outputs:
-            run.optional_outputs = self._optional_outputs
+        if self._extras:
+            for name, value in self._extras.items():
+                setattr(run, name, value)
         return run
 
 

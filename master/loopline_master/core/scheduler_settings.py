@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from loopline_master.core.planning.scans.scan_algorithms import algorithm
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import Order, OrderWithin
+from loopline_shared.spec import JobSpec
 
 Amount = Annotated[int, Field(ge=1, le=2**53)]
 Period = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
@@ -138,12 +139,15 @@ class SchedulerSettings:
         Field(ge=0, le=1000, description="the most tasks that are prefetched to a worker"),
     ] = 256
 
-    def order_of(self, task_count: int, nodes: int) -> Order:
+    def order_of(self, spec: JobSpec, task_count: int) -> Order:
         """Return the order to stamp on a job of this many tasks.
 
+        A part of a session is outside the order: a session is one open job, and none of its calls is its last task.
+
         Held, a job of one task would not even start before all its predecessors have completed, so equal ones would
-        run one at a time beside free slots. A gang stays under hold: it would take many slots for a
-        result that waits.
+        run one at a time beside free slots. A gang stays under hold: it would take many slots, and then wait.
         """
-        is_delivered = self.order is Order.HOLD and task_count == 1 and nodes == 1
+        if spec.session is not None:
+            return Order.NONE
+        is_delivered = self.order is Order.HOLD and task_count == 1 and spec.nodes == 1
         return Order(self.single_task_order) if is_delivered else self.order

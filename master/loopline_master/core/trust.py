@@ -14,9 +14,10 @@ quarantine is shorter again. The worker still gets jobs that no other could run 
 on an unhealthy worker is tried elsewhere next (View.should_go_elsewhere), lest one broken computer use up all of its
 attempts.
 
-**Deaths of agents.** An agent that dies while a task runs may have died of it. Such an end uses up none of the task's
-``max_attempts``, for it may be no doing of the task's own. But a task that kills every agent in turn would go round
-for ever, so after three such ends on two workers at least, or on the only one there is for it, the task fails.
+**Downfalls.** An agent, a supervisor or a sandbox that ends while a task runs may have ended by its doing, and so may
+a computer that cannot run it or keep its output. Such an end uses up none of the task's ``max_attempts``, for it may
+be no doing of the task's own. But a task that takes down all that runs it would go round for ever, so after three
+such ends on two workers at least, or on the only one there is for it, the task fails.
 """
 
 from __future__ import annotations
@@ -220,20 +221,20 @@ def quarantine(state: State, worker: Worker, reason: str) -> list[Worker]:
     return [worker]
 
 
-def count_agent_death(task: Task, attempt: Attempt) -> None:
-    """Note that the worker's agent died while the attempt ran."""
+def count_downfall(task: Task, attempt: Attempt) -> None:
+    """Note that what ran the attempt on its worker ended with it."""
     task.took_down = (*task.took_down, attempt.worker)[-_MOST_PLACES:]
 
 
-def kills_agents(state: State, job: Job, task: Task) -> bool:
-    """True if agents died so often while the task ran that it is to fail."""
+def takes_all_down(state: State, job: Job, task: Task) -> bool:
+    """True if what ran the task ended so often with it that it is to fail."""
     if len(task.took_down) < MAX_TAKEN_DOWN:
         return False
     requirements = state.index.requirements
     return task.is_dangerous or requirements.able.get(requirements.key_of(job), set()) <= set(task.took_down)
 
 
-def deaths_verdict(task: Task) -> str:
-    """Return the reason to be shown to users; empty if no agent has died."""
+def downfall_verdict(task: Task) -> str:
+    """Return the reason to be shown to users; empty if nothing has ended with the task."""
     times = len(task.took_down)
-    return f"took its worker down {times} time{'' if times == 1 else 's'}" if times else ""
+    return f"took its worker or its sandbox down {times} time{'' if times == 1 else 's'}" if times else ""

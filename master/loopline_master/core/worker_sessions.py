@@ -32,7 +32,7 @@ from loopline_master.core.gangs import launch, phases, words
 from loopline_master.core.reports import leases, lost_workers
 from loopline_master.core.state import State
 from loopline_master.core.transfers import carrying
-from loopline_shared.model import AttemptId, AttemptState, Facts, Held, Quarantine
+from loopline_shared.model import AttemptId, AttemptState, Facts, Held, Quarantine, TaskState
 from loopline_shared.protocol.attempt_ranges import attempts_of
 from loopline_shared.protocol.gang_messages import Word
 from loopline_shared.protocol.worker_link import (
@@ -302,6 +302,7 @@ class Outbox:
         self._concerned: dict[str, None] = {}
         self._runs: dict[str, list[Run]] = {}
         self._cancels: dict[str, list[AttemptId]] = {}
+        self._gently: dict[str, list[AttemptId]] = {}  # of these, those that get SIGTERM first
         self._words: dict[str, list[Word]] = {}  # to members of gangs
         self._lengths: dict[str, tuple[int, int]] = {}  # of so many of these runs: characters
 
@@ -339,6 +340,8 @@ class Outbox:
                 run.gang = launch.place_of(state, attempt, job.nodes)
         elif attempt.state in _TO_CANCEL:
             self._cancels.setdefault(name, []).append(attempt.id)
+            if state.tasks[attempt.task_id].state is TaskState.CANCELLED:  # and not decided by another attempt
+                self._gently.setdefault(name, []).append(attempt.id)
         elif word := words.word_for(state, attempt, worker):
             self._words.setdefault(name, []).append(word)
         else:
@@ -361,6 +364,8 @@ class Outbox:
         cancels = tuple(self._cancels[name]) if name in self._cancels else ()
         spoken = tuple(self._words[name]) if name in self._words else ()
         assign = Assign(worker.assigned, worker.reported, runs, cancels, quarantine=quarantine, words=spoken)
+        if name in self._gently:
+            assign.gently = tuple(self._gently[name])
         if state.carriers:
             assign.peers = carrying.orders(state, name)
         return assign

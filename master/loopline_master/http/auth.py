@@ -184,15 +184,16 @@ class Auth:
         """Accept a computer with the token that it generated; again if it repeats the request because an answer was
         lost.
         """
-        if self._failures.level(address) < 1:
-            raise _too_many_failures()
+        secret = _hash(wish.secret)
+        if not await self._tokens.knows_join_token(secret):
+            self._count_failure(address)
+            raise _join_refused("join_refused", "it is not known here")
         token = TokenView(id=wish.token, name=wish.worker, role="worker", worker=wish.worker, created_at=time.time())
-        outcome = await self._tokens.join(_hash(wish.secret), token, wish.hash)
+        outcome = await self._tokens.join(secret, token, wish.hash)
         if isinstance(outcome, TokenView):
             return outcome
-        self._failures.spend(address)
-        code = "join_token_refused" if outcome == TOKEN_REFUSED else "join_refused"
-        raise LooplineError(code, f"this join token is refused: {outcome}", _JOIN_HINT, status=403)
+        self._count_failure(address)
+        raise _join_refused("join_token_refused" if outcome == TOKEN_REFUSED else "join_refused", outcome)
 
     async def by_secret(self, secret: str) -> Caller | None:
         """Return the caller to whom a secret belongs; None if it is not valid."""
@@ -241,17 +242,21 @@ class Auth:
         return f"your token {token.id} {'was revoked' if token.revoked_at else 'has expired'}"
 
     async def _check_secret(self, secret: str, address: str) -> Caller:
-        """Return the caller to whom a secret belongs. Raises LooplineError if it is wrong.
-
-        Wrong ones never lock out the right one: others may have the same address behind a proxy.
-        """
+        """Return the caller to whom a secret belongs. Raises LooplineError if it is wrong."""
         caller = await self.by_secret(secret)
         if caller is None:
-            if self._failures.level(address) < 1:
-                raise _too_many_failures()
-            self._failures.spend(address)
+            self._count_failure(address)
             raise LooplineError("wrong_token", "invalid, expired or revoked token", _HINT, status=401)
         return caller
+
+    def _count_failure(self, address: str) -> None:
+        """Count a wrong secret. Raises LooplineError (429) if there were too many from this address.
+
+        The secret is always looked up first: others may have the same address behind a router.
+        """
+        if self._failures.level(address) < 1:
+            raise _too_many_failures()
+        self._failures.spend(address)
 
 
 class Deeds:
@@ -283,6 +288,10 @@ class Deeds:
 
 def _has_expired(caller: Caller) -> bool:
     return caller.expires_at is not None and caller.expires_at <= time.time()
+
+
+def _join_refused(code: str, reason: str) -> LooplineError:
+    return LooplineError(code, f"this join token is refused: {reason}", _JOIN_HINT, status=403)
 
 
 def _too_many_failures() -> LooplineError:

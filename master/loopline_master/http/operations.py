@@ -225,7 +225,7 @@ class Operation:
 
     @cached_property
     def _is_deed(self) -> bool:
-        return self.method != "GET" and bool(self.access) if self.is_deed is None else self.is_deed
+        return self.method not in ("GET", "HEAD") and bool(self.access) if self.is_deed is None else self.is_deed
 
     def _parameter(self, taken: inspect.Parameter) -> Parameter:
         alias, place = taken.name, "path" if f"{{{taken.name}}}" in self.path else "query"

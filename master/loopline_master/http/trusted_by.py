@@ -1,20 +1,16 @@
-"""Trust in this master: what lines for others say of it, what browsers import, and turning encryption on."""
+"""Trust in this master: what lines for others say of it, what browsers import."""
 
 from __future__ import annotations
-
-import asyncio
 
 from aiohttp import web
 
 from loopline_master.certificates import own_names
 from loopline_master.certificates.encryption import Encryption
-from loopline_master.http.auth import ADMINS, OPEN, READERS
+from loopline_master.http.auth import OPEN, READERS
 from loopline_master.http.operations import Routes
-from loopline_master.http.token_files import write_ca
-from loopline_master.links import WorkerLinks
 from loopline_master.settings import MasterSettings, is_loopback
 from loopline_shared.errors import LooplineError
-from loopline_shared.rest.access import EncryptionRequest, EncryptionView
+from loopline_shared.rest.access import EncryptionView
 from loopline_shared.rest.address import API_PREFIX
 from loopline_shared.rest.trust import CA_PATH, encrypted
 
@@ -32,37 +28,12 @@ async def get_ca(encryption: Encryption) -> web.Response:
 
 
 @routes(f"GET {API_PREFIX}/tls", READERS)
-async def get_encryption(encryption: Encryption, links: WorkerLinks) -> EncryptionView:
-    """Return how this master's port is encrypted, and which workers still come in plain HTTP."""
-    return _view(encryption, links)
-
-
-@routes(f"POST {API_PREFIX}/tls/enable", ADMINS, declines=(409,))
-async def enable_encryption(
-    encryption: Encryption, settings: MasterSettings, links: WorkerLinks, body: EncryptionRequest
-) -> EncryptionView:
-    """Speak TLS from now on, and for a while plain HTTP too, on the same port.
-
-    Workers connect anew at once, and learn of the CA over their link; users log in with a new line before that time
-    ends.
-    """
-    await asyncio.to_thread(encryption.enable, body.plain_for_s)
-    write_ca(encryption, settings)
-    links.close_plain("connect by TLS from now on")
-    return _view(encryption, links)
-
-
-def _view(encryption: Encryption, links: WorkerLinks) -> EncryptionView:
+async def get_encryption(encryption: Encryption) -> EncryptionView:
+    """Return how this master's port is encrypted."""
     if not encryption.is_on:
-        return EncryptionView(is_on=False, plain_workers=tuple(links.plain()))
-    until = encryption.plain_until if encryption.is_plain_answered else None
+        return EncryptionView(is_on=False)
     return EncryptionView(
-        is_on=True,
-        pin=encryption.pin,
-        names=tuple(encryption.names),
-        expires_at=encryption.expires_at,
-        plain_until=until,
-        plain_workers=tuple(links.plain()),
+        is_on=True, pin=encryption.pin, names=tuple(encryption.names), expires_at=encryption.expires_at
     )
 
 

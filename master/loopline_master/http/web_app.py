@@ -11,12 +11,13 @@ from aiohttp import web
 
 from loopline_master.certificates.encryption import Encryption
 from loopline_master.http.api_docs import ApiDocument
+from loopline_master.http.edge.forwarded import behind_proxies
+from loopline_master.http.edge.listener import accepting
+from loopline_master.http.edge.undecided import Undecided
 from loopline_master.http.late_routes import LateRoutes
-from loopline_master.http.listener import accepting, no_longer_plain
 from loopline_master.http.live.open_streams import OpenStreams
 from loopline_master.http.operations import PARTS, Parts, Serve, harden, problems
 from loopline_master.http.routes import all_operations
-from loopline_master.http.undecided import Undecided
 from loopline_master.links import WorkerLinks
 from loopline_master.settings import MasterSettings
 from loopline_master.store import Store
@@ -37,11 +38,12 @@ def _document() -> str:
 
 def web_app(parts: Parts) -> web.Application:
     """Return the application, which serves its handlers the parts that their signatures name."""
+    proxies = parts[MasterSettings].proxy
     app = web.Application(
         middlewares=[
+            *([behind_proxies({*proxies})] if proxies else []),
             problems,
             _check_head,
-            no_longer_plain(parts[Encryption]),
             *([_confirmed] if parts[Store].is_remote else []),
         ],
         client_max_size=parts[MasterSettings].limits.max_body_bytes,

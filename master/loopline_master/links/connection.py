@@ -71,7 +71,6 @@ class WorkerLink:
         self._complete, self._charge = complete, charge
         self.remote = request.remote
         self.shown, self.instance = shown_by(request), ""
-        self.is_encrypted = request.secure
         self._transport = request.transport
         self._socket = socket
         self._protocol = MasterSession()

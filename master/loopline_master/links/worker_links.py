@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -62,7 +62,6 @@ class WorkerLinks:
         keys: WorkerKeys,
         busy_time: BusyTime,
         life: str = "",
-        ca: Callable[[], str] = str,
     ) -> None:
         """``life``: of the database (store/past/lives.py)."""
         self._engine = engine
@@ -71,7 +70,7 @@ class WorkerLinks:
         self._complete = complete
         self._blobs = blobs
         self._welcome = Welcome(settings.scheduler.report_every_s, settings.scheduler.lease_s, life=life)
-        self._ca, self._keys = ca, keys
+        self._keys = keys
         self._max_frames = settings.limits.max_frames
         self._sessions = count(1)
         self._open: dict[str, WorkerLink] = {}
@@ -116,15 +115,6 @@ class WorkerLinks:
         if link is not None and link.session == session:
             link.close("another link of this worker took over, or its lease ended")
 
-    def plain(self) -> list[str]:
-        """Return the workers whose links are not encrypted here."""
-        return sorted(name for name, link in self._open.items() if not link.is_encrypted)
-
-    def close_plain(self, reason: str) -> None:
-        """Close the links that are not encrypted here; their workers connect anew."""
-        for name in self.plain():
-            self._open[name].close(reason)
-
     def close_all(self) -> None:
         """Close all links: the master is stopping."""
         for link in self._open.values():
@@ -160,7 +150,8 @@ class WorkerLinks:
             return
         admitted = link.refusal() or await self._keys.admit(hello, bearer, link.shown)
         if isinstance(admitted, Refused):
-            self._note_refused(hello, link, admitted)
+            is_its_own = await self._keys.may_claim(hello.worker, bearer)
+            self._note_refused(hello.worker if is_its_own else bearer.worker, link, admitted)
             link.refuse(admitted)
         elif admitted and not link.shown.key:
             link.send(replace(self._welcome, certificate=admitted))
@@ -169,7 +160,7 @@ class WorkerLinks:
             link.refuse(refused)
         else:
             peers = self._exchange.terms(hello, has_certificate=link.has_certificate)
-            link.send(replace(self._welcome, peers=peers, ca=self._ca(), certificate=admitted))
+            link.send(replace(self._welcome, peers=peers, certificate=admitted))
             await self._hear(link, hello)
 
     async def _hear(self, link: WorkerLink, hello: Hello) -> None:
@@ -197,11 +188,13 @@ class WorkerLinks:
                 del self._open[hello.worker]
             log.info("worker %s left", hello.worker)
 
-    def _note_refused(self, hello: Hello, link: WorkerLink, refused: Refused) -> None:
-        if self.refused(hello.worker) != refused.message:
+    def _note_refused(self, worker: str | None, link: WorkerLink, refused: Refused) -> None:
+        """Log a refusal, and keep it for the worker whose token was shown; None: nobody's, or everybody's."""
+        name = worker or f"link from {link.remote}"  # which is no name of a worker
+        if self.refused(name) != refused.message:
             log.warning("link from %s refused: %s; %s", link.remote, refused.message, refused.hint)
-        self._refused.pop(hello.worker, None)
-        self._refused[hello.worker] = refused.message, time.monotonic()
+        self._refused.pop(name, None)
+        self._refused[name] = refused.message, time.monotonic()
         if len(self._refused) > _MOST_REFUSED:
             del self._refused[next(iter(self._refused))]
 

@@ -65,6 +65,12 @@ class Metrics:
         self._plan_s = self._histogram("transfer_plan_seconds", "A plan of transfers: made")
         self._samples = self._counter("invariant_samples", "Samples of the scheduler's invariants that were checked")
         self._breaches = self._counter("invariant_breaches", "... of these, breaches; must be 0, the log has each")
+        self._service_failures = self._counter(
+            "service_failures", "Failures of services beside the engine", "service"
+        )
+        self._service_failing = self._gauge(
+            "service_failing", "1 while a service has failed and not recovered", "service"
+        )
         self._lag = self._gauge("event_loop_lag_seconds", "How late the event loop was, last time it was measured")
         self.latest = LatestSteps(self._registry)
         self._user_step_s = self._totals(
@@ -104,6 +110,14 @@ class Metrics:
         self._samples.inc()
         if is_breach:
             self._breaches.inc()
+
+    def count_service_failure(self, service: str) -> None:
+        """Count a failure of a service that runs beside the engine."""
+        self._service_failures.labels(service).inc()
+
+    def set_service_failing(self, service: str, *, is_failing: bool) -> None:
+        """Set whether a service has failed and not recovered."""
+        self._service_failing.labels(service).set(is_failing)
 
     def set_transfers(self, source: str, count: int, rate_bytes_s: float, left_bytes: int) -> None:
         """Set how many large files come from a source, peer or master, how fast together, and how much is left."""

@@ -33,7 +33,7 @@ async def run(command: Sequence[str], message_id: str, body: str) -> None:
         async with asyncio.timeout(COMMAND_WITHIN_S):
             _, complaint = await process.communicate(body.encode())
     except TimeoutError:
-        raise LooplineError("notify_command", f"{command[0]} had not ended after {COMMAND_WITHIN_S:g} s") from None
+        raise LooplineError("no_answer", f"{command[0]} had not ended after {COMMAND_WITHIN_S:g} s") from None
     finally:
         _kill(process)
     if process.returncode:

@@ -8,11 +8,11 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
-from weakref import WeakValueDictionary
 
 from loopline_master.core.planning.plan import BROKEN
 from loopline_master.notify import command
-from loopline_master.notify.webhook import Webhooks
+from loopline_master.notify.places import SendingPlaces
+from loopline_master.notify.webhook import NO_ANSWER, REFUSED, Webhooks
 from loopline_master.store import Store
 from loopline_master.store.records import Due, NotificationKey
 from loopline_master.timings import NOTIFY_FIRST_PAUSE_S, NOTIFY_LONGEST_PAUSE_S, NOTIFY_LOOK_EVERY_S, NOTIFY_TRIES
@@ -21,14 +21,15 @@ from loopline_shared.rest.bodies import JobView
 
 log = logging.getLogger(__name__)
 
-AT_ONCE = 8
-AT_ONCE_EACH = 2  # to one receiver: a slow one delays no other
-MOST_IN_HAND = 64
+LOOK_AT, LOOK_AT_USER = 256, 32
+"""Due notifications that are read at a time, in all and of one user."""
+GIVE_UP_AFTER_S = 86400.0
+"""A notification that is older, and fails, is not sent again."""
 _NOTHING_DUE_S = 3600.0
 
 
 class Notifier:
-    """Sends notifications that are due; few at once, and fewer still to one receiver."""
+    """Sends notifications that are due: a few at once, of each user and to each receiver (places.py)."""
 
     def __init__(
         self,
@@ -41,41 +42,71 @@ class Notifier:
         self._store, self._clock = store, clock
         self._webhooks = webhooks
         self._commands = commands
-        self._in_hand: set[NotificationKey] = set()
-        self._at_once = asyncio.Semaphore(AT_ONCE)
-        self._per_receiver: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # by receiver
+        self._places = SendingPlaces()
+        self._sending: set[NotificationKey] = set()
+        self._waiting: list[Due] = []  # due, and without a place when they were read
 
     async def run(self) -> None:
-        """Send notifications until cancelled."""
+        """Send notifications until cancelled. After an error it can be called again."""
         try:
-            async with asyncio.TaskGroup() as sending:
+            async with asyncio.TaskGroup() as group:
                 while True:
                     self._store.notifications.came.clear()
-                    for due in await self._due_now():
-                        self._in_hand.add(due.key)
-                        sending.create_task(self._send_in_turn(due))
+                    is_all = await self._read_due()
+                    self._start(group)
                     with suppress(TimeoutError):
-                        async with asyncio.timeout(await self._pause_s()):
+                        async with asyncio.timeout(await self._pause_s() if is_all else 0.0):
                             await self._store.notifications.came.wait()
                     await asyncio.sleep(NOTIFY_LOOK_EVERY_S)
         finally:
             await self._webhooks.close()
 
-    async def _due_now(self) -> list[Due]:
-        room = MOST_IN_HAND - len(self._in_hand)
-        return await self._store.notifications.due(self._clock(), room, self._in_hand) if room else []
+    async def _read_due(self) -> bool:
+        """Read what is due, and postpone what goes to a receiver that rests. False if there may be more."""
+        now, outbox = self._clock(), self._store.notifications
+        found = await outbox.due(now, LOOK_AT, LOOK_AT_USER, self._sending)
+        resting: dict[float, list[Due]] = {}
+        waiting, too_old = list[Due](), list[Due]()
+        for due in found:
+            until = self._places.rests_until(_receiver(due), now)
+            if until is None:
+                waiting.append(due)
+            elif now < due.at + GIVE_UP_AFTER_S:
+                resting.setdefault(until, []).append(due)
+            else:
+                too_old.append(due)
+        self._waiting = waiting
+        for until, those in resting.items():
+            await outbox.postpone(those, until)
+        if too_old:
+            await outbox.give_up(too_old, "its receiver has given no answer for a day")
+        return len(waiting) == len(found)
 
-    async def _send_in_turn(self, due: Due) -> None:
-        receiver = self._per_receiver.setdefault(_receiver(due), asyncio.Semaphore(AT_ONCE_EACH))
-        async with receiver, self._at_once:
+    def _start(self, group: asyncio.TaskGroup) -> None:
+        """Send what has a place now. What is left gets its turn when a place is given back."""
+        left = []
+        for due in self._waiting:
+            if self._places.rests_until(_receiver(due), self._clock()) or not self._places.occupy(
+                _receiver(due), due.owner
+            ):
+                left.append(due)
+                continue
+            self._sending.add(due.key)
+            group.create_task(self._send_in_turn(due, group))
+        self._waiting = left
+
+    async def _send_in_turn(self, due: Due, group: asyncio.TaskGroup) -> None:
+        try:
             await self._send(due)
-        self._in_hand.discard(due.key)
+        finally:
+            self._sending.discard(due.key)
+            self._places.give_back(_receiver(due), due.owner)
+        self._start(group)
+        self._store.notifications.came.set()
 
     async def _pause_s(self) -> float:
-        """Return the time to wait. It is 0 while some are being sent: they may soon be due again."""
-        if self._in_hand:
-            return 0.0
-        next_at = await self._store.notifications.next_at()
+        """Return the time until the next one is due. (One that is due waits for a place, which wakes us.)"""
+        next_at = await self._store.notifications.next_after(self._clock())
         return _NOTHING_DUE_S if next_at is None else max(0.0, next_at - self._clock())
 
     async def _send(self, due: Due) -> None:
@@ -88,11 +119,16 @@ class Notifier:
             else:
                 await command.run(self._command(due.notify.command or ""), message_id, body)
         except LooplineError as error:
-            again = due.tries + 1 < NOTIFY_TRIES
+            if error.code == NO_ANSWER:
+                self._places.note_silence(_receiver(due), self._clock())
+            elif error.code == REFUSED:
+                self._places.note_answer(_receiver(due))
+            again = due.tries + 1 < NOTIFY_TRIES and self._clock() < due.at + GIVE_UP_AFTER_S
             pause_s = min(NOTIFY_LONGEST_PAUSE_S, NOTIFY_FIRST_PAUSE_S * 2.0**due.tries)
             await self._store.notifications.failed(due, error.message, self._clock() + pause_s if again else None)
             log.warning("job %s: its owner could not be notified: %s", due.job, error.message)
         else:
+            self._places.note_answer(_receiver(due))
             await self._store.notifications.delivered(due, self._clock())
 
     async def _job(self, due: Due) -> JobView:

@@ -29,6 +29,8 @@ from loopline_master.files.private_files import read_private, write_private
 from loopline_master.timings import WEBHOOK_WITHIN_S
 from loopline_shared.errors import LooplineError
 
+NO_ANSWER, REFUSED = "no_answer", "webhook_refused"
+"""Codes of the errors of a receiver that gives no answer in time, and of one that answers with an error."""
 _PREFIX = "whsec_"
 _SECRET_BYTES = 24
 _WITHIN = aiohttp.ClientTimeout(total=WEBHOOK_WITHIN_S)
@@ -66,9 +68,10 @@ class Webhooks:
         self._http: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections; ``send`` opens new ones."""
         if self._http:
-            await self._http.close()
+            http, self._http = self._http, None
+            await http.close()
 
     async def send(self, url: str, message_id: str, body: str, user: str) -> None:
         """Send a message about a job of this user. Raises LooplineError if no server accepted it."""
@@ -84,8 +87,10 @@ class Webhooks:
             self._resolver.check_host(URL(url).host or "")
             async with (await self._session()).post(url, data=body, headers=headers, allow_redirects=False) as answer:
                 if answer.status >= 300:
-                    raise LooplineError("webhook", f"it answered HTTP {answer.status}")
-        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+                    raise LooplineError(REFUSED, f"it answered HTTP {answer.status}")
+        except TimeoutError as error:
+            raise LooplineError(NO_ANSWER, f"it had not answered after {WEBHOOK_WITHIN_S:g} s") from error
+        except (aiohttp.ClientError, OSError, ValueError) as error:
             raise LooplineError("webhook", str(error) or type(error).__name__) from error
 
     async def _session(self) -> aiohttp.ClientSession:

@@ -1,8 +1,10 @@
 """The audit of the order guarantee, from the stored rows: it does not rely on the scheduler's own opinion.
 
 Job B *passes* job A if A was in the grid when B came (it arrived first and had not left), A has a size, B's size is
-not smaller or B has none, and B completes while A is still there. Every completion is checked in the transaction that
-stores it, and a passing is stored with the reason that excuses it, if there is one.
+not smaller, and B completes while A is still there. Without a size, B counts as what its tasks have shown, or as
+larger than any other. Jobs of order none, such as the parts of a session, are outside the order: they pass nobody,
+and nobody passes them. Every completion under an order is checked in the transaction that stores it, and a passing is
+stored with the reason that excuses it, if there is one.
 """
 
 from __future__ import annotations
@@ -41,14 +43,20 @@ def _text(value: str) -> ColumnElement[str]:
     return literal_column(f"'{value}'", Text)
 
 
+_NONE = _text(Order.NONE)
+
+
 def _passes() -> ColumnElement[bool]:
     """Return the condition under which b passed a."""
+    weight = func.coalesce(_b.c.size, _b.c.shown)
     return and_(
         _a.c.arrival != literal_column(str(UNRELEASED), Integer),  # it was waiting for other jobs, outside the grid
         _a.c.arrival < _b.c.arrival,
         or_(_a.c.departure.is_(None), _a.c.departure > _b.c.departure),
         _a.c.size.is_not(None),
-        or_(_b.c.size.is_(None), _a.c.size <= _b.c.size),
+        _a.c.order != _NONE,
+        _b.c.order != _NONE,
+        or_(weight.is_(None), _a.c.size <= weight),
     )
 
 
@@ -60,12 +68,11 @@ def _excuse() -> ColumnElement[str | None]:
         .where(or_(exemptions.c.until.is_(None), exemptions.c.until >= _b.c.released_at))
     )
     is_anothers = and_(_b.c.within == _text(OrderWithin.USER), _a.c.owner != _b.c.owner)
-    by_order = case((_b.c.order == _text(Order.NONE), _text("order-none")), (is_anothers, _text("other-user")))
-    return func.coalesce(by_order, exempt.scalar_subquery())
+    return func.coalesce(case((is_anothers, _text("other-user"))), exempt.scalar_subquery())
 
 
 _done, _now = _b.c.id == bindparam("completed"), bindparam("now", type_=Double)
-_checked = select(_b.c.id, _b.c.arrival, _b.c.departure, _now).where(_done)
+_checked = select(_b.c.id, _b.c.arrival, _b.c.departure, _now).where(_done, _b.c.order != _NONE)
 _found = select(_b.c.id, _b.c.arrival, _a.c.id, _excuse(), _now).where(_done, _passes())
 _CHECKED = insert(audits).from_select(["job", "arrival", "departure", "at"], _checked)
 _FOUND = insert(passings).from_select(["job", "arrival", "passed", "reason", "at"], _found)

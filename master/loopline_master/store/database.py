@@ -17,11 +17,19 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, closing, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    closing,
+    contextmanager,
+    suppress,
+)
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from time import monotonic as _now
+from time import sleep
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
@@ -49,6 +57,14 @@ _CAUSES = (  # (text of the database's error, its meaning, what to do)
     ("No such file", "the file cannot be opened", "check that its folder exists and may be written"),
 )
 _AWAY = ("its server is away", "the master goes on by itself once it is back")
+_WRITE = "BEGIN IMMEDIATE"
+_LOCKED = (
+    "another program has locked the file",
+    "end what that program does there (`fuser FILE` names it); the master goes on by itself then",
+)
+_LOCKED_CODES = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_LOCKED_FOR_S, _LOCKED_PAUSE_S = 5.0, 0.01
+"""A transaction waits for a foreign lock this long, in a thread."""
 _UNKNOWN = ("it does not do what it was asked to", "see what it says")
 
 READERS = 4
@@ -89,6 +105,8 @@ class StoreBroken(LooplineError):  # noqa: N818 (it is a state, and an error onl
     """
 
     is_passing = False
+    cause = ""
+    """What is wrong, in a few words that name no file or server."""
 
 
 Doing = Literal["reading", "writing to"]
@@ -111,13 +129,19 @@ def _broken(doing: Doing, database: URL, error: Exception) -> StoreBroken | None
         return None
     said = str(error.orig if isinstance(error, DBAPIError) else error).strip() or type(error).__name__
     meaning, hint = next(((means, do) for sign, means, do in _CAUSES if sign in said), _UNKNOWN)
-    is_passing = not is_sqlite(database) and postgres.is_passing(error)
+    is_passing = is_locked(error) if is_sqlite(database) else postgres.is_passing(error)
     if is_passing:
-        meaning, hint = _AWAY
+        meaning, hint = _LOCKED if is_sqlite(database) else _AWAY
     message = f"{doing} the database failed: {meaning} ({database.render_as_string()}: {said})"
     broken = StoreBroken("store_broken", message, hint, status=503)
-    broken.is_passing = is_passing
+    broken.is_passing, broken.cause = is_passing, meaning
     return broken
+
+
+def is_locked(error: BaseException) -> bool:
+    """True if another program has locked a SQLite file."""
+    raised = error.orig if isinstance(error, DBAPIError) else error
+    return isinstance(raised, sqlite3.OperationalError) and raised.sqlite_errorcode & 0xFF in _LOCKED_CODES
 
 
 def _superseded() -> StoreBroken:
@@ -248,7 +272,7 @@ async def writing(
     """
     if is_sqlite(url):
         pragmas = (*WRITER_PRAGMAS, f"foreign_keys={foreign_keys:d}")
-        async with in_threads(url, "writing to", 1, "BEGIN IMMEDIATE", pragmas) as write:
+        async with in_threads(url, "writing to", 1, _WRITE, pragmas) as write:
             yield write
         return
     async with postgres.connections(url, 1, is_limited=exclusive) as engine, AsyncExitStack() as stack:
@@ -323,6 +347,10 @@ async def in_threads(
         threads.close()
 
 
+class _LockedNow(Exception):  # noqa: N818
+    """The file is locked, and the event loop's own thread must not wait."""
+
+
 class _Threads:
     """Threads with a connection each. ``run`` is a Transact; if there is only one thread, short work runs without
     it.
@@ -340,7 +368,8 @@ class _Threads:
         """Run work in a transaction."""
         try:
             if is_short and self._is_one and not self._errands.under_way and self._own.took_s <= QUICK_S:
-                return self._timed(work)
+                with suppress(_LockedNow):  # then it waits in a thread
+                    return self._timed(work, patience_s=0.0)
             result: Result = await self._errands.give(work)
             return result
         except Exception as error:  # as ``explained`` does, without a generator for each
@@ -355,17 +384,17 @@ class _Threads:
             connection.close()
         self._engine.dispose()
 
-    def _timed(self, work: Callable[[Connection], Result]) -> Result:
+    def _timed(self, work: Callable[[Connection], Result], patience_s: float = _LOCKED_FOR_S) -> Result:
         begun_at = _now()
         try:
-            return self._transact(work)
+            return self._transact(work, patience_s)
         finally:
             self._own.took_s = _now() - begun_at
 
-    def _transact(self, work: Callable[[Connection], Result]) -> Result:
+    def _transact(self, work: Callable[[Connection], Result], patience_s: float) -> Result:
         connection = self._connection()
         driver: Any = connection.connection.driver_connection
-        driver.execute(self._begin)
+        self._begin_transaction(driver, patience_s)
         try:
             result = work(connection)
             driver.execute("COMMIT")
@@ -375,11 +404,31 @@ class _Threads:
             raise
         return result
 
+    def _begin_transaction(self, driver: Any, patience_s: float) -> None:
+        """Begin a transaction; wait for a foreign lock. Raises _LockedNow if there is no time to wait."""
+        give_up = None
+        while True:
+            try:
+                driver.execute(self._begin)
+                return
+            except sqlite3.OperationalError as error:
+                if not is_locked(error):
+                    raise
+                if not patience_s:
+                    raise _LockedNow from error
+                give_up = give_up or _now() + patience_s
+                if _now() > give_up:
+                    raise
+            sleep(_LOCKED_PAUSE_S)
+
     def _connection(self) -> Connection:
         """Return the thread's own connection. SQLAlchemy sees its whole life as one transaction."""
         if not hasattr(self._own, "connection"):
             self._own.connection = self._engine.connect()
             self._own.connection.begin()
+            if self._begin == _WRITE:
+                driver: Any = self._own.connection.connection.driver_connection
+                driver.execute("PRAGMA busy_timeout=0")  # _begin_transaction waits
             self._connections.append(self._own.connection)
         found: Connection = self._own.connection
         return found

@@ -43,6 +43,8 @@ _PASSING = (
     "25006",  # read only: not yet the primary after a fail-over
 )
 """Beginnings of SQLSTATEs that pass by themselves."""
+_CLIENT_ERRORS = {"InterfaceError", "InternalClientError"}
+"""asyncpg's names for a connection that ended while it was used."""
 _NONE: Mapping[str, str] = {}
 
 
@@ -133,8 +135,10 @@ def is_passing(error: BaseException) -> bool:
             return True
         if isinstance(one, OSError) or (isinstance(one, DBAPIError) and one.connection_invalidated):
             return True
-        if type(one).__module__.startswith("asyncpg") and "InterfaceError" in type(one).__name__:
-            return True  # the connection was closed meanwhile
+        if type(one).__module__.startswith("asyncpg") and _CLIENT_ERRORS & {
+            each.__name__ for each in type(one).__mro__
+        }:
+            return True  # the connection was closed in the middle of something
     return False
 
 

@@ -6,7 +6,7 @@ No decision depends on them, and a replay of the log does without.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from math import ceil
@@ -233,6 +233,7 @@ def _insert_eta(dialect: str) -> Insert:
 class Due:
     """A notification that is to be sent now."""
 
+    owner: str
     job: int
     departure: int  # which end of the job, or which broken promise: there may be several
     tries: int
@@ -253,20 +254,32 @@ class Notifications:
         self.came = asyncio.Event()
         self._read, self._write = read, write
 
-    async def due(self, now: float, limit: int, without: Collection[NotificationKey] = ()) -> list[Due]:
-        """Return the notifications that are due, the earliest first, without those that are being sent."""
+    async def due(
+        self, now: float, limit: int, limit_user: int, without: Collection[NotificationKey] = ()
+    ) -> list[Due]:
+        """Return the notifications that are due, without those that are being sent.
+
+        They are at most ``limit_user`` of each user, and come in turns: the earliest of each, then the second.
+        """
         in_hand = tuple_(notifications.c.job, notifications.c.departure).in_(list(without))
-        waiting = (notifications.c.next_at <= now) & ~in_hand
+        turn = func.row_number().over(partition_by=jobs.c.owner, order_by=notifications.c.next_at)
+        waiting = (
+            select(notifications, jobs.c.owner, turn.label("turn"))
+            .join_from(notifications, jobs, notifications.c.job == jobs.c.id)
+            .where(notifications.c.next_at <= now, ~in_hand)
+            .subquery()
+        )
         query = (
-            select(notifications, specs.c.spec)
-            .join_from(notifications, specs, notifications.c.job == specs.c.job)
-            .where(waiting)
-            .order_by(notifications.c.next_at)
+            select(waiting, specs.c.spec)
+            .join_from(waiting, specs, waiting.c.job == specs.c.job)
+            .where(waiting.c.turn <= limit_user)
+            .order_by(waiting.c.turn, waiting.c.next_at)
             .limit(limit)
         )
         rows = await self._read(lambda connection: connection.execute(query).all())
         return [
             Due(
+                owner=row.owner,
                 job=row.job,
                 departure=row.departure,
                 tries=row.tries,
@@ -277,9 +290,9 @@ class Notifications:
             for row in rows
         ]
 
-    async def next_at(self) -> float | None:
-        """Return when the next one is due; None if none is waiting."""
-        query = select(notifications.c.next_at).where(notifications.c.next_at.is_not(None))
+    async def next_after(self, now: float) -> float | None:
+        """Return when the next one after ``now`` is due; None if there is none."""
+        query = select(notifications.c.next_at).where(notifications.c.next_at > now)
         earliest = query.order_by(notifications.c.next_at).limit(1)
         moment: float | None = await self._read(lambda connection: connection.scalar(earliest))
         return moment
@@ -291,6 +304,22 @@ class Notifications:
     async def failed(self, due: Due, error: str, next_at: float | None) -> None:
         """Record a failure. ``next_at``: when to try again; None: never."""
         await self._record(due, next_at=next_at, error=error[:500], tries=due.tries + 1)
+
+    async def postpone(self, waiting: Sequence[Due], until: float) -> None:
+        """Have notifications wait, without counting a try: their receiver rests."""
+        await self._update(waiting, next_at=until)
+
+    async def give_up(self, waiting: Sequence[Due], error: str) -> None:
+        """Record that notifications will not be sent any more."""
+        await self._update(waiting, next_at=None, error=error)
+
+    async def _update(self, waiting: Sequence[Due], **values: object) -> None:
+        keys = tuple_(notifications.c.job, notifications.c.departure).in_([due.key for due in waiting])
+
+        def work(connection: Connection) -> None:
+            connection.execute(update(notifications).where(keys).values(**values))
+
+        await self._write(work)
 
     async def _record(self, due: Due, **values: object) -> None:
         this = (notifications.c.job == due.job, notifications.c.departure == due.departure)

@@ -149,7 +149,7 @@ jobs = Table(
     *_columns(Job, key=["id"], without=["spec"]),
     UniqueConstraint("owner", "idempotency_key"),
 )
-Index(None, jobs.c.departure, jobs.c.arrival, jobs.c.size)  # live jobs (no departure), and the audit
+Index(None, jobs.c.departure, jobs.c.arrival, jobs.c.size, jobs.c.order)  # live jobs (no departure), and the audit
 Index(None, jobs.c.state, jobs.c.id)
 Index(None, jobs.c.owner, jobs.c.id)
 Index(None, jobs.c.held_at)

@@ -56,6 +56,11 @@ class TokenStore:
         row = {**token.model_dump(), "hash": hash_}
         await self._write(lambda connection: connection.execute(insert(join_tokens), row))
 
+    async def knows_join_token(self, hash_: str) -> bool:
+        """True if there is a join token with this secret, whether it is still good or not."""
+        query = select(join_tokens.c.id).where(join_tokens.c.hash == hash_)
+        return await self._read(lambda connection: connection.scalar(query)) is not None
+
     async def join(self, hash_: str, token: TokenView, token_hash: str) -> TokenView | str:
         """Use a join token and store a worker's new token, both or neither; or return the reason of a refusal.
 

@@ -87,8 +87,10 @@ class Submissions:
             return await self._submit(event, deed)
         return await self._idempotency.once(event, partial(self._submit, deed=deed), on_its_link=on_its_link)
 
-    def post(self, owner: str, spec: JobSpec, key: str, replied: Replied) -> bool:
+    def post(self, owner: str, spec: JobSpec, key: str, replied: Replied, deed: Deed) -> bool:
         """Have a job taken in under a fresh key of the link on which it came, if nothing is to be waited for before.
+
+        ``deed`` is noted with it.
 
         True if it is: then ``replied`` gets the scheduler's reply once that is on disk. False: it is for ``submit``.
         Raises LooplineError if it is refused.
@@ -106,7 +108,7 @@ class Submissions:
         inputs = _list(self._blobs, spec, names) if names else None
         spec_bytes = len(spec.model_dump_json(exclude_defaults=True))
         event = JobSubmitted(owner, spec, key, inputs=inputs, spec_bytes=spec_bytes)
-        under_way[key] = reply = self._engine.post(event)
+        under_way[key] = reply = self._engine.post(event, deed)
         reply.add_done_callback(partial(self._has_replied, key, replied))
         return True
 

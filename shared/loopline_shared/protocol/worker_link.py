@@ -56,6 +56,7 @@ MAX_WROTE_BYTES = 64 * 1024
 MAX_CERTIFICATE_CHARACTERS = 16_384
 MAX_MEMBERS = 65_536  # each has a slot at least
 MAX_HELD = 65_536  # the same
+KILL_AFTER_S = 10.0
 MAX_READS = 100  # unanswered at once, on one link
 OwnInputs = Annotated[dict[RelativePath, InputFile], Field(max_length=MAX_OWN_INPUTS)]
 FrameNumber = Annotated[int, Field(ge=0, le=MAX_ID)]
@@ -87,8 +88,6 @@ class Welcome:
     lease_s: Seconds
     _: KW_ONLY
     peers: Annotated[PeerTerms | None, Field(exclude_if=not_)] = None  # None: files come from the master alone
-    ca: Annotated[str, Field(max_length=MAX_CERTIFICATE_CHARACTERS, exclude_if=not_)] = ""
-    """Certificate (PEM) by which the master is trusted from now on; empty: it has none of its own."""
     certificate: Annotated[str, Field(max_length=MAX_CERTIFICATE_CHARACTERS, exclude_if=not_)] = ""
     """Of the worker, with that of the CA behind it (PEM); empty: it asked for none."""
     life: Life = ""  # in which the master is: a worker ends and forgets what it has of another
@@ -154,6 +153,8 @@ class Run:
     gang: GangPlace | None = None  # it is a member of a gang: to be prepared, and begun at the master's word
     optional_outputs: Annotated[tuple[Pattern, ...], Field(max_length=MAX_OUTPUT_PATTERNS, exclude_if=not_)] = ()
     """Files to bring back if there are any."""
+    kill_after_s: Annotated[Seconds, Field(exclude_if=lambda seconds: seconds == KILL_AFTER_S)] = KILL_AFTER_S
+    """Time between SIGTERM and SIGKILL where the task is ended by its time limit, its user or an operator."""
 
     @property
     def has_files(self) -> bool:
@@ -177,6 +178,8 @@ class Assign:
     run: tuple[Run, ...] = ()
     cancel: tuple[AttemptId, ...] = ()
     _: KW_ONLY
+    gently: Annotated[tuple[AttemptId, ...], Field(exclude_if=not_)] = ()
+    """Of ``cancel``, those that get SIGTERM and some time: a person ends them, and no other result has come."""
     held_s: Seconds | None = None  # from the arrival of Report ``seen`` until now; None: it was answered before
     quarantine: Quarantine | None = None  # shown to the PC's owner; None: the worker is healthy
     words: Annotated[tuple[Word, ...], Field(max_length=MAX_MEMBERS)] = ()  # to members of gangs

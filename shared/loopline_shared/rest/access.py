@@ -89,21 +89,11 @@ class AuditEntry(Body):
     on: str  # the ids in the operation's path, or the id of what was made
 
 
-class EncryptionRequest(Body):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    plain_for_s: Annotated[
-        float, Field(ge=0, le=366 * 86400, description="for how long plain HTTP is answered, too")
-    ] = 14 * 86400.0
-
-
 class EncryptionView(Body):
     is_on: bool  # the port speaks TLS
     pin: str = ""  # SHA-256 of the CA's key; empty where the operator gave the certificate
     names: tuple[str, ...] = ()  # host names and addresses that its certificate has
     expires_at: Time | None = None  # of the certificate, which is renewed before
-    plain_until: Time | None = None  # null: plain HTTP is not answered
-    plain_workers: tuple[str, ...] = ()  # connected in plain HTTP, or by a proxy
 
 
 class Whoami(Body):

@@ -116,7 +116,8 @@ def _job(tasks: int) -> JobSpec:
 
 
 def _span(job: Job) -> JobSpan:
-    return JobSpan(job.submitted_at, job.size, job.finished_at if job.finished_at is not None else float("inf"))
+    completed = job.finished_at if job.finished_at is not None else float("inf")
+    return JobSpan(job.submitted_at, job.size, completed, job.shown)
 
 
 def _table(policies: Sequence[str], answers: Sequence[UsersAnswer]) -> Table:

@@ -25,6 +25,7 @@ class JobRecord:
     arrival: int
     size: float  # reference CPU-seconds; infinite: the scheduler knew none
     _: KW_ONLY
+    shown: float | None  # of a job without a size: what its tasks have shown
     longest_task: float
     submitted: float
     started: float | None  # its first task
@@ -173,6 +174,7 @@ def _record(job: Job) -> JobRecord:
         job.id,
         job.arrival,
         math.inf if job.size is None else job.size,
+        shown=job.shown,
         longest_task=max(sizes),
         submitted=job.submitted_at,
         started=job.started_at,
@@ -183,7 +185,7 @@ def _record(job: Job) -> JobRecord:
 
 def _course(job: JobRecord) -> JobSpan:
     size = None if math.isinf(job.size) else job.size
-    return JobSpan(job.submitted, size, math.inf if job.finished is None else job.finished)
+    return JobSpan(job.submitted, size, math.inf if job.finished is None else job.finished, job.shown)
 
 
 def _by_size(jobs: Sequence[JobRecord], values: Sequence[float]) -> tuple[float, ...]:

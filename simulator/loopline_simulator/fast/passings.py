@@ -1,13 +1,14 @@
 """Passings of jobs, counted from sizes, arrivals and completions alone, independently of the scheduler.
 
-Job B passes job A when A was in the grid at the moment B was submitted, A has a size, B has none or is not smaller,
-and B completes before A. The pairs that meet all but the last condition are passable.
+Job B passes job A when A was in the grid at the moment B was submitted, A has a size, B is not smaller, and B
+completes before A. Without a size, B counts as what its tasks have shown, or as larger than any other. The pairs that
+meet all but the last condition are passable.
 """
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ class JobSpan:
     submitted: float
     size: float | None  # None: it has none, so that others may pass it
     completed: float
+    shown: float | None = None  # of a job without a size: what it counted as when it was released
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,10 @@ class PassingCount:
 def count(jobs: Sequence[JobSpan]) -> PassingCount:
     """Count passings of ``jobs``, which are in the order of their submission. Takes O(n log n)."""
     return PassingCount(_passed(jobs), _passable(jobs))
+
+
+_Role = tuple[float, float]
+"""A size, and the time of completion."""
 
 
 class _Counter:
@@ -63,51 +69,38 @@ def _passable(jobs: Sequence[JobSpan]) -> int:
             if left is not None:
                 present.add(bisect_left(sizes, left), -1)
             leaving += 1
-        total += present.before(len(sizes) if job.size is None else bisect_right(sizes, job.size))
+        total += present.before(bisect_right(sizes, _weight(job)))
         if job.size is not None:
             present.add(bisect_left(sizes, job.size))
     return total
 
 
 def _passed(jobs: Sequence[JobSpan]) -> int:
-    """Count pairs in the same order by arrival, by size, and by completion from last to first.
+    """Count, for each job, the later ones that it is no larger than and that complete before it."""
+    return _passed_among(jobs)[0]
 
-    Two jobs agree in all three pairs of these orders or in exactly one; so counts for two orders give that for three.
+
+def _passed_among(jobs: Sequence[JobSpan]) -> tuple[int, list[_Role], list[_Role]]:
+    """Return the count, the jobs that may be passed, and all jobs as those that pass; both in order of size.
+
+    Pairs of the two halves are counted in a sweep over sizes: of the earlier jobs up to a size, how many end later?
     """
-    numbers = range(len(jobs))
-    by_size = _ranks(sorted(numbers, key=lambda n: _place_by_size(jobs[n].size, n)))
-    backwards = _ranks(sorted(numbers, key=lambda n: (jobs[n].completed, n), reverse=True))
-    agreeing = _agreeing(by_size) + _agreeing(backwards) + _agreeing(_composed(by_size, backwards))
-    return (agreeing - len(jobs) * (len(jobs) - 1) // 2) // 2
+    if len(jobs) <= 1:
+        may_be_passed = [(job.size, job.completed) for job in jobs if job.size is not None]
+        return 0, may_be_passed, [(_weight(job), job.completed) for job in jobs]
+    half = len(jobs) // 2
+    earlier, passed, weighed = _passed_among(jobs[:half])
+    later, passed_too, passing = _passed_among(jobs[half:])
+    total, ends, place = earlier + later, list[float](), 0
+    for weight, completed in passing:
+        while place < len(passed) and passed[place][0] <= weight:
+            insort(ends, passed[place][1])
+            place += 1
+        total += len(ends) - bisect_right(ends, completed)
+    return total, sorted(passed + passed_too), sorted(weighed + passing)
 
 
-def _place_by_size(size: float | None, number: int) -> tuple[float, int]:
-    """Return a sort key: sizes ascending, equal ones as they came, then jobs without a size, the last to come first.
-
-    So of two jobs without a size, the later one always precedes the earlier one, and does not count as passing it.
-    """
-    return (math.inf, -number) if size is None else (size, number)
-
-
-def _ranks(order: Sequence[int]) -> list[int]:
-    ranks = [0] * len(order)
-    for rank, number in enumerate(order):
-        ranks[number] = rank
-    return ranks
-
-
-def _composed(first: Sequence[int], second: Sequence[int]) -> list[int]:
-    """Return the second order's ranks, listed in the first order."""
-    listed = [0] * len(first)
-    for one, other in zip(first, second, strict=True):
-        listed[one] = other
-    return listed
-
-
-def _agreeing(ranks: Sequence[int]) -> int:
-    """Count pairs of places whose ranks are in the places' order."""
-    seen, total = _Counter(len(ranks)), 0
-    for rank in ranks:
-        total += seen.before(rank)
-        seen.add(rank)
-    return total
+def _weight(job: JobSpan) -> float:
+    if job.size is not None:
+        return job.size
+    return math.inf if job.shown is None else job.shown

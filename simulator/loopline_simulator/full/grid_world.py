@@ -106,7 +106,7 @@ class GridWorld:
             return None
         self._steps += 1
         is_checked = self._steps % self._check_every == 0
-        events = [*self.kept_back.told(events, self.now), *events]
+        events = [*self.kept_back.silence_events(events, self.now), *events]
         if self.checkpoint_every and self._steps % self.checkpoint_every == 0:
             events.insert(0, self.scheduler.checkpoint())
         effects = self._step(events, is_checked=is_checked)

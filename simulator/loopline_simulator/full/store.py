@@ -128,7 +128,9 @@ class MemoryStore:
         for other in self.jobs.values():
             came_first = UNRELEASED != other.arrival < job.arrival
             is_there = other.departure is None or other.departure > (job.departure or 0)
-            excused = job.order is Order.NONE or self.is_exempt(other, job) or not job.is_ordered_after(other)
-            is_counted = other.size is not None and (job.size is None or other.size <= job.size)
+            excused = self.is_exempt(other, job) or not job.is_ordered_after(other)
+            is_ordered = Order.NONE not in (job.order, other.order)
+            weight = job.shown if job.size is None else job.size
+            is_counted = is_ordered and other.size is not None and (weight is None or other.size <= weight)
             if came_first and is_there and is_counted and not excused:
                 self.passings.append((job.id, other.id))

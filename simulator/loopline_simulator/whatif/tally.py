@@ -66,7 +66,8 @@ class Passings:
 
 
 def passings(tally: Tally) -> Passings:
-    ordered = sorted((job for job in tally.jobs.values() if job.arrival != UNRELEASED), key=lambda job: job.arrival)
+    counted = [job for job in tally.jobs.values() if job.arrival != UNRELEASED and job.session is None]
+    ordered = sorted(counted, key=lambda job: job.arrival)
     leaving = sorted((job for job in ordered if job.departure is not None), key=lambda job: job.departure or 0)
     present = {job.arrival: job for job in ordered}
     passed: list[tuple[int, int]] = []

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from loopline_worker.host import boot_clock
+from loopline_worker.host.boot_clock import steady
 from loopline_worker.owner import metered
 from loopline_worker.presence import bus as bus_module
 from loopline_worker.presence import desktop, logind, mutter
@@ -227,6 +229,18 @@ def test_a_program_that_keeps_the_screen_on_is_a_use_unless_the_session_is_locke
     idle = {"IdleHint": True, "IdleSinceHint": 900 * 10**6}
     assert probe.judge({"1": session(**idle)}, 1000.0).idle_s == 0.0
     assert probe.judge({"1": session(LockedHint=True, **idle)}, 1000.0).idle_s == 100.0
+
+
+@pytest.mark.parametrize("set_by_s", [-86400.0, 86400.0])
+def test_idle_time_of_a_session_stays_when_the_clock_is_set(monkeypatch: pytest.MonkeyPatch, set_by_s: float) -> None:
+    probe, wall = Logind(), time.time
+    before = {"IdleHint": True, "IdleSinceHint": int((steady() - 100.0) * 1e6)}
+    now = steady()
+    assert probe.judge({"1": session(**before)}, now).idle_s == pytest.approx(100.0, abs=20.0)
+    monkeypatch.setattr(boot_clock.time, "time", lambda: wall() + set_by_s)
+    assert probe.judge({"1": session(**before)}, now).idle_s == pytest.approx(100.0, abs=20.0)
+    since = {"IdleHint": True, "IdleSinceHint": int((wall() + set_by_s - 50.0) * 1e6)}
+    assert probe.judge({"1": session(**since)}, steady()).idle_s == pytest.approx(50.0, abs=20.0)
 
 
 def session(**changes: Any) -> dict[str, Any]:

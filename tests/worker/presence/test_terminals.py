@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from loopline_worker.presence import terminals
 from loopline_worker.presence.terminals import Terminals, has_display
 from tests.worker.presence.witnesses import terminal, type_at
 
@@ -104,3 +105,19 @@ def test_a_terminal_that_a_task_opens_for_itself_is_no_owner(tmp_path: Path) -> 
     finally:
         task.kill()
         task.communicate()
+
+
+@pytest.mark.parametrize("set_by_s", [-86400.0, 86400.0])
+def test_idle_time_stays_when_the_clock_is_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, set_by_s: float
+) -> None:
+    """Set forward, a day would be added to it, and tasks would start beside whoever has just typed."""
+    window = tmp_path / "pts" / "0"
+    window.parent.mkdir()
+    window.touch()
+    os.utime(window, (time.time() - 100.0,) * 2)
+    probe = Terminals(tmp_path, contained=True)
+    assert probe.look().idle_s == pytest.approx(100.0, abs=50.0)
+    wall = time.time
+    monkeypatch.setattr(terminals.time, "time", lambda: wall() + set_by_s)
+    assert probe.look().idle_s == pytest.approx(100.0, abs=50.0)

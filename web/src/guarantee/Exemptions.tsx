@@ -9,7 +9,6 @@ const REASONS: Record<string, string> = {
   stalled: "no connected worker could run the earlier job",
   overdrawn: "the earlier job has used many times its size",
   "other-user": "the order held only among the jobs of each user",
-  "order-none": "no order was promised when the later job was submitted",
 };
 
 /** Where a job was allowed to complete first, and why. */

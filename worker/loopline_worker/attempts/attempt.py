@@ -15,7 +15,7 @@ from loopline_shared.protocol.worker_link import Run
 from loopline_worker.attempts import result_file, scratch
 from loopline_worker.attempts.attempt_clock import AttemptClock
 from loopline_worker.attempts.capture import Capture
-from loopline_worker.attempts.judge import Verdict, is_read, judge
+from loopline_worker.attempts.judge import Verdict, is_read, judge, with_last_line
 from loopline_worker.attempts.limits import Watch, fills, is_over, time_to_fill
 from loopline_worker.attempts.start_gate import StartGate
 from loopline_worker.environments.environments import Provision
@@ -75,9 +75,12 @@ class Attempt:
         self.is_prefetched = False  # a supervisor begins it later
         self.folder_is_left = True
         self.trouble = ""  # what this computer could not do
+        self.obstructs = True  # it cannot do so for other tasks either, until files can be written
+        self._took_down = False
         self.usage = Usage()  # when last measured
         self.spent_cpu_s = 0.0  # all that it cost here, known at its end
-        self._timeout_s = run.timeout_s
+        self._timeout_s, self._kill_after_s = run.timeout_s, run.kill_after_s
+        self._killing: asyncio.TimerHandle | None = None  # SIGTERM was sent, SIGKILL follows
         self._job = job
         self._spool = spool
         self._task_files = task_files
@@ -118,8 +121,12 @@ class Attempt:
         wall_s, in_slot_s = self._clock.wall_s, self._clock.in_slot_s
         return Held(self.id, wall_s, self.usage.cpu_s, self.is_frozen, slot=self.slot, in_slot_s=in_slot_s)
 
-    def end(self, outcome: Outcome, reason: str = "") -> None:
-        """Kill the attempt unless it has ended. The first call decides the outcome and the reason."""
+    def end(self, outcome: Outcome, reason: str = "", *, grace_s: float = 0.0) -> None:
+        """End the attempt unless it has ended. The first call decides the outcome and the reason.
+
+        With ``grace_s`` its processes get SIGTERM, and SIGKILL after that time, or its job's ``kill_after_s`` if that
+        is less. What is frozen could not use the time, and is killed at once.
+        """
         self._verdict = self._verdict or (outcome, reason)
         if self._setting_up:
             self._setting_up.cancel()
@@ -128,10 +135,25 @@ class Attempt:
         if self._task_files and outcome is not Outcome.FAILED:  # what a failed task left is kept
             self._task_files.give_up()
         if self._tree:
-            self._tree.kill()
+            grace_s = min(grace_s, self._kill_after_s)
+            if grace_s and not self.is_frozen:
+                self._terminate(self._tree, grace_s)
+            else:
+                self._tree.kill()
+
+    def _terminate(self, tree: Tree, grace_s: float) -> None:
+        if self._killing is None:
+            self._killing = asyncio.get_running_loop().call_later(grace_s, tree.kill)
+            tree.terminate()
 
     def freeze(self) -> None:
-        """Freeze the whole tree. Frozen time does not count against the time limit."""
+        """Freeze the whole tree. Frozen time does not count against the time limit.
+
+        What was given time to end is killed: it can do nothing while it is frozen.
+        """
+        if self._killing and self._tree:
+            self._tree.kill()
+            return
         self.is_frozen = True
         self._clock.freeze()
         if self._tree:
@@ -271,11 +293,11 @@ class Attempt:
             self._watch.stop()
 
     def _time_out(self) -> None:
-        self.end(Outcome.FAILED, f"timed out after {self._timeout_s:g} s")
+        self.end(Outcome.FAILED, f"timed out after {self._timeout_s:g} s", grace_s=math.inf)
 
     def _give_up(self, error: OSError) -> None:
         """End the attempt because its output cannot be kept: it would run in vain."""
-        self.trouble = f"cannot keep its output: {error}"
+        self.trouble, self._took_down = f"cannot keep its output: {error}", True
         self.end(Outcome.GIVEN_BACK, self.trouble)
 
     # Its end.
@@ -284,19 +306,28 @@ class Attempt:
         """Take in the end, and return the result; None if that takes a while, and ``conclude`` is to be called."""
         self._stop_watching()
         self._tree = None
+        if self._killing:
+            self._killing.cancel()
         self._clock.ends(ended.elapsed_s)
         self.folder_is_left = ended.folder_is_left
         self._peak_memory_bytes = max(self._peak_memory_bytes, ended.peak_memory_bytes)
         self.usage = Usage(max(self.usage.cpu_s, ended.cpu_s))
         self.spent_cpu_s = self.usage.cpu_s + ended.overhead_s
         if not self._verdict:
-            self.trouble = self.trouble or ended.trouble or self._lack_of_disk(ended)
+            self.trouble = self.trouble or ended.trouble
+            self._took_down, self.obstructs = bool(self.trouble), not ended.took_down
+            self.trouble = self.trouble or self._lack_of_disk(ended)
         if is_over(self._output_bytes(), self._job.limits.output_bytes):  # it was quicker than the watch, or its kill
             ended = replace(ended, breach=Breach.OUTPUT)
         if self._task_files or (ended.folder_is_left and (ended.exit_code or result_file.is_there(self.folder))):
             return None
-        verdict = judge(ended, self._job, self._verdict, self.trouble)
+        verdict = self._judge(ended)
         return None if self._has_value_file(ended, verdict[0]) else self._result(ended, verdict)
+
+    def _judge(self, ended: Ended) -> Verdict:
+        """Return the verdict. Whatever a task did with the time that it was given to end, it was told to."""
+        ended = replace(ended, killed=True) if self._killing else ended
+        return judge(ended, self._job, self._verdict, self.trouble)
 
     def _lack_of_disk(self, ended: Ended) -> str:
         """Return the trouble of a computer whose full disk may be why a task failed; empty: it is not."""
@@ -318,7 +349,7 @@ class Attempt:
 
     async def _conclude(self, ended: Ended) -> Result:
         ended = await self._with_breach(ended)
-        outcome, reason = judge(ended, self._job, self._verdict, self.trouble)
+        outcome, reason = self._judge(ended)
         outputs: tuple[OutputFile, ...] = ()
         is_final = False
         if self._task_files and outcome is Outcome.SUCCEEDED:
@@ -391,7 +422,7 @@ class Attempt:
         except OSError as error:
             return self._fail(error)
         if outcome is Outcome.FAILED:
-            reason = reason or self._stderr.last_line
+            reason = with_last_line(reason, ended.exit_code, self._stderr.last_line)
         return Result(
             self.id,
             outcome,
@@ -407,9 +438,10 @@ class Attempt:
             ended.system_s,
             slot=self.slot,
             phases=self._clock.phases(has_outputs=bool(outputs)),
+            took_down=self._took_down and outcome is Outcome.GIVEN_BACK,
         )
 
     def _fail(self, error: OSError) -> Result:
         """Return the result of a task whose output this computer cannot keep."""
         self.trouble = self.trouble or f"cannot run a task here: {error}"
-        return Result(self.id, Outcome.GIVEN_BACK, reason=self.trouble[:500], slot=self.slot)
+        return Result(self.id, Outcome.GIVEN_BACK, reason=self.trouble[:500], slot=self.slot, took_down=True)

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections.abc import Callable
-from functools import partial
 
 from loopline_shared.model import Phases
 from loopline_worker.attempts.limits import Stopwatch
+from loopline_worker.host.boot_clock import boot_s
 
-_now: Callable[[], float] = time.monotonic
-"""Returns seconds, by a clock that goes on while the computer sleeps where there is one."""
-if sys.platform == "linux":
-    _now = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
+_now = boot_s
 
 
 class AttemptClock:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import signal
+
 from loopline_shared.model import Outcome
 from loopline_worker.launch.interface import Ended, Job
 from loopline_worker.supervisor.orders import Breach
 
+_DEADLY = frozenset(
+    getattr(signal, name)
+    for name in ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGTERM")
+    if hasattr(signal, name)
+)
 Verdict = tuple[Outcome, str]
 """Outcome and reason."""
 
-_KILLED_BY_OTHERS = "killed by another program, or by the system for lack of memory"
+_BY_OTHERS = ", by another program or by the system for lack of memory"
+_OF_SHELL = 128
+"""A shell ends with this and the number of the signal by which its last command was killed."""
 
 
 def judge(ended: Ended, job: Job, told: Verdict | None = None, trouble: str = "") -> Verdict:
@@ -30,7 +39,34 @@ def judge(ended: Ended, job: Job, told: Verdict | None = None, trouble: str = ""
         return Outcome.SUCCEEDED, _about_strays(ended.strays)
     if ended.breach:
         return Outcome.FAILED, job.limits.words(ended.breach)
-    return Outcome.FAILED, ended.reason or (_KILLED_BY_OTHERS if ended.exit_code == -9 else "")
+    return Outcome.FAILED, ended.reason or death_by_signal(ended.exit_code)
+
+
+def death_by_signal(exit_code: int | None) -> str:
+    """Return the words for an exit code that tells of a signal; empty: it tells of none."""
+    if exit_code is None:
+        return ""
+    if exit_code < 0:
+        return f"killed by {_name(-exit_code)}{_BY_OTHERS if exit_code == -signal.SIGKILL else ''}"
+    if exit_code == _OF_SHELL + signal.SIGKILL:
+        return "exit code 137: a process of it was killed by SIGKILL, perhaps for lack of memory"
+    if exit_code - _OF_SHELL in _DEADLY:
+        return f"exit code {exit_code}: a process of it was killed by {_name(exit_code - _OF_SHELL)}"
+    return ""
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def with_last_line(reason: str, exit_code: int | None, last_line: str) -> str:
+    """Return why a task failed: the reason, or else the last line of its stderr; both of what a signal killed."""
+    if reason and last_line and reason == death_by_signal(exit_code):
+        return f"{reason}: {last_line}"
+    return reason or last_line
 
 
 def is_read(outcome: Outcome) -> bool:

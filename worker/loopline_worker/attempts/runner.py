@@ -23,7 +23,7 @@ from loopline_worker.files.task_files import AttemptFiles
 from loopline_worker.launch.interface import DirectStart, Ended, Launcher
 from loopline_worker.state.journal import Spool
 from loopline_worker.task_group import TaskGroup
-from loopline_worker.timings import CHECK_CLOSELY_EVERY_S, CHECK_DUE_EVERY_S
+from loopline_worker.timings import CHECK_CLOSELY_EVERY_S, CHECK_DUE_EVERY_S, STOP_GRACE_S
 
 log = logging.getLogger(__name__)
 
@@ -124,10 +124,13 @@ class Runner:
     def _stands_ready(self, attempt: AttemptId, port: int) -> None:
         self._post(MemberPrepared(attempt, port))
 
-    def cancel(self, attempt: AttemptId, outcome: Outcome = Outcome.CANCELLED, reason: str = "") -> None:
-        """Kill an attempt, unless it has ended by itself."""
+    def cancel(
+        self, attempt: AttemptId, outcome: Outcome = Outcome.CANCELLED, reason: str = "", *, gently: bool = False
+    ) -> None:
+        """End an attempt, unless it has ended by itself: at once, or ``gently``, by SIGTERM first."""
         if attempt in self._attempts:
-            self._attempts[attempt].end(outcome, reason)
+            limit_s = STOP_GRACE_S if outcome is Outcome.GIVEN_BACK else math.inf
+            self._attempts[attempt].end(outcome, reason, grace_s=limit_s if gently else 0.0)
 
     def freeze(self, attempt: AttemptId) -> bool:
         """Freeze an attempt until it is thawed or ended. Return True if nothing of it moves already."""
@@ -170,7 +173,7 @@ class Runner:
         """Preempt all that runs and all that still comes, and wait until every result is posted."""
         self._closed = reason
         for attempt in self._begun():
-            attempt.end(Outcome.GIVEN_BACK, reason)
+            attempt.end(Outcome.GIVEN_BACK, reason, grace_s=STOP_GRACE_S)
         while self._attempts:
             self._none_left.clear()
             await self._none_left.wait()
@@ -221,7 +224,7 @@ class Runner:
             attempt.begins()
         result = attempt.ended(ended)
         if result and not attempt.folder_is_left:
-            self._post(AttemptEnded(result, attempt.trouble))
+            self._post(AttemptEnded(result, attempt.trouble if attempt.obstructs else ""))
             self._forget(attempt)
         else:
             self._task_group.start(self._conclude(attempt, ended, result))
@@ -252,7 +255,7 @@ class Runner:
     async def _conclude(self, attempt: Attempt, ended: Ended, result: Result | None) -> None:
         result = result or await attempt.conclude(ended)
         leaves_folder = attempt.folder_is_left
-        self._post(AttemptEnded(result, attempt.trouble, leaves_folder))
+        self._post(AttemptEnded(result, attempt.trouble if attempt.obstructs else "", leaves_folder))
         if leaves_folder:
             await asyncio.to_thread(scratch.remove, attempt.folder)
             if attempt.room:

@@ -85,6 +85,7 @@ class Attempts:
         self.taken = 0  # slots that are taken up
         self.with_slots = 0  # attempts that take up any
         self.doubted: set[AttemptId] = set()  # have not begun, and the master may have given them elsewhere
+        self.ending_gently: set[AttemptId] = set()  # they have some time yet, unless the owner wants the computer
         self.disowned: set[AttemptId] = set()  # of another life of the master's database: they end, and are forgotten
         self._all: dict[AttemptId, AttemptRecord] = {}
         self._begun = 0
@@ -123,6 +124,8 @@ class Attempts:
         if state not in TRANSITIONS[attempt.state]:
             raise AssertionError(f"attempt {attempt.id} may not go from {attempt.state} to {state}")
         del self._by_state[attempt.state][attempt.id]
+        if self.ending_gently:
+            self.ending_gently.discard(attempt.id)
         attempt.state = state
         self._by_state[state][attempt.id] = attempt
         if self.doubted and state is not State.WAITING and state is not State.PREFETCHED:
@@ -130,11 +133,19 @@ class Attempts:
         if self.members and state not in _NOT_BEGUN:
             self.members.pop(attempt.id, None)
 
-    def end(self, attempt: AttemptRecord, outcome: Outcome, reason: str = "") -> Kill:
+    def end(self, attempt: AttemptRecord, outcome: Outcome, reason: str = "", *, gently: bool = False) -> Kill:
         """Have what has begun, or may have, end so. Return the instruction for it."""
         attempt.verdict = (outcome, reason)
         self.move(attempt, State.ENDING)
-        return Kill(attempt.id, outcome, reason)
+        if gently:
+            self.ending_gently.add(attempt.id)
+        return Kill(attempt.id, outcome, reason, gently)
+
+    def kill_gentle(self) -> list[Kill]:
+        """Return the instructions that kill at once what was given time to end."""
+        hurried = [self.ending[number] for number in sorted(self.ending_gently)]
+        self.ending_gently.clear()
+        return [Kill(attempt.id, *attempt.verdict) for attempt in hurried if attempt.verdict]
 
     def drop(self, attempt: AttemptRecord, outcome: Outcome, reason: str = "") -> None:
         """Give an attempt of which nothing ran its result.

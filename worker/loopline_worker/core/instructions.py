@@ -75,6 +75,7 @@ class Kill:
     attempt: AttemptId
     outcome: Outcome
     reason: str = ""
+    gently: bool = False  # by SIGTERM, and by SIGKILL after some time
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ is preempted: it would wait here for long.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -111,6 +111,8 @@ class Machine:
             self._handlers[type(event)](event, now)
         if self.attempts.disowned:
             steps.journal.over += self.attempts.forget_disowned()
+        if self.attempts.ending_gently and self.decision.slots < self.attempts.taken and not self._is_stopping:
+            steps.todo += self.attempts.kill_gentle()
         if self._must_review:
             self._must_review = False
             self._is_news(self._owner.review(now, steps.todo))
@@ -187,7 +189,7 @@ class Machine:
 
     def _restored(self, event: on.Restored, now: float) -> None:
         begun = (
-            Result(attempt, Outcome.GIVEN_BACK, reason=_AGAIN, agent_died=event.agent_died) for attempt in event.begun
+            Result(attempt, Outcome.GIVEN_BACK, reason=_AGAIN, took_down=event.agent_died) for attempt in event.begun
         )
         for result in (*event.results, *begun):
             self._results.keep(AttemptRecord(result.attempt, State.UNSENT), result, self._steps)
@@ -219,7 +221,7 @@ class Machine:
         self._results.acknowledged(assign.seen, self._steps)
         unwanted = dict.fromkeys(assign.cancel)
         if unwanted:
-            self._cancel(unwanted)
+            self._cancel(unwanted, assign.gently)
         if assign.run:
             self._steps.journal.came.append((assign, event.frame))
             for run in assign.run:
@@ -236,7 +238,7 @@ class Machine:
             self.attempts.add(AttemptRecord(run.attempt, State.WAITING, run))
             self._owes_report = True
 
-    def _cancel(self, unwanted: Iterable[AttemptId]) -> None:
+    def _cancel(self, unwanted: Iterable[AttemptId], gently: Sequence[AttemptId] = ()) -> None:
         """Drop what waits and end what has begun. What is prefetched is retracted first: it need not be ended."""
         if any(attempt in self.attempts.prefetched for attempt in unwanted):
             self._admission.retract(self._steps)
@@ -248,7 +250,8 @@ class Machine:
                 self.attempts.drop(attempt, Outcome.CANCELLED)
             elif attempt.state not in (State.ENDING, State.DELIVERING):
                 self._owner.leaves(attempt)
-                self._steps.todo.append(self.attempts.end(attempt, Outcome.CANCELLED))
+                has_time = attempt_id in gently and attempt.state is State.RUNNING
+                self._steps.todo.append(self.attempts.end(attempt, Outcome.CANCELLED, gently=has_time))
 
     def _reported(self, event: on.Reported, now: float) -> None:
         self._results.sent(event)

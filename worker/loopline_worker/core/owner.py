@@ -158,7 +158,8 @@ class Owner:
             return False
         for attempt in steps.preempt:
             self.leaves(attempt)
-            todo.append(self._attempts.end(attempt, Outcome.GIVEN_BACK, self.decision.why))
+            gently = self._is_final and attempt.state is State.RUNNING
+            todo.append(self._attempts.end(attempt, Outcome.GIVEN_BACK, self.decision.why, gently=gently))
         for attempt in steps.thaw:
             self.leaves(attempt)
             self._attempts.move(attempt, State.RUNNING)

@@ -107,6 +107,10 @@ class FunctionCall:
         elif self._interpreter and not self._has_ended:
             self._interpreter.kill()
 
+    def terminate(self) -> None:
+        """Kill it: a signal would end the interpreter, which has no more use for the time than the call."""
+        self.kill()
+
     def freeze(self) -> None:
         """Freeze the interpreter, now or when there is one."""
         self._is_frozen = True

@@ -95,6 +95,9 @@ class EndedTree:
     def kill(self) -> None:
         """Do nothing."""
 
+    def terminate(self) -> None:
+        """Do nothing."""
+
     def freeze(self) -> None:
         """Do nothing."""
 

@@ -53,7 +53,7 @@ class Computer:
         return max(1, math.floor(self.cores))
 
     def busy_cpu_s(self) -> float:
-        """Return the CPU time used so far, by all processes."""
+        """Return the CPU seconds used by all processes since the boot."""
         used_s = self._group.cpu_s() if self._group else None
         if used_s is not None:
             return used_s
@@ -134,7 +134,7 @@ def machine_of(folder: Path, root: Path = _ROOT) -> str:
 
 
 def is_contained(root: Path = _ROOT) -> bool:
-    """True if this is a container, from which the computer outside cannot be measured.
+    """True if this is a container, in which the computer itself cannot be measured.
 
     A virtual machine made from a container's image bears its marks, but its kernel's own threads are in sight.
     """
@@ -163,7 +163,7 @@ class Cgroup(ABC):
 
     @abstractmethod
     def cpu_s(self) -> float | None:
-        """Return the CPU time that the group has used so far; None if it is unknown."""
+        """Return the CPU seconds that the group has used; None if unknown."""
 
     @abstractmethod
     def memory(self) -> Iterator[tuple[int, int]]:

@@ -1,9 +1,9 @@
 """Contention for the processor between tasks and the owner's programs, seen within hundredths of a second.
 
 Weights do not protect the owner everywhere: a session beside the worker's own, or another user's slice, shares the
-processor with all that the worker's group runs, however idle that is within the group. There the tasks have to stand
-still as soon as both want the processor. The kernel says how long somebody waited for it (PSI), and how much went to
-programs of ordinary priority: tasks are niced, so what is not is others'.
+processor with the whole group of the worker, however low the priority of its tasks within the group. There the tasks
+must be frozen as soon as both want the processor. The kernel reports how long any process waited for it (PSI), and
+the CPU time of programs of ordinary priority; tasks are niced, so that time is the owner's.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Contention:
         self._hold_s = _HOLD_S
 
     def forget(self) -> None:
-        """Begin anew, after a time in which nothing ran."""
+        """Reset, after a time in which no task ran."""
         self._last, self._times_seen = None, 0
 
     def wanted(self, now: float) -> float:
@@ -68,9 +68,10 @@ class Contention:
         return True
 
     def _wants(self, last: _Times, now: _Times) -> float:
-        """Return the cores that others want; 0 where nobody waits.
+        """Return the cores that the owner's programs want; 0 if none waits.
 
-        Whoever shares a core with a task gets half of it, so they want twice what they got while somebody waited.
+        A program that shares a core with a task gets half of it, so the demand is twice the CPU time used during
+        waits.
         """
         elapsed_s = now.at - last.at
         waited = min(1.0, (now.waited_s - last.waited_s) / elapsed_s)
@@ -96,7 +97,7 @@ class Contention:
             return None
 
     def _waited_s(self, idle_s: float, now: float) -> float:
-        """Return how long somebody has waited. Without PSI, somebody always does while no core is idle."""
+        """Return the seconds for which any process has waited. Without PSI, all time without an idle core counts."""
         try:
             total = self._pressure.read_text().partition("total=")[2].split(maxsplit=1)[0]
             return int(total) / 1e6

@@ -1,4 +1,4 @@
-"""File descriptors: the agent takes as many as it may, because it needs them to look after its tasks."""
+"""File descriptors: the agent raises its limit to the maximum, because it needs several for each task."""
 
 from __future__ import annotations
 

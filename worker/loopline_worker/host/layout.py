@@ -1,4 +1,5 @@
-"""Layout of this computer: which groups share the processor with tasks, and what their weights leave to the owner.
+"""Layout of this computer: which groups share the processor with tasks, and the share that their weights leave to the
+owner.
 
 systemd puts the programs of a desktop into groups: the apps of a session beside the worker's slice, other sessions
 and other users further up. Each group competes with those beside it as a whole, by weight (cgroups(7)). So the
@@ -29,7 +30,7 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Groups that compete with the worker's, those that keep least first. ``by`` says what ranks processes here."""
+    """Groups that compete with the worker's, sorted by the share they keep. ``by`` says what ranks processes here."""
 
     by: str
     group: str
@@ -37,7 +38,7 @@ class Layout:
 
     @property
     def words(self) -> str:
-        """The least that the owner's programs keep beside tasks that never rest, and what else protects them."""
+        """The smallest share that the owner's programs keep beside busy tasks, and any further protection."""
         if not self.neighbours:
             return f"{self.by}: programs outside of the worker's group keep about 99 % of a core that tasks want too"
         worst = self.neighbours[0]
@@ -46,7 +47,7 @@ class Layout:
 
 
 def layout(root: Path = _ROOT) -> Layout:
-    """Return the layout that an installed worker is in, or else one that is started from here."""
+    """Return the layout that an installed worker is in, or of a worker started from here."""
     for version, file in ((2, "cpu.weight"), (1, "cpu.shares")):
         mount = _mount(root, version)
         if mount and (own := _worker_group(mount, root, version)):

@@ -53,7 +53,7 @@ class Meter:
         return self._computer.cores if self._spare_cpu is None else self._spare_cpu
 
     def sample(self, own_cpu_s: float) -> None:
-        """Measure. ``own_cpu_s``: the CPU time of the agent and its tasks so far."""
+        """Measure. ``own_cpu_s``: the CPU seconds of the agent and its tasks since its start."""
         now = time.monotonic()
         self.pressure = Pressure.now()
         others_cpu_s = self._computer.busy_cpu_s() - own_cpu_s
@@ -117,7 +117,7 @@ class Battery:
 
 
 def _is_discharging(supplies: list[dict[str, str]]) -> bool:
-    """Judge by the mains if they are listed; otherwise by what the batteries do."""
+    """Judge by the mains if they are listed, otherwise by the state of the batteries."""
     mains = [supply["online"] == "1" for supply in supplies if supply["type"] == "Mains"]
     doing = {supply["status"] for supply in supplies if supply["type"] == "Battery" and supply["scope"] != "Device"}
     if any(mains) or not doing:

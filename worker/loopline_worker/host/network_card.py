@@ -1,4 +1,4 @@
-"""The network card: subnet, gateway and speed of the card from which this computer reaches its master."""
+"""The network card: subnet, gateway and speed of the card that leads to the master."""
 
 from __future__ import annotations
 

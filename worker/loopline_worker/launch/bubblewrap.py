@@ -65,9 +65,10 @@ class Bubblewrap:
         replace that folder by a link while the next one starts; and a folder below /tmp would be in itself. Both have
         one in memory.
         """
-        in_memory = bool(job.room or self._shown_in_shared) or room.startswith(f"{_SHARED}/")
+        also = [*job.shown, *([job.shared_folder] if self._sees.shared(job.shared_folder) else [])]
+        kept = [*self._shown_in_shared, *(path for path in also if path.startswith(f"{_SHARED}/"))]
+        in_memory = bool(job.room or kept) or room.startswith(f"{_SHARED}/")
         temporary = "" if in_memory else f"{room}/{TEMPORARY}"
-        kept = [*self._shown_in_shared, *(path for path in job.shown if path.startswith(f"{_SHARED}/"))]
         return room, temporary, job.limits.memory_bytes or 0, kept, has_network, job.root
 
     def obstacle(self) -> str:

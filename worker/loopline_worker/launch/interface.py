@@ -102,6 +102,7 @@ class Ended:
     killed: bool = False  # by the agent, before it ended by itself
     refusal: str = ""  # the command could not be run: the job's own mistake
     trouble: str = ""  # the task could not be run: this computer's mistake
+    took_down: bool = False  # what ran the task ended with it; others are started in its place
     cpu_s: float = 0.0
     peak_memory_bytes: int = 0  # of the largest process, if the system reports it
     breach: Breach | None = None  # as in Usage
@@ -119,6 +120,9 @@ class Tree(Protocol):
 
     def kill(self) -> None:
         """Kill all of it at once. Does nothing if it has ended."""
+
+    def terminate(self) -> None:
+        """Ask all of it to end (SIGTERM); where there is no way to ask, kill it."""
 
     def freeze(self) -> None:
         """Stop all of it, until it is thawed or killed."""

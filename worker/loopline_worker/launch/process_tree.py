@@ -108,6 +108,17 @@ class PosixTree:
             with suppress(OSError):
                 self._signal(signal.SIGKILL)
 
+    def terminate(self) -> None:
+        """Send SIGTERM to all of its processes; kill it if it may not have begun."""
+        if self._has_ended:
+            return
+        self.link.retract_prefetched()
+        if self.link.last is not self or not self._root:
+            self.kill()
+            return
+        with suppress(OSError):
+            self._signal(signal.SIGTERM)
+
     def freeze(self) -> None:
         """Freeze what runs in its slot, for this task may have ended just now."""
         if not self._has_ended:
@@ -207,7 +218,7 @@ class PosixTree:
 
     def lose(self) -> None:
         """Take note that the supervisor was killed."""
-        self._end(Ended(trouble="its supervisor was killed"))
+        self._end(Ended(trouble="its supervisor was killed", took_down=True))
 
     def _end(self, ended: Ended) -> None:
         if self._is_in_frozen_group:  # the next task must not find itself frozen as soon as it is moved there

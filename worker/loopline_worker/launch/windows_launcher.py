@@ -100,6 +100,10 @@ class WindowsTree:
             self._ended = replace(self._ended, killed=True)
             self._group.kill()
 
+    def terminate(self) -> None:
+        """Kill the whole job: a program without a window cannot be asked."""
+        self.kill()
+
     def freeze(self) -> None:
         """Suspend each process that is not suspended yet: Windows counts suspensions."""
         for process in self._tree():

@@ -80,14 +80,6 @@ class HttpClient:
         """Return the TLS context of connections; None for plain HTTP."""
         return self.trust.context()
 
-    async def learn(self, ca: str) -> bool:
-        """Trust the master by this CA from now on. True if it is to be connected to anew."""
-        if not ca or not await asyncio.to_thread(self.trust.learn, ca):
-            return False
-        self.tls()
-        await self._hang_up()
-        return True
-
     async def turn_to_next(self, silence_s: float = math.inf) -> None:
         """Try the next of several addresses; requests that are under way to this one, which may be gone, end now.
 

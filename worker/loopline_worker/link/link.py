@@ -134,8 +134,6 @@ class Link:
             if self._http_client.trust.keep(welcome.certificate):
                 raise _AnewError("with a certificate")
             self._lease_s = welcome.lease_s
-            if await self._http_client.learn(welcome.ca):
-                raise _AnewError("by TLS")
             log.info("connected to %s", self._http_client.master)
             await self._listener.ready(welcome)
             self._backoff.reset()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from loopline_shared.errors import LooplineError
 from loopline_shared.joining import Membership
-from loopline_shared.rest.trust import check_ca, encrypted, fetch_ca, pin_of, trusting
+from loopline_shared.rest.trust import encrypted, fetch_ca, trusting
 from loopline_worker.link.identity import WorkerIdentity
 from loopline_worker.settings import WorkerSettings
 
@@ -27,7 +27,7 @@ class MasterTrust:
     def __init__(self, settings: WorkerSettings) -> None:
         self._settings = settings
         self._addresses = deque((settings.master, *settings.other_masters))
-        self._learnt = settings.data_dir / "master-ca.json"
+        self._fetched_ca = settings.data_dir / "master-ca.json"
         self._ca = self._find()
         self._context: ssl.SSLContext | None = None
         self._shown: tuple[str, str] | None = None
@@ -76,21 +76,6 @@ class MasterTrust:
         if self._shown and not isinstance(error, ssl.SSLCertVerificationError):
             self.identity.drop()
 
-    def learn(self, ca: str) -> bool:
-        """Trust the master by this CA from now on, if it proves itself by it. True if that is new. It blocks."""
-        if self.master.startswith("https:"):
-            return False
-        try:
-            check_ca(self._settings.master, ca)
-        except (OSError, ValueError, LooplineError) as error:
-            log.warning(
-                "the master's certificate cannot be used: %s; its operator adds names with --tls-names", error
-            )
-            return False
-        self._keep(ca)
-        log.info("the master is trusted by the CA with the key %s from now on", pin_of(ca))
-        return True
-
     def _new_context(self) -> ssl.SSLContext:
         try:
             context = trusting(self._ca) if self._ca else ssl.create_default_context()
@@ -106,9 +91,9 @@ class MasterTrust:
         if settings.ca_file:
             return _read(settings.ca_file)
         if settings.token is None and settings.token_file is None and (member := self._member()):
-            return member.ca or self._heard() or self._pinned(member.fingerprint)
+            return member.ca or self._fetched() or self._pinned(member.fingerprint)
         token_file = None if settings.token else settings.find_token_file()
-        return (_read(token_file.with_name("ca.pem")) if token_file else "") or self._heard()
+        return _read(token_file.with_name("ca.pem")) if token_file else ""
 
     def _member(self) -> Membership | None:
         member = Membership.read()
@@ -124,12 +109,12 @@ class MasterTrust:
 
     def _keep(self, ca: str) -> None:
         self._settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._learnt.write_text(json.dumps({"master": self._settings.master, "ca": ca}), "utf-8")
+        self._fetched_ca.write_text(json.dumps({"master": self._settings.master, "ca": ca}), "utf-8")
 
-    def _heard(self) -> str:
-        """Return the CA that the link of this master has named; empty if none."""
+    def _fetched(self) -> str:
+        """Return the CA that was fetched from this master before, by its pin; empty if none."""
         with suppress(OSError, ValueError, KeyError, TypeError):
-            kept = json.loads(self._learnt.read_text("utf-8"))
+            kept = json.loads(self._fetched_ca.read_text("utf-8"))
             if kept["master"] == self._settings.master:
                 return str(kept["ca"])
         return ""

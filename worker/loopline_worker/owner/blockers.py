@@ -9,9 +9,12 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+
+from loopline_worker.host.boot_clock import boot_id, boot_s
 
 log = logging.getLogger(__name__)
 
@@ -24,21 +27,30 @@ _YOUNG_LOOKS = 3
 """A new process is asked so often: it has the name of its parent until it becomes its program."""
 
 
-def end_of(words: str, now: float) -> float:
+@dataclass(frozen=True, slots=True)
+class PauseEnd:
+    """The end of a pause, in seconds since 1970. ``lasts_s``: its length, unless a time of day was given."""
+
+    at: float
+    lasts_s: float | None = None
+
+
+def end_of(words: str, now: float) -> PauseEnd:
     """Return the end of a pause: ``1h``, ``until-tomorrow`` or ``for-good``. Raises ValueError for other words."""
     text = words.strip().lower().replace(" ", "-")
     if text == "for-good":
-        return FOR_GOOD
+        return PauseEnd(FOR_GOOD)
     if text == "until-tomorrow":
         today = time.localtime(now)
-        return time.mktime((today.tm_year, today.tm_mon, today.tm_mday + 1, _MORNING, 0, 0, 0, 0, -1))
+        return PauseEnd(time.mktime((today.tm_year, today.tm_mon, today.tm_mday + 1, _MORNING, 0, 0, 0, 0, -1)))
     if (found := re.fullmatch(r"(\d{1,4})([mhd])", text)) and int(found[1]):
-        return now + int(found[1]) * _UNITS[found[2]]
+        lasts_s = int(found[1]) * _UNITS[found[2]]
+        return PauseEnd(now + lasts_s, float(lasts_s))
     raise ValueError(f"expected a time such as 30m, 1h or 2d, until-tomorrow or for-good, got {words!r:.50}")
 
 
 class Pause:
-    """Pause of this worker. ``until`` is seconds since 1970, FOR_GOOD, or 0 if there is none.
+    """Pause of this worker. One of a certain length is measured by the boot clock, also after the agent's restart.
 
     A pause counts at once, even if it cannot be written to disk; ``trouble`` then says why it would not outlive
     the agent.
@@ -47,29 +59,32 @@ class Pause:
     def __init__(self, file: Path) -> None:
         self._file = file
         self.trouble = ""
-        self.until = self._read()
+        self._end = PauseEnd(0.0)
+        self._ends_boot_s: float | None = None  # by the boot clock, if it has a length
+        self._read()
 
-    def set(self, until: float) -> None:
+    def set(self, end: PauseEnd) -> None:
         """Pause until then."""
-        self.until = until
-        self._keep(lambda: self._write(until))
+        self._end, self._ends_boot_s = end, None if end.lasts_s is None else boot_s() + end.lasts_s
+        self._keep(self._write)
 
     def clear(self) -> None:
         """End the pause."""
-        self.until = 0.0
+        self._end, self._ends_boot_s = PauseEnd(0.0), None
         self._keep(lambda: self._file.unlink(missing_ok=True))
+
+    def left_s(self, now: float) -> float:
+        """Return the seconds until its end, at ``now`` seconds since 1970; 0 if nothing is paused."""
+        left_s = self._end.at - now if self._ends_boot_s is None else self._ends_boot_s - boot_s()
+        return max(0.0, left_s)
 
     def words(self, now: float) -> str:
         """Return ``until 14:30 CET`` (others read it elsewhere) or ``for good``; empty if nothing is paused."""
-        if self.until <= now:
+        left_s = self.left_s(now)
+        if not left_s:
             return ""
-        return self._end(now) + (f", but only until the worker restarts: {self.trouble}" if self.trouble else "")
-
-    def _end(self, now: float) -> str:
-        if self.until == FOR_GOOD:
-            return "for good"
-        end = time.localtime(self.until)
-        return time.strftime("until %H:%M %Z" if self.until - now < 86400 / 2 else "until %a %d %b %H:%M %Z", end)
+        trouble = f", but only until the worker restarts: {self.trouble}" if self.trouble else ""
+        return _end_in_words(left_s, now) + trouble
 
     def _keep(self, change: Callable[[], None]) -> None:
         self.trouble = ""
@@ -79,21 +94,44 @@ class Pause:
             self.trouble = f"cannot be kept on disk ({error.strerror})"
             log.warning("what the owner said about a pause %s: it holds until the worker restarts", self.trouble)
 
-    def _write(self, until: float) -> None:
+    def _write(self) -> None:
         unfinished = self._file.with_suffix(".tmp")
-        unfinished.write_text(json.dumps({"until": None if until == FOR_GOOD else until}), "utf-8")
+        kept = {
+            "until": None if self._end.at == FOR_GOOD else self._end.at,
+            "lasts_s": self._end.lasts_s,
+            "boot": boot_id(),
+            "ends_boot_s": self._ends_boot_s,
+        }
+        unfinished.write_text(json.dumps(kept), "utf-8")
         unfinished.replace(self._file)
 
-    def _read(self) -> float:
-        """Return the saved end; FOR_GOOD if the file is unreadable, because the owner may have meant a pause."""
+    def _read(self) -> None:
+        """Read the saved end; FOR_GOOD if the file is unreadable, because the owner may have meant a pause.
+
+        In another start of the computer its clock is all there is, and a pause lasts no longer than it was meant to.
+        """
         try:
-            until = json.loads(self._file.read_text("utf-8"))["until"]
-            return FOR_GOOD if until is None else float(until)
+            kept = json.loads(self._file.read_text("utf-8"))
+            at = FOR_GOOD if kept["until"] is None else float(kept["until"])
+            lasts_s = None if kept.get("lasts_s") is None else float(kept["lasts_s"])
+            self._end = PauseEnd(at, lasts_s)
+            if lasts_s is not None:
+                is_same_start = bool(kept.get("boot")) and kept["boot"] == boot_id()
+                left_s = float(kept["ends_boot_s"]) - boot_s() if is_same_start else at - time.time()
+                self._ends_boot_s = boot_s() + min(lasts_s, left_s)
         except FileNotFoundError:
-            return 0.0
+            pass
         except (OSError, ValueError, TypeError, KeyError) as error:
             log.warning("cannot read %s (%s): paused until the owner resumes", self._file, error)
-            return FOR_GOOD
+            self._end = PauseEnd(FOR_GOOD)
+
+
+def _end_in_words(left_s: float, now: float) -> str:
+    if left_s == FOR_GOOD:
+        return "for good"
+    return time.strftime(
+        "until %H:%M %Z" if left_s < 86400 / 2 else "until %a %d %b %H:%M %Z", time.localtime(now + left_s)
+    )
 
 
 def _name_of(pid: int) -> str:

@@ -209,7 +209,7 @@ class OwnerMonitor:
         if self._idle_detector:
             now, self.idleness = time.monotonic(), self._idle_detector.look()
             input_at = self._input.looked(self.idleness.certain_idle_s, now, is_fresh=self.idleness.is_fresh)
-        paused = self.pause.words(time.time()) if self.pause.until else ""
+        paused = self.pause.words(time.time())
         wanted = self._contention.wanted(time.monotonic()) if self._contention else 0.0
         signs = replace(self._signs, idle_s=self.idleness.idle_s, paused=paused, wanted_cores=wanted)
         self._post(OwnerObserved(signs, input_at))

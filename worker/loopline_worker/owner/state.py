@@ -10,6 +10,7 @@ from typing import Any
 
 from loopline_shared.model import Quarantine
 from loopline_worker.attempts.runner import Runner
+from loopline_worker.owner.blockers import PauseEnd
 from loopline_worker.owner.owner_monitor import OwnerMonitor
 from loopline_worker.owner.preferences import in_words
 from loopline_worker.settings import WorkerSettings
@@ -133,9 +134,9 @@ class OwnerControls:
             contributed_since=self._contribution.since if self._contribution else 0.0,
         )
 
-    def pause(self, until: float) -> None:
+    def pause(self, end: PauseEnd) -> None:
         """Keep all tasks off until then."""
-        self._monitor.pause.set(until)
+        self._monitor.pause.set(end)
         self._monitor.nudge()
 
     def resume(self) -> None:

@@ -1,4 +1,4 @@
-"""Rate of a flow, and what decided it: from that the master learns what links carry."""
+"""Rate of a flow and its limiting factor, from which the master learns the capacity of links."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class FlowReading:
 
 
 class FlowMeter:
-    """Meter of what comes from one source. One thread counts, another one reads."""
+    """Meter of the bytes from one source. One thread counts, another one reads."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -63,7 +63,7 @@ class FlowMeter:
     def read(self) -> FlowReading:
         """Return what the latest window showed. Windows end with a piece, so that no piece is counted in part.
 
-        The first window in which anything comes shows how a flow begins, not what the network carries.
+        The first window with data shows the start of a flow, not the capacity of the network.
         """
         with self._lock:
             now = self._clock()

@@ -1,4 +1,4 @@
-"""A file of which the first pieces are here: it is received by one thread, and served by others meanwhile."""
+"""A file whose first pieces are here: one thread receives it while others already serve it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class GrowingFile:
         return self.layout.start(self.have)
 
     def grow_to(self, have: int) -> None:
-        """Say that so many pieces are here now."""
+        """Announce that the first ``have`` pieces are here."""
         with self._grown:
             self.have = have
             self._grown.notify_all()
@@ -42,7 +42,7 @@ class GrowingFile:
         return is_sound
 
     def abandon(self) -> None:
-        """Say that no more pieces will come: whoever waits for one goes on."""
+        """Announce that no more pieces will come, and wake all waiting threads."""
         with self._grown:
             self.is_abandoned = True
             self._grown.notify_all()

@@ -1,4 +1,4 @@
-"""The first lines of a connection between two workers, by which each proves to hold the same grant.
+"""The first lines of a connection between two workers, in which each proves that it holds the same grant.
 
     caller    {"role": "receive", "grant": {...}, "nonce": "..."}
     listener  {"nonce": "...", "proof": "..."}
@@ -37,7 +37,7 @@ Line = TypeVar("Line")
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """First line of the caller: what it wants to do, and by which grant."""
+    """First line of the caller: its role and its grant."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _AT_FIRST_USE
 
@@ -76,7 +76,7 @@ class HandshakeError(Exception):
 def call(
     link: socket.socket, role: Literal["receive", "serve"], grant: Grant, secret: bytes, tls: PeerTls | None = None
 ) -> socket.socket:
-    """Shake hands as the caller, who has connected, and return the connection to go on with.
+    """Shake hands as the caller, which has connected. Return the connection to use from now on.
 
     Raises HandshakeError, or OSError if the connection fails; then it is closed.
     """
@@ -126,7 +126,7 @@ def _closed_on_error(link: socket.socket) -> Iterator[_Lines]:
 
 
 class _Lines:
-    """Lines on a connection, all of which have to be said by a moment. What follows belongs to the transfer."""
+    """Lines on a connection, with one deadline for all of them. What follows belongs to the transfer."""
 
     def __init__(self, link: socket.socket) -> None:
         self.link = link

@@ -49,7 +49,7 @@ class _Entry:
 
 
 class OrdersBook:
-    """Fetches under way, by file, and faults that the master has not heard of."""
+    """Fetches under way, by file, and faults that are not reported yet."""
 
     def __init__(self) -> None:
         self.blamed: dict[Way, float] = {}
@@ -86,7 +86,7 @@ class OrdersBook:
         return entry.fetch.file if entry else None
 
     def begin(self) -> None:
-        """Begin a session, in which the master has heard of nothing."""
+        """Begin a session, in which nothing is reported yet."""
         self._told_version = None
         for entry in self._entries.values():
             entry.told = None
@@ -122,7 +122,7 @@ class OrdersBook:
         return orders.dial
 
     def note_fault(self, fault: PeerFault) -> None:
-        """Note that a source failed; the oldest are forgotten if the master does not hear of them for long."""
+        """Note that a source failed; the oldest are forgotten if they stay unreported for long."""
         self._faults = [*self._faults, (fault, None)][-MAX_FAULTS:]
 
     def secret_of_dialler(self, grant: Grant) -> bytes | None:

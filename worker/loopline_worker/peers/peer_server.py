@@ -1,4 +1,4 @@
-"""The peer server: one port, on which workers with a grant fetch pieces or bring them."""
+"""The peer server: one port, where workers with a grant fetch or deliver pieces."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class PeerHost(Protocol):
         """True as long as the owner allows that the file is served."""
 
     def note_sent(self, count_bytes: int) -> None:
-        """Note that so much was sent."""
+        """Count bytes sent."""
 
 
 class PeerServer:
-    """Serves files to those who connect, and dials those who cannot. ``limit`` is the owner's, for all together.
+    """Serves files to workers that connect, and dials those that cannot. ``limit`` is the owner's, for all together.
 
-    With ``tls`` nobody is heard in the clear.
+    With ``tls`` unencrypted connections are refused.
     """
 
     def __init__(self, host: PeerHost, limit: TokenBucket, tls: PeerTls | None = None) -> None:
@@ -146,7 +146,7 @@ class PeerServer:
         except (HandshakeError, OSError) as error:
             log.info("a caller on the port for workers was turned away: %s", error)
             return
-        except asyncio.CancelledError:  # nobody has heard it
+        except asyncio.CancelledError:  # nothing was read from it yet
             link.close()
             raise
         if self.port is None:

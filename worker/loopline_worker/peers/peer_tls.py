@@ -16,7 +16,7 @@ _BEGIN = "-----BEGIN CERTIFICATE-----"
 
 
 class PeerTls:
-    """Both ends' contexts, made anew when our certificate is another one: it is renewed while the agent runs."""
+    """TLS contexts of both ends, rebuilt when our certificate was renewed."""
 
     def __init__(self, identity: WorkerIdentity) -> None:
         self._identity = identity

@@ -1,8 +1,8 @@
 """Peering: this worker's part in carrying files between workers, as the master's frames order it.
 
-The link is level-triggered here too. A Report says which files are on their way, which large ones are in the cache
-and which port is open; an Assign says from whom to take each file, best first, and whom to dial. An order that the
-next Assign does not repeat is over. While the master is away, the last orders stand.
+The link is level-triggered here too. A Report names the files under way, the large ones in the cache and the open
+port; an Assign names the sources of each file, best first, and the workers to dial. An order that the next Assign
+does not repeat is over. While the master is away, the last orders stand.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from loopline_shared.protocol.transfers import (
     PeerTerms,
 )
 from loopline_shared.protocol.worker_link import Assign
+from loopline_worker.host.boot_clock import steady
 from loopline_worker.link.http_client import HttpClient
 from loopline_worker.link.own_address import address_towards
 from loopline_worker.peers.orders_book import CachedFiles, OrdersBook
@@ -107,7 +108,7 @@ class Peering:
         self._book = OrdersBook()
         self._store: ServedCache | None = None
         self._terms: PeerTerms | None = None
-        self._clock_s = 0.0  # so far is the master's clock ahead of ours
+        self._clock_s = 0.0  # seconds by which the master's clock is ahead of ours
         self._server: PeerServer | None = None
         self._tls: PeerTls | None = None
         self._is_telling = False
@@ -130,7 +131,7 @@ class Peering:
         return self._book.report(self._store, self._terms.least_bytes, port=port, sent_bytes=sent_bytes)
 
     def reported(self, seq: int) -> None:
-        """Note that the Report of this number has left, with all that ``report`` returned last."""
+        """Note that the Report with this number was sent, with the last value of ``report``."""
         if self._terms is not None:
             self._book.reported(seq)
 
@@ -144,7 +145,7 @@ class Peering:
                 self._task_group.start(self._server.dial(order, secret))
 
     def words(self) -> str:
-        """Return what the owner is told about the open port; empty if none is open."""
+        """Return the owner's notice about the open port; empty if none is open."""
         if self._server is None or self._server.port is None:
             return ""
         sent, received = self._server.sent_bytes / 1e6, self._book.received_bytes / 1e6
@@ -166,7 +167,7 @@ class Peering:
     # Files that come.
 
     async def fetch(self, sha256: str, part: Path, size_bytes: int | None) -> bool:
-        """Fetch a file to ``part``, which may have its beginning. False if it is one that the master sends whole.
+        """Fetch a file to ``part``, which may have its beginning. False if the master sends the file itself.
 
         Raises NetworkError, WrongContentError, GoneError or LooplineError, or OSError for this computer's disk.
         """
@@ -199,7 +200,7 @@ class Peering:
         return True
 
     async def _run(self, fetch: PieceFetch, pieces: PieceList, open_master: OpenMaster) -> None:
-        """Fetch in a thread, which is cut off if nobody waits any more."""
+        """Fetch in a thread, which is cancelled when no task waits for the file."""
         running = asyncio.get_running_loop().run_in_executor(self._threads, fetch.run, pieces, open_master)
         try:
             await asyncio.shield(running)
@@ -260,7 +261,7 @@ class Peering:
     def secret_of(self, opening: Opening) -> bytes | None:
         """Return the secret of the grant that a caller shows; None if it must not be let in."""
         grant = opening.grant
-        if self._terms is None or grant.expires_at <= time.time() + self._clock_s:
+        if self._terms is None or grant.expires_at <= steady() + self._clock_s:
             return None
         if opening.role == "serve":
             return self._book.secret_of_dialler(grant) if grant.receiver == self._name else None
@@ -283,7 +284,7 @@ class Peering:
     async def _check(self, sha256: str, cached: GrowingFile) -> None:
         """Have a cached file served piece by piece as they are found to be right, if it was not checked before.
 
-        All of a large file takes a while to read, in which a receiver would turn elsewhere.
+        Reading all of a large file takes so long that a receiver would switch to another source.
         """
         if self._store and await self._store.is_sound(sha256, partial(self._is_right, sha256, cached)):
             cached.grow_to(cached.layout.count)
@@ -332,7 +333,7 @@ class Peering:
     # Helpers.
 
     def _begin(self, session: WorkerSession) -> None:
-        """Begin a session: all is told anew, and the port is opened the first time."""
+        """Begin a session: report everything again, and open the port the first time."""
         self.session = session
         self._book.begin()
         self._terms = session.welcome.peers if session.welcome and self._settings.peer_files else None
@@ -340,7 +341,7 @@ class Peering:
         if self._terms is None:
             self._close_port()
             return
-        self._clock_s = self._terms.now - time.time()
+        self._clock_s = self._terms.now - steady()
         if self._terms.encrypted != (self._tls is not None):
             self._close_port()
         if self._server is None:
@@ -359,7 +360,7 @@ class Peering:
             self._server = None
 
     async def _listen(self, server: PeerServer) -> None:
-        """Open the port on the address from which this computer reaches the master; without one, dial out."""
+        """Open the port on this computer's address towards the master; without one, only dial out."""
         try:
             address = await asyncio.to_thread(address_towards, self._http.master)
             if self._server is not server:

@@ -1,9 +1,8 @@
 """Fetching a file piece by piece, in a thread: from the first source that can give it, the master after all others.
 
-Each piece is checked against the master's list before anybody else sees it. It is written, and those that take the
-file from this worker have it at once. A source that fails is turned away from, and the next one goes on where it
-stopped. When the master names better sources meanwhile, what is on its way is taken first, so that nothing crosses a
-cable twice.
+Each piece is checked against the master's list before anybody else sees it. It is written, and workers that fetch the
+file from here get it at once. When a source fails, the next one continues where it stopped. When the master names
+better sources, the bytes in flight are received first, so that none crosses a cable twice.
 """
 
 from __future__ import annotations
@@ -103,7 +102,7 @@ class PieceFetch:
         self._dialled[worker] = link
 
     def cut_off(self) -> None:
-        """End ``run`` soon, because nobody waits for the file any more."""
+        """End ``run`` soon, because no task waits for the file."""
         self._is_cut_off = True
         if upstream := self._upstream:
             upstream.cut()
@@ -129,7 +128,7 @@ class PieceFetch:
                 link.close()
 
     def _wait(self) -> None:
-        """Wait as long as the master says so, and it can be heard."""
+        """Wait as long as the master says so and is reachable."""
         while self._is_to_wait:
             self._check_wanted()
             time.sleep(_LOOK_EVERY_S)
@@ -259,13 +258,13 @@ class _Taking:
         """False if the source has just said that it has nothing: then nothing is in the cables either."""
 
     def expect(self, planned: float | None, behind: int) -> None:
-        """Take in which rate is planned, and how many workers the source is behind in its line."""
+        """Note the planned rate, and the position of the source in its line."""
         self._planned, self._behind = planned or 0.0, behind
 
     def ask(self, *, is_leaving: bool) -> bool:
         """Ask for more pieces, unless this source is being left. False if nothing more will come.
 
-        A source that is left and has no more itself may be waiting for pieces from here: nobody waits for it.
+        A source that was dropped and has no more itself may be waiting for pieces from here: it is not waited for.
         """
         upstream, layout = self._upstream, self._growing.layout
         window = max(2, upstream.window_bytes // layout.piece_bytes)
@@ -300,7 +299,7 @@ class _Taking:
             self._mind_rate(waited_s, len(piece) if has_come else 0)
 
     def _mind_rate(self, waited_s: float, got_bytes: int) -> None:
-        """Raises SourceError if the source has had nothing for too long, or is too slow with what it has."""
+        """Raises SourceError if the source had nothing for too long, or sends its pieces too slowly."""
         if not got_bytes:
             self._starved_s += waited_s
             if self._starved_s > self._patience_s():

@@ -1,12 +1,11 @@
 """Pieces on a connection between two workers, after the handshake.
 
-The receiver says from which piece on it wants the file, and then, again and again, up to which piece: its *credit*.
-The server sends piece after piece below that number, each as soon as it has it, and a sign of life while it has none,
-which says whether its owner's limit is the reason.
-A piece for which it had to wait is marked *late*: then the network between the two is not what decides the rate.
-So the receiver decides how much is on its way, and how fast: it gives credit at the planned rate, of which the server
-need not know, and a receiver that turns to another source takes what is on its way and leaves nothing behind in the
-cables.
+The receiver names its first piece, and then repeatedly the last piece it will accept: its *credit*. The server sends
+piece after piece below that number, each as soon as it has it, and a sign of life while it has none, which says
+whether its owner's limit is the reason. A piece that the server had to wait for is marked *late*: the network between
+the two does not limit the rate then. So the receiver controls the bytes in flight and their rate: it gives credit at
+the planned rate, which the server need not know. A receiver that switches to another source first receives the bytes
+in flight.
 """
 
 from __future__ import annotations
@@ -96,7 +95,7 @@ class IncomingPieces:
 
 
 class OutgoingPieces:
-    """The server's end. Raises StreamError when the receiver has gone, or says what it may not."""
+    """The server's end. Raises StreamError if the receiver is gone or breaks the protocol."""
 
     def __init__(self, link: socket.socket, patience_s: float) -> None:
         self._link = link
@@ -109,7 +108,7 @@ class OutgoingPieces:
         self.first = self.credit = self._pop_number()
 
     def listen(self, wait: bool) -> None:
-        """Take in what the receiver has said; with ``wait``, wait until it has said something."""
+        """Read the receiver's messages; with ``wait``, wait for one."""
         if wait and len(self._unread) < _NUMBER.size:
             self._hear()
         else:

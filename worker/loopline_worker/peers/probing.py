@@ -1,4 +1,6 @@
-"""Probes: what comes from another worker, or the master, in a second, when the master measures an idle grid."""
+"""Probes: the bytes that arrive from another worker or the master in a second, for the master's measurement of an
+idle grid.
+"""
 
 from __future__ import annotations
 

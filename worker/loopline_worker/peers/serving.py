@@ -31,8 +31,8 @@ class Serving:
         self._may_go_on = may_go_on
 
     def run(self) -> None:
-        """Serve until the receiver has what it wants, or goes, or the owner does not allow it any more."""
-        with self._link, suppress(StreamError, OSError):  # whoever waits at the other end has other sources
+        """Serve until the receiver is done or gone, or the owner forbids it."""
+        with self._link, suppress(StreamError, OSError):  # the receiver has other sources
             pieces = OutgoingPieces(self._link, _PATIENCE_S)
             if self._wait_for(pieces, pieces.first):
                 with self._file.path.open("rb") as content:
@@ -56,7 +56,7 @@ class Serving:
             self.sent_bytes += length
 
     def _wait_for(self, pieces: OutgoingPieces, number: int) -> bool:
-        """Wait for a piece, with signs of life meanwhile. False if it will not come."""
+        """Wait for a piece, and send signs of life during the wait. False if it will not come."""
         while not self._file.wait_for(number, SIGN_EVERY_S):
             if self._file.is_abandoned or not self._may_go_on():
                 return False

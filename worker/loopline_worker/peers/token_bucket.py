@@ -13,7 +13,7 @@ class TokenBucket:
     """
 
     def __init__(self, rate_bytes_s: float | None, burst_bytes: float, now: float = 0.0) -> None:
-        """Begin with a full bucket. Without a rate, nobody waits."""
+        """Begin with a full bucket. Without a rate there is no wait."""
         self._rate = rate_bytes_s
         self.burst_bytes = burst_bytes
         self._level = burst_bytes
@@ -27,7 +27,7 @@ class TokenBucket:
             return 0.0 if self._rate is None or self._level > 0 else (1.0 - self._level) / self._rate
 
     def spend(self, count_bytes: int, now: float) -> None:
-        """Take so many tokens, whether or not they are there."""
+        """Take the tokens, even if there are fewer."""
         with self._lock:
             self._gain(now)
             self._level -= count_bytes

@@ -22,7 +22,7 @@ _FIRST_RANGE_BYTES, _LONGEST_RANGE_BYTES = 2**20, 2**22
 class SourceError(Exception):
     """A worker failed as a source, in this way. Another source may do.
 
-    ``lives``: of one that was silent for too long, whether it said that it lives; None: it hung up.
+    ``lives``: if it was silent for too long, whether it had sent signs of life; None: it hung up.
     """
 
     def __init__(self, kind: FaultKind, reason: object, lives: bool | None = None) -> None:
@@ -56,7 +56,7 @@ class Upstream(Protocol):
 
     @property
     def took_s(self) -> float:
-        """So long that piece was coming, once the source had it; of a late one alone it is known."""
+        """Seconds in which a late piece arrived once the source had it."""
 
     @property
     def is_limited(self) -> bool:
@@ -72,7 +72,7 @@ class Upstream(Protocol):
         """
 
     def cut(self) -> None:
-        """End the connection; any thread may, and whoever waits in ``receive`` gets an error."""
+        """End the connection; any thread may. A thread that waits in ``receive`` gets an error."""
 
     def close(self) -> None:
         """Close the connection, in the thread that receives."""
@@ -101,7 +101,7 @@ class PeerUpstream:
         try:
             link = handshake.call(link, "receive", grant, bytes.fromhex(source.secret), tls)
             return cls(link, first)
-        except TimeoutError as error:  # somebody has taken the call, and says nothing
+        except TimeoutError as error:  # the call was accepted, but no data came
             link.close()
             raise SourceError.silent(error) from None
         except (OSError, HandshakeError) as error:
@@ -120,7 +120,7 @@ class PeerUpstream:
 
     @property
     def took_s(self) -> float:
-        """So long that piece was coming."""
+        """Seconds in which that piece arrived."""
         return self._pieces.took_s
 
     @property
@@ -154,9 +154,9 @@ class PeerUpstream:
 
 
 class MasterUpstream:
-    """Pieces from the master, in ranges of what there is credit for, over one connection.
+    """Pieces from the master over one connection, in ranges within the credit.
 
-    The first ranges are short: a receiver that is told of a worker meanwhile turns to it with little on its way.
+    The first ranges are short, so that a receiver that learns of a worker can switch to it quickly.
     """
 
     is_late = is_limited = False
@@ -198,7 +198,7 @@ class MasterUpstream:
 
     def close(self) -> None:
         """Close the connection."""
-        self.cut()  # of which an answer that has not been read keeps hold
+        self.cut()  # an unread answer keeps it open
         self._connection.close()
 
     def _send(self) -> HTTPResponse:
@@ -217,6 +217,6 @@ class MasterUpstream:
 
 
 def shut(link: socket.socket) -> None:
-    """Shut a connection down, so that a thread that waits for it goes on; below TLS, which its own thread uses."""
+    """Shut a connection down below TLS, which wakes the thread that uses it."""
     with suppress(OSError):  # it may be closed already
         socket.socket.shutdown(link, socket.SHUT_RDWR)

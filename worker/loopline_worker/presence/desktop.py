@@ -1,4 +1,4 @@
-"""The desktop of a session, by its bus: whether it is locked, or shows a film that nobody touches."""
+"""The desktop of a session, by its bus: whether it is locked, or plays a film without input."""
 
 from __future__ import annotations
 

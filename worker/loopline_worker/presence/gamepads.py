@@ -1,4 +1,4 @@
-"""Gamepads and joysticks (Linux): desktops do not count them as input, and whoever plays by one is there.
+"""Gamepads and joysticks (Linux): desktops do not count them as input, although a player is present.
 
 systemd lets the user of the active session read them (``uaccess``). Everybody who reads one has all of its events,
 records of eight bytes (the kernel's joystick API, ``struct js_event``): time, value, kind, number.
@@ -40,7 +40,7 @@ class Gamepads(Probe):
         self._watched: select.epoll | None = None  # while anybody listens: one file for all of them
 
     def look(self) -> Reading:
-        """Return the time since somebody last used one."""
+        """Return the seconds since one was last used."""
         if time.monotonic() - self._surveyed > _SURVEY_EVERY_S:
             self._survey()
         self._read_all()

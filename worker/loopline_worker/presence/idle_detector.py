@@ -14,7 +14,7 @@ _COARSE_S = 2.0
 
 
 class Idleness(NamedTuple):
-    """Combined reading of the whole computer: when somebody last used it, and which probe says so."""
+    """Combined reading of the whole computer: when it was last used, and which probe reports that."""
 
     idle_s: float | None  # None: no probe can tell, so the computer counts as in use
     by: str
@@ -46,13 +46,13 @@ class IdleDetector:
         return [probe.listen(on_input) for probe in self._probes]
 
     def tell_of_waking(self, on_wake: Callable[[], None]) -> None:
-        """Call ``on_wake`` whenever the computer was suspended and goes on, where the system tells that."""
+        """Call ``on_wake`` after each suspend of the computer, if the system reports it."""
         for probe in self._probes:
             if hasattr(probe, "on_wake"):
                 probe.on_wake = on_wake
 
     def use_reports(self, reports: SessionReports) -> None:
-        """Have the probe that knows of sessions go by what their reporters tell."""
+        """Use the reporters' readings in the probe of sessions."""
         for probe in self._probes:
             if hasattr(probe, "reports"):
                 probe.reports = reports

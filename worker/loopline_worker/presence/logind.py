@@ -1,4 +1,4 @@
-"""systemd-logind: who is logged in, by any means, which sessions are locked or idle, and when the computer wakes up.
+"""systemd-logind: logged-in users, locked and idle sessions, and resume after a suspend.
 
 Desktops report their activity to logind carelessly. So *locked*, *idle* and *nobody logged in* are believed, and
 *active* of another user's session. A session of our own user that is merely not idle has an unknown time of its last
@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 import psutil
 
+from loopline_worker.host.boot_clock import steady
 from loopline_worker.presence.bus import Bus, BusError, BusProbe
 from loopline_worker.presence.probe import Reading
 from loopline_worker.presence.session_reports import SessionReports
@@ -37,14 +38,15 @@ class Logind(BusProbe):
 
     def __init__(self) -> None:
         super().__init__()
-        self.on_wake: Callable[[], None] = lambda: None  # called when the computer was suspended and goes on
+        self.on_wake: Callable[[], None] = lambda: None  # called after each suspend of the computer
         self.reports: SessionReports | None = None  # of those sessions whose reporters speak to this worker
         self.people: frozenset[int] = frozenset()  # users who have a session that can get input
         self._uid = os.getuid()
         self._sessions: Mapping[str, Mapping[str, Any]] = {}  # as last read
         self._inhibitors: dict[int, str] = {}  # by user: a program that keeps the screen on
         self._locked: dict[str, float] = {}  # since when this is known
-        self._empty_since = psutil.boot_time()  # when somebody was last logged in
+        self._idle: dict[str, tuple[float, float]] = {}  # by session: logind's hint, and the same by the steady clock
+        self._empty_since = psutil.boot_time()  # when a user was last logged in
 
     def keep_up(self, bus: Bus, on_input: Callable[[], None]) -> Routine[NoReturn]:
         """Read the sessions, again and again."""
@@ -57,25 +59,26 @@ class Logind(BusProbe):
         yield from bus.subscribe(f"sender='{_SERVICE}'", told)
         while True:
             self._sessions, self._inhibitors = (yield from _sessions(bus)), (yield from _inhibitors(bus))
-            reading = self.judge(self._sessions, time.time())
+            reading = self.judge(self._sessions, steady())
             self.learn(reading)
             if reading.idle_s is not None and reading.idle_s < _EVERY_S:
                 on_input()
             yield from bus.signalled(time.monotonic() + _EVERY_S)
 
     def look(self) -> Reading:
-        """Return the last reading with what has been reported since."""
+        """Return the last reading with the changes reported since."""
         if self.reports is not None and self.is_up_to_date:
-            return self.judge(self._sessions, time.time())._replace(is_fresh=False)
+            return self.judge(self._sessions, steady())._replace(is_fresh=False)
         return super().look()
 
     def judge(self, sessions: Mapping[str, Mapping[str, Any]], now: float) -> Reading:
-        """Turn the sessions' properties into a reading, at ``now`` seconds since 1970."""
+        """Turn the sessions' properties into a reading, at ``now`` seconds since 1970 by ``steady``."""
         people = {name: session for name, session in sessions.items() if _is_person(session)}
         self.people = frozenset(_user(session) for session in people.values())
         self._locked = {
             name: self._locked.get(name, now) for name, session in people.items() if session.get("LockedHint")
         }
+        self._idle = {name: known for name, known in self._idle.items() if name in people}
         desktops = {name: session for name, session in people.items() if session.get("Type") in _GRAPHICAL}
         if people:
             self._empty_since = now
@@ -99,12 +102,19 @@ class Logind(BusProbe):
         if reported is not None:
             return reported
         if session.get("IdleHint"):
-            return max(0.0, now - float(session.get("IdleSinceHint", 0)) / 1e6)
+            return max(0.0, now - self._idle_since(name, float(session.get("IdleSinceHint", 0)) / 1e6, now))
         if name in self._locked:
             return now - self._locked[name]
         if user == self._uid:
             return None
         return 0.0
+
+    def _idle_since(self, name: str, hint: float, now: float) -> float:
+        """Return since when a session is idle, by ``steady``; the hint is by the computer's clock."""
+        known = self._idle.get(name)
+        if known is None or known[0] != hint:
+            known = self._idle[name] = hint, min(now, hint - steady.set_by_s)
+        return known[1]
 
 
 def _sessions(bus: Bus) -> Routine[dict[str, dict[str, Any]]]:

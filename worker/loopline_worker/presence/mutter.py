@@ -37,7 +37,7 @@ class Mutter(BusProbe):
         while True:
             idle_s = int((yield from bus.ask(_SERVICE, _PATH, _INTERFACE, "GetIdletime"))) / 1000
             self._note(idle_s)
-            if watch is None and idle_s >= _ARM_AFTER_S:  # while somebody types it would fire all the time
+            if watch is None and idle_s >= _ARM_AFTER_S:  # it would fire at every key
                 watch = yield from bus.ask(_SERVICE, _PATH, _INTERFACE, "AddUserActiveWatch")
             next_at = time.monotonic() + _EVERY_S
             while (yield from bus.signalled(next_at)):

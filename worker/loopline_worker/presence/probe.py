@@ -20,7 +20,7 @@ class Reading(NamedTuple):
 
 
 class Probe(ABC):
-    """A way to find out when somebody last used this computer."""
+    """A way to find out when this computer was last used."""
 
     name: str
 

@@ -3,8 +3,8 @@
 ``python -m loopline_worker.presence`` (``loopline owner report``) runs until the session ends. It is for a
 worker that is a service of the system; a worker of the desktop's own user sees all of this itself.
 
-Every desktop has one for as long as somebody is logged in, so it loads as little as it can: neither asyncio nor
-dataclasses, which are two fifths of what it would take with them.
+Every desktop runs one while a user is logged in, so it loads little: without asyncio and dataclasses it needs three
+fifths of the memory.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MOST_BYTES = 4096
 
 
 class Reporter:
-    """Speaks to the worker's socket, and connects anew whenever the worker comes back."""
+    """Speaks to the worker's socket, and reconnects when the worker comes back."""
 
     def __init__(self, socket: str, detector: IdleDetector, desktop: Desktop) -> None:
         self._socket = socket

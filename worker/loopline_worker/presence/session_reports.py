@@ -52,11 +52,11 @@ class SessionReports:
         return last.idle_s is None or _idle_s(report, 0.0) < _idle_s(last, now - at) - _COARSE_S
 
     def forget(self, connection: object) -> None:
-        """Forget what was told on a connection that is closed."""
+        """Forget the reports of a closed connection."""
         self._latest.pop(connection, None)
 
     def idle_s(self, uid: int, sessions: int) -> float | None:
-        """Return the least idle time of a user who has so many sessions; None unless each of them is reported."""
+        """Return the shortest idle time in a user's ``sessions`` sessions; None unless each of them is reported."""
         now = self._clock()
         fresh = [
             (now - at, report) for who, at, report in self._latest.values() if who == uid and now - at < _GOOD_FOR_S

@@ -1,6 +1,6 @@
-"""Text consoles, ssh and terminal windows: when somebody last typed there, as ``w`` shows it.
+"""Text consoles, ssh and terminal windows: the time of the last key there, as ``w`` shows it.
 
-A terminal's access time changes when a program reads what was typed. While somebody types it moves in steps of eight
+A terminal's access time changes when a program reads what was typed. During typing it moves in steps of eight
 seconds at most, because Linux hides the timing of keys; the first key after a pause shows at once. Terminals say
 nothing about a graphical desktop. This probe vouches for the whole computer only if there certainly is no desktop: no
 display server has a socket here, and this is not a container, which sees its own sockets only.
@@ -17,6 +17,7 @@ from pathlib import Path
 
 import psutil
 
+from loopline_worker.host.boot_clock import boot_s
 from loopline_worker.host.computer import is_contained
 from loopline_worker.presence.probe import Probe, Reading
 from loopline_worker.supervisor import processes
@@ -29,7 +30,7 @@ _Terminal = tuple[int, int]  # device and when it was made: numbers are reused
 
 
 class Terminals(Probe):
-    """Reads the access times of all terminals, without those that tasks have opened."""
+    """Reads the access times of all terminals, except those opened by tasks."""
 
     name = "terminals"
 
@@ -46,18 +47,22 @@ class Terminals(Probe):
         self._headless = False
         self._of_tasks: set[_Terminal] = set()
         self._latest = 0.0
+        self._latest_boot_s = boot_s()  # the same moment by the boot clock: the computer's clock may be set
         self._surveyed = float("-inf")
 
     def look(self) -> Reading:
-        """Return the time since somebody last typed."""
+        """Return the seconds since the last key."""
         if time.monotonic() - self._surveyed > _SURVEY_EVERY_S:
             self._survey()
         latest, where = self._find_latest()
-        if latest != self._latest or time.time() - latest < _JUST_NOW_S:  # a task may have opened it meanwhile
+        if (
+            latest != self._latest or boot_s() - self._latest_boot_s < _JUST_NOW_S
+        ):  # a task may have opened it since then
             self._of_tasks = self._find_of_tasks()
             latest, where = self._find_latest()
-        self._latest = latest
-        return Reading(self.name, max(0.0, time.time() - latest), self._headless, where)
+        if latest != self._latest:
+            self._latest, self._latest_boot_s = latest, boot_s() - max(0.0, time.time() - latest)
+        return Reading(self.name, max(0.0, boot_s() - self._latest_boot_s), self._headless, where)
 
     def _find_latest(self) -> tuple[float, str]:
         latest = max(self._times(), default=None)
@@ -92,7 +97,7 @@ class Terminals(Probe):
 
 
 def has_display(sockets: Path = Path("/proc/net/unix")) -> bool:
-    """True if an X server or a Wayland compositor listens on this computer, or if that cannot be told."""
+    """True if an X server or a Wayland compositor listens on this computer, or if that is unknown."""
     try:
         lines = sockets.read_text(errors="replace").splitlines()
     except OSError:

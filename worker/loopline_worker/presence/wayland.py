@@ -35,7 +35,7 @@ class WaylandError(OSError):
 
 
 class Wayland(Probe):
-    """Is told by the compositor of this user's desktop, and vouches for it."""
+    """Gets idle notifications from the compositor of this user's desktop."""
 
     name = "wayland"
 
@@ -46,10 +46,10 @@ class Wayland(Probe):
         self._display = found.get("WAYLAND_DISPLAY", "")
         self._trouble = "not connected yet"
         self._is_connected = False
-        self._idle_since: float | None = None  # None: somebody uses it now
+        self._idle_since: float | None = None  # None: it is in use now
 
     def look(self) -> Reading:
-        """Return what the compositor has told."""
+        """Return the state that the compositor reported."""
         if not self._is_connected:
             return Reading(self.name, detail=self._trouble)
         idle_s = 0.0 if self._idle_since is None else time.monotonic() - self._idle_since

@@ -97,7 +97,7 @@ class X11(Probe):
             return None
 
     def _displays(self, listening: str | None) -> list[str]:
-        """Return the displays of this computer; those that are reached by the network belong to others."""
+        """Return the displays of this computer; displays reached over the network belong to other computers."""
         named = _LOCAL.fullmatch(self._environment.get("DISPLAY", ""))
         found: set[str] = set()
         with suppress(OSError):

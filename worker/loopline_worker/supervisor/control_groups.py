@@ -1,9 +1,9 @@
 """Control groups of one slot (cgroups(7)): limits that the kernel enforces, whatever a task does.
 
-``launch/delegation.py`` finds the *places*: folders of the agent's own, by what can be done there. A supervisor
-makes a group below them and enters it for good: what it starts is born there, which costs nothing, while entering
-costs more than a short task. So what the supervisor itself uses is added to limits and subtracted from usage. The
-zygote removes the group when the supervisor is gone. Where a place is missing, callers do with less.
+``launch/delegation.py`` finds the *places*: folders of the agent's own, by the operations possible there. A
+supervisor makes a group below them and enters it for good: its children start there at no cost, while entering a
+group costs more than a short task. So what the supervisor itself uses is added to limits and subtracted from usage.
+The zygote removes the group when the supervisor is gone. Where a place is missing, callers do with less.
 
 ========= ======================================= ======================================
 ``core``  freeze without any signal               version 2, with or without controllers
@@ -49,7 +49,7 @@ def name_of(supervisor: int) -> str:
 
 
 class ControlGroup:
-    """The group of a supervisor with all that it starts, below the ``places``. It is inactive without places."""
+    """The group of a supervisor and its descendants, below the ``places``. It is inactive without places."""
 
     def __init__(self, places: Places, name: str) -> None:
         self._folders: dict[str, str] = {
@@ -68,7 +68,7 @@ class ControlGroup:
         self._own_bytes, self._own_processes = _OWN_BYTES, _OWN_PROCESSES
 
     def allow_for_cell(self, own_bytes: int) -> None:
-        """Count what a cell has for itself as the supervisor's: so much memory, and its two processes."""
+        """Count a cell's own memory and its two processes as the supervisor's."""
         self._own_bytes, self._own_processes = _OWN_BYTES + own_bytes, _OWN_PROCESSES + _CELL_PROCESSES
         self._limits = None, None
 
@@ -80,7 +80,7 @@ class ControlGroup:
                     os.mkdir(folder)  # noqa: PTH102 - pathlib is not light
 
     def enter(self) -> None:
-        """Put the calling process into the group, with all that it starts from now on."""
+        """Put the calling process and its future children into the group."""
         for folder in self._entered:
             processes.write(f"{folder}/cgroup.procs", b"0")
 

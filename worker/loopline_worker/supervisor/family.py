@@ -32,7 +32,7 @@ def tree_of(supervisor: int) -> list[processes.Process]:
 
 
 def signal_all(supervisor: int, signum: int) -> int:
-    """Signal all processes below a supervisor, and those that they start meanwhile; return how many.
+    """Signal all processes below a supervisor, including those started during the call. Return their number.
 
     Raises OSError if they cannot be read.
     """
@@ -42,7 +42,7 @@ def signal_all(supervisor: int, signum: int) -> int:
 def for_all(supervisor: int, signum: int, act: Callable[[int], None]) -> int:
     """Do ``signal_all`` by another means; processes for which that fails are signalled.
 
-    The number of rounds is limited, for a task may fork faster than the agent can look: the next call goes on.
+    The number of rounds is limited, because a task may fork faster than the agent can scan; the next call continues.
     """
     done: set[int] = set()
     for _ in range(_MOST_ROUNDS):
@@ -65,7 +65,7 @@ def _is_starting(supervisor: int, pid: int) -> bool:
     """True for a process that the supervisor is just starting, and that runs no line of its task's program yet.
 
     The supervisor waits for it with its memory lent to it (vfork(2)): if it were stopped there, the supervisor would
-    stand still for as long, and could not tell which task it has begun and which has ended.
+    be blocked as long, and could not report starts and ends of tasks.
     """
     from loopline_worker.supervisor.subreaper import libc
 
@@ -77,7 +77,9 @@ def _is_starting(supervisor: int, pid: int) -> bool:
 
 
 def _looks_like(supervisor: int, pid: int) -> bool:
-    """True for a child of exactly the supervisor's size; what only those know who may look into both is not asked."""
+    """True for a child of exactly the supervisor's size; without asking for facts that need the permission to trace
+    both.
+    """
     of_both = processes.status(supervisor), processes.status(pid)
     if not of_both[0] or not of_both[1] or of_both[1].parent != supervisor:
         return False

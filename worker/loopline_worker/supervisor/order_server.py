@@ -1,4 +1,5 @@
-"""Serving the agent's orders: one task after the other, by whoever has the agent's connection and the claims.
+"""Serving the agent's orders: one task after the other, in the process that has the agent's connection and the
+claims.
 
 That is the supervisor of a slot, or in its cell the deputy of it (``walls/deputy.py``), one of the two at a time.
 
@@ -59,7 +60,7 @@ class OrderServer:
     """Serves the orders of one connection until that is closed. What a task needs first is for ``prepare`` to do."""
 
     def __init__(self, connection: int, claims: int, group: ControlGroup, own: TaskProcesses) -> None:
-        """``own``: what this process has started of a task; ``group``: what the tasks have used."""
+        """``own``: processes of tasks that this process started; ``group``: resources that the tasks have used."""
         self._agent = socket.socket(fileno=connection)
         self._connection = connection
         self._claims = claims
@@ -69,7 +70,7 @@ class OrderServer:
         self._folders = ScratchFolders(self.lend)
         self._unpacker = Unpacker()
         self._orders: dict[int, TaskOrder] = {}
-        self._walls: dict[int, list[str]] = {}  # that orders have brought for all that follow, by number of the cell
+        self._walls: dict[int, list[str]] = {}  # brought by an order for all later ones, by number of the cell
         self._files: list[int] = []  # that came with the order
         self._to_confirm = 0  # the number of the order to report when it runs
         self._to_follow = 0  # the number of the order whose output is passed on at once
@@ -92,7 +93,7 @@ class OrderServer:
         self._flush()
 
     def state(self, claimed: TaskOrder | None = None) -> State:
-        """Return all that another server is to know of the connection, an order claimed here included."""
+        """Return the state of the connection for another server, including an order claimed here."""
         orders = {number: order.to_tuple() for number, order in self._orders.items()}
         if claimed:
             orders[self._number] = claimed.to_tuple()
@@ -101,7 +102,7 @@ class OrderServer:
         return number, self._unpacker.rest, orders, self._walls, requests, self._hits, self._is_over, self._is_spent
 
     def resume(self, state: State, files: list[int]) -> TaskOrder | None:
-        """Go on where another server was as it told its ``state``. Return the order that it has claimed."""
+        """Take over from another server, given its ``state``. Return the order that it has claimed."""
         self._number, rest, orders, self._walls, requests, self._hits, self._is_over, self._is_spent = state
         self._to_kill, self._to_confirm, self._to_follow = requests
         self._orders = {number: TaskOrder.from_tuple(order) for number, order in orders.items()}
@@ -116,7 +117,7 @@ class OrderServer:
         raise NotImplementedError
 
     def place(self, folder: str) -> str:
-        """Return the path by which a scratch folder can be made and renamed from here."""
+        """Return the path under which this process can make and rename a scratch folder."""
         return folder
 
     def lend(self, folder: str) -> None:
@@ -126,7 +127,7 @@ class OrderServer:
         """Let the agent have what a task's user made in its folder, and remove what it made beside that."""
 
     def look(self, ready: list[int]) -> None:
-        """Take note of what has become of the task. ``ready``: the files that are readable."""
+        """Record the state of the task. ``ready``: the files that are readable."""
         if self._selector.child_ended:
             self._own.reap()
 
@@ -199,7 +200,7 @@ class OrderServer:
             self.look(ready)
 
     def _account(self, task: TreeEnd, elapsed_s: float) -> dict[str, Any]:
-        """Return the report of how the task ended and what it used."""
+        """Return the report on the task's end and its resources."""
         end: dict[str, Any] = {
             "elapsed_s": elapsed_s,
             "exit_code": os.waitstatus_to_exitcode(task.status),
@@ -211,7 +212,7 @@ class OrderServer:
         if self._killed:
             end["killed"] = True
         elif task.is_lost:
-            end["trouble"] = "its sandbox was killed"
+            end["trouble"], end["took_down"] = "its sandbox was killed", True
         if task.strays:
             end["strays"] = task.strays
         try:

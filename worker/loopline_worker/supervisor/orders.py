@@ -1,12 +1,12 @@
-"""Orders of the agent to a supervisor: their fields, their messages, and the tokens by which they are claimed.
+"""Orders of the agent to a supervisor: their fields, their messages, and the tokens that claim them.
 
 Both ends import this file, so that a new limit is one field here. Messages are marshalled, which costs least: both
 ends run the same Python.
 
 A supervisor *claims* an order before it starts it, and the agent can retract what was not claimed. The agent holds
-both ends of the socket that carries the tokens, and retracts all that is left in a single read. Each token is read by
-one of the two, so that it is never in doubt who has an order, and nobody has to ask or to wait. The tokens are in a
-socket because a task could open a pipe of its supervisor through /proc.
+both ends of the socket that carries the tokens, and retracts all unclaimed orders in a single read. Each token is
+read by one of the two, so that the owner of an order is always known, without a question or a wait. The tokens are in
+a socket because a task could open a pipe of its supervisor through /proc.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Breach(StrEnum):
 
 
 class TaskOrder:
-    """Task for a supervisor: what to run, where, and within which limits (None for unlimited).
+    """Task for a supervisor: the command, its folder and its limits (None for unlimited).
 
     It is written by hand because importing ``dataclasses`` would double what a supervisor's process loads.
     """
@@ -77,11 +77,11 @@ class TaskOrder:
         self.processes = processes
         self.file_bytes = file_bytes  # of a single file (RLIMIT_FSIZE)
         self.user_threads = user_threads  # of the whole user (RLIMIT_NPROC)
-        self.paths = paths  # all that it may read and, if True, write, by Landlock; None: what its user may
+        self.paths = paths  # paths it may read and, if True, write, under Landlock; None: those of its user
         self.opens_loopback = opens_loopback  # for a gang whose members are all on this computer
         self.cell = cell  # the number of the sandbox that it runs in (``walls/cell.py``); 0: in none
         self.walls = walls  # the program that makes that, with its options; None: the supervisor has had them before
-        self.places = places  # what is its own in there
+        self.places = places  # its own mounts in the cell
         self.reaches = reaches  # all computers that it may connect to; None: no such limit
 
     def to_tuple(self) -> tuple[Any, ...]:

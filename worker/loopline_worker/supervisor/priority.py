@@ -10,7 +10,7 @@ counted over the whole machine. A session that a task opens for itself is lowere
 
 SCHED_IDLE implies the idle I/O class (ioprio_set(2)), which is set all the same: it stays when a task changes its
 scheduling class. Where systemd groups by slice instead of by session, only the weight of the slice helps, which the
-installer sets. On macOS the priority is background QoS, all that ``taskpolicy -b`` sets.
+installer sets. On macOS the priority is background QoS, the only thing that ``taskpolicy -b`` sets.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def lower_own_session() -> None:
 
 
 class RaisedOomScore:
-    """Context in which what is started becomes the first victim when memory runs out; the starter stays protected."""
+    """Make processes started in this context the first victims when memory runs out; the starter stays protected."""
 
     def __init__(self) -> None:
         self._before, self._file = read(_OOM_SCORE).strip(), -1
@@ -78,7 +78,7 @@ class RaisedOomScore:
 
 
 def yield_to_owner() -> None:
-    """Give this process, and all that it starts, the lowest priority."""
+    """Give this process and its children the lowest priority."""
     os.setpriority(os.PRIO_PROCESS, 0, LOWEST)
     if hasattr(os, "SCHED_IDLE"):
         with suppress(OSError):

@@ -106,7 +106,7 @@ def read(path: str) -> bytes:
         content = b""
         while part := os.read(fd, 65536):
             content += part
-    except OSError:  # the process ended meanwhile
+    except OSError:  # the process has ended
         return b""
     finally:
         os.close(fd)

@@ -1,9 +1,9 @@
 """The pump that carries a task's output, stdout and stderr, through its supervisor to the agent.
 
-Short output is kept until the task ends and travels with the report of the end. Long output, or output that
-somebody follows, is passed on as it comes, and from then on nothing is kept: if the reader is slow the task's pipe
-fills up, as it should. Each task has its own pipes, for what it does to them must not affect the next one. The
-supervisor keeps the ends for writing open, too: that a task closes them, mostly by ending, is no reason to wake up.
+Short output is kept until the task ends and travels with the report of the end. Long output, or output with a
+follower, is passed on as it comes, and nothing is kept from then on: if the reader is slow the task's pipe fills up,
+as it should. Each task has its own pipes, because its changes to them must not affect the next task. The supervisor
+keeps the ends for writing open, too: that a task closes them, mostly by ending, is no reason to wake up.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Pump:
     def close(self) -> tuple[bytes, bytes]:
         """Close the pipes and return the rest, once no process of the task writes any more.
 
-        Writers outside the task, who were handed its stdout, are not waited for.
+        Writers outside the task that inherited its stdout are not waited for.
         """
         for end in self._writes:
             os.close(end)

@@ -66,7 +66,7 @@ class ZygoteLine:
         return max(int(words[0]), 4096 * int(words[2])) if len(words) == 4 else 0
 
     def _ask(self, kind: bytes, word: str) -> bytes:
-        """Send a request with a pipe; return what is written to that, once it is closed."""
+        """Send a request with a pipe. Return everything written to the pipe, once it is closed."""
         answer, theirs = os.pipe()
         try:
             try:

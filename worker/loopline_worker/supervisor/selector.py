@@ -25,7 +25,7 @@ class Selector:
         self._child_file = _open_child_file()
         self.child_ended = False  # before the last ``wait`` was over
         self._poll = select.poll()
-        self.watch(self._child_file)  # first, so that what came before a child ended is seen together with its end
+        self.watch(self._child_file)  # first, so that data from before a child's end is seen together with the end
         for file in files:
             self.watch(file)
 
@@ -51,7 +51,7 @@ class Selector:
         return bool(select.select([file], [], [], 0)[0])
 
     def wait_for_child(self, longest_s: float) -> None:
-        """Wait until a child has ended, for ``longest_s`` at most, whatever else is readable."""
+        """Wait for at most ``longest_s`` until a child has ended, even if files are readable."""
         if select.select([self._child_file], [], [], longest_s)[0]:
             os.read(self._child_file, _CHILDREN_BYTES)
 

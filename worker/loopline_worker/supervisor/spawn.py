@@ -30,7 +30,7 @@ _current_limits: dict[str, int | None] = {}
 
 
 def disable_core_dumps() -> None:
-    """Forbid core dumps to this process and to all that it starts."""
+    """Forbid core dumps of this process and its children."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
@@ -53,7 +53,7 @@ def spawn(order: TaskOrder, stdout: int, stderr: int, user: TaskUser | None = No
     except BlockingIOError:
         if user_threads is None:
             raise
-    _limit("RLIMIT_NPROC", None)  # other programs have so many processes: the agent's watch has to do
+    _limit("RLIMIT_NPROC", None)  # other programs have as many processes: only the agent limits the task
     return start(order, actions)
 
 
@@ -94,7 +94,7 @@ def _spawn_within(order: TaskOrder, actions: FileActions, user: TaskUser | None)
 def apart(work: Callable[[], int], stays: _thread.LockType | None = None) -> int:
     """Do this in a thread of its own, which may give up what this one needs again; return the result.
 
-    ``stays``: a lock until whose release the thread stays, for what it has started to die with it (prctl(2)).
+    ``stays``: the thread stays until this lock is released, because its children die with it (prctl(2)).
     """
     results: list[int | Exception] = []
     is_done = _thread.allocate_lock()

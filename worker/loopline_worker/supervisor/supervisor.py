@@ -1,10 +1,10 @@
 """The supervisor of one slot: it starts task after task, and ensures that no process of a task outlives the task.
 
-It talks with the agent over its own connection (``order_server.py``), on which it says first who it is. When the
+It talks with the agent over its own connection (``order_server.py``), and identifies itself first. When the
 agent hangs up, or dies, the supervisor kills its task and ends.
 
 Once a cell has had its first task, the first process of the cell serves the agent in place of the supervisor
-(``walls/deputy.py``), which sleeps meanwhile: a task wakes one process in place of two. The connection comes back
+(``walls/deputy.py``), which sleeps then: a task wakes one process instead of two. The connection comes back
 with an order that is for another cell. Where tasks have a user of their own, the supervisor keeps it: no process of
 that user is to have it.
 
@@ -78,7 +78,7 @@ class Supervisor(OrderServer):
         self._folders.clear()
 
     def _set_up(self) -> None:
-        """Take on what every task is to inherit."""
+        """Set everything that tasks inherit."""
         if self._user:
             credentials.join([self._user.gid])
             os.umask(_UMASK)
@@ -117,7 +117,7 @@ class Supervisor(OrderServer):
             self._shared.clear()
 
     def look(self, ready: list[int]) -> None:
-        """Take note of what has become of the task."""
+        """Record the state of the task."""
         if self._runner is not self._cell:
             super().look(ready)
         elif self._cell.file in ready and self._cell.read():
@@ -136,7 +136,7 @@ class Supervisor(OrderServer):
         """Let the task open by name (/dev/stderr) what it has inherited."""
         if self._user:
             for file in files:
-                with suppress(OSError):  # a socket, which nobody opens
+                with suppress(OSError):  # a socket, which is never opened
                     os.fchmod(file, 0o622)
 
     def _provide(self, needs: Needs) -> None:
@@ -165,7 +165,7 @@ class Supervisor(OrderServer):
     def _have_cell_serve(self) -> TaskOrder | None:
         """Have the cell serve the agent for a while. Return the order that it has claimed and cannot run.
 
-        If the cell dies meanwhile, nobody knows what it has claimed: this process ends, as if it had been killed.
+        If the cell dies now, its claims are unknown, so exit as if killed.
         """
         self._flush()
         self._folders.clear()

@@ -27,7 +27,7 @@ _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 class TreeEnd:
-    """The end of a task and what it used. ``status`` is that of wait(2)."""
+    """The end of a task and the resources it used. ``status`` is that of wait(2)."""
 
     __slots__ = ("failure", "is_lost", "overhead_s", "peak_memory_bytes", "status", "strays", "system_s", "user_s")
 
@@ -61,7 +61,7 @@ class TaskProcesses:
         """``user``: whom tasks run as; None: the user of this process."""
         self.selector = selector
         self._user = user
-        self._is_first = os.getpid() == 1  # of a process namespace, in which all others are the task's
+        self._is_first = os.getpid() == 1  # of a process namespace that holds only the task
         self._oom_score = priority.RaisedOomScore()
         self._task = 0
         self._status: int | None = None
@@ -104,9 +104,9 @@ class TaskProcesses:
         return self._has_children
 
     def end(self, killed: bool) -> TreeEnd:
-        """Kill all that is left of the task, until the kernel says that this process has no children.
+        """Kill the rest of the task, until the kernel reports that this process has no children.
 
-        ``killed``: what is left was not left behind, for the task itself was to be killed.
+        ``killed``: the remaining processes do not count as left behind, because the task itself was killed.
         """
         strays = 0
         if self._has_children:
@@ -120,7 +120,7 @@ class TaskProcesses:
     def _kill_rest(self) -> None:
         """A killed process can fork no more, and its children become ours: every round leaves fewer."""
         with suppress(OSError):
-            os.killpg(self._task, signal.SIGKILL)  # all at once; off Linux, all that can be found
+            os.killpg(self._task, signal.SIGKILL)  # all at once; on other systems, all that can be found
         while self.reap():
             with suppress(OSError):  # no file descriptor left: soon again
                 for pid in [-1] if self._is_first else processes.descendants(os.getpid()):

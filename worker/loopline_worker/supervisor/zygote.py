@@ -2,7 +2,7 @@
 
 ``launch/posix.py`` starts it, or else a service does, as the one process that may run tasks as users of their own
 (``users/service.py``). It ends when the agent and the last supervisor have ended, and kills what a supervisor that
-was itself killed left behind. ``requests.py`` has what the agent may ask for.
+was itself killed left behind. ``requests.py`` lists the agent's requests.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Zygote:
         self._places = dict(place.split("=", 1) for place in places)
         if self._yields:
             priority.lower_own_session()
-        gc.freeze()  # what exists now is shared with every supervisor and never collected: its pages are not copied
+        gc.freeze()  # existing objects are shared with every supervisor: uncollected, their pages are not copied
 
     def _signal(self, root: int, signum: int) -> None:
         """Signal what is below a process that is itself below this one."""

@@ -7,8 +7,13 @@ from __future__ import annotations
 
 import re
 
-_COLOURS_OR_CONTROL = re.compile(rb"\x1b\[[0-9;:]*m|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f]")
-_UNFINISHED = re.compile(rb"(?:\x1b(?:\[[0-9;:]{0,40})?|\xc2)\Z")
+_BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+"""Characters that change the direction of writing: with them a name reads as another one."""
+_ESCAPED = {ord(one): f"\\u{ord(one):04x}" for one in _BIDI}
+_COLOURS_OR_CONTROL = re.compile(
+    rb"\x1b\[[0-9;:]*m|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f]|" + b"|".join(one.encode() for one in _BIDI)
+)
+_UNFINISHED = re.compile(rb"(?:\x1b(?:\[[0-9;:]{0,40})?|\xc2|\xd8|\xe2[\x80\x81]?)\Z")
 
 
 class Printable:
@@ -29,6 +34,11 @@ class Printable:
         return _COLOURS_OR_CONTROL.sub(_shown, self._begun)
 
 
+def without_bidi(text: str) -> str:
+    """Return a text with those characters escaped that change the direction of writing."""
+    return text.translate(_ESCAPED)
+
+
 def printable(text: str) -> str:
     """Return a whole text as a terminal may show it."""
     output = Printable()
@@ -40,4 +50,6 @@ def _shown(found: re.Match[bytes]) -> bytes:
     control = found[0]
     if control.endswith(b"m"):
         return control
+    if control[0] in (0xD8, 0xE2):
+        return without_bidi(control.decode()).encode()
     return b"^" + bytes([control[-1] & 0x7F ^ 0x40])

@@ -34,6 +34,7 @@ _MOST_TOLD = 5
 _IN_WORDS: dict[Location, Callable[[str], Any]] = {
     ("size",): values.duration,
     ("timeout_s",): values.duration,
+    ("kill_after_s",): values.duration,
     ("requires", "memory_bytes"): values.memory,
     ("command",): shlex.split,
 }

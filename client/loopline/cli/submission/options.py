@@ -120,6 +120,8 @@ class TaskOptions:
         Workers that each task runs on at once, all or none: a gang (docs/parallel-jobs.md).
     timeout
         Time limit of one attempt, after which it is ended: 90s, 10m, 2h. Also `--time-limit`.
+    kill_after
+        Time from SIGTERM to SIGKILL where a task is ended by its time limit or by you: 30s; default 10s.
     max_attempts
         Number of times a failing task is run.
     max_replicas
@@ -136,6 +138,7 @@ class TaskOptions:
 
     nodes: int | None = None
     timeout: Annotated[DurationOption, Parameter(alias="--time-limit")] = None
+    kill_after: DurationOption = None
     max_attempts: int | None = None
     max_replicas: int | Literal["unlimited"] | None = None
     quorum: int | None = None
@@ -154,6 +157,7 @@ class TaskOptions:
             "quorum": self.quorum,
             "replica_budget_s": self.replica_budget,
             "timeout_s": self.timeout,
+            "kill_after_s": self.kill_after,
         }
 
 

@@ -15,6 +15,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate
 from statistics import pstdev
 
 from loopline_master.core.entities import LIVE, Grid, Job
@@ -116,11 +117,12 @@ def preview(state: State, spec: JobSpec) -> Forecast | None:
         spec=spec,
         task_count=spec.task_count,
         size=spec.known_size,
-        order=state.settings.order_of(spec.task_count, spec.nodes),
+        order=state.settings.order_of(spec, spec.task_count),
         within=state.settings.order_within,
         max_attempts=1,
         max_replicas=1,
         arrival=state.grid.sequence + 1,
+        turn=state.grid.sequence + 1,
         submitted_at=state.now,
     )
     job.tag = measure.tag_of(state.grid, job)
@@ -294,12 +296,21 @@ def _queue(courses: list[_Course], *, by_tag: bool) -> None:
 
 
 def _share(courses: list[_Course]) -> None:
-    """Share the slots equally: by the end of a job, each other one has had as much work, or all that it had left."""
-    done, others = 0.0, len(courses)
-    for course in sorted(courses, key=lambda c: c.left_s):
-        course.ahead_s = done + course.left_s * others
-        done += course.left_s
-        others -= 1
+    """Share the slots equally: by the end of a job, each other one has had as much work, or all that it had left.
+
+    The jobs of a session share as one job, and are served one after the other.
+    """
+    turns: dict[int, list[_Course]] = defaultdict(list)
+    for course in sorted(courses, key=lambda c: c.job.arrival):
+        turns[course.job.turn].append(course)
+    lefts = sorted(sum(course.left_s for course in turn) for turn in turns.values())
+    sums = [0.0, *accumulate(lefts)]
+    for turn in turns.values():
+        served = 0.0
+        for course in turn:
+            served += course.left_s
+            ended = bisect_right(lefts, served)
+            course.ahead_s = sums[ended] + served * (len(lefts) - ended)
 
 
 def _end(course: _Course, slots: float) -> tuple[float, float]:

@@ -24,6 +24,7 @@ _MOST_LEADERS = 5
 _MOST_TRANSFERS = 3
 _MOST_PREPARING = 3
 _MOST_TRANSFERS_SHOWN = 100
+_SESSION = "part of a session, which takes turns as one job: it waits for no other job, and none waits for it"
 _NO_SIZE = "no size: later jobs may finish first; submit with --size to be counted"
 
 
@@ -63,7 +64,7 @@ def explain_task(scheduler: Scheduler, task_id: TaskId) -> Explanation | None:
         f"to be tried again after {counted(task.failures, 'failure')}; " if task is not None and task.failures else ""
     )
     if task is not None and task.took_down:
-        again += f"it {trust.deaths_verdict(task)}; "
+        again += f"it {trust.downfall_verdict(task)}; "
     if task is not None and task.votes:
         again += f"{_voted(job, task)}; "
     waiting = _blocked(state, job) or _for_slot(state, job, 1)
@@ -117,6 +118,9 @@ def _reasons(state: State, job: Job) -> list[Reason]:
 
 
 def _no_claim(job: Job) -> list[Reason]:
+    """Return the reason if the job has no claim for good: its session, or a missing size."""
+    if job.session is not None:
+        return [Reason(code="session", count=1, detail=_SESSION)]
     note = without_claim(job)
     return [] if note is None else [Reason(code="no_size", count=1, detail=note)]
 
@@ -171,6 +175,8 @@ def _held(state: State, job: Job) -> Reason:
     if job.is_computed:
         what = "it is computed and its output can be fetched, its delivery is held"
     detail = f"{what}: {came}; {left} of job {first.id}'s {_tasks(first.task_count)} are left"
+    if job.shown is not None:
+        detail += f"; it has no size, and counts as {spoken(job.shown)}, twice what its tasks have measured"
     return Reason(code="held", count=1, detail=detail, job=first.id)
 
 
@@ -247,7 +253,7 @@ def _alive(state: State, task_id: TaskId, job: Job, task: Task) -> Reason:
     notes = [(a.worker, _NOTES.get(a.state, "")) for a in attempts]
     places = " and ".join(sorted(worker + note for worker, note in notes))
     votes = f"; {_voted(job, task)}" if task.votes and job.quorum else ""
-    took_down = f"; it {trust.deaths_verdict(task)} before" if task.took_down else ""
+    took_down = f"; it {trust.downfall_verdict(task)} before" if task.took_down else ""
     return Reason(code="running", count=len(attempts), detail=f"running on {places}{took_down}{votes}")
 
 

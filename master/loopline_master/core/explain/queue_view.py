@@ -20,7 +20,7 @@ def _in_turn(state: State) -> list[Job]:
     jobs = list(state.index.live.values())
     match state.settings.policy:
         case "round-robin":  # on from the job whose turn was last, and once round
-            return sorted(jobs, key=lambda job: (job.arrival <= state.grid.pointer, job.arrival))
+            return sorted(jobs, key=lambda job: (job.turn <= state.grid.pointer, job.turn, job.arrival))
         case "fair":
             return sorted(jobs, key=lambda job: (job.tag, job.arrival))
         case _:

@@ -278,4 +278,4 @@ def _without_consequence(result: Result) -> Result:
     if result.outcome is Outcome.CANCELLED:
         return result
     reason = result.reason or "its gang did not continue without it"
-    return replace(result, outcome=Outcome.GIVEN_BACK, reason=reason, agent_died=False)
+    return replace(result, outcome=Outcome.GIVEN_BACK, reason=reason, took_down=False)

@@ -238,13 +238,15 @@ def _stands(task: Task, job: Job, attempts: Attempts) -> int:
         if task.state is not _QUEUED:
             return _IN_MEMORY if task.id in attempts.of_task else 0
         if not (task.started and task.votes):
-            return _IN_MEMORY | _TO_RETRY if task.started and _may_be_tried(task, job, attempts) else _IN_MEMORY
+            may_start = task.started and (not attempts.called_back or _may_be_tried(task, job, attempts))
+            return _IN_MEMORY | _TO_RETRY if may_start else _IN_MEMORY
     if job.nodes > 1:
         return _IN_MEMORY
     alive, limit = attempts.alive.get(task.id, 0), job.max_replicas
     if limit is not None and alive >= limit:
         return _IN_MEMORY
-    if not _may_be_tried(task, job, attempts):
+    is_near_limit = alive >= job.max_attempts or task.failures or task.votes or attempts.called_back
+    if is_near_limit and not _may_be_tried(task, job, attempts):
         return _IN_MEMORY
     if task.took_down and task.is_dangerous:
         return _IN_MEMORY
@@ -258,9 +260,6 @@ def _stands(task: Task, job: Job, attempts: Attempts) -> int:
 
 def _may_be_tried(task: Task, job: Job, attempts: Attempts) -> bool:
     """True if ``max_attempts`` allows another attempt beside those that run or may still run."""
-    alive = attempts.alive.get(task.id, 0)
-    if not (task.failures or task.votes or alive >= job.max_attempts or task.id in attempts.called_back):
-        return True  # as most often
     return task.may_be_tried(job, attempts.running_or_may_be(task.id) if job.nodes == 1 else 0)
 
 

@@ -7,18 +7,20 @@ one that is built afresh, and a restart changes nothing. The pattern is the same
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from sortedcontainers import SortedSet
 
-from loopline_master.core.entities import Attempt, Job, Program, Task, Worker
+from loopline_master.core.entities import Attempt, Job, Program, SessionKey, Task, Worker
 from loopline_master.core.estimates import measure
 from loopline_master.core.gangs.gang import Gang
 from loopline_master.core.index.attempts import Attempts, ReadySet, Slots, SpeedOctaves
 from loopline_master.core.index.gang_index import GangIndex
 from loopline_master.core.index.job_order import Dependents, HoldIndex, VirtualTime
+from loopline_master.core.index.job_sessions import JobSessions
 from loopline_master.core.index.requirements import RequirementClass, RequirementIndex
 from loopline_master.core.index.sorted_collections import IntervalSet, Ranking
 from loopline_master.core.runs import ProgramKey
@@ -39,25 +41,34 @@ class UserJobs:
     """Unfinished jobs by user, those outside the grid included: what a user may have at once is limited."""
 
     counts: dict[str, tuple[int, int, int]] = field(default_factory=dict)  # of jobs, tasks, and bytes of specs
-    entered: dict[int, tuple[str, int, int]] = field(default_factory=dict)  # by job: its user, its tasks, and bytes
+    entered: set[int] = field(default_factory=set)  # these jobs
+    sessions: Counter[SessionKey] = field(default_factory=Counter)  # their jobs, which count as one
 
     def place(self, job: Job) -> None:
         """Enter a job as it is now; one that is over leaves."""
         number = job.id
         if (number in self.entered) is not job.is_over:  # as most often: it is entered, and goes on
             return
+        sign = -1 if job.is_over else 1
         if job.is_over:
-            self._count(*self.entered.pop(number), -1)
+            self.entered.discard(number)
         else:
-            self.entered[number] = job.owner, job.task_count, job.spec_bytes
-            self._count(*self.entered[number], 1)
+            self.entered.add(number)
+        jobs = sign if job.session is None else self._count_in_session(job.session, sign)
+        all_jobs, all_tasks, all_bytes = self.of(job.owner)
+        if all_tasks + sign * job.task_count:
+            more = sign * job.task_count, sign * job.spec_bytes
+            self.counts[job.owner] = all_jobs + jobs, all_tasks + more[0], all_bytes + more[1]
+        else:
+            del self.counts[job.owner]
 
-    def _count(self, owner: str, tasks: int, spec_bytes: int, sign: int) -> None:
-        jobs, all_tasks, all_bytes = self.of(owner)
-        if jobs + sign:
-            self.counts[owner] = jobs + sign, all_tasks + sign * tasks, all_bytes + sign * spec_bytes
-        else:
-            del self.counts[owner]
+    def _count_in_session(self, session: SessionKey, sign: int) -> int:
+        """Count a job of a session; return how many jobs more its user has: a session counts as one."""
+        self.sessions[session] += sign
+        if self.sessions[session] == 0:
+            del self.sessions[session]
+            return -1
+        return int(sign > 0 and self.sessions[session] == 1)
 
     def of(self, owner: str) -> tuple[int, int, int]:
         """Return how many jobs, tasks, and bytes of specs a user has."""
@@ -70,7 +81,8 @@ class Index:
     live: dict[int, Job] = field(default_factory=dict)  # by arrival, in this order: that of their coming
     in_grid: dict[int, tuple[int, str]] = field(default_factory=dict)  # live job: arrival, why it is exempt if it is
     ready_sets: dict[int, ReadySet] = field(default_factory=dict)  # by job
-    ready: dict[RequirementClass, IntervalSet] = field(default_factory=dict)  # arrivals of jobs with a task to start
+    sessions: JobSessions = field(default_factory=JobSessions)
+    ready: dict[RequirementClass, IntervalSet] = field(default_factory=dict)  # turns of jobs with a task to start
     open: dict[RequirementClass, IntervalSet] = field(default_factory=dict)  # ... with one to start or to replicate
     runnable: IntervalSet = field(default_factory=IntervalSet)  # all of these in ``open``
     places: dict[int, int] = field(default_factory=dict)  # by job: in which of these sets it is, as bits ...
@@ -156,6 +168,8 @@ class Index:
         self._place_startable(job, fresh)
         if job.most_failed is not None:
             _toggle(self.failing, job.id, job.is_live and job.is_failing)
+        if entry is None and job.session is not None:
+            self._drop_from_session(job)
         if job.starved_since is not None or job.id in self.starving.keys:
             starving = job.starved_since is not None and job.is_live and not (job.running or job.is_computed)
             since = (job.starved_since or 0.0, job.id)
@@ -202,24 +216,33 @@ class Index:
         """True if the job's last never-started task is held, or its delivery."""
         return job.id in self.blockers
 
+    def is_ready(self, job: Job) -> bool:
+        """True if the job has a task to start."""
+        return self.places.get(job.id, 0) & _READY != 0
+
     def first_of_many(
         self, family: Mapping[RequirementClass, IntervalSet], takes: Callable[[RequirementClass], bool], after: int
     ) -> int | None:
-        """Return the first arrival after one in ``ready`` or ``open``, of many classes, of one that is taken.
+        """Return the first turn after one in ``ready`` or ``open``, of many classes, of one that is taken.
 
         Jobs are looked at in their order, for where many different ones wait, the next is mostly among the first. It
         never takes longer than twice what asking each class does, which is what remains.
         """
-        keys, wanted, arrival = self.requirements.keys, _READY if family is self.ready else _OPEN, after
+        keys, wanted, turn = self.requirements.keys, _READY if family is self.ready else _OPEN, after
         for _ in range(len(family)):
-            found = self.runnable.first_after(arrival)
+            found = self.runnable.first_after(turn)
             if found is None:
                 return None
+            turn = found
+            if found in self.sessions.at:
+                session = self.sessions.at[found]
+                if any(takes(key) for key in (session.ready if wanted is _READY else session.open)):
+                    return found
+                continue
             job = self.live[found].id
             if self.places[job] & wanted and takes(keys[job]):
                 return found
-            arrival = found
-        firsts = (members.first_after(arrival) for key, members in family.items() if takes(key))
+        firsts = (members.first_after(turn) for key, members in family.items() if takes(key))
         return min((first for first in firsts if first is not None), default=None)
 
     def on_worker(self, task: TaskId, worker: str) -> bool:
@@ -258,7 +281,10 @@ class Index:
         if entry is not None:
             self.in_grid[job.id] = entry
             self.live[job.arrival] = job
-            self.virtual_time.put(job.id, job.tag)
+            if job.session is None:
+                self.virtual_time.put(job.id, job.tag)
+            else:
+                self.virtual_time.put(-job.turn, self.sessions.place(job).last_tag)
             self.requirements.add_job(job)
         else:
             del self.in_grid[job.id], self.signatures[job.id]
@@ -274,6 +300,14 @@ class Index:
                 own.drop(job.arrival)
                 if not own:
                     del self.holds[job.owner]
+
+    def _drop_from_session(self, job: Job) -> None:
+        """Drop a job that has left the grid from its session, which virtual time counts as one job."""
+        session = self.sessions.drop(job)
+        if session is None:
+            self.virtual_time.drop(-job.turn)
+        else:
+            self.virtual_time.put(-session.turn, session.last_tag)
 
     def _signature_of(self, job: Job, fresh: IntervalSet) -> Signature:
         """Return all that a live job's places depend on: first how it stands whatever becomes of its tasks.
@@ -311,29 +345,45 @@ class Index:
 
     def _place_startable(self, job: Job, fresh: IntervalSet) -> None:
         """Enter a job where those are looked up that have something to start or to replicate."""
-        may_run, ready_set, places = job.is_live and not job.paused, self.ready_sets[job.id], 0
+        may_run, ready_set = job.is_live and not job.paused, self.ready_sets[job.id]
         if job.nodes > 1:  # a policy proposes one worker for a task: gangs are none of its affair
             _toggle(self.parallel, job.arrival, may_run and bool(ready_set.to_retry or fresh))
             return
-        if may_run:
-            if ready_set.to_retry.count or self.needs_replica(job).count or (fresh.count and not self.is_held(job)):
-                places = _READY | _OPEN
-            elif self.to_replicate(job).count:
-                places = _OPEN
+        places = self._places_of(job, ready_set, fresh) if may_run else 0
         changed = places ^ self.places.get(job.id, 0)
         if not changed:
             return
-        key, arrival = self.requirements.key_of(job), job.arrival
+        key, turn = self.requirements.key_of(job), job.turn
         if places:
             self.places[job.id] = places
         else:
             del self.places[job.id]
         if changed & _READY:
-            _toggle_under(self.ready, key, arrival, places & _READY)
             self.by_shortest_task.place(job.id, (job.sweep.least, job.id) if places & _READY else None)
+        if job.session is not None:
+            self._place_in_session(job, key, places, changed)
+            return
+        if changed & _READY:
+            _toggle_under(self.ready, key, turn, places & _READY)
         if changed & _OPEN:
-            _toggle_under(self.open, key, arrival, places & _OPEN)
-            self.runnable.toggle(arrival, places & _OPEN)
+            _toggle_under(self.open, key, turn, places & _OPEN)
+            self.runnable.toggle(turn, places & _OPEN)
+
+    def _places_of(self, job: Job, ready_set: ReadySet, fresh: IntervalSet) -> int:
+        if ready_set.to_retry.count or self.needs_replica(job).count or (fresh.count and not self.is_held(job)):
+            return _READY | _OPEN
+        return _OPEN if self.to_replicate(job).count else 0
+
+    def _place_in_session(self, job: Job, key: RequirementClass, places: int, changed: int) -> None:
+        """Enter a job where its session's are looked up, and the session's turn as long as it has any such job."""
+        session, turn = self.sessions.at[job.turn], job.turn
+        if changed & _READY:
+            _toggle_under(session.ready, key, job.arrival, places & _READY)
+            _toggle_under(self.ready, key, turn, key in session.ready)
+        if changed & _OPEN:
+            _toggle_under(session.open, key, job.arrival, places & _OPEN)
+            _toggle_under(self.open, key, turn, key in session.open)
+            self.runnable.toggle(turn, bool(session.open))
 
 
 def _is_at_last(job: Job, fresh: IntervalSet) -> bool:

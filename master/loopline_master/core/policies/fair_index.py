@@ -221,9 +221,10 @@ class FairIndex:
             self.turns.place(job.arrival, turn)
         elif job.overdrawn:  # since when it has another
             self.turns.place(job.arrival, turn)
-        is_ready = job.arrival in self.view.index.ready.get(key, ())
+        is_ready = self.view.index.is_ready(job)
         has_alone = job.id in self.alone and not job.paused and self.view.index.may_replicate(job)
-        _toggle(self.new, key, turn, is_ready and job.state is JobState.QUEUED)
+        is_new = job.state is JobState.QUEUED and job.turn == job.arrival  # a session is new with its first job
+        _toggle(self.new, key, turn, is_ready and is_new)
         _toggle(self.ready, key, turn, is_ready)
         _toggle(self.tails, key, turn, has_alone and not is_ready)
 

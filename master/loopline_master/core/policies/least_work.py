@@ -38,7 +38,9 @@ class LeastWork:
         """True if some job with a task to start may have a task of so much work or less."""
         index = self._view.index
         for members in islice(index.ready.values(), _FEW):
-            least = self._least(index.live[members.starts[0]])
+            if (first := index.live.get(members.starts[0])) is None:
+                continue  # the turn of a session, whose first job is over
+            least = self._least(first)
             if least is not None and least <= work:
                 return True  # as most often, if any is
         if self._ranking is None:
@@ -49,7 +51,7 @@ class LeastWork:
             if least > work:
                 return False
             found = index.live.get(arrival)
-            if found is not None and arrival in index.ready.get(index.requirements.key_of(found), ()):
+            if found is not None and index.is_ready(found):
                 return True
         return False
 

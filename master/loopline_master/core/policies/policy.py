@@ -15,6 +15,7 @@ from loopline_master.core import eligibility
 from loopline_master.core.eligibility import Prefetch
 from loopline_master.core.entities import Grid, Job, Program, Task, Worker
 from loopline_master.core.index.attempts import Attempts, ReadySet, Slots
+from loopline_master.core.index.job_sessions import JobSession, JobSessions
 from loopline_master.core.index.policy_index import PolicyIndex
 from loopline_master.core.index.requirements import RequirementClass, RequirementIndex
 from loopline_master.core.index.sorted_collections import IntervalSet
@@ -42,12 +43,16 @@ class PolicyIndexes(Protocol):
         """The user to whose jobs alone the View answers now. None: to those of all."""
 
     @property
+    def sessions(self) -> JobSessions:
+        """Sessions with a live job: their jobs share one turn."""
+
+    @property
     def ready(self) -> Mapping[RequirementClass, IntervalSet]:
-        """Arrivals of jobs with a task to start."""
+        """Turns of jobs with a task to start: a job's arrival, or the turn of its session."""
 
     @property
     def open(self) -> Mapping[RequirementClass, IntervalSet]:
-        """Arrivals of jobs with a task to start or to replicate."""
+        """Turns of jobs with a task to start or to replicate."""
 
     @property
     def ready_sets(self) -> Mapping[int, ReadySet]:
@@ -72,7 +77,10 @@ class PolicyIndexes(Protocol):
     def first_of_many(
         self, family: Mapping[RequirementClass, IntervalSet], takes: Callable[[RequirementClass], bool], after: int
     ) -> int | None:
-        """Return the first arrival after one in a family of many classes, of a class that is taken."""
+        """Return the first turn after one in a family of many classes, of a class that is taken."""
+
+    def is_ready(self, job: Job) -> bool:
+        """True if the job has a task to start."""
 
     def is_held(self, job: Job) -> bool:
         """True if the job's last never-started task is held, or its delivery."""
@@ -120,7 +128,10 @@ class View:
     # --- jobs -----------------------------------------------------------------------------------------------
 
     def jobs_to_start(self, worker: Worker, after: int = 0) -> Iterator[Job]:
-        """Return jobs with a task to start that fits this worker, by arrival from just after ``after`` once round."""
+        """Return jobs with a task to start that fits this worker, from the turn just after ``after`` once round.
+
+        Those of a session share a turn, so a session has one in each round.
+        """
         return self._round(after, self.index.ready, worker)
 
     def jobs_in_turn(self, worker: Worker, after: int) -> Iterator[Job]:
@@ -229,11 +240,23 @@ class View:
         else:
             takes = self.index.requirements.taken_by(worker.name, slots, self.index.turn)
             first_after = partial(self.index.first_of_many, family, takes)
+        sessions = self.index.sessions.at
         for low, high in ((after, MAX_ID), (-1, after)):
             at = first_after(low)
             while at is not None and at <= high:
-                yield self.index.live[at]
+                if at in sessions:
+                    yield from self._of_session(sessions[at], family, worker)
+                else:
+                    yield self.index.live[at]
                 at = first_after(at)
+
+    def _of_session(
+        self, session: JobSession, family: Mapping[RequirementClass, IntervalSet], worker: Worker
+    ) -> Iterator[Job]:
+        slots = self._slots.free_slots(worker) or 1
+        takes = self.index.requirements.taken_by(worker.name, slots, self.index.turn)
+        arrivals = session.in_turn(takes, with_replicas=family is self.index.open)
+        return (self.index.live[arrival] for arrival in arrivals)
 
 
 def memo(view: View, name: str, compute: Callable[[], Thing]) -> Thing:

@@ -9,25 +9,30 @@ from __future__ import annotations
 
 from collections import defaultdict
 from functools import partial
+from itertools import takewhile
 
-from loopline_master.core.entities import Job, Worker
+from loopline_master.core.entities import Worker
 from loopline_master.core.policies.policy import Placement, View, WorkerFirst, memo, register
 
 
 @register("space-partition")
 class SpacePartition(WorkerFirst):
-    """The first task to start of the job that owns the worker; nothing is prefetched."""
+    """The first task to start of the job, or session, that owns the worker; nothing is prefetched."""
 
     prefetches = False
 
     def next_task(self, view: View, worker: Worker) -> Placement | None:
-        owner = memo(view, "partition", partial(_partition, view)).get(worker.name)
-        task = view.first_startable(owner, worker) if owner is not None else None
-        return Placement(owner.id, task, worker.name) if owner is not None and task is not None else None
+        turn = memo(view, "partition", partial(_partition, view)).get(worker.name)
+        jobs = view.jobs_to_start(worker, after=turn - 1) if turn is not None else iter(())
+        for job in takewhile(lambda job: job.turn == turn, jobs):
+            task = view.first_startable(job, worker)
+            if task is not None:
+                return Placement(job.id, task, worker.name)
+        return None
 
 
-def _partition(view: View) -> dict[str, Job]:
-    """Return the job that each worker serves."""
+def _partition(view: View) -> dict[str, int]:
+    """Return the turn that each worker serves: that of a job, or of a session."""
     types: dict[object, list[Worker]] = defaultdict(list)
     requirements, turn = view.index.requirements, view.index.turn
     for name in sorted(requirements.available):
@@ -36,7 +41,7 @@ def _partition(view: View) -> dict[str, Job]:
     jobs = [job for job in view.index.live.values() if not job.paused and turn in (None, job.owner)]
     owners = {}
     for workers in types.values():
-        runnable = [job for job in jobs if requirements.fits(job, workers[0])]
+        runnable = sorted({job.turn for job in jobs if requirements.fits(job, workers[0])})
         share = -(-len(workers) // max(1, len(runnable)))
         for place, worker in enumerate(workers):
             if place // share < len(runnable):

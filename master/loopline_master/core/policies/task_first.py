@@ -85,10 +85,10 @@ class TaskFirst(Policy):
         return self._proposals(view)
 
     def _proposals(self, view: View) -> Iterator[Proposal]:
-        in_vain, arrival, left, index = dict[RequirementClass, int](), 0, _MOST_PROPOSALS, self.index
+        in_vain, after, left, index = dict[RequirementClass, int](), None, _MOST_PROPOSALS, self.index
         any_may_wait = len(view.index.ready) <= FEW or index.may_any_wait()
         while left and view.index.ready and index.placed:
-            if (job := _next_job(view, arrival, in_vain, index, any_may_wait)) is None:
+            if (job := _next_job(view, after, in_vain, index, any_may_wait)) is None:
                 return
             answer = index.best(job)
             if answer is not None:
@@ -96,7 +96,7 @@ class TaskFirst(Policy):
                 yield answer
             if not isinstance(answer, Placement) or not _is_placed(view, job, answer):
                 key = view.index.requirements.key_of(job)
-                in_vain[key], arrival = in_vain.get(key, 0) + 1, job.arrival
+                in_vain[key], after = in_vain.get(key, 0) + 1, job
 
     def prefetch(self, view: View) -> Iterator[Proposal]:
         """Return nothing: busy workers stand beside free ones in ``plan``, each at its cost."""
@@ -104,26 +104,33 @@ class TaskFirst(Policy):
 
 
 def _next_job(
-    view: View, after: int, in_vain: dict[RequirementClass, int], index: WorkerIndex, any_may_wait: bool
+    view: View, after: Job | None, in_vain: dict[RequirementClass, int], index: WorkerIndex, any_may_wait: bool
 ) -> Job | None:
-    """Return the first job after that arrival with a task to start, of a class that is still worth asking.
+    """Return the first job after that one with a task to start, of a class that is still worth asking.
 
     Where no task may wait at a busy worker, that is a class which a free worker serves.
     """
-    ready, turn = view.index.ready, view.index.turn
-    if len(ready) <= FEW:
-        wanted = ready if turn is None else view.index.requirements.wanted(ready, turn)
-        arrival = first_of([ready[key] for key in wanted if in_vain.get(key, 0) < _MOST_IN_VAIN])(after)
-    elif any_may_wait or index.is_any_free():
-
-        def takes(key: RequirementClass) -> bool:
-            is_worth_asking = in_vain.get(key, 0) < _MOST_IN_VAIN and turn in (None, owner_of(key))
-            return is_worth_asking and (any_may_wait or index.is_any_free(key))
-
-        arrival = view.index.first_of_many(ready, takes, after)
-    else:
+    ready, user, last = view.index.ready, view.index.turn, 0 if after is None else after.turn
+    is_few = len(ready) <= FEW
+    if not (is_few or any_may_wait or index.is_any_free()):
         return None
-    return None if arrival is None else view.index.live[arrival]
+
+    def takes(key: RequirementClass) -> bool:
+        is_worth_asking = in_vain.get(key, 0) < _MOST_IN_VAIN and user in (None, owner_of(key))
+        return is_worth_asking and (is_few or any_may_wait or index.is_any_free(key))
+
+    if after is not None and (session := view.index.sessions.at.get(last)) is not None:
+        arrival = session.first_ready(takes, after.arrival)
+        if arrival is not None:
+            return view.index.live[arrival]
+    if is_few:
+        wanted = ready if user is None else view.index.requirements.wanted(ready, user)
+        turn = first_of([ready[key] for key in wanted if in_vain.get(key, 0) < _MOST_IN_VAIN])(last)
+    else:
+        turn = view.index.first_of_many(ready, takes, last)
+    if turn is not None and (session := view.index.sessions.at.get(turn)) is not None:
+        turn = session.first_ready(takes)
+    return None if turn is None else view.index.live[turn]
 
 
 def _is_placed(view: View, job: Job, placement: Placement) -> bool:

@@ -84,8 +84,8 @@ class KeptBack:
         """Time at which the next worker will have been silent for a lease. None if there is no such time."""
         return next((heard.lease_until for heard in self._heard.values()), None)
 
-    def told(self, events: Iterable[Event], now: float) -> list[Event]:
-        """Return what is to be stepped before these events, at ``now``: who has fallen silent, and who has not."""
+    def silence_events(self, events: Iterable[Event], now: float) -> list[Event]:
+        """Return events to step before these at ``now``: workers that went silent, and renewed leases."""
         lease_s, told = self._state.settings.lease_s, list[Event]()
         if any(isinstance(event, MasterStoodStill) for event in events):
             self._heard = {name: replace(one, at=now, lease_until=now + lease_s) for name, one in self._heard.items()}

@@ -9,21 +9,32 @@ worker's queue is cut back.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 
 from loopline_master.core.entities import Attempt, Job, Worker
 from loopline_master.core.state import State
+from loopline_shared.model import AttemptState
 
 UNCONFIRMED = 2
 """Tasks that may wait for each slot whatever is known about them."""
+_RESULTS = (AttemptState.SUCCEEDED, AttemptState.FAILED)
 _TOLERANCE = 2.0
 _NOISE_S = 0.05
 """An attempt confirms the expectation if it takes at most ``_TOLERANCE`` times as long, plus the noise of a start."""
 
 
-def takes_as_expected(attempt: Attempt) -> bool:
-    """True if an attempt that has ended confirms the run time that was expected when it was sent."""
-    return attempt.wall_s <= _TOLERANCE * attempt.expected_s + _NOISE_S
+def note_run_time(state: State, job: Job, attempt: Attempt) -> Sequence[Attempt]:
+    """Compare the run time of an attempt that has ended with the expected one, and count it for its job.
+
+    If it took longer, return what now stands too far back in its worker's queue, the last first.
+    """
+    if attempt.wall_s <= _TOLERANCE * attempt.expected_s + _NOISE_S:
+        if attempt.state in _RESULTS:
+            job.confirmed += 1
+        return ()
+    job.confirmed = 0
+    return _excess(state, state.workers[attempt.worker])
 
 
 def most_waiting(state: State, job: Job, worker: Worker) -> float:
@@ -33,8 +44,7 @@ def most_waiting(state: State, job: Job, worker: Worker) -> float:
     return max(UNCONFIRMED, job.confirmed) * max(1, worker.offered)
 
 
-def excess(state: State, worker: Worker) -> list[Attempt]:
-    """Return the prefetched attempts that stand too far back in the worker's queue for their jobs, the last first."""
+def _excess(state: State, worker: Worker) -> list[Attempt]:
     found = []
     queue = state.index.attempts.queues.order.get(worker.name, ())
     for place in range(len(queue), UNCONFIRMED, -1):

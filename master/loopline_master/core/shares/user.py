@@ -15,7 +15,7 @@ class User:
     usage: float = 0.0  # slot-seconds until ``usage_at``, of which half fades in share_half_life_s
     usage_at: float = 0.0  # seconds since 1970
     at_work: int = 0  # slots held since then, frozen ones left out
-    pointer: int = 0  # arrival of the user's job whose turn was last (round robin)
+    pointer: int = 0  # the user's turn that was last (round robin)
 
     def usage_now(self, now: float, half_life_s: float) -> float:
         """Return the faded slot-seconds at this time: u' = slots at work - u ln 2 / half-life, in closed form."""

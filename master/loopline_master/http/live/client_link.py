@@ -15,11 +15,11 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from pydantic import ValidationError
 
 from loopline_master.busy_time import BusyTime
-from loopline_master.change_feed import PART, Cursor, Subscription, Subscriptions, is_all_to_come, written
+from loopline_master.change_feed import PART, Cursor, Subscription, Subscriptions, starts_from_zero, written
 from loopline_master.core.effects import Declined, Reply, Submitted
 from loopline_master.core.entities import Attempt, Job, Task
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.http.auth import READERS, USERS, Auth, Caller
+from loopline_master.http.auth import READERS, USERS, Auth, Caller, Deeds
 from loopline_master.http.live.open_streams import OpenStreams
 from loopline_master.http.operations import InvalidRequest, Routes
 from loopline_master.settings import Limits
@@ -52,6 +52,8 @@ MOST_QUEUED_BYTES = 4 * 2**20
 MOST_SUBMISSIONS = 100
 """Submissions of one link that are unanswered; with more, the link is not read from until one is answered."""
 MOST_FOLLOWED = 100_000
+_DEED = "submit_job"
+"""What the audit log calls a submission, as it does one by REST."""
 MOST_REASON_BYTES = 123  # of a WebSocket close frame
 MOST_AT_ONCE_BYTES = 16 * 2**10
 """Longest frame that is written at once: a transport buffers four times as much before anybody has to wait."""
@@ -88,11 +90,12 @@ class ClientLinks:
         subscriptions: Subscriptions,
         scheduler: Scheduler,
         busy_time: BusyTime,
+        deeds: Deeds,
     ) -> None:
         self.auth, self.submissions = auth, submissions
         self.store, self.subscriptions = store, subscriptions
         self.scheduler = scheduler  # read only
-        self.busy_time = busy_time
+        self.busy_time, self.deeds = busy_time, deeds
 
     async def serve(self, request: web.Request, socket: web.WebSocketResponse, sender: str) -> None:
         """Serve one link until it is closed; ``sender`` answers for the time that its messages cost."""
@@ -188,7 +191,8 @@ class _ClientLink:
             return False
         try:
             caller, key = await self._submitter(), key_of(self.name, submit.number)
-            return self._of.submissions.post(caller.name, submit.job, key, partial(self._replied, submit))
+            deed = self._of.deeds.begin(caller, self._request, _DEED)
+            return self._of.submissions.post(caller.name, submit.job, key, partial(self._replied, submit), deed)
         except LooplineError as error:
             self._put(_refusal(submit.number, error))
             return True
@@ -210,7 +214,13 @@ class _ClientLink:
         try:
             caller = await self._submitter()
             key = submit.again or key_of(self.name, submit.number)
-            answer = await self._of.submissions.submit(caller.name, submit.job, key, on_its_link=not submit.again)
+            answer = await self._of.submissions.submit(
+                caller.name,
+                submit.job,
+                key,
+                on_its_link=not submit.again,
+                deed=self._of.deeds.begin(caller, self._request, _DEED),
+            )
             self._accept(submit, answer.id)
         except LooplineError as error:
             self._put(_refusal(submit.number, error))
@@ -229,7 +239,7 @@ class _ClientLink:
         else:
             self._answer_waiting()  # in the order of submissions
             self._put(JobAccepted(submit.number, job))
-        self._open(job, is_live=is_all_to_come(self._of.scheduler.state, job))
+        self._open(job, is_live=starts_from_zero(self._of.scheduler.state, job))
 
     def _answer_waiting(self, before: float = math.inf) -> None:
         """Answer the patient submissions that were accepted before this time."""

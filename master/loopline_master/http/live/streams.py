@@ -14,7 +14,7 @@ from contextlib import aclosing, suppress
 
 from aiohttp import web
 
-from loopline_master.change_feed import Change, ChangeFeed, Subscription, Subscriptions, is_all_to_come, written
+from loopline_master.change_feed import Change, ChangeFeed, Subscription, Subscriptions, starts_from_zero, written
 from loopline_master.core.entities import Attempt, Job, Task
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.http.answers import begin_stream, preferred
@@ -134,7 +134,7 @@ class FollowedResults:
 
     async def at_once(self, job: int) -> list[TaskResult] | None:
         """Return all results of a job that was submitted just now; None if it is not over in a moment."""
-        if not is_all_to_come(self.scheduler.state, job):
+        if not starts_from_zero(self.scheduler.state, job):
             return None
         results, is_over, woken = list[TaskResult](), False, asyncio.Event()
 
@@ -176,7 +176,7 @@ class _ResultFollower:
         self._ready_bytes = 0
         self._is_over = False
         self._woken = asyncio.Event()
-        is_live = cursor is None and is_all_to_come(of.scheduler.state, job)
+        is_live = cursor is None and starts_from_zero(of.scheduler.state, job)
         self._subscription = Subscription(
             job=job,
             put=self._queue,

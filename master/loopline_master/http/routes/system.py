@@ -6,6 +6,7 @@ import asyncio
 
 from aiohttp import web
 
+from loopline_master.background import Background
 from loopline_master.core.index.index import UserJobs
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.forecaster import Forecaster
@@ -64,9 +65,10 @@ async def get_health() -> Health:
 
 
 @routes("GET /readyz", OPEN, declines=(503,))
-async def get_readiness(store: Store) -> Health:
-    """Report that the master works: the database can be written, and the scheduler takes steps."""
+async def get_readiness(store: Store, background: Background) -> Health:
+    """Report that the master works: the database can be written, the scheduler takes steps, and no service fails."""
     await _check(store)
+    background.check()
     return Health(status="ok")
 
 

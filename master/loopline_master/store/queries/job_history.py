@@ -15,7 +15,7 @@ from loopline_master.store.history import job_sums
 from loopline_master.store.history.attempt_sums import TASKS, WENT
 from loopline_master.store.history.job_sums import Tasks
 from loopline_master.store.tables import attempts, jobs, workers
-from loopline_shared.model import JobState
+from loopline_shared.model import JobState, Order
 
 _ADDED = ("tasks", *(column.name for column in WENT))
 
@@ -101,10 +101,12 @@ def _held_behind(connection: Connection, job: Row[Any]) -> int | None:
     """Return, of the jobs that this one could not pass while it was held, the last to leave."""
     if job.held_at is None:
         return None
+    weight = job.shown if job.size is None else job.size
     query = select(jobs.c.id).where(
         jobs.c.arrival != UNRELEASED,
         jobs.c.arrival < job.arrival,
-        jobs.c.size.is_not(None) if job.size is None else jobs.c.size <= job.size,
+        jobs.c.order != Order.NONE,
+        jobs.c.size.is_not(None) if weight is None else jobs.c.size <= weight,
         jobs.c.finished_at >= job.held_at,
         jobs.c.finished_at <= (job.released_at or job.finished_at or job.held_at),
         jobs.c.state.in_((JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)),

@@ -63,7 +63,7 @@ class PassingReport(Body):
     within: OrderWithin = OrderWithin.GRID  # the jobs among which it is guaranteed, likewise
     completions: int  # checked
     passings: int  # must be 0
-    excused: dict[str, int]  # exempt pairs, by reason: paused, stalled, overdrawn, order-none, other-user
+    excused: dict[str, int]  # exempt pairs, by reason: paused, stalled, overdrawn, other-user
     latest: list[Passing]
 
 

@@ -1,4 +1,4 @@
-"""A bell, by which a routine is woken."""
+"""A bell, which wakes a routine."""
 
 from __future__ import annotations
 

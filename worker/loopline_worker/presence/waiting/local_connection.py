@@ -35,7 +35,7 @@ class LocalConnection:
         self._socket.close()
 
     def send(self, data: bytes) -> None:
-        """Send. What the other end leaves unread for so long that no more goes in is an OSError."""
+        """Send. Raises OSError if the other end reads so slowly that the buffer is full."""
         self._socket.sendall(data)
 
     def part(self, until: float) -> Routine[bytes]:
@@ -51,7 +51,7 @@ class LocalConnection:
         return received
 
     def exactly(self, length: int, until: float) -> Routine[bytes]:
-        """Return so many bytes."""
+        """Return ``length`` bytes."""
         received = b""
         while len(received) < length:
             received += yield from self.part(until)

@@ -1,4 +1,4 @@
-"""The loop of a process that does nothing but wait, such as the reporter: one system call says who goes on."""
+"""The event loop of a process that only waits, such as the reporter: one system call finds the routines to resume."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class PollLoop:
             self._waits.clear()
 
     def _turn(self) -> None:
-        """Wait for the first file or time that anybody waits for, and resume those who may go on."""
+        """Wait for the first ready file or due time, and resume its routines."""
         readable, now = self._readable(), time.monotonic()
         for routine, wait in list(self._waits.items()):
             if wait.file in readable or wait.until <= now:

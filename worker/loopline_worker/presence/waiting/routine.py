@@ -21,5 +21,5 @@ Routine: TypeAlias = Generator[Wait, bool, _T]
 
 
 def pause(seconds: float) -> Routine[None]:
-    """Wait for so long."""
+    """Wait for ``seconds``."""
     yield Wait(None, time.monotonic() + seconds)

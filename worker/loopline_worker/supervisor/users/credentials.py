@@ -1,6 +1,6 @@
 """The credentials of a thread: its user, its groups and its capabilities (credentials(7), capabilities(7)).
 
-The kernel keeps these by thread, and what a thread starts inherits them. The C library would change them in all
+The kernel keeps these by thread, and children of a thread inherit them. The C library would change them in all
 threads at once; so the calls here are the kernel's own.
 """
 
@@ -38,7 +38,7 @@ def is_possible() -> bool:
 
 
 def become(user: TaskUser) -> None:
-    """Turn the calling thread, and all that it starts, into this user without any power. Raises OSError."""
+    """Switch the calling thread and its children to this user, without capabilities. Raises OSError."""
     if not user.uid or not user.gid:
         raise OSError("no task runs as root")
     set_groups, set_group, set_user = _CALLS[os.uname().machine]
@@ -54,7 +54,9 @@ def join(gids: list[int]) -> None:
 
 
 def settle(user: TaskUser) -> None:
-    """Turn a process of root into this user, who keeps what is NEEDED to start others. Raises OSError."""
+    """Switch a process of root to this user, keeping the capabilities in NEEDED, which can start others. Raises
+    OSError.
+    """
     for capability in set(range(_LAST + 1)) - NEEDED:
         _libc.prctl(_DROP_FROM_BOUNDS, capability, 0, 0, 0)
     _libc.prctl(_KEEP_CAPABILITIES, 1, 0, 0, 0)
@@ -74,7 +76,7 @@ def keep_only(capabilities: frozenset[int]) -> None:
 
 
 def has_needed() -> bool:
-    """True if the calling thread has what is NEEDED."""
+    """True if the calling thread has the capabilities in NEEDED."""
     return all(_permitted() >> capability & 1 for capability in NEEDED)
 
 

@@ -50,7 +50,7 @@ def _lend_file(path: str, group: int) -> None:
 
 
 def hand_over(folder: str, user: TaskUser) -> None:
-    """Let the user's group, which the agent is in, read, change and remove all that is the user's in a folder."""
+    """Let the user's group, which includes the agent, read, change and remove the user's files in a folder."""
     if _is_open(folder, user.gid):
         return
     with suppress(OSError):
@@ -58,7 +58,7 @@ def hand_over(folder: str, user: TaskUser) -> None:
 
 
 def _is_open(folder: str, group: int) -> bool:
-    """True if the group may do so already, as with what programs make by default. Of many files that is not known."""
+    """True if the group may do so already, as with default modes. Of many files that is not known."""
     looked_at = 0
     try:
         for place, _, files in os.walk(folder, onerror=_fail):
@@ -78,7 +78,7 @@ def _fail(error: OSError) -> None:
 
 
 class SharedFolders:
-    """The folders that everybody may write to, of which what one user has left is removed."""
+    """The world-writable folders, from which a user's files are removed."""
 
     def __init__(self, user: TaskUser) -> None:
         self._user = user

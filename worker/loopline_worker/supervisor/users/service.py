@@ -64,7 +64,7 @@ def _parse(words: list[str]) -> tuple[str, str, list[str]]:
 
 
 def _settle(user: str, names: str) -> list[TaskUser]:
-    """Become the agent's user, with what is needed to start others, and return those. Errors say why not."""
+    """Switch to the agent's user, keeping the capabilities to start others. Return these users. Raises ValueError."""
     if not credentials.is_possible():
         raise ValueError(
             f"no calls are known for {sys.platform} on {os.uname().machine}: run `loopline worker` itself"

@@ -52,7 +52,7 @@ class SlotUsers:
         self._lent[supervisor] = self._free.pop()
 
     def reclaim(self, supervisor: int) -> None:
-        """Free the user of a supervisor that has ended; whatever still runs as that user is killed."""
+        """Free the user of a supervisor that has ended; processes of that user are killed."""
         if user := self._lent.pop(supervisor, None):
             kill_all_of(user)
             self._free.append(user)
@@ -65,14 +65,14 @@ class SlotUsers:
                 folders.hand_over(place, user)
 
     def start_measuring(self, folder: str, answer: int) -> int:
-        """Start to measure a task's folder as its user, who answers to an open file; return the process id, or 0."""
+        """Start measuring a task's folder as its user, who answers in an open file. Return the process id, or 0."""
         with suppress(OSError):
             if user := self._user_of(folder):
                 return folders.start_measuring(folder, user, answer)
         return 0
 
     def _user_of(self, folder: str) -> TaskUser | None:
-        """Return the user that a folder is lent to, by its group; None if it is nobody's, or gone."""
+        """Return the user to whom a folder is lent, by its group; None if there is none, or the folder is gone."""
         with suppress(OSError):
             return self._by_group.get(os.stat(folder, follow_symlinks=False).st_gid)  # noqa: PTH116
         return None

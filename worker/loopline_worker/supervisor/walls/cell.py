@@ -1,4 +1,4 @@
-"""The cell of a slot, as its supervisor has it: bubblewrap's namespaces, made once, in which task after task runs.
+"""The cell of a slot, as its supervisor has it: bubblewrap's namespaces, made once for many tasks.
 
 Making them takes longer than a short task. A process in them (``cell_init.py``) starts the tasks and gives each fresh
 folders. It ends with the supervisor, and all tasks with it: bubblewrap has the kernel see to both.
@@ -67,7 +67,7 @@ class Cell:
         return self._socket is not None
 
     def is_for(self, order: TaskOrder) -> bool:
-        """True if the order's walls are up, and what is within them lives."""
+        """True if the order's cell exists and its processes live."""
         if not self._socket or self._number != order.cell:
             return False
         try:
@@ -161,7 +161,7 @@ class Cell:
         return self._end
 
     def close(self) -> None:
-        """Kill all that is in it; return when the kernel says that nothing of it is left."""
+        """Kill all its processes. Return when the kernel reports that none is left."""
         if self._socket:
             self._socket.close()
         if self._wrapper:

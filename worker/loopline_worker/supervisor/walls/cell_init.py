@@ -134,7 +134,7 @@ class CellInit:
         if failure:
             self._send({"failure": failure})
             return True
-        self._handle_requests()  # what came with the order
+        self._handle_requests()  # files that came with the order
         while not self._processes.has_ended and not self._is_killed:
             if self._supervisor.fileno() in self._selector.wait():
                 self._receive()

@@ -1,4 +1,4 @@
-"""The filter that closes the computer's loopback to tasks, but for what they serve there themselves (seccomp(2)).
+"""The filter that closes the computer's loopback to tasks, except for the task's own services there (seccomp(2)).
 
 The supervisor's first thread installs it and its tasks inherit it: each connect(2) of theirs waits for an answer of
 a second thread, which has no filter. That thread reads the address, decides (``connect_rules``), and connects the
@@ -48,7 +48,7 @@ class ConnectFilter:
     """Decides on the connections of all tasks of this process. ``is_open``: this task may use the loopback."""
 
     def __init__(self, user: credentials.TaskUser | None = None) -> None:
-        """``user``: whom tasks run as, and who connects for them; None: the user of this process."""
+        """``user``: the user of tasks, who also connects for them; None: the user of this process."""
         self._user = user
         self.is_open = False
         self.reaches: list[str] | None = None  # computers that this task may connect to; None: all
@@ -57,7 +57,7 @@ class ConnectFilter:
         self._under_way = 0
 
     def install(self) -> bool:
-        """Put all that the calling thread starts under the filter. False if this computer cannot have it."""
+        """Put all children of the calling thread under the filter. False if this computer cannot have it."""
         if not is_possible():
             return False
         started = _thread.allocate_lock()
@@ -74,7 +74,7 @@ class ConnectFilter:
             try:
                 ioctl(self._listener, _RECEIVE, request)
             except OSError as error:
-                if error.errno in (errno.ENOENT, errno.EINTR):  # its task was killed meanwhile
+                if error.errno in (errno.ENOENT, errno.EINTR):  # its task has been killed
                     continue
                 return
             number, pid, _, call, _, _, file, address, length = struct.unpack_from("=QIIiIQQQQ", request)
@@ -127,7 +127,7 @@ class ConnectFilter:
 
 
 def is_possible() -> bool:
-    """True if the kernel has all that this needs, and lets this process have it."""
+    """True if the kernel supports this and permits it to this process."""
     if os.uname().machine not in _CALLS or processes.read("/proc/sys/kernel/yama/ptrace_scope").strip() in (
         b"2",
         b"3",

@@ -42,7 +42,8 @@ class RefusedError(Exception):
 def allowed(wish: Wish, folders: list[str] | None, opened: list[int]) -> bytes:
     """Return the address to connect to in place of the task, with files that it needs added to ``opened``.
 
-    ``folders``: those in which sockets may be reached; None: in all that the task sees. Raises RefusedError, OSError.
+    ``folders``: those in which sockets may be reached; None: all paths that the task sees. Raises RefusedError,
+    OSError.
     """
     address = wish.address
     family = struct.unpack_from("=H", address)[0] if len(address) >= 2 else socket.AF_UNSPEC
@@ -76,7 +77,7 @@ def _plain(ip: bytes) -> bytes:
 
 
 def _is_loopback(address: bytes) -> bool:
-    """True for an address that leads to this computer's loopback; that of nobody leads there as well."""
+    """True for an address of this computer's loopback; the unspecified address leads there as well."""
     ip = _plain(_ip(address))
     return (ip[:1] == b"\x7f" or not any(ip)) if len(ip) == 4 else ip in (bytes(15) + b"\x01", bytes(16))
 
@@ -87,7 +88,7 @@ def _ip(address: bytes) -> bytes:
 
 
 def _check_listener(wish: Wish, family: int) -> None:
-    """Raise RefusedError unless all that may answer there belongs to the task."""
+    """Raise RefusedError unless every possible listener belongs to the task."""
     if _has_own_network(wish.process):
         return
     ip, port = _ip(wish.address), struct.unpack_from("!H", wish.address, 2)[0]
@@ -106,7 +107,7 @@ def _listeners(process: int, ip: bytes, port: int) -> set[int]:
     """Return the inodes of the sockets that listen at an address, or at all."""
     short = ip[12:] if len(ip) == 16 else ip
     wanted = {_hex(ip), _hex(short), _hex(bytes(10) + b"\xff\xff" + short), _hex(bytes(4)), _hex(bytes(16))}
-    if not any(short):  # nobody's address: the first of the loopback answers
+    if not any(short):  # the unspecified address: the first of the loopback answers
         wanted |= {_hex(b"\x7f\x00\x00\x01"), _hex(bytes(15) + b"\x01")}
     found = set()
     for table in ("tcp", "tcp6"):

@@ -16,7 +16,7 @@ _PART_BYTES = 4096
 
 
 class FolderWatcher:
-    """Watches folders, whatever they are renamed to, and reports the first change in each."""
+    """Watches folders even if they are renamed, and reports the first change in each."""
 
     def __init__(self) -> None:
         self._file = -1

@@ -1,7 +1,7 @@
-"""Landlock: a thread gives up all files but those that are named, and what it starts inherits that (landlock(7)).
+"""Landlock: a thread gives up access to all files except the named ones, and its children inherit that (landlock(7)).
 
 It needs no privilege and no namespace, and is a fallback where bubblewrap does not work. A process under it can
-neither trace nor read the memory of one that is not. From Linux 6.12 on it cannot signal those either, nor reach
+neither trace nor read the memory of a process outside. From Linux 6.12 on it cannot signal those either, nor reach
 their sockets without a file (abstract ones, such as a desktop's).
 """
 
@@ -172,7 +172,7 @@ def _identity(status: os.stat_result) -> Identity:
 
 
 def drop_capabilities(*, of_all: bool = False) -> None:
-    """Take all capabilities from what this thread starts: a program of root has those of the bounding set.
+    """Take all capabilities from this thread's children: a program of root has those of the bounding set.
 
     ``of_all``: no other thread has been started yet, and those to come are without them as well.
     """

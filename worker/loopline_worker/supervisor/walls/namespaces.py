@@ -33,7 +33,7 @@ Places = tuple[str, str, int, list[str], bool, str]
 
 
 def become_first(*, with_processes: bool = False) -> None:
-    """Give the calling process, which has one thread, all powers over mounts of its own, and what it starts none.
+    """Give the calling process, which has one thread, all capabilities over its own mounts, and its children none.
 
     ``with_processes``: its next child is the first of a process namespace. Raises OSError.
     """
@@ -89,7 +89,7 @@ def mount_own(around: int, room: str, temporary: str, memory_bytes: int, kept: l
 
     ``room``: the folder that it may write to, of all in the folder ``around``. ``temporary``: the folder within that
     it has as /tmp; empty: one in memory. ``memory_bytes``: most that such a one takes; 0: half of all memory.
-    ``kept``: what else is seen below /tmp.
+    ``kept``: other paths visible below /tmp.
     """
     folder, name = os.path.split(room)
     held = {path: os.open(path, os.O_PATH) for path in kept}
@@ -112,10 +112,11 @@ def mount_own(around: int, room: str, temporary: str, memory_bytes: int, kept: l
 
 
 def exchange(around: int, points: int, old: str, room: str, temporary: str) -> None:
-    """Mount a room, and its folder for temporary files, in place of another's, of whose task nothing is left.
+    """Mount a room, and its folder for temporary files, in place of a finished task's.
 
-    The room may be the same folder by another name: to move a mount is a matter of microseconds, for the kernel lets
-    nobody wait. Or it is another folder by the same name. ``points``: what ``mount_own`` returned. Raises OSError.
+    The room may be the same folder by another name: moving a mount takes microseconds, because the kernel does not
+    wait for any user of it. Or it is another folder by the same name. ``points``: what ``mount_own`` returned. Raises
+    OSError.
     """
     name = room[room.rindex("/") + 1 :]
     if not _is_mounted(around, name, old):
@@ -152,7 +153,7 @@ def open_queues() -> int:
 
 
 def _mount_points(folder: str) -> int:
-    """Mount a folder of points for rooms, which nobody can write to; return it open as it is below, where one can."""
+    """Mount a folder of points for rooms, which is read-only. Return it open in its writable form."""
     _mount_memory(folder, _POINTS_BYTES)
     points = os.open(folder, os.O_PATH)
     _bind(points, folder)

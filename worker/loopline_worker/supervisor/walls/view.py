@@ -103,6 +103,6 @@ def _content(queues: int) -> tuple[int, int]:
 
 
 def can_hold(places: Places) -> bool:
-    """True if files and memory are all that is the task's own, without an image, or what is shown below /tmp."""
+    """True if only files and memory are the task's own, without an image or paths shown below /tmp."""
     _, _, _, kept, has_network, root = places
     return has_network and not kept and not root

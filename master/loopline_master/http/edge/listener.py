@@ -1,6 +1,6 @@
-"""The master's port: TLS, plain HTTP, or both, told apart by the first byte that a client sends.
+"""The master's port: TLS or plain HTTP, told apart by the first byte that a client sends.
 
-Where plain HTTP is no longer answered, a browser is sent to https, and whoever sends a token is told not to.
+Where TLS is on, plain HTTP is redirected to https, and refused if it carries a token.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any, Literal
 from weakref import WeakSet
 
 from aiohttp import web
-from aiohttp.typedefs import Middleware
+from yarl import URL
 
 from loopline_master import timings
 from loopline_master.certificates.encryption import Encryption
-from loopline_master.http.undecided import Newcomer, Undecided, group_of
+from loopline_master.http.edge.undecided import Newcomer, Undecided, group_of
 from loopline_master.settings import MasterSettings
 from loopline_shared.rest.bodies import Problem
 
@@ -69,7 +69,11 @@ class Listener:
                 if not self._undecided.drop_oldest():
                     await asyncio.sleep(_TOO_MANY_FILES_PAUSE_S)
                 continue
-            self._admit(connection, str(place[0]))
+            try:
+                self._admit(connection, str(place[0]))
+            except Exception:  # one connection must not shut the port
+                log.exception("a connection from %s cannot be served", place[0])
+                connection.close()
 
     def close(self) -> None:
         """Drop the connections that have not begun."""
@@ -109,7 +113,7 @@ class Listener:
     async def _hand_over(self, connection: socket.socket) -> asyncio.Transport:
         loop, encryption = asyncio.get_running_loop(), self._encryption
         is_encrypted = encryption.context is not None and await _first_byte(connection) == _HANDSHAKE
-        protocol = self._app if is_encrypted or encryption.is_plain_answered else self._refusal
+        protocol = self._app if is_encrypted or not encryption.is_on else self._refusal
         context = encryption.context if is_encrypted else None
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         transport, _ = await loop.connect_accepted_socket(protocol, connection, ssl=context)
@@ -178,7 +182,7 @@ async def accepting(
     settings: MasterSettings, encryption: Encryption, app: Protocols, undecided: Undecided
 ) -> AsyncIterator[int]:
     """Accept connections for the block; yields the port. OSError if the port cannot be opened."""
-    refusing = _brief(_refuse)
+    refusing = _brief(PlainRefusal(encryption))
     await refusing.setup()
     assert refusing.server is not None
     listener = Listener(settings, encryption, app=app, refusal=refusing.server, undecided=undecided)
@@ -197,12 +201,12 @@ async def accepting(
 
 
 @asynccontextmanager
-async def standing_in(settings: MasterSettings, awaited: Awaited) -> AsyncIterator[None]:
+async def standing_in(settings: MasterSettings, awaited: Awaited, cause: str = "") -> AsyncIterator[None]:
     """Answer for a master that waits for its database or bucket: it is alive, all else is to be asked later.
 
-    A port that cannot be opened is left to the master itself, which says so.
+    ``cause``: why, in a few words. A port that cannot be opened is left to the master itself, which reports it.
     """
-    runner = _brief(partial(_come_again, awaited))
+    runner = _brief(partial(_come_again, awaited, cause))
     await runner.setup()
     assert runner.server is not None
     async with AsyncExitStack() as stack:
@@ -219,10 +223,13 @@ def _brief(handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]) 
     return web.ServerRunner(server, shutdown_timeout=_LINGER_S)
 
 
-async def _come_again(awaited: Awaited, request: web.BaseRequest) -> web.StreamResponse:
+async def _come_again(awaited: Awaited, cause: str, request: web.BaseRequest) -> web.StreamResponse:
     if request.path == "/healthz":
         return web.json_response({"status": "ok"})
-    detail, hint = f"the master waits for its {awaited}", "it goes on by itself; try again in a moment"
+    detail, hint = (
+        f"the master waits for its {awaited}" + (f": {cause}" if cause else ""),
+        "it goes on by itself; try again in a moment",
+    )
     problem = Problem(title="Away", status=503, detail=detail, code=f"{awaited}_away", hint=hint, errors=[])
     return web.Response(
         status=503,
@@ -255,29 +262,42 @@ async def _open(host: str, port: int) -> list[socket.socket]:
     return opened
 
 
-def no_longer_plain(encryption: Encryption) -> Middleware:
-    """Return what refuses plain HTTP on a connection from before it ended."""
+class PlainRefusal:
+    """Answers plain HTTP where only TLS is spoken: browsers are sent to https, under a name of this master alone.
 
-    @web.middleware
-    async def checked(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if encryption.is_plain_answered or request.secure:
-            return await handler(request)
-        return await _refuse(request)
+    The Host header is the client's, or an attacker's who has somebody follow a link.
+    """
 
-    return checked
+    def __init__(self, encryption: Encryption) -> None:
+        self._encryption = encryption
+        self._names: set[str] = set()
 
+    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer a request. Health is reported to all."""
+        if request.path == "/healthz":
+            return web.json_response({"status": "ok"})
+        there = f"https://{request.host}{request.raw_path}" if await self._is_ours(request) else ""
+        is_safe = request.method in ("GET", "HEAD") and not request.headers.keys() & {"Authorization", "Upgrade"}
+        if there and is_safe:
+            return web.Response(status=308, headers={"Location": there})
+        detail = "this master speaks TLS only" + (f": {there[:200]}" if there else "")
+        hint = "use the line that `loopline token create` or `loopline token join` prints"
+        problem = Problem(
+            title="Upgrade Required", status=426, detail=detail, code="tls_required", hint=hint, errors=[]
+        )
+        headers = {"Upgrade": "TLS/1.3", "Connection": "close"}
+        return web.Response(
+            status=426, text=problem.model_dump_json(), content_type="application/problem+json", headers=headers
+        )
 
-async def _refuse(request: web.BaseRequest) -> web.StreamResponse:
-    """Answer plain HTTP where only TLS is spoken. Health is told to all."""
-    if request.path == "/healthz":
-        return web.json_response({"status": "ok"})
-    there = f"https://{request.host}{request.raw_path}"
-    if request.method in ("GET", "HEAD") and not request.headers.keys() & {"Authorization", "Upgrade"}:
-        return web.Response(status=308, headers={"Location": there})
-    detail = f"this master speaks TLS only: {there[:200]}"
-    hint = "use the line that `loopline token create` or `loopline token join` prints"
-    problem = Problem(title="Upgrade Required", status=426, detail=detail, code="tls_required", hint=hint, errors=[])
-    headers = {"Upgrade": "TLS/1.3", "Connection": "close"}
-    return web.Response(
-        status=426, text=problem.model_dump_json(), content_type="application/problem+json", headers=headers
-    )
+    async def _is_ours(self, request: web.BaseRequest) -> bool:
+        """True if the Host header names this computer, as its certificate does."""
+        try:
+            host = (URL(f"http://{request.host}").host or "").lower()
+        except ValueError:
+            return False
+        here = request.transport.get_extra_info("sockname") if request.transport is not None else None
+        if here and host == str(here[0]).partition("%")[0]:
+            return True
+        self._names = self._names or set(await asyncio.to_thread(lambda: self._encryption.names))  # may ask the DNS
+        return host in {name.lower() for name in self._names}

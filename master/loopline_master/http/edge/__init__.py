@@ -1,0 +1,1 @@
+"""The edge: connections and requests before they are on anybody's account."""
