@@ -69,8 +69,10 @@ class Executor(concurrent.futures.Executor):
     None: in notebooks.
     """
 
-    _closing: concurrent.futures.Future[None] | None = None  # set by shutdown
-    _stop_grid: Callable[[bool], None] = staticmethod(lambda wait: None)  # of ``local``
+    _closing: concurrent.futures.Future[None] | None = None
+    """Set by shutdown."""
+    _stop_grid: Callable[[bool], None] = staticmethod(lambda wait: None)
+    """Set by local."""
 
     def __init__(
         self,
@@ -117,12 +119,10 @@ class Executor(concurrent.futures.Executor):
         self._modules, self._chunks_may_vary = tuple(modules), max_attempts == 1 and timeout_s is None
         self._initializer, self._detach = initializer and Initializer(initializer, initargs), detach
         self._client = AsyncClient(master, token, patience_s=patience_s, ca=ca)
-        self._pending = PendingFutures(self._cancelled, self._runs)
-        self._batcher = CallBatcher(gather_s)
+        self._pending, self._batcher = PendingFutures(self._cancelled, self._runs), CallBatcher(gather_s)
         self._loop_thread = LoopThread("loopline-executor")
-        made = _made(self._client, options, session or uuid4().hex, self._pending, max_workers, _LOADS[values])
+        made = _made(self._client, options, session or uuid4().hex, self._pending, max_workers, _LOADS[values], echo)
         self._submitter = self._loop_thread.call(made)
-        self._submitter.echoes = is_notebook() if echo is None else echo
         ends_with_program(self)
 
     @classmethod
@@ -430,9 +430,11 @@ async def _made(
     pending: PendingFutures,
     max_workers: int | None,
     loads: Loads,
+    echo: bool | None,
 ) -> CallSubmitter:
     """Make the submitter in the loop in which it will live."""
-    return CallSubmitter(client, options, session, pending, max_workers, loads=loads)
+    echoes = is_notebook() if echo is None else echo
+    return CallSubmitter(client, options, session, pending, max_workers, loads=loads, echoes=echoes)
 
 
 def _most_items(iterables: Sequence[Iterable[Any]]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -132,6 +133,24 @@ def test_a_changed_module_takes_the_place_of_the_old_one_in_an_interpreter_that_
 
     ran = on_a_worker(function_files.pack(cloudpickle.dumps(both)), tmp_path)
     assert ran.stdout == "[1, 2, 1, 2]\n", ran.stderr
+
+
+def test_a_module_that_changes_after_it_was_read_is_named_once(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import users_own
+
+    monkeypatch.setattr(user_modules, "_CHECK_EVERY_S", -1.0)
+    modules, function = UserModules(), cloudpickle.dumps(users_own.f)
+    modules.needed(function, [])
+    modules.needed(function, [])
+    assert capsys.readouterr().err == ""
+    os.utime(folder / "users_own.py", ns=(1, 1))
+    (folder / "users_pack" / "lazy.py").unlink()
+    modules.needed(function, [])
+    modules.needed(function, [])
+    said = capsys.readouterr().err
+    assert said.count("users_own.py has changed since this executor read it") == said.count("\n") == 1
 
 
 def test_modules_that_are_too_large_are_refused_and_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

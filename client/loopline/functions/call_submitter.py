@@ -53,9 +53,10 @@ class CallSubmitter:
         max_workers: int | None,
         *,
         loads: Loads,
+        echoes: bool,
     ) -> None:
         self.jobs: list[int] = []  # numbers of the jobs
-        self.loads, self.echoes = loads, False
+        self.loads, self.echoes = loads, echoes
         self.preparations: tuple[bytes, ...] = ()  # of every function, besides its modules
         self._client, self._options, self._session = client, options, session
         self._pending = unfinished

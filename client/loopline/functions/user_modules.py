@@ -12,6 +12,7 @@ import re
 import sys
 import sysconfig
 import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -26,6 +27,7 @@ from loopline_shared.protocol import function_files
 MOST_BYTES = 4 * 2**20
 """Most bytes of source that go along."""
 _MOST_REMEMBERED = 256
+_CHECK_EVERY_S = 2.0
 _parsing = threading.Lock()
 """Before 3.11.8, a SystemError may be raised where two threads parse at a time (python/cpython#106905)."""
 _INSTALLED = {"site-packages", "dist-packages"}
@@ -55,6 +57,10 @@ class UserModules:
         self._sources: dict[str, tuple[str, bool, str]] = {}
         self._by_function: dict[bytes, frozenset[str]] = {}
         self._loaded, self._pattern = 0, re.compile(_NOTHING)
+        self._times_ns: dict[
+            str, int
+        ] = {}  # when each file was changed last, as it was read; without those warned of
+        self._checked = 0.0
 
     def needed(self, function: bytes, calls: Iterable[bytes], preparations: Iterable[bytes] = ()) -> CarriedModules:
         """Return the modules that the pickles of a function, of its preparations and arguments name or import.
@@ -68,7 +74,18 @@ class UserModules:
         names = frozenset(_named(self._pattern, calls)).union(*map(self._named_by, (function, *preparations)))
         if not names <= self._sources.keys():
             self._add(names)
+        if self._times_ns and time.monotonic() > self._checked + _CHECK_EVERY_S:
+            self._checked = time.monotonic()
+            self._warn_of_changes()
         return self.carried
+
+    def _warn_of_changes(self) -> None:
+        """Say once of each file that it has changed since it was read: workers go on with what was read."""
+        changed = [file for file, read in self._times_ns.items() if _changed_ns(file) not in (read, 0)]
+        for file in changed:
+            del self._times_ns[file]
+            what = f"{file} has changed since this executor read it, and its workers keep what it read"
+            print(f"loopline: {what}; a new Executor brings the new version", file=sys.stderr)
 
     def _named_by(self, function: bytes) -> frozenset[str]:
         """Return the modules that one pickle names. A loop may have a new one in each turn: few are remembered."""
@@ -93,6 +110,8 @@ class UserModules:
         if sources.keys() == self._sources.keys():
             return
         _check_size(sources)
+        new = {file for name, (file, _, source) in sources.items() if source and name not in self._sources}
+        self._times_ns |= {file: _changed_ns(file) for file in new}
         self._sources = sources
         self.carried = CarriedModules(tuple(sorted(sources)), pack(sources))
 
@@ -170,6 +189,14 @@ def _read(name: str) -> tuple[str, bool, str] | None:
         return file, is_package, Path(file).read_text("utf-8")
     except (OSError, UnicodeDecodeError):
         return None
+
+
+def _changed_ns(file: str) -> int:
+    """Return when a file was changed last; 0 if it is gone."""
+    try:
+        return Path(file).stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _find(name: str) -> tuple[str | None, bool]:
