@@ -39,7 +39,7 @@ _a, _b = jobs.alias("a"), jobs.alias("b")
 
 
 def _text(value: str) -> ColumnElement[str]:
-    """Return a word of ours as it stands in a statement's text, in which only a row's values have places."""
+    """Return a constant as literal text of a statement, in which only a row's values are parameters."""
     return literal_column(f"'{value}'", Text)
 
 

@@ -1,9 +1,9 @@
-"""Checkpoint: a place from which the log can be replayed, with what the scheduler went on from there.
+"""Checkpoint: a place from which the log can be replayed, with a snapshot of the scheduler's rows there.
 
-A release may decide otherwise than the one before, and rows are converted by its migrations: what the log led to then
-cannot be had again by stepping through it now. So an upgrade notes how far the log went, and what the scheduler goes
-on from. A start of the master notes the same from time to time, and so does a step while it runs: then the log before
-can be forgotten. ``loopline replay`` begins at the oldest checkpoint. How large the log is then stands here, too.
+A release may decide differently from the one before, and its migrations convert rows, so stepping through an older
+log would lead to other rows. So an upgrade stores the end of the log and the rows from which the scheduler continues.
+A start of the master notes the same from time to time, and so does a step while it runs: then the log before can be
+forgotten. ``loopline replay`` begins at the oldest checkpoint. How large the log is then stands here, too.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ class Checkpoint:
 
 
 def note_upgrade(connection: Connection) -> None:
-    """Note that a newer release goes on with this database from here; earlier notes are of no use any more."""
+    """Store a checkpoint for a release that continues with this database, and delete the earlier ones."""
     connection.execute(delete(upgrades))
     note(connection, time.time())
 
 
 def is_due(connection: Connection, keep_s: float, now: float) -> bool:
-    """True if the last checkpoint is so old that another one is to be noted, before which the log can go one day."""
+    """True if the last checkpoint is so old that another one is due."""
     last = connection.scalar(select(func.max(upgrades.c.at)))
     since = last if last is not None else connection.scalar(select(func.min(event_log.c.at)))
     return since is not None and since <= now - keep_s / CHECKPOINTS
 
 
 def note(connection: Connection, now: float) -> None:
-    """Note the rows as they are: the next entry of the log must be the first of a scheduler that goes on from them.
+    """Store the current rows: the next entry of the log must be the first of a scheduler that continues from them.
 
     So a MasterStarted follows, or a Checkpointed.
     """
@@ -69,7 +69,8 @@ def note(connection: Connection, now: float) -> None:
 
 
 def forget(connection: Connection, keep_s: float, now: float, most: int) -> int:
-    """Forget the log before the newest checkpoint older than ``keep_s``: at most so many entries. Return how many.
+    """Forget the log before the newest checkpoint older than ``keep_s``: at most ``most`` entries. Return their
+    number.
 
     A replay begins at that checkpoint from the first call on.
     """

@@ -1,4 +1,4 @@
-"""Copies of a SQLite database, made while its master goes on."""
+"""Copies of a SQLite database, made while its master runs."""
 
 from __future__ import annotations
 

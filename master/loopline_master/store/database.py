@@ -8,7 +8,7 @@ quick (QUICK_S). On PostgreSQL work runs through SQLAlchemy's bridge to an async
 SQLite is one file in WAL mode. Only the writer ever writes or checkpoints, and its transactions take the write lock
 at once (BEGIN IMMEDIATE): they never fail half-way for lack of it.
 
-Errors of the database are told in terms on which the person who runs the master can act (StoreBroken).
+Errors of the database are reported in terms that an operator can act on (StoreBroken).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-_CAUSES = (  # (text of the database's error, its meaning, what to do)
+_CAUSES = (  # (text of the database's error, its meaning, the remedy)
     ("disk is full", "the disk is full", "free some space, then start the master again"),
     ("No space left", "the disk is full", "free some space, then start the master again"),
     ("disk I/O error", "the disk does not take what is written", "check the disk, its quota and file size limits"),
@@ -101,7 +101,7 @@ class Transact(Protocol):
 class StoreBroken(LooplineError):  # noqa: N818 (it is a state, and an error only for the request at hand)
     """The database failed. Memory may be ahead of it: the master must stop, and start again from disk.
 
-    ``is_passing``: nobody need mend anything, and it may start again as soon as the database is back.
+    ``is_passing``: no action is needed, and the master may start again once the database is back.
     """
 
     is_passing = False
@@ -124,7 +124,7 @@ def explained(doing: Doing, database: URL) -> Iterator[None]:
 
 
 def _broken(doing: Doing, database: URL, error: Exception) -> StoreBroken | None:
-    """Return what an error of the database is told as; None if it is another's."""
+    """Return the StoreBroken for an error of the database; None for other errors."""
     if isinstance(error, LooplineError) or not _is_of_the_database(error):
         return None
     said = str(error.orig if isinstance(error, DBAPIError) else error).strip() or type(error).__name__
@@ -190,7 +190,7 @@ class Database:
 async def open_database(url: URL, *, standby: bool = False, epoch: Epoch | None = None) -> AsyncIterator[Database]:
     """Open a database. Raises StoreBroken if that fails, LooplineError if another master has it open.
 
-    ``standby``: one that has been silent for long loses it. ``epoch``: the one before of this master.
+    ``standby``: a silent one loses it. ``epoch``: the one before of this master.
     """
     epoch = epoch or Epoch()
     async with AsyncExitStack() as stack:  # closed in reverse order: the writer goes last, and checkpoints the WAL
@@ -226,7 +226,7 @@ def is_sqlite(url: URL) -> bool:
 
 
 def shrink(connection: Connection) -> None:
-    """Return free pages of a SQLite file to the disk, at most ``_MOST_FREED``, so that nobody waits."""
+    """Return free pages of a SQLite file to the disk, at most ``_MOST_FREED``, so that the writer is not delayed."""
     if connection.dialect.name == "sqlite":
         driver: Any = connection.connection.driver_connection
         (free,) = driver.execute("PRAGMA freelist_count").fetchone()
@@ -293,7 +293,7 @@ class _WritingConnection:
         self._turn, self._under_way = asyncio.Lock(), set[asyncio.Task[Any]]()
 
     async def run(self, work: Callable[[Connection], Result], *, is_short: bool = False) -> Result:
-        """Run work in a transaction, which goes on if nobody waits for it any more.
+        """Run work in a transaction, which continues even if its caller is cancelled.
 
         To cancel a statement would end the connection.
         """

@@ -1,6 +1,6 @@
 """Errands: work that threads do beside the event loop, with as little ado as there can be between them.
 
-A commit is such an errand, and somebody waits for it. A pool of the standard library with its two kinds of futures
+A commit is such an errand, and its caller waits for it. A pool of the standard library with its two kinds of futures
 takes four times as many calls, and another round of the loop.
 """
 
@@ -17,7 +17,7 @@ Work = TypeVar("Work")
 
 
 class Errand(asyncio.Future[Any]):
-    """Future of what comes of the work. Who waits for it goes on in the very call that brings it.
+    """Future of the work's result. The waiting task resumes within the call that sets it.
 
     What a future calls by itself is called a round of the loop later; so it is here, if the wait is cancelled.
     """
@@ -30,7 +30,7 @@ class Errand(asyncio.Future[Any]):
         super().add_done_callback(call, context=context)
 
     def bring(self, result: Any, error: BaseException | None) -> None:
-        """Bring a result or an error, in the loop's own thread; nobody may wait for it any more."""
+        """Set a result or an error, in the loop's own thread. The waiting task may be gone."""
         if self.done():
             return
         waiter = self._waiter
@@ -46,13 +46,13 @@ class Errand(asyncio.Future[Any]):
 
 
 class Errands(Generic[Work]):
-    """Threads that do errands in the order in which they are given; all of them are done, whether waited for or not.
+    """Threads that run errands in the order of submission; all of them run, even if no task waits.
 
-    ``under_way``: so many are given, and not yet brought back.
+    ``under_way``: number of errands without a result yet.
     """
 
     def __init__(self, do: Callable[[Work], Any], most: int) -> None:
-        """``do`` does the work, in one of at most so many threads, which begin when they are needed."""
+        """``do`` does the work, in at most ``most`` threads, which start on demand."""
         self.under_way = 0
         self._do, self._most, self._loop = do, most, asyncio.get_running_loop()
         self._threads = list[threading.Thread]()
@@ -70,7 +70,7 @@ class Errands(Generic[Work]):
         return errand
 
     def close(self) -> None:
-        """Wait until all that was given is done."""
+        """Wait until all errands are done."""
         for _ in self._threads:
             self._given.put(None)
         for thread in self._threads:

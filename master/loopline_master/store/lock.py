@@ -1,7 +1,7 @@
 """A lock that lets only one master use a database: two would contradict one another.
 
 It ends with its process, however that ends. On PostgreSQL it belongs to the connection that writes, so that a
-master that lost its lock cannot write either; a standby cuts the connection of one that is silent.
+master that lost its lock cannot write either; a standby cuts the connection of a silent master.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _refuse_second_name(database: Path) -> None:
 async def lock_connection(writer: AsyncConnection, name: str, *, ends_silent: bool = False) -> None:
     """Take PostgreSQL's lock, which is held for as long as this connection is open.
 
-    ``ends_silent``: a master that has the lock, and was not heard of for long, loses its connection and with it the
+    ``ends_silent``: a master that holds the lock and was silent for too long loses its connection, and with it the
     lock. Raises LooplineError if another one has it.
     """
     for _ in range(_TRIES if ends_silent else 1):
@@ -125,14 +125,14 @@ def _server_of(connection: Connection) -> str | None:
 
 
 def _clock() -> float:
-    """Return a time that goes on while the computer is suspended, where the system has one."""
+    """Return a time that includes suspends, if the system has such a clock."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic()
 
 
 class Epoch:
     """The epoch of this master on PostgreSQL, which stands in every commit: it ends when another begins.
 
-    It outlives connections, so that it knows what this master has committed when the database is back.
+    It outlives connections, so that this master knows its last commit when the database is back.
     """
 
     def __init__(self) -> None:
@@ -143,7 +143,7 @@ class Epoch:
 
     @property
     def is_sure(self) -> bool:
-        """True if this master was heard so lately that no other one can have taken over."""
+        """True if the database answered this master so recently that no other one can have taken over."""
         return self.number is None or _clock() < self._heard_at + SILENT_FOR_S
 
     def begin(self, connection: Connection) -> bool:
@@ -159,7 +159,7 @@ class Epoch:
 
     def _went_back(self, row: Row[Any], here: str | None) -> bool:
         """True if commits are missing here, or may be: another server has the rows, which may have been behind."""
-        if self._kept and row.epoch <= self._kept[0]:  # nobody else has written since
+        if self._kept and row.epoch <= self._kept[0]:  # no other master has written since
             return (row.epoch, row.commits) < self._kept
         return None not in (row.server, here) and row.server != here
 
@@ -175,7 +175,7 @@ class Epoch:
         return found is not None
 
     def note_commit(self) -> None:
-        """Note that the database has heard what it was told last."""
+        """Note that the database has confirmed the last heartbeat."""
         self._heard_at = self._said_at
         self._kept = None if self.number is None else (self.number, self._committing)
 

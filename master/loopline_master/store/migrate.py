@@ -124,7 +124,7 @@ async def _migrate(url: URL, run: Callable[[Config], None]) -> None:
         if is_sqlite(url) and _heads(connection) != before:
             _check_foreign_keys(connection)
 
-    # foreign keys would get in the way of making a table anew; they are checked afterwards
+    # foreign keys would block the rebuild of a table; they are checked afterwards
     async with writing(url, foreign_keys=False) as write:
         await write(work)
 

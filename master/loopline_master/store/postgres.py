@@ -1,7 +1,7 @@
-"""PostgreSQL: connections by libpq's URLs, with limits of time on all that they do.
+"""PostgreSQL: connections by libpq's URLs, with time limits on every operation.
 
 Where a server restarts, hangs or is cut off, a statement fails within these limits, and ``is_passing`` says that no
-person need mend anything. The server notices within half a minute that a master is gone, whose lock then is free.
+action is needed. The server notices within half a minute that a master is gone, whose lock then is free.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def dsn_of(url: URL) -> str:
 async def connections(
     url: URL, count: int, *, is_limited: bool = True, server_settings: Mapping[str, str] = _NONE, **options: Any
 ) -> AsyncIterator[AsyncEngine]:
-    """Open a pool of so many connections. ``is_limited``: statements have a limit of time, as all but migrations."""
+    """Open a pool of ``count`` connections. ``is_limited``: statements have a time limit (all but migrations)."""
     from sqlalchemy.ext.asyncio import create_async_engine  # slow to import, and SQLite does not need it
 
     opened: list[Any] = []
@@ -150,7 +150,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _session_of(url: URL) -> str:
-    """Return which of several servers is wanted: the one that takes writing."""
+    """Return the wanted one of several servers: the one that accepts writes."""
     return "primary" if "," in (url.host or "") else "any"
 
 

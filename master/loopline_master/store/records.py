@@ -1,4 +1,4 @@
-"""Records beside the scheduler's rows: samples of workers, ETAs that were told, and notifications to be sent.
+"""Records beside the scheduler's rows: samples of workers, past ETAs, and pending notifications.
 
 No decision depends on them, and a replay of the log does without.
 """
@@ -49,7 +49,7 @@ class Sampler:
     def __init__(self, keep_s: float) -> None:
         self._keep_minutes = ceil(keep_s / MINUTE_S)
         self._taken: dict[str, int] = {}  # the minute of the latest sample, by worker
-        self._pruned = 0  # the minute in which samples were last deleted
+        self._pruned = 0  # minute of the last deletion of samples
 
     def samples_of(self, effects: Effects) -> list[Values]:
         """Return the samples of a step: mostly none."""
@@ -179,7 +179,7 @@ def _insert_samples(dialect: str) -> Insert:
 
 @dataclass(frozen=True, slots=True)
 class ToldEta:
-    """An ETA at one moment of a job: as users were told, and as the model said before calibration."""
+    """An ETA at one moment of a job: as shown to users, and as the model had it before calibration."""
 
     job: int
     arrival: int
@@ -238,7 +238,7 @@ class Due:
     departure: int  # which end of the job, or which broken promise: there may be several
     tries: int
     at: float
-    state: str  # the state in which the job ended
+    state: str  # the job's final state
     notify: Notify
 
     @property
@@ -257,7 +257,7 @@ class Notifications:
     async def due(
         self, now: float, limit: int, limit_user: int, without: Collection[NotificationKey] = ()
     ) -> list[Due]:
-        """Return the notifications that are due, without those that are being sent.
+        """Return the notifications that are due, except those being sent.
 
         They are at most ``limit_user`` of each user, and come in turns: the earliest of each, then the second.
         """

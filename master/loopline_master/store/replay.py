@@ -4,7 +4,7 @@
 
 ``--events`` writes the log itself, for the simulator to ask what if (loopline_simulator/whatif).
 
-The database is only read, and its master may go on meanwhile.
+The database is only read, and its master may keep running.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def replay(connection: Connection) -> list[Difference]:
 def write_events(connection: Connection) -> None:
     """Write the log to stdout, one batch a line, until its end or until the reader closes the pipe.
 
-    Where its beginning was forgotten, the first line is what the scheduler went on from.
+    If the start of the log was forgotten, the first line is the checkpoint.
     """
     is_whole = connection.scalar(select(func.min(event_log.c.seq))) in (None, 1)
     start = Checkpoint() if is_whole else checkpoint(connection)
@@ -105,7 +105,7 @@ async def check(database: str) -> list[Difference]:
 
 
 async def check_and_start(database: str) -> tuple[list[Difference], Checkpoint]:
-    """Replay the log as ``check`` does; return the checkpoint, too, from which it began."""
+    """Replay the log as ``check`` does; also return its first checkpoint."""
     return await _read(database, lambda connection: (replay(connection), checkpoint(connection)))
 
 

@@ -1,4 +1,4 @@
-"""Reads the rows from which the scheduler continues: all unfinished work after a restart; one job to be retried."""
+"""Reads the rows from which the scheduler continues: all unfinished work after a restart; one job before a retry."""
 
 from __future__ import annotations
 

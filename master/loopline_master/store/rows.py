@@ -181,7 +181,7 @@ class _Rewritten(Mapper[Entity]):
     def __init__(
         self, kind: type[Entity], table: Table, by: tuple[str, str], end: str = "", fixed: Collection[str] = ()
     ) -> None:
-        """``by``: the fields with key and mark. ``end``: one that has a value once the entity is over."""
+        """``by``: the fields with key and mark. ``end``: a column that is set once the entity is over."""
         super().__init__(kind, table)
         self._part = Mapper(kind, table, {name: name for name in order_of_change(table, fixed)})
         self._change = change(table, fixed)
@@ -296,7 +296,7 @@ Changes = list[tuple[Mapper[Any], Collection[Any]]]
 
 
 def changed(effects: Effects) -> Changes:
-    """Return the grid and all that a step made or changed, by mapper, in an order that foreign keys allow."""
+    """Return the grid and all entities changed by a step, by mapper, in an order that satisfies foreign keys."""
     of_kinds = _of_kinds(effects)
     there = compress(_KINDS.values(), of_kinds)
     changes: Changes = [(GRID, (effects.grid,)), *zip(there, map(dict.values, filter(None, of_kinds)), strict=True)]
@@ -331,7 +331,7 @@ def _new_jobs(effects: Effects) -> list[Job]:
 
 
 def notification_rows(effects: Effects) -> list[Values]:
-    """Return a row for each end of a job, and each broken promise, of which somebody is to be told.
+    """Return a row for each end of a job and each broken promise that must be notified.
 
     Delivery is not part of the step.
     """
@@ -359,7 +359,7 @@ def _notification(job: int, number: int, state: str, at: float | None) -> Values
 
 
 def late_rows(effects: Effects) -> list[Values]:
-    """Return results of attempts that the scheduler has forgotten: their keys (``of_...``), and what to record."""
+    """Return results of attempts that the scheduler has forgotten: their keys (``of_...``), and the values."""
     return [
         {
             "of_job": result.attempt.job,

@@ -91,7 +91,7 @@ async def open_store(
 ) -> AsyncIterator[Store]:
     """Open the store at a database URL: migrate its tables to this release, and lock out other masters.
 
-    ``standby``: the lock of one that has been silent for long is taken. ``is_new``: an empty database is begun.
+    ``standby``: the lock of a silent master is taken. ``is_new``: an empty database is begun.
     ``epoch``: the one before of this master.
     """
     parsed = parse_url(url)
@@ -121,7 +121,7 @@ class Store:
     def __init__(
         self, database: Database, keep_samples_s: float, *, is_remote: bool = False, life: str = "", summed: Summed
     ) -> None:
-        """``life``: the one that the database is in (lives.py). ``summed``: its pieces of large jobs with sums.
+        """``life``: the current one of the database (lives.py). ``summed``: its pieces of large jobs with sums.
 
         ``is_remote``: another master may take it over.
         """
@@ -149,7 +149,7 @@ class Store:
         self.audit_log = AuditLog(self._read, self._writer.write)
 
     async def commit(self, batch: Batch, effects: Effects, deeds: Sequence[Deed] = ()) -> None:
-        """Store one step completely or not at all, with the deeds that it carried out.
+        """Store one step completely or not at all, with the audit entries of its requests.
 
         Raises StoreBroken if that fails: the master must then stop.
         """
@@ -166,7 +166,7 @@ class Store:
 
     @property
     def is_sure(self) -> bool:
-        """True if this master was heard so lately that no other one can have taken over."""
+        """True if the database answered this master so recently that no other one can have taken over."""
         return not self.is_remote or self._database.epoch.is_sure
 
     async def confirm(self) -> None:
@@ -174,7 +174,7 @@ class Store:
         await self._database.confirm()
 
     async def watch(self, on_doubt: Callable[[], None]) -> None:
-        """Return at once for a file. Raises StoreBroken soon after a server is gone, though nobody writes.
+        """Return at once for a file. Raises StoreBroken soon after a server is gone, even without writes.
 
         ``on_doubt``: another master may have taken over, while the database does not say.
         """
@@ -218,7 +218,7 @@ class Store:
         return await self._read(lambda connection: checkpoint.is_due(connection, keep_s, now))
 
     async def forget_log(self, keep_s: float, now: float, most: int = _FORGOTTEN_AT_ONCE) -> int:
-        """Forget entries of the log of before ``keep_s``, at most so many; return how many went.
+        """Forget entries of the log of before ``keep_s``, at most ``most``; return their number.
 
         The file of a database that was made by this release or a later one shrinks.
         """
@@ -243,7 +243,7 @@ class Store:
         return await self._read(lambda connection: restart.retry_material(connection, job, only))
 
     async def expired_jobs(self, before: float, after: int, limit: int) -> list[tuple[int, int]]:
-        """Return the next jobs after one that ended before this moment, each with the number of its tasks."""
+        """Return the next jobs after ``after`` that ended before this time, each with its number of tasks."""
         return await self._read(lambda connection: forgotten_jobs.expired(connection, before, after, limit))
 
     async def first_tasks(self, job: int) -> dict[str, int]:
@@ -272,9 +272,9 @@ class Writer:
         self.log_bytes = 0
 
     async def commit(self, batch: Batch, effects: Effects, deeds: Sequence[Deed] = ()) -> bool:
-        """Store a step's events and effects, and its deeds: all of it, or nothing and StoreBroken.
+        """Store a step's events, effects and audit entries: all of them, or none and raise StoreBroken.
 
-        Return True if somebody is to be notified of it. The effects are read before the first await. A step without
+        Return True if a notification is due. The effects are read before the first await. A step without
         events and effects leaves no trace.
         """
         changes, late = changed(effects), late_rows(effects) if effects.late else []
@@ -340,7 +340,7 @@ def _before(batch: Batch, effects: Effects) -> list[_Work]:
 
 
 def _deletes(effects: Effects) -> list[Write]:
-    """Return the deletes of single rows, which come before all writes: a program may have come anew."""
+    """Return the deletes of single rows, which come before all writes, because a program may be inserted again."""
     if not (effects.forgotten or effects.disbanded or effects.gone):
         return []
     gone = [(name,) for name in effects.gone]
@@ -350,7 +350,7 @@ def _deletes(effects: Effects) -> list[Write]:
 
 
 def _note_ends(connection: Connection, ends: list[Values]) -> None:
-    """Note ends of jobs of which somebody is to be told. Those that are there already stay as they are."""
+    """Store the ends of jobs that must be notified. Those that are there already stay as they are."""
     new = insert_into(notifications, connection.dialect.name)
     connection.execute(new.on_conflict_do_nothing(index_elements=list(notifications.primary_key)), ends)
 

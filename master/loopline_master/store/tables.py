@@ -1,6 +1,6 @@
 """The tables: a column a field of the scheduler's entities, so that rows and entities cannot drift apart.
 
-A job's spec is what its user sent: up to many megabytes, and never changed. It has a table of its own, so that
+A job's spec is stored as submitted: it may have many megabytes, and never changes. It has a table of its own, so that
 the job's row, written by every step that concerns the job, stays small.
 """
 
@@ -107,7 +107,7 @@ _TYPES: dict[type, TypeEngine[Any]] = {int: WHOLE, float: Double(), str: Text(),
 
 
 def _columns(kind: type, key: Collection[str], without: Collection[str] = ()) -> Iterable[Any]:
-    """Return the columns of an entity's fields, and the checks of those that are enums."""
+    """Return the columns of an entity's fields, and the checks of its enums."""
     hints = get_type_hints(kind)
     for field in fields(kind):
         if field.init and field.name not in without:
@@ -195,11 +195,11 @@ plans = Table("plans", metadata, *_columns(Plan, key=["job", "task"]), ForeignKe
 
 workers = Table("workers", metadata, *_columns(Worker, key=["name"]))
 
-users = Table("users", metadata, *_columns(User, key=["name"]))  # who have submitted jobs
+users = Table("users", metadata, *_columns(User, key=["name"]))  # users that have submitted jobs
 
 carriers = Table("carriers", metadata, *_columns(Carrier, key=["name"]))  # workers, as far as they carry files
 
-forecasts = Table(  # what was forecast of a job at certain moments of it: to be held against what came of it
+forecasts = Table(  # forecasts of a job at certain moments, to be compared with its end
     "forecasts",
     metadata,
     Column("job", WHOLE, ForeignKey("jobs.id"), primary_key=True, autoincrement=False),
@@ -226,7 +226,7 @@ uploads = Table(  # files that users brought, each counted for the first who did
     Column("bytes", WHOLE, nullable=False),
 )
 
-samples = Table(  # what workers said of themselves, once a minute
+samples = Table(  # samples reported by workers, once a minute
     "samples",
     metadata,
     Column("minute", WHOLE, primary_key=True, autoincrement=False),  # since 1970
@@ -240,7 +240,7 @@ Index(None, samples.c.worker, samples.c.minute)
 _COUNTS = ("attempts", "tasks")
 _USED = ("wall_s", "useful_cpu_s", "replicated_cpu_s", "wasted_cpu_s", "lost_cpu_s")
 
-usage = Table(  # for jobs that are forgotten, by the day on which they ended
+usage = Table(  # of forgotten jobs, by the day of their end
     "usage",
     metadata,
     Column("kind", Text, primary_key=True),  # user or worker
@@ -250,7 +250,7 @@ usage = Table(  # for jobs that are forgotten, by the day on which they ended
     *_each(Double(), *_USED),
 )
 
-job_sums = Table(  # of the attempts of large jobs, for so many tasks each (history/job_sums.py)
+job_sums = Table(  # of the attempts of large jobs, by pieces of tasks (history/job_sums.py)
     "job_sums",
     metadata,
     Column("job", WHOLE, ForeignKey("jobs.id"), primary_key=True, autoincrement=False),
@@ -297,7 +297,7 @@ audits = Table(  # completions that were checked for passings; a job retried may
     Column("at", Double, nullable=False),
 )
 
-passings = Table(  # what those checks found
+passings = Table(  # results of those checks
     "passings",
     metadata,
     Column("job", WHOLE, primary_key=True),
@@ -309,7 +309,7 @@ passings = Table(  # what those checks found
 )
 Index(None, passings.c.at)
 
-notifications = Table(  # one for each end of a job that somebody wants to hear of
+notifications = Table(  # one for each end of a job with a notification
     "notifications",
     metadata,
     Column("job", WHOLE, ForeignKey("jobs.id"), primary_key=True, autoincrement=False),
@@ -317,7 +317,7 @@ notifications = Table(  # one for each end of a job that somebody wants to hear 
     Column("state", Text, nullable=False),
     Column("at", Double, nullable=False),
     Column("tries", WHOLE, nullable=False),
-    Column("next_at", Double),  # NULL: told, or given up
+    Column("next_at", Double),  # NULL: sent, or given up
     Column("done_at", Double),
     Column("error", Text, nullable=False),
 )
@@ -336,10 +336,10 @@ upgrades = Table(  # of this database by a newer release, whose decisions may be
     metadata,
     Column("after", WHOLE, primary_key=True, autoincrement=False),  # the last event_log.seq before
     Column("at", Double, nullable=False),
-    Column("snapshot", Text, nullable=False),  # JSON: what the scheduler went on from
+    Column("snapshot", Text, nullable=False),  # JSON of the scheduler's rows
 )
 
-join_tokens = Table(  # each lets so many computers in, until it expires
+join_tokens = Table(  # each admits ``uses`` computers until it expires
     "join_tokens",
     metadata,
     Column("id", Text, primary_key=True),
@@ -364,7 +364,7 @@ tokens = Table(
     _one_of("role", get_args(Role)),
 )
 
-audit_log = Table(  # who did what: requests that changed something
+audit_log = Table(  # requests that changed something
     "audit_log",
     metadata,
     Column("id", WHOLE, primary_key=True, autoincrement=True),
@@ -387,6 +387,6 @@ mastership = Table(
     Column("id", WHOLE, primary_key=True, autoincrement=False),  # 1
     Column("epoch", WHOLE, nullable=False),  # of the master that writes; each has one of its own
     Column("beat_at", Double, nullable=False),  # by the database's own clock
-    Column("commits", WHOLE, nullable=False, server_default="0"),  # so many in all epochs
+    Column("commits", WHOLE, nullable=False, server_default="0"),  # count over all epochs
     Column("server", Text),  # which server, and how often it has followed another one; empty: it does not say
 )

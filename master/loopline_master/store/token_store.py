@@ -142,7 +142,7 @@ def _is_this(known: Sequence[Row[Any]], token: TokenView, hash_: str) -> bool:
 def _taken(connection: Connection, worker: str | None) -> str:
     """Return the refusal if another computer has joined under this name.
 
-    Two computers of one name could not be told apart: the first keeps the name until its token is revoked.
+    Two computers with one name could not be distinguished: the first keeps the name until its token is revoked.
     """
     held = select(tokens.c.id).where(tokens.c.worker == worker, tokens.c.revoked_at.is_(None))
     holder = connection.execute(held).first()

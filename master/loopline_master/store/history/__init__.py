@@ -1,1 +1,1 @@
-"""Old history: what its rows leave behind."""
+"""Old history: sums that replace its rows."""

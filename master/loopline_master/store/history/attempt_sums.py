@@ -1,4 +1,4 @@
-"""Sums over attempts: what they used, and how they went. Columns of queries, which group them as they like."""
+"""Sums over attempts: resources and outcomes. Columns of queries, which group them as they like."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Forgotten jobs: their rows go, and what was used for them stays as sums, by user and by worker, for each day.
+"""Forgotten jobs: their rows are deleted, and their resources stay as sums by user, by worker and by day.
 
-A job counts for the day on which it ended, with all of its attempts. So the sums of several days are exact, the
+A job counts for the day of its end, with all its attempts. So the sums of several days are exact, the
 numbers of jobs included. Workers that are forgotten themselves count together.
 
-Of a job with very many tasks the last ones go first, some in each transaction, so that nobody waits for long. What
-was used for them is summed up in the same transaction: a master that is killed in between goes on where it was. Such
+A job with very many tasks is deleted in several transactions, the last tasks first, so that no other write waits
+long. Their resources are summed up in the same transaction, so that a killed master continues where it stopped. Such
 a job is marked in the table of removals, and is not retried any more.
 """
 
@@ -53,7 +53,7 @@ _known = func.coalesce(workers.c.name, literal_column("''"))
 
 
 def expired(connection: Connection, before: float, after: int, limit: int) -> list[tuple[int, int]]:
-    """Return the next jobs after one that ended before this moment, each with the number of its tasks.
+    """Return the next jobs after ``after`` that ended before this time, each with its number of tasks.
 
     A job that passed another one without an excuse stays, as the evidence.
     """
@@ -77,9 +77,9 @@ def forget(connection: Connection, gone: Sequence[int]) -> None:
 
 
 def first_tasks(connection: Connection, job: int) -> dict[str, int]:
-    """Return the first task of a job that each worker has tried, by its name; "" for those that are forgotten.
+    """Return the first task of a job that each worker has tried, by its name; "" for forgotten workers.
 
-    The job counts for a worker in the transaction with which that task goes.
+    The job counts for a worker in the transaction that deletes that task.
     """
     query = select(_known, func.min(attempts.c.task)).join_from(attempts, workers, _is_its, isouter=True)
     rows = connection.execute(query.where(attempts.c.job == job, attempts.c.ended_at.is_not(None)).group_by(_known))

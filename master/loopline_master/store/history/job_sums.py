@@ -1,10 +1,11 @@
-"""Sums of large jobs: what their attempts say in total, for so many tasks each (a piece), and of each worker there.
+"""Sums of large jobs over their attempts: for pieces of ``PIECE`` tasks, and for each worker within a piece.
 
 They are made beside the loop, once all tasks of a piece are over, and read in place of its attempts from then on.
-They are never wrong: the commit that changes an attempt of a piece deletes the piece's sums, and they are made anew.
-What has none yet is read from the attempts: little of a job that runs, as long as its tasks start in their order.
+They are always right: the commit that changes an attempt of a piece deletes the piece's sums, which are then made
+again. What has none yet is read from the attempts: little of a job that runs, as long as its tasks start in their
+order.
 
-The numbers of pieces are kept in the database: whoever changes ``PIECE`` deletes all sums, by a migration.
+The numbers of pieces are stored in the database: a change of ``PIECE`` deletes all sums, by a migration.
 """
 
 from __future__ import annotations
@@ -48,12 +49,12 @@ def piece_of(task: int) -> int:
 
 
 def tasks_of(piece: int, count: int) -> Tasks:
-    """Return the tasks of a piece of a job with so many."""
+    """Return the tasks of a piece of a job with ``count`` tasks."""
     return piece * PIECE + 1, min(count, (piece + 1) * PIECE)
 
 
 def tasks_without(count: int, pieces: Collection[int]) -> list[Tasks]:
-    """Return the tasks of a job with so many that are in none of these pieces: few long stretches."""
+    """Return the tasks of a job outside these pieces, as few long ranges."""
     stretches: list[Tasks] = []
     for piece in range(piece_of(count) + 1):
         if piece not in pieces:
@@ -90,7 +91,7 @@ class Summed:
         return frozenset(self._pieces.get(job, ()))
 
     def begin(self, job: int, piece: int) -> None:
-        """Take a piece in hand: from now on it is heard of if one of its attempts changes."""
+        """Start on a piece: from now on changes of its attempts are noted."""
         self._pieces.setdefault(job, set()).add(piece)
         self.in_hand = job, piece
 
@@ -129,7 +130,7 @@ class Summed:
 
 
 class JobSums:
-    """Makes sums, a piece at a time, while the master goes on."""
+    """Makes sums, one piece at a time, while the master runs."""
 
     def __init__(self, read: Transact, write: Transact, summed: Summed) -> None:
         self._read, self._write, self._summed = read, write, summed
@@ -152,12 +153,12 @@ class JobSums:
         return False
 
     async def _sum(self, job: int, piece: int) -> bool:
-        """Sum up a piece; False if it changed meanwhile, or has attempts that go on.
+        """Sum up a piece; False if it changed during the work, or has running attempts.
 
-        The attempts are read beside the writer, which only keeps the sums: nobody waits for that.
+        The attempts are read beside the writer, which only stores the sums, so that no commit waits.
         """
         self._summed.begin(job, piece)
-        await self._write(_nothing, is_short=True)  # commits that were under way are seen by what is read now
+        await self._write(_nothing, is_short=True)  # the read below sees commits that were under way
         rows = await self._read(partial(_sums_of, job=job, piece=piece))
         is_kept = self._summed.in_hand == (job, piece) and not any(row.live for row in rows)
         self._summed.end(job, piece, is_kept=is_kept)
@@ -184,7 +185,7 @@ def shorten_sums(connection: Connection, job: int, first: int) -> None:
 
 
 def _nothing(connection: Connection) -> None:
-    """Do nothing, after all that was to be written before."""
+    """Do nothing, after all earlier writes."""
 
 
 def _pieces_of(connection: Connection, job: int, known: Collection[int]) -> tuple[bool, list[int]]:

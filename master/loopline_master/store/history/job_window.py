@@ -15,7 +15,7 @@ from loopline_master.store.tables import jobs
 
 
 def tasks_in(connection: Connection, job: int, since: float, until: float, most: int) -> list[Tasks]:
-    """Return stretches of a job's tasks in which the attempts of a window are, or at least the latest ``most``."""
+    """Return ranges of a job's tasks that contain the attempts of a window, or at least the latest ``most``."""
     count = connection.scalar(select(jobs.c.task_count).where(jobs.c.id == job))
     if count is None:
         return []
@@ -28,7 +28,7 @@ def tasks_in(connection: Connection, job: int, since: float, until: float, most:
 
 
 def _begin_of_latest(rows: Sequence[Row[Any]], since: float, until: float, most: int) -> float:
-    """Return a time since which so many attempts were dispatched, in pieces that began then; else minus infinity."""
+    """Return a time since which ``most`` attempts were dispatched, in pieces that began then; else minus infinity."""
     seen = 0
     whole = [row for row in rows if row.dispatched and row.first_dispatched_at >= since]
     for row in sorted(whole, key=lambda row: row.first_dispatched_at, reverse=True):

@@ -7,7 +7,7 @@ ever, and its times with it. Once it starts with the right time again, before th
   its order: comparisons, as of the audit of the guarantee, come out as before;
 - what lay ahead of the last step (a planned start, the end of a quarantine, a retry) lies as far ahead of now.
 
-The event log is the witness and stays as it is; replay goes on from a checkpoint here.
+The event log is the witness and stays unchanged; replay continues from a checkpoint here.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def set_clock_right(connection: Connection, now: float) -> float:
             later = update(table).where(column > right.base).values({column: right.moved(column)})
             connection.execute(later, right.values)
     connection.execute(delete(samples).where(samples.c.minute > now // 60))
-    connection.execute(delete(carriers))  # each worker tells it anew
-    for table in (worker_sums, job_sums):  # they are made anew
+    connection.execute(delete(carriers))  # each worker reports it again
+    for table in (worker_sums, job_sums):  # they are made again
         connection.execute(delete(table))
     note_upgrade(connection)
     return ahead - now
@@ -55,7 +55,7 @@ def times_of(table: Table) -> list[Column[float]]:
 
 
 class _Right:
-    """The rule by which a time is moved: it rises everywhere, and leads from ``ahead`` to ``now``."""
+    """The rule that moves times: it is strictly increasing, and maps ``ahead`` to ``now``."""
 
     def __init__(self, ahead: float, now: float) -> None:
         self.base, self.ahead, self.lead = now - SQUEEZED_S, ahead, ahead - now

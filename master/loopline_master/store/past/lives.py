@@ -1,8 +1,8 @@
 """Lives of a database: one begins when it is made, with every restore, and when it went back by itself.
 
-A restored database does not know what happened after the backup, and gives again what it gave then: numbers of
-attempts, and of jobs beyond the gap that a restore leaves. So all that workers hold is of a life, and counts in that
-life alone (loopline_worker/core/kept_results.py). The same holds for one that goes on from a server that was behind
+A restored database does not know what happened after the backup, and issues the same numbers again: of attempts, and
+of jobs beyond the gap left by a restore. So everything on a worker belongs to a life, and counts only in that life
+(loopline_worker/core/kept_results.py). The same holds for a master that continues from a server that was behind
 (Epoch.begin).
 """
 
@@ -29,7 +29,7 @@ def begin_again(connection: Connection) -> None:
     """Begin another life of a database that is back in an earlier state, and leave numbers of jobs out."""
     begin_life(connection)
     connection.execute(update(grid).values(next_job=grid.c.next_job + JOB_GAP))
-    note_upgrade(connection)  # no log leads to this number: replay goes on from here
+    note_upgrade(connection)  # no log leads to this number: replay continues from here
 
 
 def current_life(connection: Connection) -> str:

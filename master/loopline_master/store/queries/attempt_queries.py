@@ -53,7 +53,7 @@ class AttemptQueries:
         """Return the output of a task's decisive attempt, with that attempt's number; None if none has ended.
 
         The decisive attempt is the accepted one, else the one that ended last. Of a gang it is the member of this
-        rank, in the launch that was accepted, else in the last of which that member has ended.
+        rank, in the launch that was accepted, else in the last launch whose member ended.
         """
         of_task = (attempts.c.job == task.job, attempts.c.task == task.task, attempts.c[stream].is_not(None))
         found: Select[Any] = select(attempts.c.number, attempts.c[stream]).where(*of_task).limit(1)

@@ -1,4 +1,4 @@
-"""The audit log: who did what, from where."""
+"""The audit log: users, operations and addresses."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _values = attrgetter(*_COLUMNS)
 
 @dataclass(slots=True)
 class Deed:
-    """A deed of somebody, to be noted once it is done, in the same transaction if it can be.
+    """An operation of a user, recorded once it is done, in the same transaction if possible.
 
     It has the fields of an AuditEntry but its id. With it go some of the entries that are older by ``keep_s``.
     """
@@ -53,7 +53,7 @@ class Deed:
 
 
 def noted(deeds: Sequence[Deed]) -> list[Write]:
-    """Return the writes of these deeds."""
+    """Return the writes of these operations."""
     if not deeds:
         return []
     forgotten_before = max(deed.at - deed.keep_s for deed in deeds)
@@ -67,7 +67,7 @@ class AuditLog:
         self._read, self._write = read, write
 
     async def note(self, deed: Deed) -> None:
-        """Store a deed that no step has stored."""
+        """Store an operation that no step has stored."""
         await self._write(lambda connection: run(connection, noted([deed])), is_short=True)
 
     async def page(

@@ -1,4 +1,4 @@
-"""Failures of a job, grouped by what they have in common."""
+"""Failures of a job, grouped by their common text."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class FailureGroup:
 
 
 class FailureQueries:
-    """Reads the failures of jobs; of those that are over, once."""
+    """Reads the failures of jobs; those of ended jobs only once."""
 
     def __init__(self, read: Transact) -> None:
         self._read = read

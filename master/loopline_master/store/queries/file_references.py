@@ -71,7 +71,7 @@ class Removal(NamedTuple):
 
 
 class Named(NamedTuple):
-    """Text of a row in which files may be named by their SHA-256. ``task`` 0: it is of the job as a whole."""
+    """Text of a row that may name files by their SHA-256. ``task`` 0: it is of the job as a whole."""
 
     job: int
     task: int
@@ -89,7 +89,7 @@ class FileReferences:
         self._read, self._write = read, write
 
     async def of_task(self, task: TaskId) -> tuple[OutputFile, ...] | None:
-        """Return the outputs of a task: of its accepted attempt; of a failed task, those that its last attempt left.
+        """Return the outputs of a task: of its accepted attempt; of a failed task, the ones of its last attempt.
 
         None if no attempt at it was accepted, and it has not failed or has left nothing.
         """
@@ -148,7 +148,7 @@ class FileReferences:
         return await self._read(lambda connection: list(connection.scalars(query)))
 
     async def release(self, expired: Sequence[int], at: float, reason: str) -> None:
-        """Release the files of these jobs, except of jobs that have been retried meanwhile."""
+        """Release the files of these jobs, except of jobs that were retried since then."""
 
         def work(connection: Connection) -> None:
             for start in range(0, len(expired), _MANY):
@@ -161,7 +161,7 @@ class FileReferences:
         await self._write(work)
 
     async def retain_again(self, job: int) -> None:
-        """Retain the files of a job again, which has named none so far and is about to be retried."""
+        """Retain the files of a job again before its retry; an ended job retains none."""
         statement = delete(removals).where(removals.c.job == job)
         await self._write(lambda connection: connection.execute(statement))
 
@@ -187,7 +187,7 @@ class FileReferences:
         return False
 
     async def _by_key(self, key: Sequence[Column[int]], query: Select[Any]) -> AsyncGenerator[Row[Any], None]:
-        """Generate a query's rows by this key, which they begin with, in small parts so that other work goes on."""
+        """Generate a query's rows in order of their first column, in small parts, so that other work continues."""
         last, query = [0] * len(key), query.order_by(*key).limit(_MANY)
         while True:
             rows = await self._rows(query.where(tuple_(*key) > tuple_(*last)))

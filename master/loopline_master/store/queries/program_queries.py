@@ -1,4 +1,4 @@
-"""Programs as users see them: what the grid has learnt from their runs."""
+"""Programs as users see them: the knowledge from their runs."""
 
 from __future__ import annotations
 

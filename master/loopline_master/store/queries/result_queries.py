@@ -87,7 +87,7 @@ class ResultQueries:
 class JobResults:
     """Reads the results of one job in the order in which tasks finish, each with the cursor to continue after it.
 
-    No transaction is open between two reads: a slow reader delays nobody.
+    No transaction is open between two reads: a slow reader delays no writer.
     """
 
     def __init__(

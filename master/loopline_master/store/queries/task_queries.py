@@ -45,7 +45,7 @@ _SPEC = select(specs.c.spec).where(specs.c.job == bindparam("of_job"))
 
 @dataclass(frozen=True, slots=True)
 class SweepTasks:
-    """The first ``count`` tasks of a job: the rows of those that have one, and the state of the others."""
+    """The first ``count`` tasks of a job: their rows, or the state of those without one."""
 
     spec: JobSpec
     count: int
@@ -95,7 +95,7 @@ class TaskQueries:
         return [view.model_copy(update={"parameters": parameters(view)}) for view in views]
 
     async def sweep(self, job: int, most: int, rows: Rows) -> SweepTasks | None:
-        """Return the first tasks of a job, at most so many; None if there is no such job."""
+        """Return the first ``count`` tasks of a job; None if there is no such job."""
 
         def work(connection: Connection) -> tuple[Row[Any] | None, Mapping[int, Row[Any]]]:
             query = select(jobs, specs.c.spec).join_from(jobs, specs).where(jobs.c.id == job)

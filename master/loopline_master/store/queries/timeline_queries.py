@@ -126,7 +126,7 @@ class Begun:
         self._numbers.append(number)
 
     def parts(self, count: int) -> Iterator[list[tuple[int, int]]]:
-        """Yield the attempts, so many at a time: task and number."""
+        """Yield the attempts in parts: task and number."""
         for at in range(0, len(self._tasks), count):
             yield list(zip(self._tasks[at : at + count], self._numbers[at : at + count], strict=True))
 
@@ -143,7 +143,7 @@ class TimelineQueries:
     async def window(self, since: float, until: float, *, of: Chosen = ALL, limit: int) -> Window:
         """Return the attempts on their workers, and the held last tasks, between ``since`` and ``until``.
 
-        Of more than ``limit``, those that began last.
+        If there are more than ``limit``, the latest ones.
         """
         held = _held(since, until, of, limit)
 
@@ -170,7 +170,7 @@ class TimelineQueries:
         def work(connection: Connection) -> Begun:
             tasks = tasks_in(connection, job, 0.0, until, limit)
             keys = _keys(0.0, until, Chosen(job), limit - 1, tasks)
-            latest = keys.where(_a.started_at.is_not(None)).subquery()  # those that never began take no place
+            latest = keys.where(_a.started_at.is_not(None)).subquery()  # unstarted ones take no place
             begun = select(latest.c.task, latest.c.number, latest.c.worker, latest.c.started_at)
             by_begin = (latest.c.started_at, latest.c.task, latest.c.number)
             held = list(connection.execute(_held(0.0, until, Chosen(job), 1)))
@@ -182,7 +182,7 @@ class TimelineQueries:
         return await self._read(work)
 
     async def bars_of(self, job: int, tasks: Collection[int], most: int) -> list[Bar]:
-        """Return the bars of all attempts of these tasks, of which there are at most so many at a time.
+        """Return the bars of all attempts of these tasks.
 
         The last one is named as often as it takes: each number of parameters would be another statement, which the
         driver keeps.

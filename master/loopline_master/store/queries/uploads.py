@@ -26,7 +26,7 @@ class Uploads:
         }
 
     async def add(self, sha256: str, owner: str, size_bytes: int) -> bool:
-        """Store that a user brought a file. Returns False if somebody did before."""
+        """Store that a user brought a file. Returns False if it was counted before."""
         row = {"sha256": sha256, "owner": owner, "bytes": size_bytes}
 
         def work(connection: Connection) -> bool:

@@ -115,7 +115,7 @@ def _forgotten(subject: HistorySubject, since: float, until: float) -> Select[An
 
 
 class _Large:
-    """The large jobs, of which pieces with sums end as a whole in a window of time, and others in part or not."""
+    """Large jobs, with the pieces whose sums lie completely within a window of time, and the others."""
 
     def __init__(self, connection: Connection, since: float, until: float) -> None:
         self._connection, self._since, self._until = connection, since, until
