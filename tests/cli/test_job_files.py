@@ -61,7 +61,7 @@ JSON = """\
 DOCUMENT = {
     "name": "fit",
     "command": ["python3", "fit.py", "--seed", "{seed}"],
-    "parameters": {"seed": {"range": [1, 100]}, "lr": [0.001, 0.1], "mode": ["on", "off", "007"]},
+    "parameters": {"seed": {"range": [1, 100]}, "lr": ["1e-3", 0.1], "mode": ["on", "off", "007"]},
     "size": 7200.0,
     "requires": {"os": "linux", "memory_bytes": 2_000_000_000},
     "timeout_s": 600.0,
@@ -149,7 +149,7 @@ def test_the_command_line_goes_before_the_file(fake: FakeMaster, run: Run) -> No
         "size": 3600.0,
         "requires": {"os": "linux", "memory_bytes": 1_000_000_000},
         "environment": {"A": "1", "B": "3"},
-        "parameters": {"seed": [1, 2], "lr": [0.001, 0.1], "mode": ["on", "off", "007"]},
+        "parameters": {"seed": [1, 2], "lr": ["1e-3", 0.1], "mode": ["on", "off", "007"]},
     }
 
 

@@ -30,7 +30,7 @@ TABLES = {
     "semicolons.csv": "a;b\n1;x,y\n",
     "tabs.tsv": "a\tb\n1\tx,y\n",
     "lines": "first\n\n  second  \nthird",
-    "rows.jsonl": '{"a": 1, "b": true}\n\n{"a": 0.5}\n',
+    "rows.jsonl": '{"a": 1, "b": true}\n\n{"a": 0.50}\n',
 }
 
 SWEEPS: list[tuple[list[str], list[dict[str, Any]]]] = [
@@ -39,7 +39,7 @@ SWEEPS: list[tuple[list[str], list[dict[str, Any]]]] = [
     (["--csv", "semicolons.csv"], [{"a": 1, "b": "x,y"}]),
     (["--csv", "tabs.tsv"], [{"a": 1, "b": "x,y"}]),
     (["--each-line", "lines"], [{"line": "first"}, {"line": "  second  "}, {"line": "third"}]),
-    (["--jsonl", "rows.jsonl"], [{"a": 1, "b": True}, {"a": 0.5}]),
+    (["--jsonl", "rows.jsonl"], [{"a": 1, "b": True}, {"a": "0.50"}]),
     (
         ["--zip", "--param", "a=1..3", "--param", "b=x,y,z"],
         [{"a": n, "b": b} for n, b in zip((1, 2, 3), "xyz", strict=True)],
@@ -47,7 +47,7 @@ SWEEPS: list[tuple[list[str], list[dict[str, Any]]]] = [
     (["--zip", "--array", "2-4:2", "--param", "b=x,y"], [{"index": 2, "b": "x"}, {"index": 4, "b": "y"}]),
     (
         ["--jsonl", "rows.jsonl", "--param", "n=1..2", "--param", "m=x,y"],
-        [{**row, "n": n, "m": m} for row in ({"a": 1, "b": True}, {"a": 0.5}) for n in (1, 2) for m in "xy"],
+        [{**row, "n": n, "m": m} for row in ({"a": 1, "b": True}, {"a": "0.50"}) for n in (1, 2) for m in "xy"],
     ),
     (
         ["--zip", "--each-line", "lines", "--param", "n=7..9"],

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from loopline_shared.protocol.templates import fill_text
+from loopline_shared.protocol.templates import fill_text, number_of
 from loopline_shared.spec import JobSpec, Range, Table, TaskSpec
 from loopline_shared.sweep import Sweep, size_at, task_at
 from tests.campaign import PATIENT, tried
@@ -150,3 +150,12 @@ def test_outputs_and_environment_name_parameters_only() -> None:
 def test_texts_are_filled() -> None:
     assert fill_text("{a}-{{a}}-${a}-{b}-{{b}}", {"a": "{b}"}) == "{b}-{a}-${a}-{b}-{b}"
     assert fill_text("{a}*", {"a": "*"}, quoted=escape) == "[*]*"
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [("3.10", 3.1), ("1e5", 1e5), ("-0", 0), ("12", "12"), ("0.5", "0.5"), ("007", "007"), ("x", "x"), (3, 3)],
+)
+def test_number_that_was_written_otherwise_is_one_for_programs(value: Any, number: Any) -> None:
+    assert number_of(value) == number
+    assert type(number_of(value)) is type(number)

@@ -310,3 +310,8 @@ async def test_a_run_without_its_row_is_the_jobs_failure_and_is_not_run(bench: B
     result = await bench.result(replace(run_of("sh", "-c", "touch {name}"), row_file="0" * 64))
     assert (result.outcome, result.exit_code) == (Outcome.FAILED, None)
     assert "no longer has the job's row file" in result.reason
+
+
+async def test_task_reads_numbers_where_its_command_has_the_text(bench: Bench) -> None:
+    run = run_of("sh", "-c", "echo $LOOPLINE_PARAMETERS", parameters={"v": "3.10", "id": "007", "n": 1})
+    assert (await bench.result(run)).stdout.data == b'{"v": 3.1, "id": "007", "n": 1}\n'

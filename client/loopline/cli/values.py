@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from loopline_shared.model import MAX_ID, TaskId
+from loopline_shared.spec import Range
 
 RangeValues = dict[str, list[int]]
 Value = str | int | float
@@ -54,7 +55,7 @@ def parameter(text: str) -> tuple[str, RangeValues | list[Value]]:
     return name, list(_items(values))
 
 
-def array(text: str) -> RangeValues:
+def array(text: str) -> RangeValues | list[Value]:
     """Read ``1-1000`` or ``1-1000:2``, the end included."""
     if bounds := _ARRAY.fullmatch(text.strip()):
         return _range(bounds)
@@ -65,14 +66,21 @@ def array(text: str) -> RangeValues:
 
 
 def scalar(text: str) -> Value:
-    """Return a number if JSON reads the text as one; any other text (007, nan, too large to be exact) stays text."""
+    """Return a number if it would be written as the text is; any other text (3.10, 1e5, 007, nan) stays as it is.
+
+    So a command gets what was typed. Programs that read ``LOOPLINE_PARAMETERS``, and charts, get the number.
+    """
     number = _NUMBER.fullmatch(text)
     if not number:
         return text
     if number[1] or number[2]:
-        real = float(text)
-        return text if real in (float("inf"), float("-inf")) else real
-    return int(text) if len(text) < 18 and abs(int(text)) <= MAX_INTEGER else text
+        return as_written(float(text), text)
+    return as_written(int(text), text) if len(text) < 18 and abs(int(text)) <= MAX_INTEGER else text
+
+
+def as_written(number: float, text: str) -> Value:
+    """Return the number if it would be written as the text is, and the text otherwise."""
+    return number if str(number) == text else text
 
 
 def duration(text: str) -> float:
@@ -132,8 +140,16 @@ def source(text: str) -> Path:
     return Path(text)
 
 
-def _range(bounds: re.Match[str]) -> RangeValues:
-    return {"range": [int(bound) for bound in bounds.groups() if bound is not None]}
+def _range(bounds: re.Match[str]) -> RangeValues | list[Value]:
+    """Return a range as a job spec has it; 001..100 as a list of texts, which keep their width."""
+    numbers = [int(bound) for bound in bounds.groups() if bound is not None]
+    ends = [bound.lstrip("-") for bound in bounds.groups()[:2]]
+    if not any(len(end) > 1 and end.startswith("0") for end in ends):
+        return {"range": numbers}
+    width, listed = max(map(len, ends)), Range(range=numbers)
+    if len(listed) > MOST_LISTED:
+        raise ValueError(f"a range of padded numbers has at most {MOST_LISTED:,} values, got {bounds[0]}")
+    return [f"{'-' if number < 0 else ''}{abs(number):0{width}}" for number in listed.values]
 
 
 def _decimals(first: str, last: str, step: str | None) -> Iterator[float]:

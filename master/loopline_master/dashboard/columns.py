@@ -13,6 +13,7 @@ from loopline_master.core.entities import UNSEATED
 from loopline_master.store.queries.task_queries import SweepTasks
 from loopline_master.store.queries.timeline_queries import Bar, Window
 from loopline_shared.model import TaskState
+from loopline_shared.protocol.templates import number_of
 from loopline_shared.scalar import Scalar
 from loopline_shared.spec import RowFile
 from loopline_shared.sweep import Sweep
@@ -111,7 +112,7 @@ def sweep(tasks: SweepTasks) -> bytes:
         "exit_code": [row and row.exit_code for row in rows],
         "failures": [row.failures if row else 0 for row in rows],
         "reason": [(row and (row.verdict or row.reason)) or "" for row in rows],
-        "parameters": parameters,
+        "parameters": {name: [_number(value) for value in column] for name, column in parameters.items()},
         "metrics": _by_name((row and row.metrics) or {} for row in rows),
     }
     return to_json(whole)
@@ -128,6 +129,10 @@ def _ms(times: Iterable[Any]) -> list[float | None]:
 
 def _is_prefetched(row: Row[Any] | None) -> bool:
     return row is not None and row.state is TaskState.RUNNING and row.attempt_state in UNSEATED
+
+
+def _number(value: Scalar | None) -> Scalar | None:
+    return value if value is None else number_of(value)
 
 
 def _by_name(values: Iterable[Mapping[str, Scalar]]) -> dict[str, list[Scalar | None]]:

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
+from math import isinf
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_]{0,63}"
 _TOKEN = re.compile(rf"(?<!\$)(?:\{{(\{{{_NAME}\}})\}}|\{{({_NAME})\}})")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_LONGEST_NUMBER = 16  # characters, so that no digit is lost
 Value = str | bool | int | float
 
 
@@ -72,6 +75,17 @@ def meant(name: str, known: Collection[str]) -> str:
 def text_of(value: Value) -> str:
     """Return a parameter's value as text."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def number_of(value: Value) -> Value:
+    """Return the number for a text that is one, but written in another way than the number would be: 3.10, 1e5.
+
+    Such a text is a value that was typed as a number. Any other value is returned as it is, 12 as a text among them.
+    """
+    if not isinstance(value, str) or not _NUMBER.fullmatch(value) or len(value) > _LONGEST_NUMBER:
+        return value
+    number = int(value) if value.lstrip("-").isdigit() else float(value)
+    return value if str(number) == value or isinf(number) else number
 
 
 def _split(text: str) -> list[str]:

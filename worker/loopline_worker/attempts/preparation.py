@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import sys
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -119,7 +120,7 @@ class TaskEnvironment:
             "LOOPLINE_ATTEMPT": str(attempt),
             "LOOPLINE_WORKER": self._worker,
             "LOOPLINE_SLOTS": str(run.slots),
-            "LOOPLINE_PARAMETERS": json.dumps(run.parameters) if run.parameters and not run.function else "{}",
+            "LOOPLINE_PARAMETERS": _as_json(run.parameters) if run.parameters and not run.function else "{}",
             scratch.VARIABLE: home,
             result_file.VARIABLE: f"{for_files}{os.sep}{result_file.NAME}",
             **(_of_gang(run.gang) if run.gang else {}),
@@ -197,3 +198,12 @@ def _filled(run: Run) -> dict[str, str]:
     return {
         name: value if name in secret else fill_text(value, run.parameters) for name, value in run.environment.items()
     }
+
+
+def _as_json(parameters: Mapping[str, str | bool | int | float]) -> str:
+    """Return the parameters as programs read them: a number is one, however it was written."""
+    if any(isinstance(value, str) for value in parameters.values()):
+        from loopline_shared.protocol.templates import number_of
+
+        return json.dumps({name: number_of(value) for name, value in parameters.items()})
+    return json.dumps(parameters)

@@ -24,6 +24,8 @@ from loopline.cli.submission.positions import (
     Position,
     Positions,
     find_in_toml,
+    is_parameter,
+    is_word,
     nearest,
     read_yaml,
 )
@@ -109,10 +111,28 @@ def _text(path: Path) -> str:
         raise usage(f"{path}: this is not text in UTF-8", "save it as UTF-8") from None
 
 
+class _Real(float):
+    """A number with its text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+def _settled(value: Any, path: Location) -> Any:
+    """Return a value of a document with plain numbers, and with texts where these are to be kept."""
+    if isinstance(value, dict):
+        return {name: _settled(one, (*path, name)) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_settled(one, (*path, place)) for place, one in enumerate(value)]
+    if not isinstance(value, _Real):
+        return value
+    return values.as_written(float(value), value.text) if is_parameter(path) or is_word(path) else float(value)
+
+
 def _from_json(text: str) -> tuple[Any, Positions]:
     """Read JSON. Its positions are read by the YAML reader, since JSON is YAML too."""
     try:
-        document = json.loads(text)
+        document = _settled(json.loads(text, parse_float=_Real), ())
     except json.JSONDecodeError as error:
         raise ParseError(f"this is not JSON: {error.msg}", (error.lineno, error.colno)) from None
     try:
@@ -123,7 +143,7 @@ def _from_json(text: str) -> tuple[Any, Positions]:
 
 def _from_toml(text: str) -> tuple[Any, Positions]:
     try:
-        return tomllib.loads(text), find_in_toml(text)
+        return _settled(tomllib.loads(text, parse_float=_Real), ()), find_in_toml(text)
     except tomllib.TOMLDecodeError as error:
         message, _, place = str(error).partition(" (at ")
         numbers = [int(number) for number in re.findall(r"\d+", place)]

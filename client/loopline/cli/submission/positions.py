@@ -12,6 +12,8 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
 
+from loopline.cli.values import as_written
+
 Location = tuple[str | int, ...]
 Position = tuple[int, int]
 """Line and column, from 1."""
@@ -81,13 +83,27 @@ def _value(node: Node, path: Location, positions: Positions) -> Any:
         return dict(_items(node, path, positions))
     if isinstance(node, SequenceNode):
         return [_value(item, (*path, place), positions) for place, item in enumerate(node.value)]
-    return str(node.value) if _is_a_word(node, path) else _scalar(node, positions[path])
+    if _is_a_word(node, path):
+        return str(node.value)
+    value = _scalar(node, positions[path])
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return as_written(value, str(node.value)) if is_number and is_parameter(path) else value
+
+
+def is_parameter(path: Location) -> bool:
+    """True for the path of a parameter's value, whose text is kept: 3.10, 1e5."""
+    of_job = path[2:] if path[:1] == ("tasks",) else path
+    return of_job[:1] == ("parameters",)
 
 
 def _is_a_word(node: Node, path: Location) -> bool:
+    return is_word(path) and not str(node.tag).endswith(":null")
+
+
+def is_word(path: Location) -> bool:
     """True for a word of a command or of the environment, which stays as it is written: 0.10, 007, yes."""
     of_job = path[2:] if path[:1] == ("tasks",) else path
-    return of_job[:1] in (("command",), ("environment",)) and not str(node.tag).endswith(":null")
+    return of_job[:1] in (("command",), ("environment",))
 
 
 def _items(node: MappingNode, path: Location, positions: Positions) -> Iterator[tuple[str, Any]]:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product, zip_longest
@@ -184,7 +185,14 @@ def _lines(file: IO[bytes], place: _Place) -> Iterator[Row]:
 
 def _objects(file: IO[bytes], place: _Place) -> Iterator[Row]:
     for line in _numbered(file, place):
-        yield read_row(line)
+        row = read_row(line)
+        if any(isinstance(value, int | float) for value in row.values()):  # their text is to be kept
+            row = check_row(json.loads(line, parse_float=_written(float), parse_int=_written(int)))
+        yield row
+
+
+def _written(kind: type[int] | type[float]) -> Callable[[str], values.Value]:
+    return lambda text: values.as_written(kind(text), text)
 
 
 def _csv_rows(file: IO[bytes], place: _Place) -> Iterator[dict[str, Scalar]]:
@@ -200,7 +208,7 @@ def _csv_rows(file: IO[bytes], place: _Place) -> Iterator[dict[str, Scalar]]:
             for cells in reader:
                 place.line = 1 + reader.line_num
                 if cells:
-                    yield check_row(dict(zip(names, map(_scalar, _complete(cells, names)), strict=True)))
+                    yield check_row(dict(zip(names, map(values.scalar, _complete(cells, names)), strict=True)))
         except csv.Error as error:
             place.line = 1 + reader.line_num
             raise ValueError(f"this is not CSV: {error}") from None
@@ -229,9 +237,3 @@ def _complete(cells: Sequence[str], names: Sequence[str]) -> Sequence[str]:
     if len(cells) != len(names):
         raise ValueError(f"this row has {len(cells)} cells, the header has {len(names)}: {', '.join(names)}")
     return cells
-
-
-def _scalar(cell: str) -> Scalar:
-    """Return a number if it would be written as the cell is; 0.10 stays text, so that commands get the same text."""
-    number = values.scalar(cell)
-    return number if str(number) == cell else cell
