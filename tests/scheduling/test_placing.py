@@ -7,14 +7,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from loopline_master.core import placement
 from loopline_master.core.chance import draw
-from loopline_master.core.entities import Job
+from loopline_master.core.entities import Attempt, Job
 from loopline_master.core.estimates import measure
 from loopline_master.core.policies.policy import View
 from loopline_master.core.policies.task_first import ReadyTask, WorkerIndex
 from loopline_master.core.policies.turnaround import Turnaround
-from loopline_shared.model import AttemptId, Load, Order
+from loopline_shared.model import AttemptId, AttemptState, Load, Order
+from tests.campaign import PATIENT, tried
 from tests.scheduling.driver import Grid, facts, result, spec
 
 ALTERNATIVES = ["random", "cyclic", "shortest-queue", "most-throughput"]
@@ -52,6 +56,38 @@ def test_a_task_goes_where_it_is_done_first() -> None:
     assert place_of(grid, grid.submit(1, 8.0)) == ["fast"]
     assert place_of(grid, grid.submit(1, 8.0)) == ["middle"]
     assert place_of(grid, grid.submit(1, 8.0)) == ["slow"]
+
+
+def test_waiting_task_stays_where_a_distant_worker_is_idle() -> None:
+    """The step that places a task must not undo that: 2 s here, 101 s there."""
+    grid = grid_of("turnaround", {"near": 1.0, "far": 1.0}, prefetch_s=100.0)
+    far(grid, "far", 100.0)
+    job = grid.submit(2, 2.0)
+    assert [(a.worker, a.state) for a in grid.scheduler.state.attempts.values() if a.job == job] == [
+        ("near", AttemptState.DISPATCHED),
+        ("near", AttemptState.PREFETCHED),
+    ]
+
+
+@settings(PATIENT, max_examples=tried(60))
+@given(
+    speeds=st.lists(st.sampled_from([0.5, 1.0, 2.0, 4.0]), min_size=2, max_size=4),
+    delays=st.lists(st.sampled_from([0.0, 0.03, 1.0, 20.0]), min_size=4, max_size=4),
+    count=st.integers(1, 6),
+    each=st.sampled_from([0.2, 1.0, 10.0]),
+)
+def test_step_moves_no_task_that_it_has_placed(
+    speeds: list[float], delays: list[float], count: int, each: float
+) -> None:
+    """The second decision weighs the same terms as the first (paper: T = J/c + D + W + R)."""
+    grid = grid_of("turnaround", {f"w{number}": speed for number, speed in enumerate(speeds)}, prefetch_s=100.0)
+    for number, delay_s in enumerate(delays[: len(speeds)]):
+        far(grid, f"w{number}", delay_s)
+    with pytest.MonkeyPatch.context() as patch:
+        moved = list[Attempt]()
+        patch.setattr(placement, "_move", lambda state, attempt, worker: moved.append(attempt))
+        grid.submit(count, count * each)
+    assert not moved
 
 
 def test_the_networks_delay_counts() -> None:

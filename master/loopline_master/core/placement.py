@@ -243,6 +243,7 @@ def _worth_moving(state: State, prefetch: Prefetch, worker: Worker) -> Attempt |
             continue
         behind_s = (-wait_ms - queue[last.id] / max(1, donor.offered)) / 1e3 + last.expected_s
         longer_s = prefetch.expected_s(job, last.task, worker) + _CLEARLY_S - behind_s
+        longer_s += measure.delay_of(worker) - measure.delay_of(donor)
         if state.carriers:  # its data may be there
             here, there = (data_delay(state, job, last.task, name) for name in (worker.name, donor.name))
             longer_s += max(0.0, here - there)

@@ -303,6 +303,11 @@ def merit(worker: Worker) -> int:
     return round(_LEVELS * math.log2(speed_of(worker))) * (_QUARTERS + 1) + _quarters_left(worker)
 
 
+def delay_of(worker: Worker) -> float:
+    """Return the delay of the network to the worker in seconds, as last reported; 0 if unknown (the paper's D)."""
+    return (worker.load and worker.load.delay_s) or 0.0
+
+
 def share_left(worker: Worker) -> float:
     """Return the share of each slot that the owner left spare at the last report: in quarters, a quarter at least."""
     return max(LEAST_LEFT, _quarters_left(worker) / _QUARTERS)

@@ -45,7 +45,7 @@ class Turnaround(TaskFirst):
         return cost
 
     def rank(self, view: View, worker: Worker) -> float:
-        delay_s = (worker.load and worker.load.delay_s) or 0.0
+        delay_s = measure.delay_of(worker)
         return _steps(delay_s if view.is_free(worker) else view.prefetch.free_at(worker) + delay_s)
 
     def places(self, view: View, ranked: Ranked, *, busy: bool) -> Sequence[int]:
