@@ -75,6 +75,7 @@ async def submit(
             merging.check_all_given(job, file, swept.names_in(job))
         await shared_folder.check(client, job)
         receipt.warn(warnings)
+        receipt.note_left_out(found.left_out)
         if then.dry_run:
             seen = swept.shown_in(await client.preview(job), job)
             common.show(seen, lambda: receipt.preview(seen, job))
