@@ -168,3 +168,24 @@ def test_inputs_of_tasks_that_are_refused(
     )
     assert ran.code == 2
     assert said in ran.err
+
+
+def test_folder_leaves_out_what_no_task_needs(files: Files, run: Run, tmp_path: Path) -> None:
+    names = (
+        "pi.py .git/config .venv/pyvenv.cfg .venv/bin/python __pycache__/x.pyc .#pi.py sub/.pi.py.swp data/a.log "
+        "data/keep.log data/old/x build/y .looplineignore"
+    )
+    for name in names.split():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    (tmp_path / ".venv" / "bin" / "link").symlink_to("/usr/bin/env")
+    (tmp_path / ".looplineignore").write_text("# big\n*.log\n!keep.log\n/build/\n")
+    (tmp_path / "more").write_text("more\n")
+    files.expect(b"x")
+    ran = run("submit", "--input", ".", "--exclude", "data/old", "--exclude-from", "more", "--", "true")
+    assert ran.code == 0, ran.err
+    assert sorted(files.job["inputs"]) == ["data/keep.log", "pi.py"]
+    assert "left out of the inputs: ./.#pi.py" in ran.err or "left out of the inputs: .#pi.py" in ran.err
+    ran = run("submit", "--input", "build/", "--input", ".venv/pyvenv.cfg", "--", "true")
+    assert sorted(files.job["inputs"]) == ["build/y", "pyvenv.cfg"], "what is named is sent"
+    assert run("submit", "--input", ".", "--exclude-from", "none", "--", "true").code == 2

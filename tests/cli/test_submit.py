@@ -74,3 +74,30 @@ def test_the_receipt_says_when_and_where_a_gang_starts(
     fake.on("POST /jobs", ok(Submission(id=1, task_count=1, plan=plan), 201))
     ran = run("submit", "--nodes", "2", "--", "t")
     assert re.fullmatch(f"job 1 submitted: 1 task\n{said}\n", ran.out), ran.out
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        (
+            ["./train", "--timeout", "5", "--output", "x", "data"],
+            ["./train", "--timeout", "5", "--output", "x", "data"],
+        ),
+        (["--timeout", "5", "--zip", "./train", "--size", "--", "-x"], ["./train", "--size", "--", "-x"]),
+        (["--timeout=5", "./train", "--json"], ["./train", "--json"]),
+        (["--", "--json"], ["--json"]),
+    ],
+)
+def test_options_behind_the_commands_first_word_are_its_own(
+    fake: FakeMaster, run: Run, words: list[str], command: list[str]
+) -> None:
+    fake.on("POST /jobs", ok(Submission(id=1, task_count=1), 201))
+    assert run("submit", *words).code == 0
+    assert fake.seen[-1].body["command"] == command
+    assert fake.seen[-1].body.get("outputs", []) == []
+
+
+def test_memory_without_its_unit_is_refused(run: Run) -> None:
+    ran = run("submit", "--memory", "500", "--", "true")
+    assert ran.code == 2
+    assert "500 is 500 bytes, and no program runs in less than 1 MiB: did you mean 500MB?" in ran.err

@@ -15,7 +15,7 @@ from loopline_shared.errors import LooplineError
 @pytest.fixture(autouse=True)
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    for path in ("data/x.csv", "data/.git/config", "data/sub/y.csv", "model.bin", "a=b.txt"):
+    for path in ("data/x.csv", "data/.hidden/config", "data/sub/y.csv", "model.bin", "a=b.txt"):
         file = tmp_path / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(path)
@@ -25,11 +25,11 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("wanted", "names"),
     [
-        (["data/"], ["data/.git/config", "data/sub/y.csv", "data/x.csv"]),
-        (["data"], ["data/.git/config", "data/sub/y.csv", "data/x.csv"]),
+        (["data/"], ["data/.hidden/config", "data/sub/y.csv", "data/x.csv"]),
+        (["data"], ["data/.hidden/config", "data/sub/y.csv", "data/x.csv"]),
         (["data/sub"], ["sub/y.csv"]),
         (["data/sub/."], ["sub/y.csv"]),
-        (["data=in/here"], ["in/here/.git/config", "in/here/sub/y.csv", "in/here/x.csv"]),
+        (["data=in/here"], ["in/here/.hidden/config", "in/here/sub/y.csv", "in/here/x.csv"]),
         (["model.bin", "data/x.csv=x"], ["model.bin", "x"]),
         (["a=b.txt"], ["a=b.txt"]),
         (["a=b.txt=c"], ["c"]),
@@ -43,7 +43,7 @@ def test_names(wanted: list[str], names: list[str], tmp_path: Path) -> None:
 
 def test_this_folder_is_taken_for_the_scratch_folder(data: Path) -> None:
     os.chdir(data)
-    assert sorted(find(["."])) == [".git/config", "sub/y.csv", "x.csv"]
+    assert sorted(find(["."])) == [".hidden/config", "sub/y.csv", "x.csv"]
 
 
 def test_paths_in_a_job_file_start_at_its_folder(data: Path) -> None:

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from cyclopts import CycloptsError, UnknownOptionError
+from cyclopts import App, CycloptsError, UnknownOptionError
 
 from loopline.cli import app
 from loopline.cli.errors import Exit, report, usage
@@ -64,10 +64,31 @@ def run(words: list[str]) -> int:
         words = with_role(words)
     if chosen is not None:
         _bring(app.COMMANDS[chosen][1])
+    built = app.build(chosen)
+    if chosen == "submit":
+        words = with_command_apart(built, words)
     try:
-        return app.build(chosen)(words, print_error=False, exit_on_error=False) or Exit.OK
+        return built(words, print_error=False, exit_on_error=False) or Exit.OK
     except CycloptsError as error:
         raise usage(_CONVERTED.sub(_in_words, str(error)), _hint(error)) from None
+
+
+def with_command_apart(built: App, words: list[str]) -> list[str]:
+    """Return the words of `submit` with `--` before the command to run: what follows its first word is its own."""
+    arguments = built["submit"].assemble_argument_collection()
+    takes_value = {name for argument in arguments if argument.token_count()[0] for name in argument.names}
+    takes_value -= {name for name in takes_value if name.startswith("--empty-")}
+    start, is_value = words.index("submit") + 1, False
+    for place, word in enumerate(words[start:], start):
+        if is_value:
+            is_value = False
+        elif word == "--":
+            return words
+        elif word.startswith("-") and word != "-":
+            is_value = word in takes_value
+        else:
+            return [*words[:place], "--", *words[place:]]
+    return words
 
 
 def _bring(command: str) -> None:

@@ -15,6 +15,7 @@ from loopline_shared.spec import Range
 RangeValues = dict[str, list[int]]
 Value = str | int | float
 
+_LEAST_MEMORY_BYTES = 2**20
 MAX_INTEGER = 2**53  # largest integer that every JSON reader keeps exact; larger ones stay text
 
 MOST_LISTED = 1_000_000  # values that a job spec may list
@@ -95,7 +96,11 @@ def size(text: str) -> float | Literal["unknown"]:
 
 def memory(text: str) -> int:
     """Return bytes from ``2GB`` or ``2g`` (1000-based), ``512MiB`` (1024-based), or a plain number."""
-    return round(_measure(text, _BYTES, "an amount of memory such as 2GB or 512MiB"))
+    size_bytes = round(_measure(text, _BYTES, "an amount of memory such as 2GB or 512MiB"))
+    if size_bytes < _LEAST_MEMORY_BYTES:
+        meant = f": did you mean {text.strip()}MB?" if text.strip().isdigit() else ""
+        raise ValueError(f"{text.strip()} is {size_bytes:,} bytes, and no program runs in less than 1 MiB{meant}")
+    return size_bytes
 
 
 def notification(text: str) -> dict[str, str]:

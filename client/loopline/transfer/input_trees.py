@@ -1,7 +1,7 @@
 """Inputs named by ``--input``: files and folders of this computer, as tasks will find them.
 
-A folder includes everything in it. A link counts as the file that it leads to, if that is within the same folder; a
-link that leads out of it is an error, and so is a link to a folder.
+A folder includes everything in it but what is excluded (excluded.py). A link counts as the file that it leads to, if
+that is within the same folder; a link that leads out of it is an error, and so is a link to a folder.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from stat import S_ISREG, S_IXUSR
 
 from pydantic import TypeAdapter, ValidationError
 
+from loopline.transfer.excluded import Exclusions
 from loopline.transfer.files import LocalFile
 from loopline_shared.errors import LooplineError
 from loopline_shared.paths import RelativePath
@@ -23,15 +24,17 @@ from loopline_shared.spec import MAX_INPUTS
 _path: TypeAdapter[str] = TypeAdapter(RelativePath)
 
 
-def find(wanted: Iterable[str], base: Path = Path()) -> dict[str, LocalFile]:
+def find(wanted: Iterable[str], base: Path = Path(), exclusions: Exclusions | None = None) -> dict[str, LocalFile]:
     """Return the files named by texts such as ``data/``, ``model.bin`` and ``model.bin=name/there``.
 
-    Paths start at ``base``. Raises LooplineError (usage) if a text names no usable file.
+    Paths start at ``base``. What is named is always found; ``exclusions`` leave out files and folders within it.
+    Raises LooplineError (usage) if a text names no usable file.
     """
     found: dict[str, LocalFile] = {}
+    exclusions = exclusions or Exclusions()
     for text in wanted:
         source, name = _split(text, base)
-        for place, file in _files(source, name):
+        for place, file in _files(source, name, exclusions):
             if place in found and found[place].path != file.path:
                 raise _usage(
                     f"{file.path} and {found[place].path} would both be {place}", "give one another name: x=y"
@@ -55,7 +58,7 @@ def find_filled(text: str, parameters: Mapping[str, Scalar], whose: str) -> dict
         raise _usage(f"there is no file or folder {path}, an input of {whose}")
     if not name and (path.is_absolute() or ".." in path.parts):
         raise _usage(f"{path} is not below this folder", f"say where a task finds it: --input '{text}=NAME'")
-    return dict(_files(path, name.rstrip("/") or path.as_posix()))
+    return dict(_files(path, name.rstrip("/") or path.as_posix(), Exclusions()))
 
 
 def _split(text: str, base: Path) -> tuple[Path, str]:
@@ -71,12 +74,12 @@ def _split(text: str, base: Path) -> tuple[Path, str]:
     return path, name.rstrip("/")
 
 
-def _files(source: Path, name: str) -> Iterator[tuple[str, LocalFile]]:
+def _files(source: Path, name: str, exclusions: Exclusions) -> Iterator[tuple[str, LocalFile]]:
     if not source.is_dir():
         yield _checked(name or source.name, source), _local(source)
         return
     count = 0
-    for path in _walk(source, source.resolve()):
+    for path in _walk(source, source, exclusions.within(source)):
         inner = path.relative_to(source).as_posix()
         yield _checked(f"{name}/{inner}" if name else inner, path), _local(path)
         count += 1
@@ -84,18 +87,20 @@ def _files(source: Path, name: str) -> Iterator[tuple[str, LocalFile]]:
         raise _usage(f"the folder {source} has no files in it")
 
 
-def _walk(folder: Path, root: Path) -> Iterator[Path]:
+def _walk(folder: Path, root: Path, exclusions: Exclusions) -> Iterator[Path]:
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError as error:
         raise _unreadable(folder, error) from None
     for entry in entries:
-        path = folder / entry.name
+        path, is_folder = folder / entry.name, entry.is_dir(follow_symlinks=False)
+        if exclusions.leave_out(path, path.relative_to(root).as_posix(), is_folder=is_folder):
+            continue
         if entry.is_symlink():
-            _check_link(path, root)
+            _check_link(path, root.resolve())
             yield path
-        elif entry.is_dir():
-            yield from _walk(path, root)
+        elif is_folder:
+            yield from _walk(path, root, exclusions)
         else:
             yield path
 
@@ -106,7 +111,10 @@ def _check_link(path: Path, root: Path) -> None:
     except OSError:
         raise _usage(f"{path} is a link that leads nowhere", "remove it, or name the files that you want") from None
     if not target.is_relative_to(root):
-        raise _usage(f"{path} is a link that leads out of {root}", "name what it leads to as an input of its own")
+        raise _usage(
+            f"{path} is a link that leads out of {root}",
+            "name what it leads to as an input of its own, or leave it out: --exclude NAME",
+        )
     if target.is_dir():
         raise _usage(f"{path} is a link to a folder", "name that folder as an input of its own")
 

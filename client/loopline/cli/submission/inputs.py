@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,6 +18,7 @@ from loopline.cli.submission.progress import bytes_bar
 from loopline.cli.submission.sweep import SweepParameters
 from loopline.client import AsyncClient
 from loopline.transfer import files, input_trees
+from loopline.transfer.excluded import Exclusions, read_patterns
 from loopline.transfer.files import LocalFile
 from loopline_shared.model import MAX_OWN_INPUTS
 from loopline_shared.protocol.templates import names_in, unknown_name
@@ -41,6 +42,11 @@ class FileOptions:
         A file or a folder that tasks find in their scratch folder: data/, model.bin, or model.bin=name/there to
         give it another name; may be given several times. '{line}' is for each task the file that its parameter
         names. `auto` takes every file of this folder that the command names (a file of that name: ./auto).
+    exclude
+        Names or patterns that folders do not bring along: '*.log', build/, data/old; may be given several times.
+        Left out anyway: .git, __pycache__, virtual environments, locks of editors, and what .looplineignore names.
+    exclude_from
+        A file of such patterns, one a line, such as .gitignore.
     output
         Files to bring back from each task: result.csv, '*.{csv,log}', or a folder; may be given several times. A
         task fails if one is missing, or a pattern matches no file.
@@ -49,6 +55,8 @@ class FileOptions:
     """
 
     input: Annotated[tuple[str, ...], Parameter(metavar="PATH[=NAME]")] = ()
+    exclude: Annotated[tuple[str, ...], Parameter(metavar="PATTERN")] = ()
+    exclude_from: Annotated[Path | None, Parameter(metavar="FILE")] = None
     output: Annotated[tuple[str, ...], Parameter(metavar="PATTERN")] = ()
     output_optional: Annotated[tuple[str, ...], Parameter(metavar="PATTERN")] = ()
 
@@ -77,6 +85,7 @@ class InputFiles:
     """Inputs of a job, by the paths at which tasks find them."""
 
     files: Mapping[str, LocalFile] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()  # paths that were excluded
 
     def named_in(self, document: JobDocument) -> JobDocument:
         """Return the job with these inputs beside those that it names already."""
@@ -87,7 +96,7 @@ class InputFiles:
 
     def beside(self, others: InputFiles) -> InputFiles:
         """Return these and those others."""
-        return InputFiles({**others.files, **self.files})
+        return InputFiles({**others.files, **self.files}, (*others.left_out, *self.left_out))
 
     async def upload(self, client: AsyncClient) -> None:
         """Upload the inputs that the master does not have."""
@@ -102,9 +111,11 @@ async def read(options: FileOptions, file: JobFile | None) -> InputFiles:
     """Return the inputs of the command line and of the list in a job file. Raises LooplineError (usage) if one is
     unusable.
     """
-    found = input_trees.find(_listed(file), file.folder) if file else {}
-    found |= input_trees.find(options.named)
-    return await hashed(found)
+    patterns = read_patterns(options.exclude_from) if options.exclude_from else []
+    exclusions = Exclusions([*patterns, *options.exclude])
+    found = input_trees.find(_listed(file), file.folder, exclusions) if file else {}
+    found |= input_trees.find(options.named, exclusions=exclusions)
+    return replace(await hashed(found), left_out=tuple(exclusions.left_out))
 
 
 async def hashed(found: Mapping[str, LocalFile]) -> InputFiles:

@@ -47,6 +47,12 @@ def warn(warnings: Iterable[str]) -> None:
         stderr().print(warning, soft_wrap=True)
 
 
+def note_left_out(paths: Sequence[str]) -> None:
+    """Print on stderr what was left out of input folders."""
+    if paths:
+        stderr().print(Text(f"left out of the inputs: {_few(paths)}", "dim"), soft_wrap=True)
+
+
 def _command(command: Iterable[str]) -> str:
     """Return a command as a person would type it."""
     line = shlex.join(command).replace("\n", "\\n")

@@ -47,8 +47,8 @@ async def submit(
 ) -> int:
     """Submit a job: a command, an array or a parameter sweep.
 
-    Everything after `--` is the command, run once for every task in an empty folder; --input names the files that
-    tasks find there:
+    What follows `--`, or begins with the first word that is no option, is the command, run once for every task in an
+    empty folder; --input names the files that tasks find there:
 
         loopline submit --input pi.py --wait -- python3 pi.py
         loopline submit --input train --size 2h --param seed=1..100 -- ./train {seed}
@@ -75,6 +75,7 @@ async def submit(
             merging.check_all_given(job, file, swept.names_in(job))
         await shared_folder.check(client, job)
         receipt.warn(warnings)
+        receipt.note_left_out(found.left_out)
         if then.dry_run:
             seen = swept.shown_in(await client.preview(job), job)
             common.show(seen, lambda: receipt.preview(seen, job))
