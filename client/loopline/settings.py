@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 from urllib.parse import urlsplit
 
-import platformdirs
 from pydantic import AfterValidator, Field, SecretStr
 
 from loopline_shared.errors import LooplineError
 from loopline_shared.rest.address import DEFAULT_PORT, DEFAULT_URL
-from loopline_shared.settings_source import Settings
+from loopline_shared.settings_source import Settings, user_folder
 
 
 def _addresses(text: str) -> str:
@@ -136,7 +135,7 @@ class Login:
 
 def login_file() -> Path:
     """Return the file of the login, beside loopline.toml of this user."""
-    return platformdirs.user_config_path("loopline", appauthor=False) / "login.json"
+    return user_folder("config") / "login.json"
 
 
 def _places(master: str) -> set[tuple[str, int]]:
@@ -151,7 +150,7 @@ def local_folder(port: int) -> Path:
 
 
 def _home() -> Path:
-    return platformdirs.user_data_path("loopline", appauthor=False)
+    return user_folder("data")
 
 
 def _is_kept(local: Path) -> bool:

@@ -9,7 +9,6 @@ from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias, get_type_hints
 
-import platformdirs
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, field_validator, model_validator
 
 from loopline_master.core.policies import REGISTRY
@@ -17,7 +16,7 @@ from loopline_master.core.scheduler_settings import IN_LIMITS, Amount, Period, S
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import Name
 from loopline_shared.rest.address import DEFAULT_PORT
-from loopline_shared.settings_source import Settings, meant
+from loopline_shared.settings_source import Settings, meant, user_folder
 
 _MIB = 2**20
 LARGEST_OBJECT_BYTES = 5 * 1024 * _MIB
@@ -51,7 +50,7 @@ def _split(value: object) -> object:
 
 
 def _data_dir() -> Path:
-    return platformdirs.user_data_path("loopline", appauthor=False) / "master"
+    return user_folder("data") / "master"
 
 
 def _with_scheduler_settings(base: type[BaseModel], *, limits: bool) -> type[BaseModel]:

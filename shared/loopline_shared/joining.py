@@ -16,9 +16,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import platformdirs
-
 from loopline_shared.errors import LooplineError
+from loopline_shared.settings_source import known_user_folder, user_folder
 
 _LINE = re.compile(
     r"(?P<master>https?://[^\s#]+)#(?P<secret>l[jl]_[0-9a-f]+_[A-Za-z0-9_-]+)"  # the master's address and the secret
@@ -81,6 +80,8 @@ class Membership:
     @classmethod
     def read(cls, file: Path | None = None) -> Membership | None:
         """Return the membership; None before joining. Raises LooplineError if the file cannot be read."""
+        if file is None and known_user_folder("config") is None:
+            return None
         file = file or membership_file()
         try:
             return cls(**json.loads(file.read_text("utf-8")))
@@ -118,7 +119,7 @@ class Membership:
 
 
 def membership_file() -> Path:
-    return platformdirs.user_config_path("loopline", appauthor=False) / "membership.json"
+    return user_folder("config") / "membership.json"
 
 
 def pending_file() -> Path:

@@ -1,6 +1,7 @@
 """The whole agent, in this process, against a small master."""
 
 import asyncio
+import errno
 import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -444,3 +445,25 @@ async def test_files_that_a_task_left_survive_a_crash_of_the_agent(master: Small
     assert result.phases.delivered_s > result.phases.ended_s, "collecting and uploading took some time"
     assert master.blobs[result.outputs[0].sha256] == b"result\n"
     await until(lambda: again.kept() == [])
+
+
+async def test_sampling_that_fails_once_ends_nothing(
+    master: SmallMaster, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent = start()
+    await until(lambda: bool(master.reports))
+    meter, failures = agent.agent.parts.meter, [OSError(errno.EMFILE, os.strerror(errno.EMFILE))] * 3
+    sample = meter.sample
+
+    def fail(own_s: float) -> None:
+        if failures:
+            raise failures.pop()
+        sample(own_s)
+
+    meter.sample = fail  # type: ignore[method-assign]
+    await until(lambda: not failures)
+    run = run_of("true")
+    await master.say(run)
+    (result,) = await master.results_of(run)
+    assert result.outcome is Outcome.SUCCEEDED
+    assert caplog.text.count("cannot look after this computer just now: [Errno 24]") == 1

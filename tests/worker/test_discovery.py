@@ -23,7 +23,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("TOKEN", "TOKEN_FILE", "MASTER", "NAME", "CONFIG"):
         monkeypatch.delenv(f"LOOPLINE_{name}", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setattr(module, "_TOKEN_OF_OWN_MASTER", tmp_path / "own")
+    monkeypatch.setattr(module, "_token_of_own_master", lambda: tmp_path / "own")
     monkeypatch.setattr(discovery, "announced", lambda: "")
 
 

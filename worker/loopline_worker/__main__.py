@@ -52,9 +52,9 @@ def _default_log() -> str:
     """Return where to log by default: where the service manager says, or in a folder if there is no console."""
     if sys.stderr is not None:
         return os.environ.get("LOOPLINE_LOG_FILE", "")
-    import platformdirs
+    from loopline_shared.settings_source import user_folder
 
-    return str(platformdirs.user_log_path("loopline", appauthor=False) / "worker.log")
+    return str(user_folder("log") / "worker.log")
 
 
 def _log_file(file: str) -> logging.Handler:

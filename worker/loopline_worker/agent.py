@@ -322,25 +322,36 @@ class Agent:
         self._step([Restored(results, begun, waiting, died, journal.life)])
 
     async def _watch(self) -> NoReturn:
-        parts = self.parts
+        trouble = ""
         while True:
-            self._sample()
-            parts.monitor.sample()
-            short_of_bytes = parts.settings.disk_reserve_bytes - parts.data_directory.free_bytes()
-            if short_of_bytes > 0:
-                left_bytes = short_of_bytes - parts.cache.size_bytes
-                parts.cache.make_room(short_of_bytes)  # before tasks do
-                parts.environments.make_room(left_bytes)
-            observed = parts.disk.look(self._latest.trouble, parts.spool.is_full(parts.journal.live_bytes))
-            self.post(replace(observed, obstacle=_CHANGED) if own_code.own_code.has_changed() else observed)
-            if (interpreters := parts.launcher.interpreters).idle:
-                interpreters.keep(self._latest.idle_slots)
-            parts.attempt_log.sum_up()
-            parts.journal.rest()
-            if self._link.has_been_silent:
-                self.post(LinkSilent())
+            try:
+                self._check_computer()
+                trouble = ""
+            except (OSError, psutil.Error) as error:  # no file descriptor left: the next sample may succeed
+                if not trouble:
+                    log.warning("cannot look after this computer just now: %s", error)
+                trouble = str(error)
             self._depart_in_time()
             await asyncio.sleep(SAMPLE_EVERY_S)
+
+    def _check_computer(self) -> None:
+        """Take a sample of the computer and its disk, and have the machine take it in."""
+        parts = self.parts
+        self._sample()
+        parts.monitor.sample()
+        short_of_bytes = parts.settings.disk_reserve_bytes - parts.data_directory.free_bytes()
+        if short_of_bytes > 0:
+            left_bytes = short_of_bytes - parts.cache.size_bytes
+            parts.cache.make_room(short_of_bytes)  # before tasks do
+            parts.environments.make_room(left_bytes)
+        observed = parts.disk.look(self._latest.trouble, parts.spool.is_full(parts.journal.live_bytes))
+        self.post(replace(observed, obstacle=_CHANGED) if own_code.own_code.has_changed() else observed)
+        if (interpreters := parts.launcher.interpreters).idle:
+            interpreters.keep(self._latest.idle_slots)
+        parts.attempt_log.sum_up()
+        parts.journal.rest()
+        if self._link.has_been_silent:
+            self.post(LinkSilent())
 
     def _depart_in_time(self) -> None:
         machine, departure = self.parts.machine, self.parts.departure

@@ -6,22 +6,18 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-import platformdirs
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 
 from loopline_shared.errors import LooplineError
-from loopline_shared.joining import Membership, addresses_of, membership_file, normal_address
+from loopline_shared.joining import Membership, addresses_of, normal_address
 from loopline_shared.model import Name, SharedFolder
 from loopline_shared.rest.address import DEFAULT_URL
-from loopline_shared.settings_source import Settings, config_file, read_table
+from loopline_shared.settings_source import Settings, config_file, known_user_folder, read_table, user_folder
 from loopline_worker.core.hours import Hours
 from loopline_worker.core.owner_policy import Policy
 from loopline_worker.departure import end_of_allocation, end_of_stay
 
 _MIB = 2**20
-_OWN_MASTER = platformdirs.user_data_path("loopline", appauthor=False) / "master"
-_TOKEN_OF_OWN_MASTER = _OWN_MASTER / "tokens" / "worker"
-"""The file in which a master of the same user on this computer leaves a token for workers."""
 
 
 def _split(value: object) -> object:
@@ -55,7 +51,18 @@ def _hours(value: object) -> object:
 
 
 def _default_data_dir() -> Path:
-    return platformdirs.user_state_path("loopline", appauthor=False) / "worker"
+    return user_folder("state") / "worker"
+
+
+def _own_master() -> Path | None:
+    """Return where a master of the same user on this computer has its data; None if this user has no home."""
+    folder = known_user_folder("data")
+    return folder / "master" if folder else None
+
+
+def _token_of_own_master() -> Path:
+    """Return the file in which a master of the same user on this computer leaves a token for workers."""
+    return user_folder("data") / "master" / "tokens" / "worker"
 
 
 class SandboxChoice(StrEnum):
@@ -242,12 +249,12 @@ class WorkerSettings(Settings):
         """Return all places that may hold a token of this worker or of its user's master; not all need be there."""
         master = read_table("master")
         named = [Path(str(master[name])) for name in ("data_dir", "worker_token_file") if name in master]
-        files = [file for file in (self.token_file, config_file()) if file]
-        return [self.data_dir, membership_file().parent, _OWN_MASTER, *named, *files]
+        own = (self.token_file, config_file(), _own_master(), known_user_folder("config"))
+        return [self.data_dir, *named, *(path for path in own if path)]
 
     def find_token_file(self) -> Path:
         """Return the file that has the token of a worker that did not join."""
-        return self.token_file or _TOKEN_OF_OWN_MASTER
+        return self.token_file or _token_of_own_master()
 
     def find_token(self) -> str | None:
         """Return the join token, or None. Raises LooplineError if a named file cannot be read."""

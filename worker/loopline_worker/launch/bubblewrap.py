@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loopline_shared.paths import TEMPORARY
+from loopline_shared.settings_source import home
 from loopline_worker.launch.interface import Job
 from loopline_worker.launch.visible_paths import LIVE, SYSTEM, Visible
 from loopline_worker.supervisor.walls.cell_command import words_of
@@ -94,7 +95,7 @@ class Bubblewrap:
 
         HOME is the task's folder. The home of its user, where some programs look whatever HOME says, is empty.
         """
-        homes = [] if Path.home() == Path("/") else [str(Path.home())]
+        homes = [str(own)] if (own := home()) not in (None, Path("/")) else []
         return [word for folder in (*homes, "/dev", "/") for word in ("--remount-ro", folder)]
 
     @cached_property
@@ -113,8 +114,8 @@ class Bubblewrap:
         system += [(Path("/etc"), ["--ro-bind", str(self._etc), "/etc"])] if self._etc else []
         shown = [(path, _show(str(path))) for path in self._sees.shows]
         hidden = [(path, _hide(path)) for path in self._sees.hidden()]
-        home = Path.home()
-        own_home = [] if home == Path("/") else [(home, _of_size(_EMPTY_BYTES, str(home)))]
+        own = home()
+        own_home = [(own, _of_size(_EMPTY_BYTES, str(own)))] if own not in (None, Path("/")) else []
         parts = sorted([*own_home, *system, *shown, *hidden], key=lambda part: len(part[0].parts))
         return [word for _, words in parts for word in words]
 

@@ -18,6 +18,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
+import psutil
+
 from loopline_shared.model import Load, Yielded
 from loopline_worker.core.events import Event, OwnerObserved
 from loopline_worker.core.instructions import RecordPreemption
@@ -230,7 +232,11 @@ class OwnerMonitor:
     async def _watch_programs(self, programs: BlockingPrograms) -> NoReturn:
         while True:
             await asyncio.sleep(LOOK_AT_PROGRAMS_EVERY_S)
-            if (program := programs.found()) != self._signs.program:
+            try:
+                program = programs.found()
+            except (OSError, psutil.Error):  # no file descriptor left: what ran a moment ago counts as running
+                continue
+            if program != self._signs.program:
                 self._signs = replace(self._signs, program=program)
                 self.look()
 
