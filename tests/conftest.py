@@ -25,6 +25,9 @@ os.environ.setdefault("LOOPLINE_SANDBOX", "off")
 """Most tests look at files that their tasks write beside their folders; those of the sandbox ask for one."""
 
 
+os.umask(0o022)
+"""Tests say what modes files have, whatever the shell makes of them."""
+
 signal.signal(signal.SIGINT, signal.default_int_handler)
 """Whatever a script runs in the background ignores Ctrl-C, and so would all that tests start."""
 

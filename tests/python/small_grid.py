@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import json
 import pickle
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -377,7 +378,7 @@ def serving() -> Iterator[tuple[SmallGrid, asyncio.AbstractEventLoop]]:
         await stop.wait()
         await runner.cleanup()
 
-    stop = asyncio.Event()
+    stop, places = asyncio.Event(), sys.path[:]
     thread = threading.Thread(target=loop.run_until_complete, args=(serve(stop),))
     thread.start()
     ready.wait()
@@ -385,3 +386,4 @@ def serving() -> Iterator[tuple[SmallGrid, asyncio.AbstractEventLoop]]:
     loop.call_soon_threadsafe(stop.set)
     thread.join()
     loop.close()
+    sys.path[:] = places  # calls made in this process leave archives of modules there, a package `tests` among them

@@ -153,7 +153,7 @@ async def test_who_sits_here_sees_the_state_and_pauses(worker: Worker) -> None:
     assert "browser" not in text
     assert STATE.peers in text
     await worker.asked(**{"do": "pause", "for": "1h"})
-    assert worker.pauses[0] > time.time() + 3000
+    assert worker.pauses[0].at > time.time() + 3000
     await worker.asked(do="resume")
     assert not worker.pauses
     with pytest.raises(LooplineError, match="expected a time such as"):
