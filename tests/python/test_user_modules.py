@@ -135,6 +135,29 @@ def test_a_changed_module_takes_the_place_of_the_old_one_in_an_interpreter_that_
     assert ran.stdout == "[1, 2, 1, 2]\n", ran.stderr
 
 
+def test_call_that_replaces_the_search_path_leaves_modules_for_the_next(tmp_path: Path) -> None:
+    def function(_: int) -> int:
+        import sys
+
+        import users_value
+
+        sys.path[:] = [place for place in sys.path if not place.startswith("/proc/")]
+        del sys.modules["users_value"]
+        return int(users_value.VALUE)
+
+    packed = [pack({"users_value": ("value.py", False, f"VALUE = {value}")}) for value in (1, 2)]
+    versions = [function_files.pack(cloudpickle.dumps(function), [preparation(one)]) for one in packed]
+
+    def both(_: int) -> list[int]:
+        from loopline_worker.functions.program.call_loop import SubmittedFunction
+
+        functions = [SubmittedFunction(version) for version in versions]
+        return [function.for_call()(0) for function in functions * 2]
+
+    ran = on_a_worker(function_files.pack(cloudpickle.dumps(both)), tmp_path)
+    assert ran.stdout == "[1, 2, 1, 2]\n", ran.stderr
+
+
 def test_a_module_that_changes_after_it_was_read_is_named_once(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -56,11 +56,13 @@ def _unpacker() -> Callable[[bytes, str], Any]:
         if digest not in importers:
             importers[digest] = importer(read(packed))
             importers[digest].path = expose(packed)
-        else:
-            sys.meta_path.remove(importers[digest])
-            sys.path.remove(importers[digest].path)
-        sys.meta_path.insert(0, importers[digest])
-        sys.path.insert(1, importers[digest].path)
+        mine = importers[digest]
+        if mine in sys.meta_path:  # a call may have changed either list
+            sys.meta_path.remove(mine)
+        if mine.path in sys.path:
+            sys.path.remove(mine.path)
+        sys.meta_path.insert(0, mine)
+        sys.path.insert(1, mine.path)
         loaders = {name: getattr(module, "__loader__", None) for name, module in list(sys.modules.items())}
         ours = {name: loader for name, loader in loaders.items() if loader in importers.values()}
         if any(importers[digest].has_other(name, loader) for name, loader in ours.items()):
