@@ -44,7 +44,7 @@ class Build:
         self._folder = folder
         self._limit_bytes = limit_bytes
         self._maker = maker
-        self._waiting: dict[object, tuple[int, bool]] = {}  # who waits: the job, and whether it is frozen
+        self._waiting: dict[object, tuple[int, bool]] = {}  # waiting tasks: the job, and whether it is frozen
         self._is_frozen = False
         self._is_over_limit = False
         self._since = time.monotonic()
@@ -52,7 +52,7 @@ class Build:
 
     @property
     def is_ending(self) -> bool:
-        """True once it was given up: whoever comes now waits until it is gone, and starts another."""
+        """True once it was given up: later jobs wait for its end, and start another one."""
         return bool(self._task and self._task.cancelling())
 
     @property
@@ -94,7 +94,7 @@ class Build:
             await asyncio.wait([self._task])
 
     def freeze(self, who: object, is_frozen: bool) -> None:
-        """Note that one of those who wait is frozen, or no longer."""
+        """Note that a waiting task was frozen or thawed."""
         if who in self._waiting:
             self._waiting[who] = (self._waiting[who][0], is_frozen)
             self._handle_owner()

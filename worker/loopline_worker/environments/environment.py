@@ -1,4 +1,4 @@
-"""An environment on this computer, and what a task's job gets from it."""
+"""An environment on this computer, and its changes to a task's launch."""
 
 from __future__ import annotations
 

@@ -76,14 +76,14 @@ class Environments:
 
     @property
     def preparing(self) -> tuple[tuple[int, str], ...]:
-        """The jobs whose tasks wait here for software, and what is done for them."""
+        """The jobs whose tasks wait here for software, and the progress of their builds."""
         if not self._builds and not self._retrying:
             return ()
         building = {job: build.words for build in self._builds.values() for job in build.jobs}
         return tuple({**building, **self._retrying}.items())
 
     def use_by(self, in_use: Callable[[], set[str]]) -> None:
-        """Keep those whose keys ``in_use`` tells, whatever room is wanted."""
+        """Keep the environments whose keys ``in_use`` returns, even if space is short."""
         self._store.in_use = in_use
 
     def measure(self) -> float:
@@ -122,12 +122,12 @@ class Environments:
             raise StagingError(Outcome.GIVEN_BACK, reason) from None
 
     def make_room(self, wanted_bytes: int) -> None:
-        """Remove environments that nobody uses until so much is free."""
+        """Remove unused environments until ``wanted_bytes`` are free."""
         if wanted_bytes > 0:
             self._store.make_room(wanted_bytes)
 
     def freeze(self, recipe: Recipe, who: object, is_frozen: bool) -> None:
-        """Freeze a build, or let it go on, if all who wait for it are frozen, or one no longer is."""
+        """Freeze a build if all tasks that wait for it are frozen, else thaw it."""
         if build := self._builds.get(recipe.key):
             build.freeze(who, is_frozen)
 
@@ -165,7 +165,7 @@ class Environments:
             size_bytes = await asyncio.to_thread(size_of, folder)
             environment = Environment(folder, size_bytes, bool(recipe.image), variables)
             environment.write()
-            folder.chmod(0o755)  # tasks may have users of their own; who else is kept out is said further up
+            folder.chmod(0o755)  # tasks may have users of their own; parent folders keep other users out
             self._store.add(environment)
             self._failures.pop(recipe.key, None)
         except BaseException as error:
@@ -216,7 +216,7 @@ class Provision:
             await self._environments.obtain(self._recipe, self, self._job)
 
     def freeze(self, is_frozen: bool) -> None:
-        """Freeze its build, or let it go on; also one that has yet to begin."""
+        """Freeze or thaw its build, even before it begins."""
         self.is_frozen = is_frozen
         if self._recipe:
             self._environments.freeze(self._recipe, self, is_frozen)

@@ -73,7 +73,7 @@ class ImageTool:
         return 0.0
 
     def signal(self, number: int) -> None:
-        """Send a signal to all that the program has started."""
+        """Signal all processes of the program."""
         if self._process and self._process.returncode is None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
@@ -163,7 +163,7 @@ def _add_points(root: Path, scratch_folder: Path) -> None:
         (root / name).unlink(missing_ok=True)
         (root / name).touch()
         (root / name).chmod(0o644)
-    for place, _, _ in os.walk(root):  # with those that no member of the archive has named
+    for place, _, _ in os.walk(root):  # including parents that the archive does not name
         os.chmod(place, 0o755)  # noqa: PTH101, S103
 
 

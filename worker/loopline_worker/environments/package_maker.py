@@ -76,7 +76,7 @@ class PackageMaker:
             raise BuildError(f"the list of packages cannot be fetched: {error}", is_users=error.is_gone) from None
 
     async def _run(self, command: list[str], recipe: Recipe, folder: Path) -> None:
-        """Run one step. Raises BuildError with what uv said last."""
+        """Run one step. Raises BuildError with the last lines of uv."""
         log = folder / "build.log"
         with log.open("wb") as file:
             self._tree = await self._launcher.start(self._job(command, recipe, folder), file.fileno(), file.fileno())

@@ -1,4 +1,4 @@
-"""Recipes: what an environment is made from, and the hash by which it is found again."""
+"""Recipes: the ingredients of an environment, and their hash."""
 
 from __future__ import annotations
 

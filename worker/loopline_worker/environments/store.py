@@ -44,7 +44,7 @@ class EnvironmentStore:
         self._keep_to_limit()
 
     def find(self, key: str) -> Environment | None:
-        """Return an environment, as the one that was used last; None if it is not here."""
+        """Return an environment and mark it as the last used; None if it is not here."""
         environment = self._all.pop(key, None)
         if environment:
             self._all[key], self._used[key] = environment, time.monotonic()
@@ -53,12 +53,12 @@ class EnvironmentStore:
         return environment
 
     def add(self, environment: Environment) -> None:
-        """Add one that is complete."""
+        """Add a complete environment."""
         self._all[environment.key], self._used[environment.key] = environment, time.monotonic()
         self._keep_to_limit()
 
     def make_room(self, wanted_bytes: int) -> None:
-        """Remove environments that nobody uses, the least recently used first, until so much is free."""
+        """Remove unused environments, least recently used first, until ``wanted_bytes`` are free."""
         recent = time.monotonic() - 2 * INTERPRETER_IDLE_S
         used = self.in_use() | {key for key, at in self._used.items() if at > recent}
         for environment in [one for key, one in self._all.items() if key not in used]:

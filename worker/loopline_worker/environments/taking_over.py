@@ -1,6 +1,6 @@
 """Environments that a task's user has built: copied by the agent, whose files they then are.
 
-The user may change what it has made, and files of a user that others may write to serve nobody else.
+The user could change its own files later, and files that others may write to are useless for other users.
 """
 
 from __future__ import annotations

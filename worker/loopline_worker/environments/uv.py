@@ -76,7 +76,7 @@ def find(fetches: bool) -> Uv | None:
 
 
 def _installed() -> dict[str, str]:
-    """Return Pythons on PATH, and those that uv has installed for this user.
+    """Return Pythons on PATH, and Pythons that uv installed for this user.
 
     A script of such a name, as pyenv has, may stand for a Python that is not there.
     """

@@ -19,7 +19,7 @@ _SAVE_EVERY_S = 30.0
 
 
 class NetworkAllowance:
-    """Allowance of one worker; ``spend`` is told what was moved, ``look`` says what follows from it."""
+    """Allowance of one worker; ``spend`` counts the bytes moved, ``look`` returns the consequence."""
 
     def __init__(self, file: Path, most_mb_a_day: float | None = None, *, on_metered: bool = False) -> None:
         self.is_metered = False

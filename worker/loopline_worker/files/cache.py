@@ -1,8 +1,8 @@
 """The cache of input files by content; the least recently used are removed when it is full.
 
-A file is checked when it arrives, and again before it is used, unless its *stamp* is the one that it had when it was
-last checked. The stamp contains the time of the inode's last change, which no task can set: a change by a task that
-has a hard link to the file (hard_links.py) shows.
+A file is checked when it arrives, and again before it is used, unless its *stamp* is unchanged since the last check.
+The stamp contains the time of the inode's last change, which no task can set: a change by a task that has a hard link
+to the file (hard_links.py) shows.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Cache:
         self.make_room(self.size_bytes + self.others_bytes - self._limit_bytes)
 
     def make_room(self, wanted_bytes: int) -> None:
-        """Remove least recently used files that are not held until so much is free, or all are removed."""
+        """Remove unused files, least recently used first, until ``wanted_bytes`` are free."""
         if wanted_bytes <= 0:
             return
         for sha256 in [name for name in self._sizes if name not in self._held]:
@@ -151,7 +151,7 @@ class Cache:
             asyncio.get_running_loop().run_in_executor(None, leaving.unlink)  # which takes long for a large file
 
     async def _download(self, sha256: str, size_bytes: int | None) -> None:
-        """Download a file once for all that wait for it; cancel that when nobody waits any more."""
+        """Download a file once for all waiting tasks; cancel the download when none is left."""
         while (download := self._downloading.get(sha256)) and download.cancelling():
             await asyncio.wait([download])
         if download is None:

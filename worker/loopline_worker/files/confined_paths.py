@@ -1,7 +1,7 @@
 """Paths confined to a folder that others may have changed: opened name by name, never through a link.
 
-If the system can open relative to an open folder (POSIX), nobody can swap a folder for a link meanwhile. Elsewhere
-(Windows) the path is checked first, and then used.
+If the system can open relative to an open folder (POSIX), no program can swap a folder for a link in between.
+Elsewhere (Windows) the path is checked first, and then used.
 """
 
 from __future__ import annotations

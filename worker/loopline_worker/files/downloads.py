@@ -94,7 +94,7 @@ class Downloads:
                 self._allowance.spend(max(0, size_of(part) - had_bytes))
 
     async def _try_whole(self, sha256: str, part: Path) -> None:
-        """Try in a thread. If nobody waits any more, its connection is cut off, and it writes nothing more."""
+        """Try in a thread. When no task waits, its connection is cut, and it writes nothing more."""
         from loopline_worker.files.receiving import FileRequest, fetch
 
         headers = self._http.headers() | self._http.direct.asked()

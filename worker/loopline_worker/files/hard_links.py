@@ -1,8 +1,8 @@
 """Hard links to cached files in place of copies of large inputs, read-only, detached when the task ends.
 
-All tasks with a link to a file share it, and it stays in the cache meanwhile. A change by one of them may have been
-read by the others. The cache finds out when a link is detached: then none of those tasks counts, and later tasks that
-need the file on this computer get a copy.
+All tasks with a link to a file share it, and it stays in the cache while they do. A change by one of them may have
+been read by the others. The cache finds out when a link is detached: then none of those tasks counts, and later tasks
+that need the file on this computer get a copy.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Collecting the output files of a task: matched in its scratch folder, moved out of it, and named by content.
 
-The task has ended, but other programs of the same user may still change the folder: no link is followed, and the file
-that was moved is hashed, not the one that was seen. One file that cannot be brought does not keep the others from it:
-it is named as a problem.
+The task has ended, but other programs of the same user may still change the folder: no link is followed, and the
+moved file is hashed, not the one found before. One file that cannot be brought does not keep the others from it: it
+is named as a problem.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Names = tuple[str, ...]
 
 
 class OutputsError(Exception):
-    """Collecting was given up: nobody waits for the outputs any more."""
+    """Collecting was cancelled: no task waits for the outputs."""
 
 
 class _OutputError(Exception):
@@ -109,7 +109,7 @@ class Collector:
             problems[_MOST_PROBLEMS:] = [f"{len(problems) - _MOST_PROBLEMS} more problems with its outputs"]
         return Collected(tuple(files), tuple(problems), self._remark())
 
-    # What is wanted, and what of it is there.
+    # The wanted outputs, and those found.
 
     def _read(self, text: str, is_optional: bool) -> Iterator[FilePattern]:
         """Yield the patterns that a text stands for. A file or folder of exactly this name comes first."""
@@ -218,7 +218,7 @@ class Collector:
         return f"{', '.join(found[:_MOST_FOUND])}{more}" or "no other files"
 
     def _only_unchanged(self, files: Sequence[OutputFile], unchanged: Sequence[Names]) -> Iterator[str]:
-        """Yield the patterns of which every match was an input that the task left as it was."""
+        """Yield the patterns that matched only unchanged inputs."""
         if not unchanged:
             return
         brought = frozenset[int]().union(*(self._found[tuple(file.path.split("/"))] for file in files))
@@ -344,7 +344,7 @@ def _is_within(path: str, folder: Names) -> bool:
 
 
 def _excess(count: int, characters: int) -> str:
-    """Return the problem if so many files, or their names, are too many for a result; empty if they are not."""
+    """Return the problem if the files or their names are too many for a result, else empty."""
     if count > MAX_OUTPUT_FILES:
         return f"more than {MAX_OUTPUT_FILES:,} files match its outputs: pack them into one archive"
     if characters > MAX_OUTPUT_NAMES:

@@ -36,7 +36,7 @@ class TaskFiles:
             raise
 
     def give_up(self) -> None:
-        """Stop collecting, because nobody waits for the outputs any more."""
+        """Stop collecting, because no task waits for the outputs."""
         if self._collector:
             self._collector.is_unwanted = True
 

@@ -83,7 +83,7 @@ class HttpClient:
     async def turn_to_next(self, silence_s: float = math.inf) -> None:
         """Try the next of several addresses; requests that are under way to this one, which may be gone, end now.
 
-        With one address alone, those end of which nothing has moved for ``silence_s``: the link is lost as well.
+        With only one address, requests end that have made no progress for ``silence_s``: the link is lost as well.
         """
         before = self.master
         self.trust.turn_to_next()
@@ -98,7 +98,7 @@ class HttpClient:
             limit.reschedule(asyncio.get_running_loop().time())
 
     async def _hang_up(self) -> None:
-        """End what is under way: whoever asked tries again."""
+        """End requests under way; their callers retry."""
         http, self._http = self._http, None
         if http:
             await http.close()
@@ -113,7 +113,9 @@ class HttpClient:
         return f"{self.master}{API_PREFIX}/{path}"
 
     def headers(self) -> dict[str, str]:
-        """Return the header with the token, read anew since it may change. Raises LooplineError if that fails."""
+        """Return the header with the token, which is read again because it may change. Raises LooplineError if that
+        fails.
+        """
         token = self._settings.find_token()
         return {"Authorization": f"Bearer {token}"} if token else {}
 

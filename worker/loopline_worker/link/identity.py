@@ -1,8 +1,8 @@
 """The proof that a link is this worker's: a key of its own, its certificate, and a word beside them.
 
-The key never leaves this computer. The master signs a certificate for it over the link, and from then on takes no
-link in this worker's name without the key: a token alone, which somebody may have read, is of no use. Where nothing
-is encrypted there is only the word, which keeps others from taking over a link that is open.
+The key never leaves this computer. The master signs a certificate for it over the link, and from then on accepts no
+link in this worker's name without the key, so a stolen token alone is useless. Where nothing is encrypted there is
+only the word, which keeps others from taking over a link that is open.
 """
 
 from __future__ import annotations
@@ -53,9 +53,7 @@ class WorkerIdentity:
         return False
 
     async def request(self, ca: str) -> str:
-        """Return the request for a certificate (PEM); empty if the one that is there is new enough, or none can be
-        made.
-        """
+        """Return the request for a certificate (PEM); empty if the current one is new enough, or none can be made."""
         if self.key_pair(ca) and not self.is_due:
             return ""
         if not _read(self._request):

@@ -1,8 +1,8 @@
-"""The link to the master: one connection at a time, opened again whenever it is lost, and what is said over it.
+"""The link to the master: one connection at a time, opened again whenever it is lost, and its messages.
 
 A Report leaves at once if there is news and the last one is answered; otherwise when the answer comes, or soon. While
-attempts wait here for a slot there is no hurry, and what happens within a moment goes with one Report. So a result
-that comes alone is never delayed, and the busier both ends are, the more one Report brings.
+attempts wait here for a slot, events of a short time share one Report. So a result that comes alone is never delayed,
+and the busier both ends are, the more one Report brings.
 """
 
 from __future__ import annotations
@@ -77,12 +77,12 @@ class Link:
         )
 
     def speak(self) -> None:
-        """Send a Report with all that happens before the loop comes round."""
+        """Send a Report after this turn of the loop, with all its events."""
         if self._conversation:
             self._conversation.speak()
 
     def speak_now(self) -> None:
-        """Send a Report now, because all that happened together has been taken in."""
+        """Send a Report now: all events of this moment are in it."""
         if self._conversation:
             self._conversation.speak_now()
 
@@ -92,7 +92,7 @@ class Link:
             self._conversation.speak_soon()
 
     def reopen(self, reason: str = "this computer was suspended") -> None:
-        """Connect anew at once: the connection is most likely dead, or was opened with an old certificate."""
+        """Reconnect at once: the connection is probably dead, or uses an old certificate."""
         self._backoff.reset()
         self._woken.set()
         if self._conversation:
@@ -190,7 +190,7 @@ class ConversationListener(Protocol):
         """True while attempts wait here for a slot."""
 
     async def ready(self, welcome: Welcome) -> None:
-        """Take in what the master said; wait until Reports may be sent."""
+        """Handle the master's message; wait until Reports may be sent."""
 
     def new_session(self) -> WorkerSession:
         """Return a new session, because a connection was opened."""
@@ -256,13 +256,13 @@ class Conversation:
         self._socket.end(LostError(reason))
 
     def speak(self) -> None:
-        """Send a Report with all that happens before the loop comes round."""
+        """Send a Report after this turn of the loop, with all its events."""
         if not self._is_due:
             self._is_due = True
             self._loop.call_soon(self._go_on)
 
     def speak_now(self) -> None:
-        """Send a Report now, because all that happened together has been taken in."""
+        """Send a Report now: all events of this moment are in it."""
         self._is_due = True
         self._go_on()
 
@@ -342,7 +342,7 @@ class Conversation:
         return answer
 
     def _answer(self, question: Read | MeasureFlow) -> None:
-        """Answer with output as soon as there is any, or with what a probe has measured."""
+        """Answer with output as soon as there is some, or with the result of a probe."""
         if len(self._answers) >= MAX_READS:
             raise ProtocolError(f"more than {MAX_READS} questions at once")
         task = self._loop.create_task(self._write(question))

@@ -1,6 +1,6 @@
-"""By what the master is trusted: the CA that the join line pinned, one beside the token, or one that the link named.
+"""Trust in the master: the CA pinned by the join line, or the one beside the token.
 
-Where a CA is known, the master is reached by https alone, whatever its address says.
+With a known CA the master is reached only by https, even if its address says http.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class MasterTrust:
         return await self.identity.request(self._ca) if self.master.startswith("https:") else ""
 
     def keep(self, certificate: str) -> bool:
-        """Keep our certificate. True if it is to be connected anew, with it."""
+        """Keep our certificate. True if the worker must reconnect with it."""
         if not certificate:
             return False
         is_first = self.identity.key_pair(self._ca) is None

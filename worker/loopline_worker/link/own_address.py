@@ -1,4 +1,4 @@
-"""The address of this computer in the network in which its master is."""
+"""The address of this computer in the network of its master."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class RejectedError(Exception):
 
 
 class Upgrade:
-    """A request, for whose answer it waits."""
+    """A request that awaits its answer."""
 
     def __init__(self) -> None:
         self._key = b64encode(os.urandom(16))

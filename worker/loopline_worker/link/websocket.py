@@ -60,7 +60,7 @@ class WebSocket(asyncio.Protocol):
     ) -> WebSocket:
         """Connect; messages have at most ``limit_bytes``. Raises RejectedError, LostError or OSError.
 
-        ``headers`` is asked once the server is there: one that starts now writes a token before it listens.
+        ``headers`` is called once the server accepts connections; by then a starting master has written its token.
         """
         parts = urlsplit(url)
         loop, port = asyncio.get_running_loop(), parts.port or _PORTS[parts.scheme]
@@ -121,7 +121,7 @@ class WebSocket(asyncio.Protocol):
             self._transport.close()
 
     async def close(self, within_s: float) -> None:
-        """Close the connection in order, waiting so long at most for the answer."""
+        """Close the connection in order, waiting at most ``within_s`` for the answer."""
         self._say_closed(close_payload(NORMAL_CLOSE))
         try:
             await asyncio.wait([self._ended], timeout=within_s)

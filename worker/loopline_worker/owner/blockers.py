@@ -1,4 +1,4 @@
-"""The blockers: what keeps all tasks off at the owner's word, a pause or a program that runs."""
+"""Blockers of all tasks by the owner's wish: a pause, or a running program."""
 
 from __future__ import annotations
 

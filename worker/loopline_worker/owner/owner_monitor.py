@@ -71,7 +71,7 @@ class OwnerMonitor:
         self._meter = meter
         self._free_bytes = free_bytes
         self._allowance = allowance
-        self._sampled: dict[str, Any] = {}  # of a Load, what changes slowly
+        self._sampled: dict[str, Any] = {}  # the slowly changing part of a Load
         self._machine = machine
         self._post = post
         self._battery = Battery()
@@ -95,7 +95,7 @@ class OwnerMonitor:
 
     @property
     def is_in_use(self) -> bool:
-        """True if somebody uses the computer or that is unknown; False if the owner policy does not ask."""
+        """True if the computer is in use or that is unknown; False if the owner policy ignores presence."""
         return self._machine.is_in_use
 
     def start(self, task_group: TaskGroup) -> None:
@@ -117,12 +117,12 @@ class OwnerMonitor:
             task_group.start(run(metered.watch(self._learn_metered)))
 
     def tell_of_waking(self, on_wake: Callable[[], None]) -> None:
-        """Call ``on_wake`` whenever the computer was suspended and goes on."""
+        """Call ``on_wake`` after each suspend of the computer."""
         if self._idle_detector:
             self._idle_detector.tell_of_waking(on_wake)
 
     def use_reports(self, reports: SessionReports) -> None:
-        """Go by what the reporters of this computer's sessions tell."""
+        """Use the readings of this computer's session reporters."""
         if self._idle_detector:
             self._idle_detector.use_reports(reports)
 
@@ -234,7 +234,7 @@ class OwnerMonitor:
             await asyncio.sleep(LOOK_AT_PROGRAMS_EVERY_S)
             try:
                 program = programs.found()
-            except (OSError, psutil.Error):  # no file descriptor left: what ran a moment ago counts as running
+            except (OSError, psutil.Error):  # no file descriptor left: the last known tasks count as running
                 continue
             if program != self._signs.program:
                 self._signs = replace(self._signs, program=program)
@@ -281,7 +281,7 @@ class Preemption:
 
 
 class PreemptionHistory:
-    """Preemptions since the agent started. Only those that followed an input count in the figures."""
+    """Preemptions since the agent started. Only freezes after an input count in the figures."""
 
     def __init__(self) -> None:
         self.recent: deque[Preemption] = deque(maxlen=_SHOWN)  # the latest last

@@ -56,7 +56,7 @@ def headline(state: WorkerState) -> str:
 
 
 def presence(state: WorkerState) -> str:
-    """Return when somebody last used this computer, and which probe says so; empty if that does not matter."""
+    """Return the time of the last use of this computer and the probe that saw it; empty if presence is ignored."""
     if not state.seen_by:
         return ""
     if state.idle_s is None:

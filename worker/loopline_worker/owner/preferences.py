@@ -11,7 +11,7 @@ _MOST_MEMORY = 2 * _GIB
 
 
 def preferences_of(settings: WorkerSettings, memory_bytes: int) -> OwnerPreferences:
-    """Return the preferences for a computer with so much memory. A dedicated one has no owner."""
+    """Return the preferences for a computer with this memory. A dedicated one has no owner."""
     if settings.dedicated:
         return OwnerPreferences(Policy.ALWAYS, on_battery=True)
     leave_memory_bytes = settings.leave_memory_bytes
@@ -30,7 +30,7 @@ def preferences_of(settings: WorkerSettings, memory_bytes: int) -> OwnerPreferen
 
 
 def in_words(settings: WorkerSettings, preferences: OwnerPreferences) -> list[str]:
-    """Return sentences for the owner: what this worker may do, and when it may not."""
+    """Return sentences for the owner: the rights of this worker, and its limits."""
     if settings.dedicated:
         return ["This computer is dedicated to the grid: tasks run no matter who uses it."]
     words = [_WORDS[preferences.policy].format(idle=_span(preferences.idle_s), cores=f"{preferences.leave_cores:g}")]

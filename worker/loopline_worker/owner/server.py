@@ -118,7 +118,7 @@ class OwnerServer:
         return None
 
     def _show(self) -> PageResponse:
-        from loopline_worker.owner.page import POLICY, render  # not before somebody looks
+        from loopline_worker.owner.page import POLICY, render  # only on request
 
         return PageResponse(200, render(self._controls.state()), "text/html", {"Content-Security-Policy": POLICY})
 
@@ -148,7 +148,7 @@ class OwnerServer:
 
 
 def _parts(request: PageRequest) -> tuple[str, str]:
-    """Return the secret in the path, and what follows it."""
+    """Return the secret in the path, and the rest."""
     _, secret, rest = [*request.path.split("/", 2), "", ""][:3]
     return secret, rest if request.path.count("/") > 1 else "?"
 

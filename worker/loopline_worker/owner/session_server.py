@@ -1,7 +1,7 @@
-"""The session server: a socket by which those who sit here reach a worker that is a service of the system.
+"""The session server: a socket for local users to reach a worker that is a service of the system.
 
-The kernel names the user at the other end (SO_PEERCRED). Only users who have a session here are answered, so that a
-task, whoever it runs as, is not. One line of JSON asks, one answers: reports of sessions, the state, a pause.
+The kernel names the user at the other end (SO_PEERCRED). Only users with a session here are answered, and never a
+task, regardless of its user. One line of JSON asks, one answers: reports of sessions, the state, a pause.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class SessionServer:
         try:
             self._place.unlink(missing_ok=True)
             self._server = await asyncio.start_unix_server(self._serve, self._place, limit=_MOST_BYTES)
-            self._place.chmod(0o666)  # who may ask is decided by the kernel's word, not by the file's mode
+            self._place.chmod(0o666)  # permission depends on the peer's credentials, not on the file's mode
         except OSError as error:
             log.warning("sessions of this computer cannot report their input: %s", error)
 
@@ -77,7 +77,7 @@ class SessionServer:
                 finally:
                     self._connections[uid] -= 1
         except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError):
-            pass  # they have gone, or say nothing that is meant for this socket
+            pass  # the peer is gone, or sent no request
         finally:
             self._reports.forget(writer)
             writer.close()
@@ -137,7 +137,7 @@ def has_place(place: Path) -> bool:
 
 
 def people_but_tasks(is_here: Callable[[int], bool]) -> Callable[[int], bool]:
-    """Return who may ask: whoever is logged in here, and root, but for the user that tasks run as."""
+    """Return the permitted users: logged-in users and root, except the user of tasks."""
     own = os.getuid()
     return lambda uid: uid != own and (uid == 0 or is_here(uid))
 

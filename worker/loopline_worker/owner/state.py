@@ -58,8 +58,8 @@ class WorkerState:
     preferences: list[str]
     notice: str = ""  # of the master: the reason why it gives this computer no new tasks for a while
     peers: str = ""  # the port that is open to other workers; empty: none is
-    sandbox: str = ""  # whether tasks run in one, and what that means
-    contributed: dict[str, Contributed] = field(default_factory=dict)  # by user, those who had most first
+    sandbox: str = ""  # the kind of sandbox, and its meaning
+    contributed: dict[str, Contributed] = field(default_factory=dict)  # by user, the largest first
     contributed_since: float = 0.0
 
     def to_json(self) -> dict[str, Any]:

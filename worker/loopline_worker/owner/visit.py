@@ -1,4 +1,4 @@
-"""A request to the owner's page and its response, after which the connection is closed. The protocol is h11's."""
+"""A request to the owner's page and its response, then the connection is closed. The protocol is h11's."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _MOST_USERS = 200
 
 
 class AttemptLog:
-    """Logs so many lines at once and so many a second; ``sum_up`` now and then counts those left out.
+    """Logs a burst of lines, then a few per second; ``sum_up`` now and then counts those left out.
 
     All of them count in the computer's ``contribution``.
     """

@@ -1,14 +1,14 @@
-"""The journal and its spool: what the agent has in hand, on disk for the next agent if this one is killed.
+"""The journal and its spool: the agent's state on disk, for the next agent if this one is killed.
 
-The journal is a write-ahead log, a file that is only appended to. Each event has a line: runs that came (the
-master's frame as it was), attempts that began, results, attempts that are over because the master has their results,
-and the life of the master's database to which all this belongs. A line is written before anything is told of it, so
-that it outlives a ``kill -9``. It is not forced to the disk: what a power failure loses is missing in the next
-Report, and the master has it run again (docs/design/architecture.md).
+The journal is a write-ahead log, a file that is only appended to. Each event has a line: runs that came (the master's
+frame as it was), attempts that began, results, attempts that are over because the master has their results, and the
+life of the master's database that they belong to. A line is written before its event is reported, so that it survives
+a ``kill -9``. It is not synced: lines lost in a power failure are missing in the next Report, and the master runs
+those tasks again (docs/design/architecture.md).
 
-The spool has output that is too long for a result: what a task wrote (``12.3.1.stdout``, ``12.3.1.stderr``), what a
-function returned (``12.3.1.value``), and a folder of the output files, by content (``12.3.1.files``). Files of an
-attempt without a result are left over from a crash.
+The spool has output that is too long for a result: output of the task (``12.3.1.stdout``, ``12.3.1.stderr``), value
+of a function (``12.3.1.value``), and a folder of the output files, by content (``12.3.1.files``). Files of an attempt
+without a result are left over from a crash.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Line:
 
 
 class Journal:
-    """Journal of an agent. Its content is what its lines say, whether it wrote or read them."""
+    """Journal of an agent. Its content follows from its lines, written or read."""
 
     def __init__(self, path: Path) -> None:
         """Open the file and read what an earlier agent left. Raises OSError if it cannot be written."""
@@ -60,7 +60,7 @@ class Journal:
         self._waiting: dict[AttemptId, Run] = {}
         self._begun: dict[AttemptId, None] = {}
         self._results: dict[AttemptId, bytes] = {}  # as they are written
-        self._sizes: dict[AttemptId, int] = {}  # of what is not over: its share of the file
+        self._sizes: dict[AttemptId, int] = {}  # bytes of the file for each attempt that is not over
         self.life = ""  # of the master's database; empty: not known
         self._is_of_earlier_life = False  # the file: it did not take the line that names this one
         self.live_bytes = 0
@@ -72,7 +72,7 @@ class Journal:
 
     @property
     def waiting(self) -> list[Run]:
-        """Return the runs that have not begun, in the order in which they came."""
+        """Return the runs that have not begun, in order of arrival."""
         return list(self._waiting.values())
 
     @property
@@ -180,7 +180,7 @@ class Journal:
         self._size_bytes += written
 
     def _clean(self) -> None:
-        """Write the file anew with the lines that still count."""
+        """Rewrite the file with only the current lines."""
         unfinished = self._path.with_suffix(".tmp")
         lines = list(self._lines())
         unfinished.write_bytes(b"".join(lines))
@@ -252,12 +252,12 @@ class Spool:
     def __init__(self, folder: Path, limit_bytes: int) -> None:
         self._folder = folder
         self._limit_bytes = limit_bytes
-        self._named: dict[AttemptId, tuple[list[str], int]] = {}  # what there is of each, by suffix; its bytes
+        self._named: dict[AttemptId, tuple[list[str], int]] = {}  # files of each, by suffix, with their bytes
         self.size_bytes = 0
         folder.mkdir(parents=True, exist_ok=True)
 
     def is_full(self, beside_bytes: int = 0) -> bool:
-        """True if the spool is full, together with so many bytes that are kept elsewhere."""
+        """True if the spool is full, counting these bytes kept elsewhere."""
         return self.size_bytes + beside_bytes > self._limit_bytes
 
     def keep(self, result: Result) -> None:
@@ -316,7 +316,7 @@ def _named_by(result: Result) -> list[str]:
 
 
 def _weight(file: Path) -> int:
-    with suppress(OSError):  # lost: whoever sends it will see
+    with suppress(OSError):  # lost: its sender will notice
         return sum(each.stat().st_size for each in (file.iterdir() if file.is_dir() else (file,)))
     return 0
 

@@ -32,7 +32,7 @@ class ResultDelivery:
         *,
         on_uploaded: Callable[[Result, Path], None] = lambda result, folder: None,
     ) -> None:
-        """``on_uploaded`` hears of a result whose files the master has, and of the folder where they are still."""
+        """``on_uploaded`` is called with a result whose files the master has, and the folder that still has them."""
         self._journal = journal
         self._spool = spool
         self._uploads = uploads
@@ -42,7 +42,7 @@ class ResultDelivery:
         self._under_way: set[asyncio.Task[None]] = set()
 
     def deliver(self, result: Result) -> None:
-        """Begin to deliver a result, or go on with what an earlier agent began."""
+        """Start delivering a result, or continue the delivery of an earlier agent."""
         task = self._task_group.start(self._deliver(result))
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
