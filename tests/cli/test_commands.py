@@ -241,7 +241,6 @@ def test_no_master_answers(run: Run, unused_tcp_port: int) -> None:
         ("sumbit -- pi", "did you mean `loopline submit`?"),
         ("submit", "there is no command to run"),
         ("submit --nmae x -- pi", "--name"),
-        ("submit pi --seed 3", "goes after `--`"),
         ("submit --size soon -- pi", "a duration such as 90s"),
         ("submit --param seed=0.1..0.5 -- pi", "has a step"),
         ("submit --param x=1 --param x=2 -- pi", "given twice"),

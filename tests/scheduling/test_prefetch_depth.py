@@ -141,7 +141,7 @@ def test_second_user_is_served_soon_whatever_is_declared_and_happens(
         return 0.01 if job < 3 else his if job == late else pattern[task % len(pattern)]
 
     life = Life(lasts, policy)
-    life.submit("ann", 3000, size)
+    life.submit("ann", 600, size)
     life.live(until=life.grid.now + came_after_s)
     came_at, late = life.grid.now, life.submit("bob", 20)
     within_s = 3 * max(pattern) + 2 * life.grid.settings.prefetch_s + 1.0

@@ -409,7 +409,11 @@ async def test_no_slots_are_offered_while_this_computer_cannot(
     await until(lambda: master.reports[-1].load.slots == 2)  # its disk takes files again
 
 
-async def test_a_result_that_the_disk_does_not_take_waits(master: SmallMaster, start: Start) -> None:
+async def test_a_result_that_the_disk_does_not_take_waits(
+    master: SmallMaster, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_repaired = False
+    monkeypatch.setattr(DataDirectory, "is_writable", lambda _self: is_repaired)
     agent = start()
     await until(lambda: master.is_connected)
     journal = agent.agent.parts.journal
@@ -426,7 +430,7 @@ async def test_a_result_that_the_disk_does_not_take_waits(master: SmallMaster, s
         )
 
     await until(is_delivering_without_slots)
-    journal._file = real
+    journal._file, is_repaired = real, True
     assert (await master.results_of(run))[0].outcome is Outcome.SUCCEEDED
 
 
