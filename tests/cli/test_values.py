@@ -1,11 +1,14 @@
 import json
+from collections.abc import Iterator
 from contextlib import suppress
+from typing import get_args
 
 import pytest
+from cyclopts import App, Argument, CoercionError, Parameter, Token
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopline.cli import values
+from loopline.cli import app, values
 from loopline.cli.errors import Exit
 from loopline_shared.spec import JobSpec
 from tests.cli.conftest import Run
@@ -156,3 +159,43 @@ def test_a_word_in_place_of_a_number_is_told_in_plain_words(run: Run, nobodys_co
     ran = run("submit", "--slots", "x", "--dry-run", "--", "true")
     assert ran.code == Exit.USAGE
     assert "Invalid value for --slots: expected a whole number, got 'x'" in ran.err
+
+
+def options_of(command: App, default: Parameter | None) -> Iterator[Argument]:
+    """Options of a command and its subcommands."""
+    for name in command.resolved_commands():
+        if not name.startswith("-"):
+            yield from options_of(command[name], default)
+    if command.default_command is not None:
+        yield from command.assemble_argument_collection(default_parameter=default)
+
+
+def test_whole_number_options_refuse_fractions() -> None:
+    seen = set()
+    for command in app.COMMANDS:
+        built = app.build(command)
+        convert = built.default_parameter.converter if built.default_parameter else None
+        for argument in options_of(built[command], built.default_parameter):
+            is_own = argument.parameter.converter not in (None, convert)  # such as a duration, or a job's number
+            if is_own or not argument.parse or int not in (argument.hint, *get_args(argument.hint)):
+                continue
+            argument.append(Token(keyword=argument.name, value="1.9"))
+            with pytest.raises(CoercionError, match="expected a whole number"):
+                argument.convert(convert)
+            seen.add(argument.name)
+    assert {"--nodes", "--limit", "--slots", "--rank", "--task", "--uses", "--max-replicas"} <= seen
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--nodes", "1.9"), "--nodes: expected a whole number, got '1.9'"),
+        (("--max-replicas", "1.9"), "--max-replicas: expected a whole number or unlimited, got '1.9'"),
+        (("--after", "48.1"), "--after: expected a job such as 48, got the task '48.1'"),
+        (("--only-failed-of", "48.1"), "--only-failed-of: expected a job such as 48, got the task '48.1'"),
+    ],
+)
+def test_submit_refuses_fractions(run: Run, words: tuple[str, ...], told: str) -> None:
+    ran = run("submit", *words, "--dry-run", "--", "true")
+    assert ran.code == Exit.USAGE
+    assert told in ran.err

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Literal
@@ -120,6 +120,14 @@ def count_or_share(text: str) -> int | str:
     if text.endswith("%") and _NUMBER.fullmatch(text[:-1]) and 0 < float(text[:-1]) <= 100:
         return text
     raise ValueError(f"expected a number of tasks such as 5, or a share of them such as 10%, got {text!r}")
+
+
+def whole_number(text: str, words: Sequence[str] = ()) -> int | str:
+    """Return the number, or the text if it is one of these words. Raises ValueError for fractions."""
+    try:
+        return text if text in words else int(text)
+    except ValueError:
+        raise ValueError(f"expected {' or '.join(('a whole number', *words))}, got {text!r}") from None
 
 
 def pair(text: str) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Group, Parameter
 
 from loopline.cli import values
-from loopline.cli.common import read_by
+from loopline.cli.common import read_by, read_each_by
 
 JobDocument = dict[str, Any]
 """Part of a job as JSON; values that are None or empty are removed later."""
@@ -62,8 +62,8 @@ class JobOptions:
     name: str = ""
     size: SizeOption = None
     folder: str | None = None
-    only_failed_of: Annotated[int | None, Parameter(metavar="JOB")] = None
-    after: Annotated[tuple[int, ...], Parameter(metavar="ID")] = ()
+    only_failed_of: Annotated[int | None, read_by(values.job, "JOB")] = None
+    after: Annotated[tuple[int, ...], read_each_by(values.job, "ID")] = ()
     max_fails: Annotated[int | str | None, read_by(values.count_or_share, "N|P%")] = None
     notify: Annotated[JobDocument | None, read_by(values.notification, "URL|command:NAME")] = None
 
