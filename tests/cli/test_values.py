@@ -1,4 +1,5 @@
 import json
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import get_args
@@ -106,7 +107,13 @@ def test_the_limit_of_a_slurm_array_is_explained() -> None:
 def test_arrays() -> None:
     assert values.array("1-1000") == {"range": [1, 1000]}
     assert values.array("1-1000:2") == {"range": [1, 1000, 2]}
-    for wrong in ("1", "1..5", "a-b", "1-", "-1-5"):
+    assert values.array("1,3,7-9,8,20-24:2") == [1, 3, 7, 8, 9, 20, 22, 24]
+    assert values.array("01,03-04") == ["01", "03", "04"]
+    with pytest.raises(ValueError, match="the range 5-1 is empty"):
+        values.array("5-1,3")
+    with pytest.raises(ValueError, match="at most 1,000,000 numbers"):
+        values.array("1-99999999,3")
+    for wrong in ("1", "1..5", "a-b", "1-", "-1-5", "1,", "1,,2", "1;2"):
         with pytest.raises(ValueError, match="FIRST-LAST"):
             values.array(wrong)
 
@@ -117,6 +124,15 @@ def test_arrays() -> None:
 )
 def test_durations(text: str, seconds: float) -> None:
     assert values.duration(text) == seconds
+
+
+def test_since_is_a_duration_ago_or_a_time_with_its_zone() -> None:
+    assert values.since("2027-01-31T09:00:00+01:00") == values.since("2027-01-31T08:00:00Z") == 1801382400.0
+    before = time.time()
+    assert before - 60 <= values.since("1m") <= time.time() - 60
+    for wrong, said in (("2027-01-31T08:00:00", "with its zone"), ("yesterday", "a duration such as")):
+        with pytest.raises(ValueError, match=said):
+            values.since(wrong)
 
 
 @pytest.mark.parametrize("text", ["", "m", "10x", "1h30", "-5s", "10 m ago", "1e3", "inf"])

@@ -94,7 +94,6 @@ def read_each_by(parse: Callable[[str], Any], metavar: str | None = None) -> Par
 SubjectOrWorker = Annotated[TaskId | int | str, read_by(values.subject_or_worker)]
 Subject = Annotated[TaskId | int, read_by(values.subject)]
 JobNumber = Annotated[int, read_by(values.job)]
-TaskNumber = Annotated[TaskId, read_by(values.task)]
 
 
 async def some(limit: int, items: AsyncIterator[Item]) -> list[Item]:
