@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -106,7 +107,8 @@ def answers(fake: FakeMaster) -> None:
     )
     fake.on("POST /jobs", ok(Submission(id=7, task_count=2, warnings=["no worker is a mac"]), 201))
     for what in ("cancel", "pause", "resume", "retry"):
-        fake.on(f"POST /jobs/7/{what}", ok(job(7)))
+        for number in (7, 8):
+            fake.on(f"POST /jobs/{number}/{what}", ok(job(number)))
     fake.on("GET /workers", page(worker(last_hour=LastHour(delivered=3600.0, promised=14400.0, slot_s=1.0, tasks=7))))
     fake.on("GET /programs", page(program()))
     for what in ("drain", "undrain", "forget"):
@@ -141,6 +143,7 @@ LINES = [
     ("explain 7 --json", "sentence"),
     ("gantt 7 --json", None),
     ("cancel 7 --json", "state"),
+    ("cancel 7 8 --json", None),
     ("pause 7 --json", "state"),
     ("resume 7 --json", "state"),
     ("retry 7 --json", "state"),
@@ -250,7 +253,7 @@ def test_no_master_answers(run: Run, unused_tcp_port: int) -> None:
         ("job seven", "a job such as 12"),
         ("job 7.1", "a job such as 7"),
         ("job 0", "numbered from 1"),
-        ("logs 7", "a task such as 7.1"),
+        ("logs seven", "a task such as 12.3"),
         ("token creat ann", "create"),
         ("token create ann --role king", "admin"),
     ],
@@ -261,6 +264,40 @@ def test_wrong_usage(fake: FakeMaster, run: Run, line: str, said: str) -> None:
     assert said in re.sub(r"\s+", " ", ran.err)
     assert not ran.out
     assert not fake.seen
+
+
+@pytest.mark.parametrize("what", ["cancel", "pause", "resume"])
+def test_several_jobs_are_steered_at_once_also_after_a_refusal(fake: FakeMaster, run: Run, what: str) -> None:
+    for number in (7, 9):
+        fake.on(f"POST /jobs/{number}/{what}", ok(job(number)))
+    fake.on(f"POST /jobs/8/{what}", refuse(404, "not_found", "there is no job 8"))
+    ran = run(what, "7", "8", "9", "7")
+    assert ran.code == Exit.NOT_FOUND
+    assert [line.split()[1] for line in ran.out.splitlines()] == ["7", "9"]
+    assert "there is no job 8" in ran.err
+    assert len(fake.asked(f"POST /jobs/7/{what}")) == 1
+
+
+def test_logs_of_a_job_are_those_of_its_only_task(fake: FakeMaster, run: Run) -> None:
+    answers(fake)
+    fake.on("GET /jobs/7", ok(job(7).model_copy(update={"task_count": 1})))
+    assert run("logs", "7").out == "about 3.14\n"
+    fake.on("GET /jobs/7", ok(job(7).model_copy(update={"task_count": 2})))
+    ran = run("logs", "7")
+    assert (ran.code, "name one of them, such as 7.1" in ran.err) == (Exit.USAGE, True)
+
+
+def test_times_are_printed_with_their_zone(fake: FakeMaster, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers(fake)
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    try:
+        assert "1970-01-01 05:30:01 +0530" in run("audit").out
+        run("audit", "--since", "2027-01-31T09:00:00+01:00")
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert fake.asked("GET /audit-log")[-1].query["since"].startswith("1801382400")
 
 
 def test_waiting_ends_with_the_job(fake: FakeMaster, run: Run) -> None:

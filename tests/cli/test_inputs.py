@@ -149,6 +149,18 @@ def test_each_task_gets_the_file_that_its_parameter_names(files: Files, run: Run
     assert "{line} names a file of this folder for each task, and none is an input; add --input '{line}'" in ran.err
 
 
+def test_names_of_files_may_hold_an_equals_sign(files: Files, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for name in ("lr=1.txt", "in/lr=2.txt"):
+        (tmp_path / name).write_text(name)
+        files.expect(name.encode())
+    ran = run("submit", "--input", "auto", "--", "cat", "lr=1.txt", "in/lr=2.txt")
+    assert (ran.code, sorted(files.job["inputs"])) == (0, ["in/lr=2.txt", "lr=1.txt"]), ran.err
+    sweep = ("--param", "n=1..1", "--input", "lr={n}.txt", "--input", "in/lr=2.txt=lr={n}.in")
+    ran = run("submit", *sweep, "--", "cat", "lr={n}.txt")
+    assert (ran.code, sorted(files.job["tasks"][0]["inputs"])) == (0, ["lr=1.in", "lr=1.txt"]), ran.err
+
+
 @pytest.mark.parametrize(
     ("inputs", "said"),
     [

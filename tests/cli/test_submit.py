@@ -59,10 +59,10 @@ def test_receipt_shows_notes_without_calling_them_warnings(fake: FakeMaster, run
 @pytest.mark.parametrize(
     ("told", "said"),
     [
-        ({"kind": "promise", "machines": ["ant", "bee"]}, r"promised start: .{19} on ant, bee  for 1m"),
+        ({"kind": "promise", "machines": ["ant", "bee"]}, r"promised start: .{25} on ant, bee  for 1m"),
         (
             {"kind": "estimate", "machines": [], "p50_at": 1e9},
-            r"estimated start: .{19}, as likely as not by .{19} on 2 workers not chosen yet  for 1m",
+            r"estimated start: .{25}, as likely as not by .{25} on 2 workers not chosen yet  for 1m",
         ),
     ],
 )

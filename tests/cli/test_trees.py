@@ -15,7 +15,7 @@ from loopline_shared.errors import LooplineError
 @pytest.fixture(autouse=True)
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    for path in ("data/x.csv", "data/.hidden/config", "data/sub/y.csv", "model.bin", "a=b.txt"):
+    for path in ("data/x.csv", "data/.hidden/config", "data/sub/y.csv", "model.bin", "a=b.txt", "more/c=d.txt"):
         file = tmp_path / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(path)
@@ -33,6 +33,8 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["model.bin", "data/x.csv=x"], ["model.bin", "x"]),
         (["a=b.txt"], ["a=b.txt"]),
         (["a=b.txt=c"], ["c"]),
+        (["more/c=d.txt=more/c=d.txt"], ["more/c=d.txt"]),
+        (["model.bin=a=b.bin"], ["a=b.bin"]),
         (["model.bin", "./model.bin"], ["model.bin"]),
         (["../{here}/model.bin"], ["model.bin"]),
     ],
@@ -88,6 +90,7 @@ def test_what_cannot_be_an_input(data: Path, monkeypatch: pytest.MonkeyPatch) ->
     (data.parent / "empty").mkdir()
     for wanted, reason in (
         (["none"], "there is no file or folder none"),
+        (["e=f.txt"], "there is no file or folder e nor e=f.txt"),
         (["pipe"], "pipe is not a file"),
         (["empty"], "has no files in it"),
         (["model.bin=../x"], "must not leave"),

@@ -1,11 +1,15 @@
 import json
+import time
+from collections.abc import Iterator
 from contextlib import suppress
+from typing import get_args
 
 import pytest
+from cyclopts import App, Argument, CoercionError, Parameter, Token
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopline.cli import values
+from loopline.cli import app, values
 from loopline.cli.errors import Exit
 from loopline_shared.spec import JobSpec
 from tests.cli.conftest import Run
@@ -103,7 +107,13 @@ def test_the_limit_of_a_slurm_array_is_explained() -> None:
 def test_arrays() -> None:
     assert values.array("1-1000") == {"range": [1, 1000]}
     assert values.array("1-1000:2") == {"range": [1, 1000, 2]}
-    for wrong in ("1", "1..5", "a-b", "1-", "-1-5"):
+    assert values.array("1,3,7-9,8,20-24:2") == [1, 3, 7, 8, 9, 20, 22, 24]
+    assert values.array("01,03-04") == ["01", "03", "04"]
+    with pytest.raises(ValueError, match="the range 5-1 is empty"):
+        values.array("5-1,3")
+    with pytest.raises(ValueError, match="at most 1,000,000 numbers"):
+        values.array("1-99999999,3")
+    for wrong in ("1", "1..5", "a-b", "1-", "-1-5", "1,", "1,,2", "1;2"):
         with pytest.raises(ValueError, match="FIRST-LAST"):
             values.array(wrong)
 
@@ -114,6 +124,15 @@ def test_arrays() -> None:
 )
 def test_durations(text: str, seconds: float) -> None:
     assert values.duration(text) == seconds
+
+
+def test_since_is_a_duration_ago_or_a_time_with_its_zone() -> None:
+    assert values.since("2027-01-31T09:00:00+01:00") == values.since("2027-01-31T08:00:00Z") == 1801382400.0
+    before = time.time()
+    assert before - 60 <= values.since("1m") <= time.time() - 60
+    for wrong, said in (("2027-01-31T08:00:00", "with its zone"), ("yesterday", "a duration such as")):
+        with pytest.raises(ValueError, match=said):
+            values.since(wrong)
 
 
 @pytest.mark.parametrize("text", ["", "m", "10x", "1h30", "-5s", "10 m ago", "1e3", "inf"])
@@ -156,3 +175,43 @@ def test_a_word_in_place_of_a_number_is_told_in_plain_words(run: Run, nobodys_co
     ran = run("submit", "--slots", "x", "--dry-run", "--", "true")
     assert ran.code == Exit.USAGE
     assert "Invalid value for --slots: expected a whole number, got 'x'" in ran.err
+
+
+def options_of(command: App, default: Parameter | None) -> Iterator[Argument]:
+    """Options of a command and its subcommands."""
+    for name in command.resolved_commands():
+        if not name.startswith("-"):
+            yield from options_of(command[name], default)
+    if command.default_command is not None:
+        yield from command.assemble_argument_collection(default_parameter=default)
+
+
+def test_whole_number_options_refuse_fractions() -> None:
+    seen = set()
+    for command in app.COMMANDS:
+        built = app.build(command)
+        convert = built.default_parameter.converter if built.default_parameter else None
+        for argument in options_of(built[command], built.default_parameter):
+            is_own = argument.parameter.converter not in (None, convert)  # such as a duration, or a job's number
+            if is_own or not argument.parse or int not in (argument.hint, *get_args(argument.hint)):
+                continue
+            argument.append(Token(keyword=argument.name, value="1.9"))
+            with pytest.raises(CoercionError, match="expected a whole number"):
+                argument.convert(convert)
+            seen.add(argument.name)
+    assert {"--nodes", "--limit", "--slots", "--rank", "--task", "--uses", "--max-replicas"} <= seen
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--nodes", "1.9"), "--nodes: expected a whole number, got '1.9'"),
+        (("--max-replicas", "1.9"), "--max-replicas: expected a whole number or unlimited, got '1.9'"),
+        (("--after", "48.1"), "--after: expected a job such as 48, got the task '48.1'"),
+        (("--only-failed-of", "48.1"), "--only-failed-of: expected a job such as 48, got the task '48.1'"),
+    ],
+)
+def test_submit_refuses_fractions(run: Run, words: tuple[str, ...], told: str) -> None:
+    ran = run("submit", *words, "--dry-run", "--", "true")
+    assert ran.code == Exit.USAGE
+    assert told in ran.err

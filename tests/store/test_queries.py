@@ -8,11 +8,12 @@ import pytest
 from loopline_master.core.entities import SEATED, UNSEATED
 from loopline_master.core.events import JobRetried
 from loopline_master.store import open_store
+from loopline_master.store.queries.failure_queries import without_own
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import AttemptId, AttemptState, JobState, Output, TaskId, TaskState
 from loopline_shared.rest.access import TokenView
 from loopline_shared.rest.bodies import LiveTotals
-from loopline_shared.spec import Requirements
+from loopline_shared.spec import Requirements, RowFile
 from tests.store.examples import LOAD, a_job, a_task, a_worker, an_attempt, ended, keep
 
 SUCCEEDED, FAILED = TaskState.SUCCEEDED, TaskState.FAILED
@@ -311,3 +312,31 @@ async def test_failures_of_a_job_that_is_over_are_read_once_unless_they_may_chan
         assert len(asked) == times + 1
     await keep(store, a_task(1, 1, SUCCEEDED, finished_at=10.0), new=False)
     assert await store.failures.of_job(1, 10.0) == [], "it was retried"
+
+
+async def test_failures_that_differ_by_the_tasks_own_file_are_one_group(store):
+    names = ["in/alpha.txt", "in/beta.txt", "in/gamma.txt"]
+    reasons = ["cannot open in/alpha.txt", "cannot open beta.txt", "cannot open delta.txt"]
+
+    def failing(number):
+        told = {"state": AttemptState.FAILED, "reason": reasons[number - 1], "exit_code": 1, "ended_at": None}
+        return a_task(number, job, FAILED, finished_at=9.0), an_attempt(number, job, **told)
+
+    async def rows(_, tasks):
+        return {number: {"line": names[number - 1]} for number in tasks}
+
+    listed, filed = {"line": names}, RowFile(file=f"sha256:{'0' * 64}", count=3)
+    await keep(store, a_worker())
+    for job, parameters in ((1, listed), (2, filed)):
+        spec = a_job().spec.model_copy(update={"parameters": parameters})
+        over = a_job(job, spec=spec, state=JobState.FAILED, finished_at=9.0, departure=job)
+        await keep(store, over, *(row for number in (1, 2, 3) for row in failing(number)))
+        groups = await store.failures.of_job(job, None, rows)
+        assert [(group.count, group.example) for group in groups] == [(2, 1), (1, 3)]
+
+
+def test_reason_without_the_tasks_own_parameters():
+    own = {"line": "in/a.txt", "seed": 7, "mode": "fast"}
+    assert without_own("open 'in/a.txt': no a.txt in breakfast", own) == "open '{line}': no {line} in breakfast"
+    assert without_own("mode fast: in/a.txt.bak", {"mode": "fast"}) == "mode {mode}: in/a.txt.bak"
+    assert without_own("no data", {}) == "no data"

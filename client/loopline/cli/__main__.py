@@ -23,8 +23,7 @@ from loopline.cli.errors import Exit, report, usage
 from loopline_shared.errors import LooplineError
 from loopline_shared.terminal import import_blocker, streams  # before pydantic
 
-_CONVERTED = re.compile(r'unable to convert "(.*)" into (int|float)\.')
-_NUMBERS = {"int": "a whole number", "float": "a number"}
+_CONVERTED = re.compile(r'unable to convert "(.*)" into float\.')
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -70,7 +69,7 @@ def run(words: list[str]) -> int:
     try:
         return built(words, print_error=False, exit_on_error=False) or Exit.OK
     except CycloptsError as error:
-        raise usage(_CONVERTED.sub(_in_words, str(error)), _hint(error)) from None
+        raise usage(_CONVERTED.sub(r"expected a number, got '\1'", str(error)), _hint(error)) from None
 
 
 def with_command_apart(built: App, words: list[str]) -> list[str]:
@@ -95,11 +94,6 @@ def _bring(command: str) -> None:
     """Import a command, and with it aiohttp: who connects by TLS does not go by its authorities (http.py)."""
     with import_blocker.without_authorities():
         import_module(command.partition(":")[0])
-
-
-def _in_words(found: re.Match[str]) -> str:
-    """Return what a number was expected to be, in place of the name of its type."""
-    return f"expected {_NUMBERS[found[2]]}, got {found[1]!r}"
 
 
 def _hint(error: CycloptsError) -> str:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from cyclopts import App, Group, Parameter
+from collections.abc import Sequence
+from typing import Any, get_args
 
+from cyclopts import App, Group, Parameter, Token, convert
+
+from loopline.cli import values
 from loopline.cli.errors import EXIT_CODES
 from loopline_shared import __version__
 
@@ -28,9 +32,9 @@ COMMANDS: dict[str, tuple[Group, str, str]] = {
     "tasks": (_JOBS, "loopline.cli.jobs:tasks", "List a job's tasks."),
     "explain": (_JOBS, "loopline.cli.jobs:explain", "Explain the state of a job, a task or a worker."),
     "gantt": (_JOBS, "loopline.cli.gantt:gantt", "Draw which worker ran what, and when."),
-    "cancel": (_STEERING, "loopline.cli.steer:cancel", "Cancel a job."),
+    "cancel": (_STEERING, "loopline.cli.steer:cancel", "Cancel jobs."),
     "pause": (_STEERING, "loopline.cli.steer:pause", "Start nothing more of a job until it is resumed."),
-    "resume": (_STEERING, "loopline.cli.steer:resume", "Resume a paused job."),
+    "resume": (_STEERING, "loopline.cli.steer:resume", "Resume paused jobs."),
     "retry": (_STEERING, "loopline.cli.steer:retry", "Run the failed and cancelled tasks of a job again."),
     "logs": (_OUTPUT, "loopline.cli.output:logs", "Print the output of a task."),
     "results": (_OUTPUT, "loopline.cli.output:results", "Print the output of every task, as the tasks finish."),
@@ -84,7 +88,7 @@ def build(chosen: str | None) -> App:
         help_epilogue=EXIT_CODES,
         help_format="markdown",
         version=__version__,
-        default_parameter=Parameter(negative=(), show_default=False),
+        default_parameter=Parameter(converter=_converted, negative=(), show_default=False),
         result_action="return_value",
         suppress_keyboard_interrupt=False,
     )
@@ -92,3 +96,13 @@ def build(chosen: str | None) -> App:
     for name, (group, path, summary) in COMMANDS.items():
         app.command(path, name=name, group=group, help=None if name == chosen else summary)
     return app
+
+
+def _converted(hint: Any, words: Sequence[Token]) -> Any:
+    """Convert as cyclopts does, except that it would round fractions: 1.9 nodes are refused, not taken as 2."""
+    for kind in get_args(hint) or (hint,):
+        if kind is int:
+            others = tuple(str(choice) for choice in get_args(hint) for choice in get_args(choice))
+            for word in words:
+                values.whole_number(word.value, others)
+    return convert(hint, words)

@@ -34,7 +34,7 @@ async def passing(*, common: Common = PLAIN) -> int:
 async def audit(
     *,
     user: str | None = None,
-    since: Annotated[float | None, read_by(values.duration, "DURATION")] = None,
+    since: Annotated[float, read_by(values.since, "TIME")] = 0.0,
     limit: Annotated[int, Parameter(alias="-n")] = 100,
     common: Common = PLAIN,
 ) -> None:
@@ -45,13 +45,13 @@ async def audit(
     user
         Only what this user or worker did.
     since
-        Only what was done within this time until now, such as 7d (default: all that is kept, a year).
+        Only what was done since then: 7d ago, or a time with its zone such as 2027-01-31T08:00:00+01:00 (default:
+        all that is kept, a year).
     limit
         At most so many lines, the latest first.
     """
-    start = 0.0 if since is None else max(0.0, time.time() - since)
     async with common.client() as client:
-        items = await some(limit, client.audit_log(user, start, page_size=page_size(limit)))
+        items = await some(limit, client.audit_log(user, since, page_size=page_size(limit)))
     common.show(items, lambda: tables.cut(tables.audit_log(items), len(items), limit))
 
 

@@ -86,10 +86,14 @@ def read_by(parse: Callable[[str], Any], metavar: str | None = None) -> Paramete
     )
 
 
+def read_each_by(parse: Callable[[str], Any], metavar: str | None = None) -> Parameter:
+    """Return a parameter that may be given several times, each time one word, which a function reads."""
+    return Parameter(converter=lambda _, words: tuple(parse(word.value) for word in words), metavar=metavar)
+
+
 SubjectOrWorker = Annotated[TaskId | int | str, read_by(values.subject_or_worker)]
 Subject = Annotated[TaskId | int, read_by(values.subject)]
 JobNumber = Annotated[int, read_by(values.job)]
-TaskNumber = Annotated[TaskId, read_by(values.task)]
 
 
 async def some(limit: int, items: AsyncIterator[Item]) -> list[Item]:

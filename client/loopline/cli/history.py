@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
@@ -27,7 +26,7 @@ from loopline_shared.rest.bodies import (
 async def history(
     *,
     by: HistorySubject | Literal["program"] = "user",
-    since: Annotated[float | None, read_by(values.duration, "DURATION")] = None,
+    since: Annotated[float, read_by(values.since, "TIME")] = 0.0,
     limit: Annotated[int, Parameter(alias="-n")] = 100,
     user: Annotated[str | None, Parameter(alias="--owner")] = None,
     name: str | None = None,
@@ -44,7 +43,7 @@ async def history(
     by
         A line for each user, worker, job or program.
     since
-        Only what ended within this time until now, such as 7d (default: all).
+        Only what ended since then: 7d ago, or a time with its zone such as 2027-01-31T08:00:00+01:00 (default: all).
     limit
         At most so many lines, the greatest first; programs: the latest used first.
     user
@@ -64,9 +63,8 @@ async def history(
             items = await some(limit, client.programs(user, name, page_size=page_size(limit)))
         common.show(items, lambda: tables.cut(knowledge.programs(items), len(items), limit))
         return
-    start = 0.0 if since is None else max(0.0, time.time() - since)
     async with common.client() as client:
-        report = await client.history(by, since=start, limit=limit)
+        report = await client.history(by, since=since, limit=limit)
     common.show(report, lambda: _picture(report, by))
 
 

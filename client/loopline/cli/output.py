@@ -9,14 +9,15 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from loopline.cli.common import PATIENCE_S, PLAIN, Common, JobNumber, TaskNumber
+from loopline.cli.common import PATIENCE_S, PLAIN, Common, JobNumber, Subject
+from loopline.cli.errors import usage
 from loopline.cli.render.printable import Printable, printable
-from loopline_shared.model import Stream
+from loopline_shared.model import Stream, TaskId
 from loopline_shared.rest.bodies import TaskResult
 
 
 async def logs(
-    task: TaskNumber,
+    task: Subject,
     /,
     *,
     stderr: bool = False,
@@ -29,7 +30,7 @@ async def logs(
     Parameters
     ----------
     task
-        A task such as 12.3.
+        A task such as 12.3, or a job of one task such as 12.
     stderr
         Print stderr instead of stdout.
     rank
@@ -38,6 +39,8 @@ async def logs(
         Go on printing while the task writes, until it is over.
     """
     stream: Stream = "stderr" if stderr else "stdout"
+    if not isinstance(task, TaskId):
+        task = await _only_task(task, common)
     again = ["logs", str(task), *["--stderr"] * stderr, *["--follow"] * follow]
     with common.interruptible(f"task {task} is not touched by this; read on with", *again):
         async with (
@@ -49,6 +52,16 @@ async def logs(
                 common.show({"task": str(task), "stream": stream, "text": text}, str)
                 return
             await _print_pieces(pieces)
+
+
+async def _only_task(job: int, common: Common) -> TaskId:
+    """Return the task of a job that has one. Raises LooplineError (usage) if it has more."""
+    async with common.client() as client:
+        count = (await client.job(job)).task_count
+    if count > 1:
+        hint = f"name one of them, such as {job}.1; `loopline results {job}` prints the output of all"
+        raise usage(f"job {job} has {count:,} tasks", hint)
+    return TaskId(job, 1)
 
 
 async def _print_pieces(pieces: AsyncIterator[bytes]) -> None:

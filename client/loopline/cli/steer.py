@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -11,23 +11,48 @@ from rich.text import Text
 from loopline.cli.common import PLAIN, Common, JobNumber, Subject
 from loopline.cli.render import tables
 from loopline.client import AsyncClient
+from loopline_shared.errors import LooplineError
 from loopline_shared.model import TaskId
 from loopline_shared.rest.bodies import JobView
 
 
-async def cancel(job: JobNumber, /, *, common: Common = PLAIN) -> None:
-    """Cancel a job: running tasks are killed, finished ones are kept."""
-    await _steer(job, AsyncClient.cancel, common)
+async def cancel(job: JobNumber, /, *others: JobNumber, common: Common = PLAIN) -> None:
+    """Cancel jobs: running tasks are killed, finished ones are kept.
+
+    Parameters
+    ----------
+    job
+        Number of the job.
+    others
+        Numbers of more jobs.
+    """
+    await _steer((job, *others), AsyncClient.cancel, common)
 
 
-async def pause(job: JobNumber, /, *, common: Common = PLAIN) -> None:
-    """Start nothing more of a job until it is resumed; running tasks finish, and other jobs may pass it."""
-    await _steer(job, AsyncClient.pause, common)
+async def pause(job: JobNumber, /, *others: JobNumber, common: Common = PLAIN) -> None:
+    """Start nothing more of a job until it is resumed; running tasks finish, and other jobs may pass it.
+
+    Parameters
+    ----------
+    job
+        Number of the job.
+    others
+        Numbers of more jobs.
+    """
+    await _steer((job, *others), AsyncClient.pause, common)
 
 
-async def resume(job: JobNumber, /, *, common: Common = PLAIN) -> None:
-    """Resume a paused job."""
-    await _steer(job, AsyncClient.resume, common)
+async def resume(job: JobNumber, /, *others: JobNumber, common: Common = PLAIN) -> None:
+    """Resume paused jobs.
+
+    Parameters
+    ----------
+    job
+        Number of the job.
+    others
+        Numbers of more jobs.
+    """
+    await _steer((job, *others), AsyncClient.resume, common)
 
 
 async def retry(
@@ -49,14 +74,31 @@ async def retry(
     number, tasks = (job.job, {job.task, *task}) if isinstance(job, TaskId) else (job, {*task})
     async with common.client() as client:
         view = await client.retry(number, sorted(tasks))
-    _show(view, common)
+    _show([view], common)
 
 
-async def _steer(job: int, act: Callable[[AsyncClient, int], Awaitable[JobView]], common: Common) -> None:
+async def _steer(jobs: Sequence[int], act: Callable[[AsyncClient, int], Awaitable[JobView]], common: Common) -> None:
+    """Steer each of the jobs, also after one that is refused. Raises LooplineError with all refusals."""
+    views: list[JobView] = []
+    refused: list[LooplineError] = []
     async with common.client() as client:
-        view = await act(client, job)
-    _show(view, common)
+        for job in dict.fromkeys(jobs):
+            try:
+                views.append(await act(client, job))
+            except LooplineError as error:
+                if error.code == "unreachable":
+                    raise
+                refused.append(error)
+    if views:
+        _show(views, common)
+    if refused:
+        first = refused[0]
+        message = "; ".join(dict.fromkeys(error.message for error in refused))
+        raise LooplineError(first.code, message, first.hint, first.status)
 
 
-def _show(view: JobView, common: Common) -> None:
-    common.show(view, lambda: Text.assemble(f"job {view.id} {view.name}: ", tables.job_state(view)))
+def _show(views: Sequence[JobView], common: Common) -> None:
+    """Show the jobs; as JSON, one job is a document, several are a list."""
+    document = views if len(views) > 1 else views[0]
+    lines = (Text.assemble(f"job {view.id} {view.name}: ", tables.job_state(view)) for view in views)
+    common.show(document, lambda: Text("\n").join(lines))

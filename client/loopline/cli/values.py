@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Literal
 
+from pydantic import ValidationError
+
 from loopline_shared.model import MAX_ID, TaskId
+from loopline_shared.rest.times import seconds
 from loopline_shared.spec import Range
 
 RangeValues = dict[str, list[int]]
@@ -57,13 +61,22 @@ def parameter(text: str) -> tuple[str, RangeValues | list[Value]]:
 
 
 def array(text: str) -> RangeValues | list[Value]:
-    """Read ``1-1000`` or ``1-1000:2``, the end included."""
-    if bounds := _ARRAY.fullmatch(text.strip()):
+    """Read ``1-1000``, ``1-1000:2`` or ``1,3,7-9``, ends included. A number that is given twice counts once."""
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) == 1 and (bounds := _ARRAY.fullmatch(parts[0])):
         return _range(bounds)
+    if len(parts) > 1 and all(_ARRAY.fullmatch(part) or re.fullmatch(r"\d{1,15}", part) for part in parts):
+        listed: dict[Value, None] = {}
+        for part in parts:
+            bounds = _ARRAY.fullmatch(part)
+            listed |= dict.fromkeys(_listed(_range(bounds)) if bounds else [scalar(part)])
+            if len(listed) > MOST_LISTED:
+                raise ValueError(f"an array of several ranges has at most {MOST_LISTED:,} numbers, got {text!r:.80}")
+        return list(listed)
     if slurms := _SLURM_ARRAY.fullmatch(text.strip()):
         remark = "as many tasks run at a time as there are slots for them; other users' jobs get their share"
         raise ValueError(f"there is no limit such as Slurm's %: {remark}; write {slurms[1]}")
-    raise ValueError(f"expected FIRST-LAST or FIRST-LAST:STEP, got {text!r}")
+    raise ValueError(f"expected FIRST-LAST, FIRST-LAST:STEP or a list such as 1,3,7-9, got {text!r}")
 
 
 def scalar(text: str) -> Value:
@@ -87,6 +100,13 @@ def as_written(number: float, text: str) -> Value:
 def duration(text: str) -> float:
     """Return seconds from ``90``, ``90s``, ``10m``, ``1h30m`` or ``2d``."""
     return _measure(text, _SECONDS, "a duration such as 90s, 10m or 1h30m")
+
+
+def since(text: str) -> float:
+    """Return a time, in seconds since 1970, from a duration before now or a time with its zone."""
+    if re.match(r"\d{4}-", text):
+        return float(str(seconds(text.strip())))
+    return max(0.0, time.time() - duration(text))
 
 
 def size(text: str) -> float | Literal["unknown"]:
@@ -122,6 +142,14 @@ def count_or_share(text: str) -> int | str:
     raise ValueError(f"expected a number of tasks such as 5, or a share of them such as 10%, got {text!r}")
 
 
+def whole_number(text: str, words: Sequence[str] = ()) -> int | str:
+    """Return the number, or the text if it is one of these words. Raises ValueError for fractions."""
+    try:
+        return text if text in words else int(text)
+    except ValueError:
+        raise ValueError(f"expected {' or '.join(('a whole number', *words))}, got {text!r}") from None
+
+
 def pair(text: str) -> tuple[str, str]:
     """Read ``NAME=VALUE``, as of an environment variable."""
     name, found, value = text.partition("=")
@@ -155,6 +183,16 @@ def _range(bounds: re.Match[str]) -> RangeValues | list[Value]:
     if len(listed) > MOST_LISTED:
         raise ValueError(f"a range of padded numbers has at most {MOST_LISTED:,} values, got {bounds[0]}")
     return [f"{'-' if number < 0 else ''}{abs(number):0{width}}" for number in listed.values]
+
+
+def _listed(given: RangeValues | list[Value]) -> Sequence[Value]:
+    """Return at most one value more than a job spec may list."""
+    if isinstance(given, list):
+        return given
+    try:
+        return Range(range=given["range"]).values[: MOST_LISTED + 1]
+    except ValidationError:
+        raise ValueError(f"the range {'-'.join(map(str, given['range'][:2]))} is empty or too long") from None
 
 
 def _decimals(first: str, last: str, step: str | None) -> Iterator[float]:
@@ -206,14 +244,6 @@ def job(text: str) -> int:
     read = subject(text)
     if isinstance(read, TaskId):
         raise ValueError(f"expected a job such as {read.job}, got the task {text!r}")
-    return read
-
-
-def task(text: str) -> TaskId:
-    """Return a task. Raises ValueError for anything else."""
-    read = subject(text)
-    if isinstance(read, int):
-        raise ValueError(f"expected a task such as {read}.1, got the job {text!r}")
     return read
 
 

@@ -7,7 +7,7 @@ that is within the same folder; a link that leads out of it is an error, and so 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from stat import S_ISREG, S_IXUSR
 
@@ -51,7 +51,7 @@ def find_filled(text: str, parameters: Mapping[str, Scalar], whose: str) -> dict
     Without a name of their own, tasks find them under the path as it is filled in, as their command says it. Raises
     LooplineError (usage) if there is no such file, or if the path leads out of this folder and no name is given.
     """
-    source_text, _, name_text = text.rpartition("=") if "=" in text else (text, "", "")
+    source_text, name_text = _parted(text, lambda part: Path(fill_text(part, parameters)).exists())
     source, name = fill_text(source_text, parameters), fill_text(name_text, parameters)
     path = Path(source)
     if not path.exists():
@@ -61,14 +61,24 @@ def find_filled(text: str, parameters: Mapping[str, Scalar], whose: str) -> dict
     return dict(_files(path, name.rstrip("/") or path.as_posix(), Exclusions()))
 
 
+def _parted(text: str, exists: Callable[[str], bool]) -> tuple[str, str]:
+    """Return FILE and NAME of ``FILE=NAME``, each of which may hold ``=``: the longest FILE that exists."""
+    ends = [place for place, letter in enumerate(text) if letter == "="]
+    for end in (len(text), *reversed(ends)):
+        if text[:end] and exists(text[:end]):
+            return text[:end], text[end + 1 :]
+    source, _, name = text.partition("=")
+    return source, name
+
+
 def _split(text: str, base: Path) -> tuple[Path, str]:
     """Return the path, and its name in the scratch folder. If that is empty, the contents go to the top."""
-    source, _, name = text.rpartition("=") if "=" in text and not (base / text).exists() else (text, "", "")
+    source, name = _parted(text, lambda part: (base / part).exists())
     if not source:
         raise _usage(f"expected FILE or FILE=NAME, got {text!r}")
     path = base / source
     if not path.exists():
-        raise _usage(f"there is no file or folder {path}")
+        raise _usage(f"there is no file or folder {path}{f' nor {base / text}' if '=' in text else ''}")
     if not name and source.rstrip("/\\") != ".":
         name = path.name if path.name not in ("", "..") else path.resolve().name
     return path, name.rstrip("/")

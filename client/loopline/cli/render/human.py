@@ -33,8 +33,8 @@ def between(start: float | None, end: float | None, now: float) -> str:
 
 
 def moment(then: float | None) -> str:
-    """Return a moment in local time."""
-    return "-" if then is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(then))
+    """Return a moment in local time, with its offset from UTC."""
+    return "-" if then is None else time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(then))
 
 
 def amount(count: float) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Group, Parameter
 
 from loopline.cli import values
-from loopline.cli.common import read_by
+from loopline.cli.common import read_by, read_each_by
 
 JobDocument = dict[str, Any]
 """Part of a job as JSON; values that are None or empty are removed later."""
@@ -62,8 +62,8 @@ class JobOptions:
     name: str = ""
     size: SizeOption = None
     folder: str | None = None
-    only_failed_of: Annotated[int | None, Parameter(metavar="JOB")] = None
-    after: Annotated[tuple[int, ...], Parameter(metavar="ID")] = ()
+    only_failed_of: Annotated[int | None, read_by(values.job, "JOB")] = None
+    after: Annotated[tuple[int, ...], read_each_by(values.job, "ID")] = ()
     max_fails: Annotated[int | str | None, read_by(values.count_or_share, "N|P%")] = None
     notify: Annotated[JobDocument | None, read_by(values.notification, "URL|command:NAME")] = None
 
@@ -90,7 +90,7 @@ class SweepOptions:
         A parameter and its values: seed=1..100, seed=1..100:5 or lr=0.1,0.01. Several make a grid of all
         combinations, one task each. `{seed}` in the command is replaced by the task's value.
     array
-        One task for each number: 1-1000 or 1-1000:2, as the parameter `index`.
+        One task for each number: 1-1000, 1-1000:2 or 1,3,7-9, as the parameter `index`.
     zip
         Take the first values together, then the second ones, and so on, instead of all combinations.
     each_line
@@ -102,7 +102,7 @@ class SweepOptions:
     """
 
     param: Annotated[tuple[str, ...], Parameter(metavar="NAME=VALUES")] = ()
-    array: Annotated[str | None, Parameter(metavar="FIRST-LAST")] = None
+    array: Annotated[str | None, Parameter(metavar="NUMBERS")] = None
     zip: bool = False
     each_line: Source = None
     csv: Source = None

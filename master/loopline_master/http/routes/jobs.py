@@ -10,6 +10,7 @@ from loopline_master.core.events import JobCancelled, JobPaused, JobResumed
 from loopline_master.core.explain.explain_job import explain_job, files_of_job
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.engine import Engine
+from loopline_master.files.row_files import RowFiles
 from loopline_master.forecaster import Forecaster
 from loopline_master.http.auth import READERS, USERS, Caller
 from loopline_master.http.live.streams import FollowedResults
@@ -139,11 +140,13 @@ async def retry_job(
 
 
 @routes("GET /jobs/{job}/explain", READERS, is_shared=True)
-async def explain_this_job(scheduler: Scheduler, store: Store, exchange: Exchange, job: JobNumber) -> Explanation:
+async def explain_this_job(
+    scheduler: Scheduler, store: Store, row_files: RowFiles, exchange: Exchange, job: JobNumber
+) -> Explanation:
     """Explain the state of a job."""
     view = await job_view(store, job)
     ended = await store.jobs.states(view.waiting_for) if view.waiting_for else {}
-    groups = await store.failures.of_job(job, view.finished_at) if view.tasks.failed else []
+    groups = await store.failures.of_job(job, view.finished_at, row_files.rows) if view.tasks.failed else []
     failures = failure_reasons(job, view.tasks.failed, groups)
     waiting = explain_job(scheduler, job, ended)
     if waiting is not None:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, bindparam, func, select
 
 from loopline_master.store.database import Transact
-from loopline_master.store.queries.task_queries import TOLD_BY
+from loopline_master.store.queries.task_queries import SPEC, TOLD_BY
+from loopline_master.store.row_source import Rows, no_rows
 from loopline_master.store.tables import attempts, tasks
 from loopline_shared.model import AttemptState, TaskState
+from loopline_shared.scalar import Scalar
+from loopline_shared.spec import JobSpec, RowFile
+from loopline_shared.sweep import Sweep
 
 MOST_READ = 10_000
 """So many different ends are read, the most frequent first."""
@@ -42,7 +48,7 @@ _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+")
 
 @dataclass(frozen=True, slots=True)
 class FailureGroup:
-    """Failed tasks of a job with one exit code, and one reason but for the numbers in it."""
+    """Failed tasks of a job with one exit code, and one reason but for numbers and the task's own parameters."""
 
     exit_code: int | None
     reason: str  # of the example, which mostly is the last line of its stderr
@@ -57,19 +63,25 @@ class FailureQueries:
         self._read = read
         self._kept: dict[tuple[int, float], list[FailureGroup]] = {}
 
-    async def of_job(self, job: int, finished_at: float | None = None) -> list[FailureGroup]:
+    async def of_job(self, job: int, finished_at: float | None = None, rows: Rows = no_rows) -> list[FailureGroup]:
         """Return the failures of a job, the most frequent first.
 
         ``finished_at``: of a job that is over, whose failures stay as they are until it is retried.
+        ``rows``: where to read the lines of its row file.
         """
         if finished_at is not None and (job, finished_at) in self._kept:
             return self._kept[job, finished_at]
 
-        def work(connection: Connection) -> tuple[list[FailureGroup], bool]:
+        def work(connection: Connection) -> tuple[list[FailureGroup], JobSpec | None, bool]:
             may_change = finished_at is None or connection.execute(_LOST, {"of_job": job}).first() is not None
-            return _groups(connection, job), may_change
+            groups = _merged(_ends(connection, job))
+            spec = connection.execute(SPEC, {"of_job": job}).scalar_one() if len(groups) > 1 else None
+            return groups, spec, may_change
 
-        groups, may_change = await self._read(work)
+        groups, spec, may_change = await self._read(work)
+        if spec is not None and (spec.parameters or spec.tasks):
+            lines = await rows(spec, [group.example for group in groups])
+            groups = await asyncio.to_thread(_merged_by_task, groups, spec, lines)
         if finished_at is not None and not may_change and len(groups) <= _FEW:
             if len(self._kept) >= _MOST_KEPT:
                 del self._kept[next(iter(self._kept))]
@@ -77,12 +89,43 @@ class FailureQueries:
         return groups
 
 
-def _groups(connection: Connection, job: int) -> list[FailureGroup]:
-    groups: dict[tuple[int | None, str], FailureGroup] = {}
+def _ends(connection: Connection, job: int) -> Iterator[FailureGroup]:
     for row in connection.execute(_ENDS, {"of_job": job}):
-        found = FailureGroup(row.exit_code, row.verdict or row.reason or "", row.times, row.example)
-        key = found.exit_code, _NUMBER.sub("#", found.reason)
+        yield FailureGroup(row.exit_code, row.verdict or row.reason or "", row.times, row.example)
+
+
+def _merged(ends: Iterable[FailureGroup], neutral: Callable[[FailureGroup], str] | None = None) -> list[FailureGroup]:
+    """Return groups of equal exit code and reason, apart from numbers; ``neutral`` returns the reason to compare."""
+    groups: dict[tuple[int | None, str], FailureGroup] = {}
+    for found in ends:
+        key = found.exit_code, _NUMBER.sub("#", neutral(found) if neutral else found.reason)
         first = groups.setdefault(key, found)
         if first is not found:
-            groups[key] = replace(first, count=first.count + found.count)
+            groups[key] = replace(groups[key], count=groups[key].count + found.count)
     return sorted(groups.values(), key=lambda group: (-group.count, group.example))
+
+
+def _merged_by_task(
+    groups: Sequence[FailureGroup], spec: JobSpec, lines: Mapping[int, Mapping[str, Scalar]]
+) -> list[FailureGroup]:
+    """Merge groups whose reasons differ only by the parameters of their tasks, such as a file's name."""
+    sweep, is_listed = Sweep(spec), not isinstance(spec.parameters, RowFile)
+
+    def neutral(group: FailureGroup) -> str:
+        own = sweep.parameters_at(group.example) if is_listed else lines.get(group.example, {})
+        return without_own(group.reason, own)
+
+    return _merged(groups, neutral)
+
+
+def without_own(reason: str, parameters: Mapping[str, Scalar]) -> str:
+    """Return a reason with the names of its task's parameters in place of their values, and of files they name."""
+    named: dict[str, str] = {}
+    for name, value in parameters.items():
+        if isinstance(value, str) and value:
+            base = value.replace("\\", "/").rpartition("/")[2]
+            named |= {text: name for text in (value, base) if re.search(r"\w", text)}
+    if not named:
+        return reason
+    texts = "|".join(re.escape(text) for text in sorted(named, key=len, reverse=True))
+    return re.sub(rf"(?<!\w)(?:{texts})(?!\w)", lambda found: f"{{{named[found[0]]}}}", reason)

@@ -40,7 +40,7 @@ _SWEEP = (
     ).outerjoin_from(tasks, attempts, TOLD_BY)
     .where(tasks.c.job == bindparam("of_job"), tasks.c.number <= bindparam("most"))
 )  # fmt: skip
-_SPEC = select(specs.c.spec).where(specs.c.job == bindparam("of_job"))
+SPEC = select(specs.c.spec).where(specs.c.job == bindparam("of_job"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class TaskQueries:
         return page.model_copy(update={"items": await self._with_parameters(job, page.items, rows)})
 
     async def _with_parameters(self, job: int, views: list[TaskView], rows: Rows) -> list[TaskView]:
-        spec: JobSpec = await self._read(lambda connection: connection.execute(_SPEC, {"of_job": job}).scalar_one())
+        spec: JobSpec = await self._read(lambda connection: connection.execute(SPEC, {"of_job": job}).scalar_one())
         sweep, lines = Sweep(spec), await rows(spec, [view.number for view in views])
         is_listed = not isinstance(spec.parameters, RowFile)
 
