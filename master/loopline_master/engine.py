@@ -138,6 +138,7 @@ class Engine:
         try:
             while self._end is None:
                 await self._wait()
+                self._catch_up()
                 await self.turn(links)
             if isinstance(self._end, StoreBroken):
                 raise self._end
@@ -221,10 +222,14 @@ class Engine:
                 set_back.is_passing = True
                 self.stop(set_back)
                 return
-            if lead_s < -LEAD_S:
-                log.warning("the clock jumped %.0f s forward: all leases of workers restart", -lead_s)
-                self._clock.catch_up()
-                self.restart_leases()
+            self._catch_up()
+
+    def _catch_up(self) -> None:
+        """Follow a jump of the wall clock forward: times that workers report since then are longer than ours."""
+        if (lead_s := self._clock.lead_s) < -LEAD_S:
+            log.warning("the clock jumped %.0f s forward: all leases of workers restart", -lead_s)
+            self._clock.catch_up()
+            self.restart_leases()
 
     async def _wait(self) -> None:
         """Wait for an event, or until a step is due without one."""

@@ -13,6 +13,7 @@ import aiohttp
 from aiohttp import web
 
 from loopline_master.app import serving
+from loopline_master.engine import Clock
 from loopline_master.http.auth import Auth
 from loopline_master.http.operations import Parts
 from loopline_master.settings import MasterSettings
@@ -45,6 +46,10 @@ class Bench:
     @property
     def port(self) -> int:
         return int(self.url.rpartition(":")[2])
+
+    def pass_time(self, seconds: float) -> None:
+        """Put the master's clock forward: by less than a minute in all, or the master restarts."""
+        self.parts[Clock]._start += seconds
 
     async def ask(self, method: str, path: str, role: str | None = "admin", **more: Any) -> Answer:
         """``role``: whose token; None: without one."""

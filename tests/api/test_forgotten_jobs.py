@@ -21,10 +21,14 @@ DAY_S = 86400.0
 FIGURES = ("jobs", "tasks", "attempts", "wall_s", "useful_cpu_s", "wasted_cpu_s", "lost_cpu_s")
 
 
+UNIT_S = 2.0**-12
+"""Times are multiples of it: sums are exact, and no task was out for so short a time."""
+
+
 def ends(run: Run) -> Result:
     if run.command[0] == "fails":
-        return Result(run.attempt, Outcome.FAILED, 1, wall_s=1.0, cpu_s=0.5)
-    return done(run, wall_s=3.0, cpu_s=2.0)
+        return Result(run.attempt, Outcome.FAILED, 1, wall_s=2 * UNIT_S, cpu_s=UNIT_S)
+    return done(run, wall_s=4 * UNIT_S, cpu_s=3 * UNIT_S)
 
 
 async def lines(master: Bench, by: str) -> dict[str, tuple[Any, ...]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from loopline_master.http.live import streams
 from loopline_master.settings import MasterSettings
 from loopline_master.store import Store, StoreBroken
 from loopline_master.store import store as stores
-from tests.api.bench import Bench, running_master, until
+from tests.api.bench import Bench, done, running_master, until
 
 BOARD = Path(__file__).parents[2] / "examples/grafana/loopline.json"
 NAME = re.compile(r"loopline_\w+")
@@ -209,6 +210,30 @@ async def test_alert_rules_ask_for_nothing_that_is_not_measured(master: Bench) -
     assert len(asked) > 5
     assert asked <= measured
     assert all(rule["annotations"]["summary"] and rule["labels"]["severity"] for rule in rules)
+
+
+async def test_a_worker_that_reports_impossible_figures_is_flagged_and_not_believed(
+    master: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    lie = partial(done, wall_s=1e9, cpu_s=1e9, peak_memory_bytes=2**50)
+    async with master.worker("liar", does=lie):
+        job = await master.submit(size=1.0)
+
+        async def is_over() -> Any:
+            return (await master.get(f"/jobs/{job}", "reader"))["state"] == "succeeded"
+
+        await until(is_over)
+        worker = await master.get("/workers/liar", "reader")
+        assert worker["overstated"] == 1
+        assert "impossible times or memory with 1 result" in (await master.get("/workers/liar/explain"))["sentence"]
+    (attempt,) = (await master.get(f"/jobs/{job}/tasks/1", "reader"))["attempts"]
+    assert attempt["wall_s"] < 3600.0
+    assert attempt["cpu_s"] < 3600.0 * worker["facts"]["cpus"]
+    assert attempt["peak_memory_bytes"] == worker["facts"]["memory_bytes"]
+    (program,) = (await master.get("/programs", "reader"))["items"]
+    assert program["predicted"]["mean"] < 3600.0
+    assert (await samples(master))["loopline_overstated_results_total"] == 1.0
+    assert f"worker liar reported impossible figures for attempt {job}.1.1" in caplog.text
 
 
 async def test_the_audit_is_there_for_all_to_read(master: Bench) -> None:

@@ -22,7 +22,7 @@ NAMED_BY_VERBS = {"events.py", "effects.py", "instructions.py", "worker_link.py"
 POLICIES = "master/loopline_master/core/policies/"
 """A policy is called as in docs/policies.md."""
 ORDINARY = {
-    *("admission", "chance", "collection", "decision", "dependent", "eligibility", "estimate", "explain"),
+    *("admission", "chance", "collection", "decision", "dependent", "eligibility", "estimate", "explain", "figure"),
     *("forecast", "history", "hours", "invariant", "inventory", "learning", "lifecycle", "lognormal", "note"),
     *("measure", "outbox", "placer", "queue", "ranking", "record", "request"),
     *("scheduler", "settings", "sign", "snapshot", "state", "transition", "trust"),

@@ -22,6 +22,7 @@ from loopline_master.core.events import (
     WorkerJoined,
     WorkerLeft,
     WorkerReported,
+    WorkersHeard,
 )
 from loopline_master.core.invariants import check, check_job, check_started, check_worker
 from loopline_master.core.scheduler import Scheduler
@@ -245,12 +246,14 @@ class Grid:
         deliver: bool = True,
         spare_cpu: float | None = None,
         ready: bool = True,
+        lies: bool = False,
     ) -> Effects:
         """The worker's next Report: these results, and as a rule what it knows it has (killed ones confirmed).
 
         ``holding`` given is the truth from now on, and then killed ones are confirmed by silence alone.
         ``frozen``: all that it holds stands still, its owner being there. ``spare_cpu``: cores that the owner leaves
-        over; None: all. ``ready``: members of gangs that wait there are prepared.
+        over; None: all. ``ready``: members of gangs that wait there are prepared. ``lies``: no time passes for what
+        the results say; otherwise the clock goes on to where they can be true, while all other workers stay in touch.
         """
         agent = self.agents[name]
         for each in results:
@@ -277,7 +280,20 @@ class Grid:
             delivering=ranges_of(sorted(agent.delivering)),
             members=tuple(Member(a, is_ready=ready, port=4000) for a in agent.members),
         )
-        return self.step(WorkerReported(name, agent.session, said), deliver=deliver)
+        reported = WorkerReported(name, agent.session, said)
+        ended_at = 0.0 if lies else max(map(self._ended_at, results), default=0.0)
+        if ended_at <= self.now:
+            return self.step(reported, deliver=deliver)
+        self.now = ended_at
+        state = self.scheduler.state
+        others = {one.name: 0.0 for one in state.workers.values() if one.session is not None and one.reported}
+        effects = self.step(WorkersHeard(others, self.settings.lease_s), reported, deliver=deliver)
+        effects.replies.pop(0)
+        return effects
+
+    def _ended_at(self, result: Result) -> float:
+        attempt = self.scheduler.state.attempts.get(result.attempt)
+        return 0.0 if attempt is None else attempt.dispatched_at + max(result.wall_s, result.cpu_s)
 
     def end(self, attempt: AttemptId, outcome: Outcome = Outcome.SUCCEEDED, **more: Any) -> Effects:
         """This attempt's process ends, and its worker reports it."""

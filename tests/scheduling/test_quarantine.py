@@ -23,16 +23,23 @@ def grid_of(*names: str, slots: int = 1, **chosen: float) -> Grid:
     return grid
 
 
-def goes_wrong(grid: Grid, bad: str, good: str) -> None:
-    """A task fails on the one, and then succeeds on the other."""
-    job = grid.submit(2)
+def goes_wrong(grid: Grid, bad: str, good: str) -> float:
+    """A task fails on the one, and then succeeds on the other. Return when the one was in quarantine, else now."""
+    job, seen_at = grid.submit(2), list[float]()
+
+    def end(attempt: AttemptId, outcome: Outcome, **more: float) -> None:
+        grid.end(attempt, outcome, **more)
+        if grid.store.workers[bad].quarantined_until is not None:
+            seen_at.append(grid.now)
+
     for attempt in grid.running(bad):
         if attempt.job == job:
-            grid.end(attempt, Outcome.FAILED)
+            end(attempt, Outcome.FAILED)
     for _ in range(6):
         for attempt in [*grid.running(good), *grid.running(bad)]:
             if attempt in grid.running(good):
-                grid.end(attempt, wall_s=10.0)
+                end(attempt, Outcome.SUCCEEDED, wall_s=10.0)
+    return seen_at[0] if seen_at else grid.now
 
 
 def health_of(grid: Grid, name: str) -> tuple[float, bool, bool]:
@@ -40,11 +47,13 @@ def health_of(grid: Grid, name: str) -> tuple[float, bool, bool]:
     return worker.health, worker.quarantined_until is not None, worker.half_open
 
 
-def fail_often(grid: Grid, bad: str, good: str) -> None:
+def fail_often(grid: Grid, bad: str, good: str) -> float:
+    """Return when the bad one was seen in quarantine."""
+    seen_at = grid.now
     for _ in range(20):
         if grid.store.workers[bad].quarantined_until is not None:
-            return
-        goes_wrong(grid, bad, good)
+            return seen_at
+        seen_at = goes_wrong(grid, bad, good)
     raise AssertionError(f"{bad} was never put into quarantine: {grid.store.workers[bad]}")
 
 
@@ -98,9 +107,10 @@ def test_each_time_it_lasts_twice_as_long_up_to_a_limit_and_many_successes_short
     grid = grid_of("a", "b", max_quarantine_s=200.0)
     lasted = []
     for _ in range(4):
-        fail_often(grid, "a", "b")
-        lasted.append((grid.store.workers["a"].quarantined_until or 0.0) - grid.now)
-        grid.wait(lasted[-1])
+        began_at = fail_often(grid, "a", "b")
+        until = grid.store.workers["a"].quarantined_until or 0.0
+        lasted.append(until - began_at)
+        grid.wait(until - grid.now)
         assert grid.store.workers["a"].half_open
     assert lasted == [60.0, 120.0, 200.0, 200.0]
     assert grid.store.workers["a"].quarantines == 4
@@ -115,8 +125,8 @@ def test_half_open_the_first_failure_is_enough() -> None:
     grid = grid_of("a", "b")
     fail_often(grid, "a", "b")
     grid.wait(60.0)
-    goes_wrong(grid, "a", "b")
-    assert grid.store.workers["a"].quarantined_until == grid.now + 120.0
+    began_at = goes_wrong(grid, "a", "b")
+    assert grid.store.workers["a"].quarantined_until == began_at + 120.0
 
 
 def test_what_only_this_worker_can_run_it_is_given() -> None:

@@ -116,6 +116,18 @@ def test_a_task_of_unknown_size_needs_what_its_attempt_came_to():
     assert duration(log, (1, 2), "bee") == pytest.approx(50 / 4)
 
 
+def test_a_time_that_is_longer_than_possible_is_not_simulated():
+    log = Log()
+    log.join("ant")
+    log.join("bee")
+    log.submit(tasks=2)
+    log.wait(30)
+    log.leave("ant")
+    log.join("ant")  # it is not known what happened meanwhile, so that its own figure counts
+    log.end("ant", 10, wall=1e9)
+    assert duration(log, (1, 1), "ant") == pytest.approx(40, abs=0.1)
+
+
 def test_a_task_of_which_nothing_is_known_is_like_its_jobs_others_or_takes_a_minute():
     log = Log()
     log.join("ant")

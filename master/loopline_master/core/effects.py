@@ -66,6 +66,7 @@ class Effects:
     exemptions: list[Exemption]
     completed: list[int]  # jobs that succeeded or failed: to be audited
     mismatches: list[TaskId]  # tasks of which two results turned out to differ
+    overstated: list[tuple[str, AttemptId]]  # (worker, attempt): figures of its result were far from possible
     late: list[tuple[str, Result]]
     """(worker, result) of attempts no longer in memory; where the row says *lost*, it is recorded there."""
     assigns: dict[str, Assign]  # by worker, for its open link
@@ -75,7 +76,7 @@ class Effects:
         """Begin with no effects but these rows: written out, for each step makes one, and factories are dear."""
         self.grid, self.asked, self.forgotten_jobs, self.gone = grid, None, (), ()
         self.replies, self.disbanded, self.broken, self.forgotten, self.exemptions = [], [], [], [], []
-        self.completed, self.mismatches, self.late, self.closes = [], [], [], []
+        self.completed, self.mismatches, self.overstated, self.late, self.closes = [], [], [], [], []
         self.jobs, self.tasks, self.attempts, self.workers, self.users = {}, {}, {}, {}, {}
         self.programs, self.gangs, self.plans, self.carriers, self.assigns = {}, {}, {}, {}, {}
         for name, value in rows.items():

@@ -382,6 +382,7 @@ class Worker:
     work_done: float = 0.0  # by its attempts that succeeded, in reference CPU-seconds, as others' runs tell ...
     work_s: float = 0.0  # ... in so many seconds of a slot, without what the owner took; older ones fade
     mismatches: int = 0  # results of its that another worker's contradict
+    overstated: int = 0  # results whose times or memory were far from possible (reports/figures.py)
     health: float = 0.0  # falls with what went wrong on it and not elsewhere, rises with its successes
     quarantines: int = 0  # so many levels up is the time that the next one lasts
     quarantined_until: float | None = None  # nothing new is given to it until then, where others could take it

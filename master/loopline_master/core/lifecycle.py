@@ -7,6 +7,8 @@ died while it ran are counted apart (trust.py).
 
 from __future__ import annotations
 
+from math import inf
+
 from loopline_master.core import transitions, trust
 from loopline_master.core.entities import LIVE, UNSEATED, Attempt, Job, Program, Task, Worker
 from loopline_master.core.estimates import measure, program_history
@@ -259,10 +261,18 @@ def _assume_lost(state: State, attempt: Attempt) -> None:
 def _learn(state: State, job: Job, attempt: Attempt) -> bool:
     """Learn from the accepted result of a task, and advance virtual time by the work that was done.
 
-    Return True if the worker was far slower than others.
+    Return True if the worker was far slower than others. Then its job is charged no more work than theirs suggest: a
+    worker that overstates its speed overstates the work that it does.
     """
     grid, worker, size = state.grid, state.workers[attempt.worker], job.sweep.size_at(attempt.task)
     attempt.work = work = measure.work_done(worker, attempt)
+    program = state.programs.get(job.program)
+    if program is None:
+        program = Program(*job.program, first_run_at=grid.now, used_at=grid.now)
+    is_news = program_history.is_news(program, grid.now)
+    most = _learn_of_program(state, program, job, attempt, is_news=is_news)
+    if work > most:
+        work = most
     measure.learn_duration(job, work, size)
     size_done = work if size is None else size
     job.work_done += size_done
@@ -271,29 +281,25 @@ def _learn(state: State, job: Job, attempt: Attempt) -> bool:
     grid.tasks_accepted += 1
     grid.measured += size is not None
     grid.virtual = state.index.virtual_time.after(grid.virtual, size_done)
-    program = state.programs.get(job.program)
-    if program is None:
-        program = Program(*job.program, first_run_at=grid.now, used_at=grid.now)
-    is_news = program_history.is_news(program, grid.now)
-    is_slow = _learn_of_program(state, program, job, attempt, is_news=is_news)
     if measure.may_teach(worker, attempt, is_news=is_news):
         expected = program_history.expected_work(program, size)
         if expected is not None:
             measure.learn_speed(worker, attempt, expected)  # it is put as its Report is taken in
-    return is_slow
+    return most < inf
 
 
-def _learn_of_program(state: State, program: Program, job: Job, attempt: Attempt, *, is_news: bool) -> bool:
-    now, worker, is_slow = state.grid.now, state.workers[attempt.worker], False
+def _learn_of_program(state: State, program: Program, job: Job, attempt: Attempt, *, is_news: bool) -> float:
+    """Return the most work that the attempt is believed to have done; infinity unless others were far faster."""
+    now, worker, most = state.grid.now, state.workers[attempt.worker], inf
     if is_news or not program_history.is_usual(program, measure.most_shown(worker, attempt)):
         seen = measure.observe(job, worker, attempt, now)
-        is_slow = program_history.is_far_slower(program, seen)
+        most = program_history.most_by_others(program, seen)
     if is_news:
         program_history.learn(program, seen)
     else:
         program.runs += 1
     state.put(program)
-    return is_slow
+    return most
 
 
 def end_task(

@@ -29,7 +29,7 @@ from loopline_master.core.effects import Declined, Done, Reply
 from loopline_master.core.entities import LIVE, OCCUPYING, Attempt, Worker
 from loopline_master.core.events import WorkerJoined
 from loopline_master.core.gangs import launch, phases, words
-from loopline_master.core.reports import leases, lost_workers
+from loopline_master.core.reports import figures, leases, lost_workers
 from loopline_master.core.state import State
 from loopline_master.core.transfers import carrying
 from loopline_shared.model import AttemptId, AttemptState, Facts, Held, Quarantine, TaskState
@@ -108,11 +108,14 @@ def reconcile(state: State, outbox: Outbox, worker: Worker, report: Report) -> N
     for result in report.results:
         attempt = state.attempts.get(result.attempt)
         if attempt is None or attempt.worker != worker.name:
-            state.effects.late.append((worker.name, result))
-        elif state.jobs[attempt.job].nodes > 1:
-            phases.take_result(state, attempt, result)
+            possible = figures.bounded(state, worker, result, worker.joined_at, flags=False)
+            state.effects.late.append((worker.name, possible))
+            continue
+        possible = figures.bounded(state, worker, result, attempt.dispatched_at)
+        if state.jobs[attempt.job].nodes > 1:
+            phases.take_result(state, attempt, possible)
         else:
-            lifecycle.finish_attempt(state, attempt, result)
+            lifecycle.finish_attempt(state, attempt, possible)
     names_some = report.holding or report.waiting or report.delivering or report.members
     if names_some or worker.name in state.index.attempts.of_worker:
         _compare(state, outbox, worker, report)

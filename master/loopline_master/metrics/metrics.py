@@ -61,6 +61,7 @@ class Metrics:
         )
         self._transfer_left = self._gauge("file_transfer_left_bytes", "... and what has yet to come", "source")
         self._peer_bytes = self._counter("peer_bytes", "Bytes of files that workers took from one another")
+        self._overstated = self._counter("overstated_results", "Results whose times or memory were far from possible")
         self._peer_faults = self._counter("peer_faults", "Workers that failed others as a source", "kind")
         self._plan_s = self._histogram("transfer_plan_seconds", "A plan of transfers: made")
         self._samples = self._counter("invariant_samples", "Samples of the scheduler's invariants that were checked")
@@ -104,6 +105,8 @@ class Metrics:
                 self._dispatched.of["true" if attempt.replica else "false",] += 1
             if attempt.ended_at == now:
                 self._attempts_ended.of[attempt.state,] += 1
+        if effects.overstated:
+            self._overstated.inc(len(effects.overstated))
 
     def count_sample(self, *, is_breach: bool) -> None:
         """Count a sample of the invariants."""
@@ -237,7 +240,7 @@ def _any_of(keys: Collection[Key]) -> Key:
 
 def step_watcher(metrics: Metrics, sampler: InvariantSampler, state: State) -> Callable[..., None]:
     """Return the callback after each step: it counts the step, samples the invariants, and warns of results that
-    differ.
+    differ and of impossible figures.
     """
 
     def watch(effects: Effects, took_s: float, commit_s: float, waiting: int) -> None:
@@ -245,6 +248,8 @@ def step_watcher(metrics: Metrics, sampler: InvariantSampler, state: State) -> C
         metrics.latest.add(took_s, commit_s, waiting)
         metrics.charge_step(effects, state, took_s)
         sampler.after_step()
+        for worker, attempt in effects.overstated:
+            log.warning("worker %s reported impossible figures for attempt %s: they were cut", worker, attempt)
         for task in effects.mismatches:
             log.warning("task %s: two of its results differ; `loopline explain %s` says more", task, task)
 

@@ -35,6 +35,7 @@ from loopline_master.core.events import (
     WorkersHeard,
     WorkerUndrained,
 )
+from loopline_master.core.reports import figures
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.state import Snapshot
 from loopline_shared.errors import LooplineError
@@ -301,7 +302,11 @@ class _Recorder:
         One that was sent to a free slot took it up from then on, the way there and back included, if the link held
         all the time. One that waited at its worker took over the slot of the one that had ended before it.
         """
-        attempt = self._recording.scheduler.state.attempts.get(result.attempt)
+        state = self._recording.scheduler.state
+        attempt, worker = state.attempts.get(result.attempt), state.workers.get(event.worker)
+        if worker is not None:
+            since = worker.joined_at if attempt is None else attempt.dispatched_at
+            result = figures.cut(result, worker.facts, now + self._recording.began - since + figures.ROUNDING_S)
         began = now - result.wall_s
         has_waited = attempt is not None and (attempt.state in UNSEATED or attempt.waited_s > 0)
         freed = self._freed[event.worker]

@@ -93,6 +93,10 @@ function WorkerFacts({ worker }: { worker: WorkerView }) {
           "Mismatches",
           !!worker.mismatches && `${plural(worker.mismatches, "result")} contradicted by another worker`,
         ],
+        [
+          "Impossible figures",
+          !!worker.overstated && `times or memory of ${plural(worker.overstated, "result")} were cut to what is possible`,
+        ],
         ["Processor", facts.model],
         ["System", `${facts.os} ${facts.arch}`],
         ["Labels", (facts.labels ?? []).join(", ") || null],

@@ -85,7 +85,8 @@ def _last_hour(did: LastHour | None) -> str:
 def _health(worker: WorkerView, now: float) -> str:
     if worker.quarantine is not None:
         return f"quarantined for {human.duration(worker.quarantine.until - now)}: {worker.quarantine.reason}"
-    return f"{worker.health:+.1f}" + (", half-open" if worker.half_open else "")
+    overstated = f", {human.plural(worker.overstated, 'result')} with impossible figures" if worker.overstated else ""
+    return f"{worker.health:+.1f}" + (", half-open" if worker.half_open else "") + overstated
 
 
 def _places(workers: dict[str, int]) -> str:

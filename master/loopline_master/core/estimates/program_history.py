@@ -173,14 +173,23 @@ def is_far_slower(program: Program, seen: Observation) -> bool:
 
     False if others have just seen the program change.
     """
+    return most_by_others(program, seen) < math.inf
+
+
+def most_by_others(program: Program, seen: Observation) -> float:
+    """Return the most work that a run is believed to have done, by other workers' runs, if it seems to be above that.
+
+    Infinity otherwise, and where others' runs do not tell.
+    """
     if is_usual(program, seen.work):
-        return False
+        return math.inf
     others = [run for run in _familiar(program) if run.worker != seen.worker]
     strange = program.window[len(program.window) - program.strange :]
     if len(others) < _ENOUGH or any(run.worker != seen.worker for run in strange):
-        return False
+        return math.inf
     shared, whole = sorted(run.work for run in others), sorted(map(_whole, others))
-    return seen.work > _FAR * quantile(shared, 0.9) and _whole(seen) > _FAR * quantile(whole, 0.9)
+    most, most_whole = _FAR * quantile(shared, 0.9), _FAR * quantile(whole, 0.9)
+    return most if seen.work > most and _whole(seen) > most_whole else math.inf
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:

@@ -93,6 +93,7 @@ def _view(
         "reported_at",
         "lease_until",
         "mismatches",
+        "overstated",
     )
     quarantine = None if until is None else QuarantineView(until=until, reason=worker.quarantine_reason)
     return WorkerView(

@@ -42,6 +42,7 @@ class RunView(Body):
 class WorkerView(Body):
     name: str
     mismatches: int = 0  # results of its that another worker's contradict
+    overstated: int = 0  # results whose times or memory were far from possible, and were cut
     connected: bool
     draining: bool
     drain_reason: str = ""  # as an admin gave it; empty: none was given
