@@ -95,7 +95,8 @@ function WorkerFacts({ worker }: { worker: WorkerView }) {
         ],
         [
           "Impossible figures",
-          !!worker.overstated && `times or memory of ${plural(worker.overstated, "result")} were cut to what is possible`,
+          !!worker.overstated &&
+            `times or memory of ${plural(worker.overstated, "result")} were cut to what is possible`,
         ],
         ["Processor", facts.model],
         ["System", `${facts.os} ${facts.arch}`],

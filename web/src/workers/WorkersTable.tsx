@@ -94,7 +94,9 @@ function State({ worker }: { worker: WorkerView }) {
       <Chip state={stateOf(worker)} />
       {worker.drain_reason && <span class="reason">{worker.drain_reason}</span>}
       {!!worker.mismatches && <Chip state="mismatch">{plural(worker.mismatches, "result")} contradicted</Chip>}
-      {!!worker.overstated && <Chip state="mismatch">{plural(worker.overstated, "result")} with impossible figures</Chip>}
+      {!!worker.overstated && (
+        <Chip state="mismatch">{plural(worker.overstated, "result")} with impossible figures</Chip>
+      )}
     </span>
   );
 }
