@@ -60,6 +60,30 @@ def test_the_first_report_of_a_session_is_news(grid: Grid) -> None:
     assert not said(grid)
 
 
+def test_work_counts_until_the_last_report_that_was_kept_back() -> None:
+    grid = Grid(overdrawn_after=10.0, lease_s=1e6, max_replicas=1)
+    grid.workers("ant", "bee")
+    grid.submit(1, 1.0)
+    held = grid.submit(1, 2.0)
+    for name in ("ant", "bee"):
+        grid.report(name)
+    kept = KeptBack(grid.scheduler.state)
+    at, same = grid.now + 9.0, Report(9, 9, (Held(MINE),), (), Load(1, 1.0))
+    for name, report in (("ant", same), ("bee", replace(same, holding=()))):
+        assert kept.keep(WorkerReported(name, grid.agents[name].session, report), at)
+    grid.now = grid.scheduler.wake_at or 0.0
+    (heard,) = kept.silence_events([], grid.now)
+    assert heard == WorkersHeard({"ant": grid.now - at}, LONG_LEASES * 1e6), "of those that run what holds others"
+    grid.step(heard)
+    assert not grid.job(1).overdrawn, "it was heard for 9 s"
+    at = grid.now + 2.0
+    assert kept.keep(WorkerReported("ant", grid.agents["ant"].session, same), at)
+    grid.now = grid.scheduler.wake_at or 0.0
+    grid.step(*kept.silence_events([], grid.now))
+    assert grid.job(1).overdrawn
+    assert grid.attempts_of(AttemptId(held, 1, 1).task_id)
+
+
 def test_of_a_load_what_no_decision_reads_is_no_news(grid: Grid) -> None:
     for more in ({"memory_available_bytes": 5}, {"disk_free_bytes": 5}, {"idle_s": 9.0}, {"cpu_pressure": 3.0}):
         assert not said(grid, replace(AS_BEFORE, **more))

@@ -19,10 +19,12 @@ from loopline_master.core.events import (
     JobSubmitted,
     SchedulerSettings,
     ShareChanged,
+    WorkersHeard,
 )
 from loopline_master.core.explain.explain_job import explain_job
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.scheduler import Scheduler
+from loopline_master.core.shares import overdrawn
 from loopline_master.core.shares.user import User
 from loopline_shared.model import AttemptId, AttemptState, Facts, Order, OrderWithin, Outcome
 from loopline_shared.spec import JobSpec, TaskSpec
@@ -352,7 +354,7 @@ def test_a_job_that_has_used_many_times_its_size_holds_nobody(policy: str) -> No
     assert grid.scheduler.wake_at is not None
     while not grid.job(endless).overdrawn:
         grid.now = grid.scheduler.wake_at
-        grid.step()
+        grid.report("a")
         assert grid.now <= START + 90.0
     assert grid.running("b") == [AttemptId(2, 1, 1)]
     assert [(e.job, e.reason) for e in grid.store.exemptions.values()] == [(endless, "overdrawn")]
@@ -364,6 +366,25 @@ def test_a_job_that_has_used_many_times_its_size_holds_nobody(policy: str) -> No
     assert grid.job(endless).overdrawn
     grid.end(AttemptId(2, 1, 1))
     assert not grid.store.passings
+
+
+def test_a_silent_worker_does_no_work_that_counts() -> None:
+    """It hangs, or sleeps: the jobs behind wait on until the lease ends, or the work is measured."""
+    grid = Grid(overdrawn_after=10.0, lease_s=1e6)
+    endless = overdrawn_by(grid, 5.0)
+    grid.now += 40.0
+    grid.report("a")
+    for _ in range(10):
+        grid.wait(40.0)
+        grid.report("b")
+    assert not grid.job(endless).overdrawn
+    assert grid.running("b") == []
+    assert overdrawn.used_now(grid.scheduler.state, grid.job(endless)) == pytest.approx(40.0)
+    grid.report("a")
+    assert overdrawn.used_now(grid.scheduler.state, grid.job(endless)) == pytest.approx(440.0)
+    grid.wait(30.0)
+    assert grid.job(endless).overdrawn, "it goes on after all, and was at it all the time as far as is known"
+    assert grid.running("b") == [AttemptId(2, 1, 1)]
 
 
 def test_a_restart_does_not_change_which_jobs_are_looked_at() -> None:
@@ -380,8 +401,9 @@ def test_a_restart_does_not_change_which_jobs_are_looked_at() -> None:
     grid.now += 70.0
     again = Scheduler(grid.store.snapshot())
     again.set_policy(grid.settings)
-    again.step([], grid.now)
-    grid.step()
+    heard = WorkersHeard({"a": 0.0, "b": 0.0}, 1e6)
+    again.step([heard], grid.now)
+    grid.step(heard)
     assert [job for job in (1, 2) if grid.job(job).overdrawn] == [2]
     assert [job for job in (1, 2) if again.state.jobs[job].overdrawn] == [2]
 

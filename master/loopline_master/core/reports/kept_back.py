@@ -24,6 +24,7 @@ from loopline_master.core.estimates.measure import quarters_of
 from loopline_master.core.events import Event, MasterStoodStill, WorkerLeft, WorkerReported, WorkersHeard
 from loopline_master.core.gangs.gang import GangPhase
 from loopline_master.core.gangs.phases import gang_of
+from loopline_master.core.shares import overdrawn
 from loopline_master.core.state import State
 from loopline_shared.model import AttemptState, Load
 from loopline_shared.protocol.attempt_ranges import attempts_of
@@ -96,6 +97,10 @@ class KeptBack:
         due = takewhile(lambda lease: lease[0] <= now, self._state.index.leases.order)
         if any(name in self._heard for _, name in due):
             told += self._say(self._heard, now, LONG_LEASES * lease_s)
+        elif self._heard and overdrawn.is_due(self._state, now):
+            at_work = overdrawn.workers_of_holders(self._state)
+            heard = {name: one for name, one in self._heard.items() if name in at_work}
+            told += self._say(heard, now, LONG_LEASES * lease_s)
         return told
 
     def _is_of(self, event: WorkerLeft) -> bool:

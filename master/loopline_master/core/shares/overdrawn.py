@@ -6,6 +6,8 @@ also when it is retried: its size is disproved.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from loopline_master.core.entities import Attempt, Job
 from loopline_master.core.estimates import measure
 from loopline_master.core.state import State
@@ -15,15 +17,20 @@ LOOK_EVERY_S = 30.0
 
 
 def looks_at(state: State) -> float:
-    """Return the time at which the jobs that hold others are looked at next."""
+    """Return the time of the next check."""
     return state.grid.looked_at + LOOK_EVERY_S
+
+
+def is_due(state: State, now: float) -> bool:
+    """True if jobs that hold others must be checked now."""
+    return bool(state.settings.overdrawn_after and state.index.blocked) and looks_at(state) <= now
 
 
 def look(state: State) -> None:
     """Mark the jobs that hold others and have used ``overdrawn_after`` times their size."""
-    times = state.settings.overdrawn_after
-    if not times or not state.index.blocked or looks_at(state) > state.now:
+    if not is_due(state, state.now):
         return
+    times = state.settings.overdrawn_after
     state.grid.looked_at = state.now
     for arrival in _holders(state):
         job = state.index.live[arrival]
@@ -31,6 +38,12 @@ def look(state: State) -> None:
             job.overdrawn = True
             job.tag = state.grid.virtual + _left(state, job)
         state.put(job)  # also where nothing has come of it: a step without effects is not in the log
+
+
+def workers_of_holders(state: State) -> set[str]:
+    """Return the workers whose last Report decides how much work the next check counts."""
+    jobs = (state.index.live[arrival] for arrival in _holders(state))
+    return {attempt.worker for job in jobs for attempt in _at_work(state, job)}
 
 
 def _holders(state: State) -> list[int]:
@@ -45,23 +58,30 @@ def _holders(state: State) -> list[int]:
 
 
 def used_now(state: State, job: Job) -> float:
-    """Return the work of the job's tasks so far, of those that run with it, in reference CPU-seconds.
+    """Return the work of the job's tasks so far, running ones included, in reference CPU-seconds.
 
-    Replicas and what was lost with its worker are the grid's doing and count for nothing.
+    Replicas and attempts that were lost with their workers do not count: the grid caused them.
     """
     used = job.used
-    for number in state.index.ready_sets[job.id].kept:
-        for attempt in state.index.attempts.of_task.get(job.task_id(number), {}).values():
-            used += _used_by(state, attempt)
+    for attempt in _at_work(state, job):
+        used += _used_by(state, attempt)
     return used
 
 
+def _at_work(state: State, job: Job) -> Iterator[Attempt]:
+    """Yield the attempts of the job that run, or are frozen, and count for it."""
+    for number in state.index.ready_sets[job.id].kept:
+        for attempt in state.index.attempts.of_task.get(job.task_id(number), {}).values():
+            if not attempt.replica and attempt.state in (AttemptState.RUNNING, AttemptState.FROZEN):
+                yield attempt
+
+
 def _used_by(state: State, attempt: Attempt) -> float:
-    if attempt.replica or attempt.state not in (AttemptState.RUNNING, AttemptState.FROZEN):
-        return 0.0
-    stood_s = sum((state.now if end is None else end) - begin for begin, end in attempt.freezes)
-    ran_s = max(0.0, state.now - attempt.since - stood_s)
-    return ran_s * measure.speed_now(state.workers[attempt.worker])
+    """Return the work of an attempt up to the last Report of its worker, which may hang or sleep since then."""
+    worker = state.workers[attempt.worker]
+    heard_at = min(state.now, worker.reported_at or 0.0)
+    stood_s = sum(max(0.0, min(heard_at, heard_at if end is None else end) - begin) for begin, end in attempt.freezes)
+    return max(0.0, heard_at - attempt.since - stood_s) * measure.speed_now(worker)
 
 
 def _left(state: State, job: Job) -> float:
