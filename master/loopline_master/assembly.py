@@ -138,6 +138,7 @@ def _add_submissions(parts: Parts) -> None:
     submissions = Submissions(
         store,
         engine,
+        parts[Scheduler],
         blobs=parts[Blobs],
         rows=parts[RowFiles],
         lock=lock,
@@ -148,7 +149,7 @@ def _add_submissions(parts: Parts) -> None:
         max_posted=parts[Limits].max_inbox,
     )
     retries = Retries(store, engine, files=parts[RetainedFiles], retention=parts[Retention], lock=lock)
-    parts.add(submissions, retries, DryRuns(parts[Scheduler], parts[Blobs], parts[RowFiles]))
+    parts.add(submissions, retries, DryRuns(parts[Scheduler], parts[Store], parts[Blobs], parts[RowFiles]))
 
 
 def _add_worker_links(parts: Parts) -> None:

@@ -49,6 +49,24 @@ async def test_it_waits_and_says_so(master: Bench) -> None:
     assert (await master.ask("POST", f"/jobs/{after}/retry")).body["state"] == "waiting"
 
 
+async def test_submission_warns_behind_a_cancelled_job(master: Bench) -> None:
+    before = lost = await cancelled(master)
+    for why in (f"job {lost} was cancelled", f"waits for job {lost}, which was cancelled"):
+        body = {**AFTER, "after": [before]}
+        for path in ("/jobs/preview", "/jobs"):
+            answer = await master.ask("POST", path, json=body)
+            (warning,) = [one for one in answer.body["warnings"] if "can never start" in one]
+            assert why in warning
+            assert f"`loopline retry {lost}`" in warning
+        before = answer.body["id"]
+        explained = await master.get(f"/jobs/{before}/explain")
+        assert [(reason["code"], reason["job"]) for reason in explained["reasons"]] == [("waits_in_vain", lost)]
+        assert why in explained["sentence"]
+    running = await master.submit(**AFTER)
+    answer = await master.ask("POST", "/jobs", json={**AFTER, "after": [running]})
+    assert not [one for one in answer.body["warnings"] if "can never start" in one]
+
+
 @pytest.mark.parametrize("times", [0, 1, 3])
 async def test_what_was_read_too_early_is_read_again(
     master: Bench, monkeypatch: pytest.MonkeyPatch, times: int

@@ -244,6 +244,7 @@ def test_no_master_answers(run: Run, unused_tcp_port: int) -> None:
         ("sumbit -- pi", "did you mean `loopline submit`?"),
         ("submit", "there is no command to run"),
         ("submit --nmae x -- pi", "--name"),
+        ("submit --seed 3 pi", "goes after `--`"),
         ("submit --size soon -- pi", "a duration such as 90s"),
         ("submit --param seed=0.1..0.5 -- pi", "has a step"),
         ("submit --param x=1 --param x=2 -- pi", "given twice"),
@@ -308,6 +309,27 @@ def test_waiting_ends_with_the_job(fake: FakeMaster, run: Run) -> None:
     assert ran.code == Exit.FAILED
     assert ran.out.startswith("job 7 pi failed after 10s: ")
     assert "no worker is a mac" in ran.err
+
+
+def test_waiting_ends_where_the_job_can_never_start(fake: FakeMaster, run: Run) -> None:
+    answers(fake)
+    fake.on("GET /jobs/7", ok(job(7, JobState.WAITING)))
+    waits = Reason(code="waits", count=2, detail="waits for job 5 to succeed (running, 2 of its 2 tasks left)", job=5)
+    lost = Reason(
+        code="waits_in_vain",
+        count=1,
+        detail="can never start: job 5 has failed; retry that one, or cancel this one",
+        job=5,
+    )
+    explained = [
+        Explanation(subject="7", state="waiting", sentence=one.detail, reasons=[one]) for one in (waits, lost)
+    ]
+    for words in (("job", "7", "--wait"), ("submit", "--wait", "--after", "5", "--", "pi")):
+        fake.on("GET /jobs/7/explain", *map(ok, explained))
+        ran = run(*words)
+        assert ran.code == Exit.FAILED
+        assert "error: job 7 can never start: job 5 has failed; " in ran.err
+        assert "hint: `loopline retry 5`, or `loopline cancel 7`" in ran.err
 
 
 def test_waiting_outlasts_an_absent_master(fake: FakeMaster, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

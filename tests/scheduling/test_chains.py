@@ -7,7 +7,7 @@ import pytest
 from loopline_master.core.effects import Declined
 from loopline_master.core.entities import UNRELEASED
 from loopline_master.core.events import JobCancelled, JobPaused, JobResumed, JobSubmitted
-from loopline_master.core.explain.explain_job import explain_job, explain_task
+from loopline_master.core.explain.explain_job import ends_of_chains, explain_job, explain_task, never_starts
 from loopline_master.core.policies import REGISTRY
 from loopline_shared.model import JobState, Order, Outcome, TaskId
 from tests.scheduling.driver import Grid, spec
@@ -68,6 +68,16 @@ def test_one_of_them_fails_and_is_retried(policy: str) -> None:
     assert explained is not None
     assert explained.sentence == f"can never start: job {first} has failed; retry that one, or cancel this one"
     assert [(reason.code, reason.job) for reason in explained.reasons] == [("waits_in_vain", first)]
+    explained = explain_job(grid.scheduler, last, {first: JobState.FAILED})
+    assert explained is not None
+    why = f"job {after} waits for job {first}, which has failed"
+    assert explained.sentence == f"can never start: {why}; retry job {first}, or cancel this one"
+    assert [(reason.code, reason.job) for reason in explained.reasons] == [("waits_in_vain", first)]
+    state = grid.scheduler.state
+    assert ends_of_chains(state, [last]) == {first}
+    (warning,) = never_starts(state, [last], {first: JobState.CANCELLED})
+    assert warning.startswith(f"it can never start: job {last} waits for job {first}, which was cancelled; ")
+    assert never_starts(state, [first], {first: JobState.SUCCEEDED}) == []
     grid.restart()
     grid.join("a")
     grid.step(grid.retry_event(first))

@@ -7,7 +7,6 @@ from typing import Any, get_args
 
 from cyclopts import App, Group, Parameter, Token, convert
 
-from loopline.cli import values
 from loopline.cli.errors import EXIT_CODES
 from loopline_shared import __version__
 
@@ -102,6 +101,8 @@ def _converted(hint: Any, words: Sequence[Token]) -> Any:
     """Convert as cyclopts does, except that it would round fractions: 1.9 nodes are refused, not taken as 2."""
     for kind in get_args(hint) or (hint,):
         if kind is int:
+            from loopline.cli import values  # help needs none of it
+
             others = tuple(str(choice) for choice in get_args(hint) for choice in get_args(choice))
             for word in words:
                 values.whole_number(word.value, others)

@@ -16,7 +16,7 @@ from loopline.cli.render.bars import Show, bars
 from loopline.client import AsyncClient
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import JobState
-from loopline_shared.rest.bodies import JobDetail, JobView
+from loopline_shared.rest.bodies import JobDetail, JobView, Reason
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 1.0
 OPEN = (JobState.WAITING, JobState.QUEUED, JobState.RUNNING)
@@ -26,7 +26,7 @@ async def follow(job: int, common: Common, warnings: Sequence[str] = ()) -> int:
     """Show the progress of a job until it is over, and then its outcome; Ctrl-C leaves the job running."""
     console = stderr()
     for warning in warnings:
-        console.print(Text(f"warning: {warning}", "yellow"))
+        console.print(Text(f"warning: {warning}", "yellow"), soft_wrap=True)
     goes_on = f"job {job} continues; follow it again with"
     with common.interruptible(goes_on, "job", str(job), "--wait"):
         async with common.client() as client:
@@ -37,7 +37,10 @@ async def follow(job: int, common: Common, warnings: Sequence[str] = ()) -> int:
 
 
 async def show_until_over(client: AsyncClient, job: int, show: Show) -> JobDetail:
-    """Show the job again and again until it is over, and return it."""
+    """Show the job again and again until it is over, and return it.
+
+    Raises LooplineError if it can never start.
+    """
     view, heard, pause_s = await _look(client, job, show), time.monotonic(), FIRST_PAUSE_S
     while view.state in OPEN:
         await asyncio.sleep(pause_s)
@@ -58,9 +61,17 @@ async def _look(client: AsyncClient, job: int, show: Show) -> JobDetail:
 
 
 async def _note(client: AsyncClient, job: JobView) -> str:
-    """Return what the counts do not say: the reason for waiting, or the number of replicas."""
+    """Return what the counts do not say: the reason for waiting, or the number of replicas.
+
+    Raises LooplineError if a job before it failed or was cancelled.
+    """
     if job.state not in OPEN:
         return job.state
+    if job.state == JobState.WAITING:
+        explained = await client.explain(job.id)
+        if in_vain := [reason for reason in explained.reasons if reason.code == "waits_in_vain"]:
+            raise never_starts(job.id, in_vain[0])
+        return explained.sentence
     if job.held or not job.tasks.running:
         return (await client.explain(job.id)).sentence
     if job.tasks.queued:
@@ -70,6 +81,12 @@ async def _note(client: AsyncClient, job: JobView) -> str:
         attempts += sum(attempt.job == job.id for attempt in worker.running)
     replicas = attempts - (job.tasks.running - job.tasks.prefetched)
     return human.plural(replicas, "replica") if replicas > 0 else ""
+
+
+def never_starts(job: int, reason: Reason) -> LooplineError:
+    """Return the error of a job behind a failed or cancelled job."""
+    hint = f"`loopline retry {reason.job}`, or `loopline cancel {job}`"
+    return LooplineError("never_starts", f"job {job} {reason.detail}", hint)
 
 
 def outcome(job: JobDetail) -> RenderableType:

@@ -7,7 +7,8 @@ from loopline_master.core.requests import too_much, warnings
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.files.blobs import Blobs
 from loopline_master.files.row_files import RowFiles
-from loopline_master.submissions.submissions import with_rows_counted
+from loopline_master.store import Store
+from loopline_master.submissions.submissions import warnings_about_chain, with_rows_counted
 from loopline_shared.errors import LooplineError
 from loopline_shared.rest.bodies import Expected, PlannedTask, Preview
 from loopline_shared.spec import JobSpec, RowFile
@@ -20,9 +21,9 @@ MOST_SHOWN = 20
 class DryRuns:
     """Previews jobs."""
 
-    def __init__(self, scheduler: Scheduler, blobs: Blobs, rows: RowFiles) -> None:
+    def __init__(self, scheduler: Scheduler, store: Store, blobs: Blobs, rows: RowFiles) -> None:
         self._scheduler = scheduler  # read only
-        self._blobs, self._rows = blobs, rows
+        self._store, self._blobs, self._rows = store, blobs, rows
 
     async def preview(self, spec: JobSpec) -> Preview:
         """Return the preview of a job. Raises LooplineError if the job would be refused.
@@ -35,12 +36,13 @@ class DryRuns:
         state = self._scheduler.state
         if declined := too_much(state, spec.task_count):
             raise LooplineError(declined.code, declined.message, declined.hint, declined.status)
+        in_vain = await warnings_about_chain(self._scheduler, self._store, spec) if spec.after else []
         expected = eta.preview(state, spec)
         return Preview(
             task_count=spec.task_count,
             size=spec.known_size,
             tasks=[] if is_blind else await self._first_tasks(spec),
-            warnings=[*warnings(state.workers.values(), spec), *remarks],
+            warnings=[*in_vain, *warnings(state.workers.values(), spec), *remarks],
             expected=expected and Expected(p50_s=expected.p50_s, p90_s=expected.p90_s),
         )
 

@@ -15,6 +15,8 @@ from pathlib import Path
 from loopline_master.certificates.job_secrets import JobSecrets
 from loopline_master.core.effects import Reply, Submitted
 from loopline_master.core.events import JobSubmitted
+from loopline_master.core.explain.explain_job import ends_of_chains, never_starts
+from loopline_master.core.scheduler import Scheduler
 from loopline_master.engine import Engine
 from loopline_master.files.blobs import Blobs
 from loopline_master.files.row_files import RowFiles
@@ -42,6 +44,7 @@ class Submissions:
         self,
         store: Store,
         engine: Engine,
+        scheduler: Scheduler,
         *,
         blobs: Blobs,
         rows: RowFiles,
@@ -57,6 +60,7 @@ class Submissions:
         """
         self.fresh_keys = FreshKeys()
         self._store, self._engine = store, engine
+        self._scheduler = scheduler  # read only
         self._blobs, self._rows = blobs, rows
         self._notify_commands = notify_commands
         self._secrets = secrets
@@ -122,7 +126,8 @@ class Submissions:
         event = replace(event, spec=spec, inputs=await list_inputs(self._blobs, spec))
         reply = await (self._predecessors.submit(event) if spec.after else self._engine.ask(event, deed))
         assert isinstance(reply, Submitted)
-        warnings = [*reply.warnings, *remarks, *warnings_about(spec)]
+        in_vain = await warnings_about_chain(self._scheduler, self._store, spec) if spec.after else []
+        warnings = [*in_vain, *reply.warnings, *remarks, *warnings_about(spec)]
         plan = await self._store.jobs.plan(reply.job) if spec.nodes > 1 else None
         return Submission(id=reply.job, task_count=spec.task_count, warnings=warnings, plan=plan)
 
@@ -147,6 +152,13 @@ class Submissions:
         if spec.notify is not None and spec.notify.command is not None and spec.notify.command not in known:
             message = f"this master knows no command {spec.notify.command}: {meant(spec.notify.command, known)}"
             raise LooplineError("no_such_command", message, "its administrator sets notify_commands", status=422)
+
+
+async def warnings_about_chain(scheduler: Scheduler, store: Store, spec: JobSpec) -> list[str]:
+    """Return warnings about jobs that this one is to run after, and that cannot succeed unless they are retried."""
+    ends = ends_of_chains(scheduler.state, spec.after)
+    ended = await store.jobs.states(ends) if ends else {}
+    return never_starts(scheduler.state, spec.after, ended)
 
 
 async def with_rows_counted(rows: RowFiles, spec: JobSpec) -> tuple[JobSpec, list[str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from loopline_master.core import trust
@@ -182,7 +182,8 @@ def _held(state: State, job: Job) -> Reason:
 
 def _chained(state: State, job: Job, ended: Mapping[int, JobState]) -> list[Reason]:
     """Return the jobs that a job waits for outside the grid; first those about which somebody has to do something."""
-    reasons = [_leader(state, number, ended) for number in job.waiting_for]
+    roots = _roots(state, job.waiting_for, ended)
+    reasons = [_leader(state, number, roots.get(number), ended) for number in job.waiting_for]
     reasons.sort(key=lambda reason: (reason.code != "waits_in_vain", reason.job or 0))
     if len(reasons) > _MOST_LEADERS:
         left = len(reasons) - _MOST_LEADERS
@@ -190,18 +191,61 @@ def _chained(state: State, job: Job, ended: Mapping[int, JobState]) -> list[Reas
     return reasons
 
 
-def _leader(state: State, number: int, ended: Mapping[int, JobState]) -> Reason:
+def _leader(state: State, number: int, root: int | None, ended: Mapping[int, JobState]) -> Reason:
+    if root is not None:
+        detail = f"can never start: {_why_never(state, number, root, ended)}"
+        step = "that one" if root == number else f"job {root}"
+        detail += f"; retry {step}, or cancel this one"
+        return Reason(code="waits_in_vain", count=1, detail=detail, job=root)
     leader = state.jobs.get(number)
-    found = leader.state if leader is not None else ended.get(number)
-    if leader is not None and not leader.is_over:
-        left = leader.task_count - leader.succeeded - leader.failed
-        detail = f"waits for job {number} to succeed ({leader.state}, {left} of its {_tasks(leader.task_count)} left)"
-        return Reason(code="waits", count=left, detail=detail, job=number)
-    how = (
-        "has ended without success" if found is None else f"{'was' if found is JobState.CANCELLED else 'has'} {found}"
-    )
-    detail = f"can never start: job {number} {how}; retry that one, or cancel this one"
-    return Reason(code="waits_in_vain", count=1, detail=detail, job=number)
+    if leader is None or leader.is_over:
+        return Reason(code="waits", count=0, detail=f"job {number} has just succeeded", job=number)
+    left = leader.task_count - leader.succeeded - leader.failed
+    detail = f"waits for job {number} to succeed ({leader.state}, {left} of its {_tasks(leader.task_count)} left)"
+    return Reason(code="waits", count=left, detail=detail, job=number)
+
+
+def never_starts(state: State, after: Collection[int], ended: Mapping[int, JobState]) -> list[str]:
+    """Return a warning for each job that cannot succeed, for a job that is to run ``after`` these."""
+    roots = _roots(state, after, ended)
+    return [
+        f"it can never start: {_why_never(state, number, root, ended)}; `loopline retry {root}` runs that one again"
+        for number, root in sorted(roots.items())
+        if number in after
+    ][:_MOST_LEADERS]
+
+
+def ends_of_chains(state: State, after: Collection[int]) -> set[int]:
+    """Return the jobs at the ends of these chains that are over or forgotten: rows say how they ended."""
+    return set(_roots(state, after, {}).values())
+
+
+def _roots(state: State, numbers: Iterable[int], ended: Mapping[int, JobState]) -> dict[int, int]:
+    """Return, for each of these jobs and those before them that cannot succeed, the ended job that it waits for."""
+    roots: dict[int, int] = {}
+    seen: set[int] = set()
+    left = [(number, False) for number in numbers]
+    while left:
+        number, are_earlier_known = left.pop()
+        job = state.jobs.get(number)
+        if job is None or job.is_over:
+            if (job.state if job is not None else ended.get(number)) is not JobState.SUCCEEDED:
+                roots[number] = number
+        elif are_earlier_known:
+            if (root := next((roots[one] for one in job.waiting_for if one in roots), None)) is not None:
+                roots[number] = root
+        elif number not in seen:
+            seen.add(number)
+            left += [(number, True), *((one, False) for one in job.waiting_for)]
+    return roots
+
+
+def _why_never(state: State, number: int, root: int, ended: Mapping[int, JobState]) -> str:
+    job = state.jobs.get(root)
+    found = job.state if job is not None else ended.get(root)
+    how = "has ended without success" if found is None else f"was {found}"
+    how = f"has {found}" if found is JobState.FAILED else how
+    return f"job {root} {how}" if root == number else f"job {number} waits for job {root}, which {how}"
 
 
 def _asked(state: State, job: Job, count: int) -> Reason:

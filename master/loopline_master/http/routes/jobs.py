@@ -7,7 +7,7 @@ from functools import partial
 from loopline_master.certificates.job_secrets import shown
 from loopline_master.core.entities import most_failed
 from loopline_master.core.events import JobCancelled, JobPaused, JobResumed
-from loopline_master.core.explain.explain_job import explain_job, files_of_job
+from loopline_master.core.explain.explain_job import ends_of_chains, explain_job, files_of_job
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.engine import Engine
 from loopline_master.files.row_files import RowFiles
@@ -145,7 +145,7 @@ async def explain_this_job(
 ) -> Explanation:
     """Explain the state of a job."""
     view = await job_view(store, job)
-    ended = await store.jobs.states(view.waiting_for) if view.waiting_for else {}
+    ended = await store.jobs.states(ends_of_chains(scheduler.state, view.waiting_for)) if view.waiting_for else {}
     groups = await store.failures.of_job(job, view.finished_at, row_files.rows) if view.tasks.failed else []
     failures = failure_reasons(job, view.tasks.failed, groups)
     waiting = explain_job(scheduler, job, ended)
