@@ -293,17 +293,19 @@ def test_news_forgets_the_oldest_of_too_much():
     assert change.missed
 
 
-def test_changes_are_kept_for_those_who_come_back_up_to_a_limit(monkeypatch):
-    monkeypatch.setattr("loopline_master.change_feed.MOST_KEPT", 2)
+def test_change_feed_keeps_the_latest_names_for_readers_that_reconnect(monkeypatch):
+    monkeypatch.setattr("loopline_master.change_feed.MAX_NAMED", 2)
     feed, marks = ChangeFeed(), []
-    for job in (1, 2, 3):
+    for job in (1, 2, 3, 2):
         marks.append(feed.mark)
         feed.publish(Effects(Grid(), jobs={job: None}))
     feed.publish(Effects(Grid()))
-    assert [list(feed.since(mark).jobs) for mark in (*marks[1:], feed.mark)] == [[2, 3], [3], []]
-    assert feed.since(marks[0]).missed
+    assert [list(feed.since(mark).jobs) for mark in (*marks[1:], feed.mark)] == [[3, 2], [3, 2], [2], []]
+    assert feed.since(marks[0]).missed, "job 1 is forgotten"
     assert not feed.since(marks[1]).missed
-    assert ChangeFeed().since(marks[1]).missed, "of another run"
+    feed.publish(Effects(Grid(), workers=dict.fromkeys(("ant", "bee", "cow"))))
+    assert feed.since(marks[3]).missed, "worker ant is forgotten"
+    assert ChangeFeed().since(feed.mark).missed, "of another run"
 
 
 def test_the_clock_never_goes_back_nor_stands_still(monkeypatch):

@@ -57,11 +57,15 @@ def _ticks(pid: int) -> list[int]:
     return [int(part) for part in stat[11:15]] or [0, 0, 0, 0]
 
 
+def memory_bytes(pid: int) -> int:
+    """Return the resident memory of one process; 0 if it has ended."""
+    parts = processes.read(f"/proc/{pid}/statm").split()
+    return int(parts[1]) * os.sysconf("SC_PAGE_SIZE") if parts else 0
+
+
 def tree_memory_bytes(pid: int) -> int:
-    """Resident, of a process and all below it; what they share counts for each."""
-    page = os.sysconf("SC_PAGE_SIZE")
-    parts = (processes.read(f"/proc/{each}/statm").split() for each in [pid, *processes.descendants(pid)])
-    return sum(int(part[1]) * page for part in parts if part)
+    """Return the resident memory of a process and its descendants; shared pages count for each."""
+    return sum(map(memory_bytes, [pid, *processes.descendants(pid)]))
 
 
 def fsync_s(folder: Path, times: int = 200) -> list[float]:

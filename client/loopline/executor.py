@@ -148,7 +148,7 @@ class Executor(concurrent.futures.Executor):
     @property
     def jobs(self) -> list[int]:
         """Numbers of the jobs that this executor has submitted or attached."""
-        return self._submitter.jobs
+        return list(self._submitter.jobs)
 
     @property
     def carried_modules(self) -> tuple[str, ...]:

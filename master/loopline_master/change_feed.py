@@ -12,11 +12,11 @@ import asyncio
 import logging
 import math
 import time
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import takewhile
 from secrets import token_hex
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -29,12 +29,11 @@ log = logging.getLogger(__name__)
 
 _FAULT_LOGGED_EVERY_S = 60.0
 MAX_NAMED = 10_000
-"""Most jobs, and most workers, that one change names."""
+"""Most jobs, and most workers, that one change names, and that are kept for readers that reconnect."""
 
 End = TypeVar("End")
+Name = TypeVar("Name", int, str)
 FINISHED = (TaskState.SUCCEEDED, TaskState.FAILED)
-MOST_KEPT = 50_000
-"""Most names in the changes kept for readers that reconnect."""
 PART = 500
 """Results in one message, or in one read from disk."""
 Cursor = tuple[float, int]
@@ -68,8 +67,29 @@ class Change:
                 del names[next(iter(names))]  # type: ignore[arg-type]
                 self.missed = True
 
-    def __len__(self) -> int:
-        return len(self.jobs) + len(self.workers)
+
+class LastChanges(Generic[Name]):
+    """The names that changed last, each once, so memory does not depend on the number of changes."""
+
+    def __init__(self) -> None:
+        self._counts: OrderedDict[Name, int] = OrderedDict()  # by name: its latest change, the oldest first
+        self._forgotten = 0  # the latest change of a name that was dropped
+
+    def add(self, names: Iterable[Name], count: int) -> None:
+        """Note the names of a change. Of too many names the oldest are dropped."""
+        counts = self._counts
+        for name in names:
+            counts[name] = count
+            counts.move_to_end(name)
+        while len(counts) > MAX_NAMED:
+            self._forgotten = counts.popitem(last=False)[1]
+
+    def since(self, count: int) -> dict[Name, None] | None:
+        """Return the names of all changes after this one, the oldest first; None if some were dropped."""
+        if count < self._forgotten:
+            return None
+        later = list(takewhile(lambda name: self._counts[name] > count, reversed(self._counts)))
+        return dict.fromkeys(reversed(later))
 
 
 class ChangeReader:
@@ -119,8 +139,7 @@ class ChangeFeed:
     def __init__(self) -> None:
         self._listeners: dict[CommitListener, None] = {}  # as a set that remembers the order
         self._readers: dict[ChangeReader, None] = {}
-        self._kept = deque[Change]()
-        self._names_kept = 0
+        self._jobs, self._workers = LastChanges[int](), LastChanges[str]()
         self._count = 0  # changes published
         self.faults = Faults()
         self._life = token_hex(4)  # of this run of the master: counts of another one mean nothing here
@@ -150,12 +169,10 @@ class ChangeFeed:
     def since(self, mark: str) -> Change:
         """Return the changes since a mark; ``missed`` is True if the mark is of another run or too old."""
         at = self._count_at(mark)
-        behind = self._count - at
-        change = Change(missed=at < 0 or not 0 <= behind <= len(self._kept))
-        if not change.missed:
-            for later in islice(self._kept, len(self._kept) - behind, None):
-                change.add(later)
-        return change
+        jobs, workers = self._jobs.since(at), self._workers.since(at)
+        if not 0 <= at <= self._count or jobs is None or workers is None:
+            return Change(missed=True)
+        return Change(jobs, workers)
 
     def is_after(self, mark: str, other: str) -> bool:
         """True if ``mark`` is not before ``other``; False for marks of another run."""
@@ -180,14 +197,11 @@ class ChangeFeed:
         self._publish_change(Change(workers={name: None}))
 
     def _publish_change(self, change: Change) -> None:
-        named = len(change)
-        if not named:
+        if not change.jobs and not change.workers:
             return
-        self._kept.append(change)
         self._count += 1
-        self._names_kept += named
-        while self._names_kept > MOST_KEPT:
-            self._names_kept -= len(self._kept.popleft())
+        self._jobs.add(change.jobs, self._count)
+        self._workers.add(change.workers, self._count)
         for reader in self._readers:
             reader.add(change)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
@@ -11,9 +13,11 @@ from typing import Any
 import aiohttp
 import pytest
 
+from loopline_master import change_feed
 from loopline_master.change_feed import Subscriptions
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.http.live import client_link
+from loopline_master.metrics import Metrics
 from loopline_master.store import Store
 from loopline_shared.model import JobState, Outcome, Output, Result
 from loopline_shared.protocol.client_link import (
@@ -386,3 +390,20 @@ async def test_a_client_that_goes_is_forgotten_and_its_job_is_not(shared_master:
     async with shared_master.worker(), link(shared_master) as later:
         await later.say(Follow(job))
         assert sorted(await later.numbers(job)) == [1, 2, 3]
+
+
+async def test_calls_in_a_loop_leave_no_objects_in_memory(
+    shared_master: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(change_feed, "MAX_NAMED", 50)
+    calls, found = 100, list[Counter[type]]()
+    for _ in range(1000):
+        shared_master.parts[Metrics].latest.add(0.0, 0.0, 0)  # it keeps the latest thousand
+    async with link(shared_master) as client, shared_master.worker():
+        for _ in range(3):
+            for _ in range(calls):
+                await client.results(await client.submit())
+            gc.collect()
+            found.append(Counter(map(type, gc.get_objects())))
+    grown = {kind.__name__: count for kind, count in (found[2] - found[1]).items() if count >= calls // 2}
+    assert grown == {}

@@ -49,6 +49,13 @@ def test_values_come_back_in_order_whatever_their_number(executor: loopline.Exec
     assert len(executor.jobs) == 2, "a map is one job"
 
 
+def test_jobs_returned_before_do_not_change_with_later_calls(executor: loopline.Executor) -> None:
+    executor.submit(abs, -1).result(10)
+    before = executor.jobs
+    executor.submit(abs, -2).result(10)
+    assert (len(before), len(executor.jobs)) == (1, 2)
+
+
 def test_many_submits_are_few_jobs_and_one_upload(executor: loopline.Executor, grid: SmallGrid) -> None:
     def double(x: int) -> int:
         return 2 * x

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from array import array
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from statistics import median
@@ -55,7 +56,7 @@ class CallSubmitter:
         loads: Loads,
         echoes: bool,
     ) -> None:
-        self.jobs: list[int] = []  # numbers of the jobs
+        self.jobs = array("q")  # numbers of the jobs; 8 bytes for each call of a loop
         self.loads, self.echoes = loads, echoes
         self.preparations: tuple[bytes, ...] = ()  # of every function, besides its modules
         self._client, self._options, self._session = client, options, session
