@@ -26,7 +26,7 @@ os.environ.setdefault("LOOPLINE_SANDBOX", "off")
 
 
 os.umask(0o022)
-"""Tests say what modes files have, whatever the shell makes of them."""
+"""Tests assert modes of files, so they need a fixed umask."""
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 """Whatever a script runs in the background ignores Ctrl-C, and so would all that tests start."""

@@ -55,7 +55,7 @@ FILES = (
     "tests/worker/test_owner_page.py",
     "tests/worker/test_task_users.py",
 )
-"""Files, and folders with all that is below them."""
+"""Files, and folders with everything below them."""
 
 TESTS = (
     "tests/api/test_main.py::",

@@ -76,7 +76,7 @@ class LabGrid:
         serve += ["--peers", "on" if self._case.peers else "off", "--order", "none"]  # tasks wait for the last one
         tokens = self.folder / "master" / "tokens"
         if not self._case.tls:
-            # plain HTTP is for those who come by a proxy: these computers
+            # these computers act as the proxy, so plain HTTP is allowed
             serve += ["--tls", "off", "--proxy", ",".join(map(self.lab.address, self.lab.names))]
         serves = ["benchmarks.light.blind_master"] if self._case.blind else ["loopline_master"]
         master = self.master = self._start(self.lab.master, *serves, *serve)

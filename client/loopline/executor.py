@@ -255,7 +255,7 @@ class Executor(concurrent.futures.Executor):
 
     @property
     def _max_workers(self) -> int | None:
-        """Number of calls to have open at a time, by which Dask goes; None (a number of its own) without workers.
+        """Number of calls to keep open, as read by Dask; None without workers: Dask then uses its default.
 
         Slots that a computer's owner needs just now count: they may be free when the calls get there.
         """

@@ -25,7 +25,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A service: its name in ``/metrics``, and what its failure means to people."""
+    """A service, with its name in ``/metrics``, and what its failure means to people."""
 
     name: str
     consequence: str
@@ -67,7 +67,7 @@ class Background:
                 return
             except Exception as error:
                 if is_superseded(error):
-                    return  # the engine ends by the same error, and whoever runs the master reports it
+                    return  # the engine ends with the same error, which the master's runner reports
                 if loop.time() - began_at > pause_s:
                     pause_s, said = FIRST_PAUSE_S, ""
                 self._set_failing(service, True)

@@ -69,5 +69,5 @@ class BusyTime:
 
 
 def rest_after(reading_s: float) -> float:
-    """Return the seconds for which a link is not read after a frame that took ``reading_s``."""
+    """Return how many seconds to stop reading a link after a frame that took ``reading_s``."""
     return max(0.0, reading_s - FREE_S) * LINK_RESTS

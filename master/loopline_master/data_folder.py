@@ -4,7 +4,7 @@ A part that is missing is never replaced silently. The consequence depends on th
 
 | missing | lost with it | consequence |
 | --- | --- | --- |
-| the database, or all that was in it | every job | the master does not start |
+| the database, or all its rows | every job | the master does not start |
 | ``files``, or what is in their bucket | inputs and results | it does not start, if jobs name files |
 | ``tokens/job-key`` | secrets of jobs | it does not start, if tasks that are to run have some |
 | ``tokens/session-key``, ``webhook-secret`` | sign-ins; the receivers' trust | a warning |

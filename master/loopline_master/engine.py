@@ -110,7 +110,7 @@ class Engine:
         return future
 
     async def checkpoint(self) -> None:
-        """Write a checkpoint, from which the log can be replayed; it is on disk on return."""
+        """Write a checkpoint for replays of the log; it is on disk on return."""
         if self._end is not None:
             raise self._end
         self._checkpointed = asyncio.get_running_loop().create_future()
@@ -199,7 +199,7 @@ class Engine:
 
     @property
     def wake_at(self) -> float | None:
-        """Time at which a step is due even without an event, or None."""
+        """Time when a step is due even without an event, or None."""
         times = (self._scheduler.wake_at, self.kept_back.wake_at)
         return min((at for at in times if at is not None), default=None)
 
@@ -303,7 +303,7 @@ class Clock:
 
     @property
     def lead_s(self) -> float:
-        """Seconds by which this clock is ahead of the wall clock; negative if it is behind."""
+        """Offset of this clock from the wall clock in seconds; positive if ahead."""
         return self._start + time.monotonic() - self._monotonic - time.time()
 
     def catch_up(self) -> None:

@@ -33,7 +33,7 @@ from loopline_shared.model import SizeSource
 from loopline_shared.rest.bodies import Eta, ForecastReport, JobView, MomentReport, PlanView
 
 MOMENTS = (0, 25, 50, 75)
-"""Moments at which a job is forecast for the record: its first finished task, and these percentages of its tasks."""
+"""When a job is forecast for the record: its first finished task, and these percentages of its tasks."""
 _BELIEF = 20
 """Weight of the model, in completions that matched it."""
 _Z90 = 1.2816

@@ -10,7 +10,7 @@ HELLO_WITHIN_S = 10.0  # a new link without a Hello is closed; as long as report
 CLOSE_WITHIN_S = 2.0  # for the closing handshake; a link that takes twice as long is aborted
 STOP_WITHIN_S = 3.0  # for open requests when the master stops: longer than CLOSE_WITHIN_S, so that links can close
 ACKNOWLEDGE_WITHIN_S = 0.05  # an idle worker learns that its results are on disk, if no task for it comes sooner; far
-# below the time after which a worker without an answer sends its next Report
+# shorter than a worker's wait for an answer before its next Report
 
 # Streams to clients.
 CHANGES_STILL_HERE_EVERY_S = (

@@ -389,7 +389,7 @@ class Result:
     """Of a failed task: the files that it left and that match, kept for `fetch --failed`."""
     value: Output | None = None  # a function's return value or exception: a pickle
     system_s: Seconds = 0.0  # system part of cpu_s; 0: unknown
-    took_down: bool = False  # what ran it (agent, supervisor or sandbox) ended or failed, perhaps by the task's doing
+    took_down: bool = False  # its agent, supervisor or sandbox ended or failed, perhaps because of the task
     metrics: Left = None
     slot: Slot = 0
     phases: Annotated[Phases | None, Field(exclude_if=not_)] = None

@@ -171,7 +171,7 @@ Outputs = list[Annotated[Annotated[OutputPattern, Tag("pattern")] | Annotated[Pa
 
 
 def output_patterns(outputs: Outputs, *, optional: bool) -> tuple[str, ...]:
-    """Return the patterns that are optional, or those that are not."""
+    """Return the optional patterns, or the required ones."""
     patterns = ((one.path, one.optional) if isinstance(one, OutputPattern) else (one, False) for one in outputs)
     return tuple(path for path, is_optional in patterns if is_optional is optional)
 

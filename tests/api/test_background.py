@@ -1,4 +1,4 @@
-"""Services beside the engine: one that fails is started again, and the master says so until it runs."""
+"""Services beside the engine: a failed service is restarted, and the master reports it until it runs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Fragile:
-    """A service that fails as often as it is told, and then runs for ever."""
+    """A service that fails a given number of times, and then runs for ever."""
 
     def __init__(self, *errors: BaseException) -> None:
         self.errors, self.runs = list(errors), 0

@@ -1,4 +1,4 @@
-"""Behind a configured proxy each client has its own address, and nobody else can claim one."""
+"""Behind a configured proxy each client has its own address, and no other client can claim one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The man pages say what the help says, in a form that groff takes without a word."""
+"""The man pages have the text of the help, and groff formats them without warnings."""
 
 from __future__ import annotations
 

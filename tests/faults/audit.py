@@ -57,7 +57,7 @@ def whole(drawn: Iterable[Drawn], views: Iterable[JobView]) -> Iterator[str]:
 
 
 def passings(drawn: list[Drawn], views: dict[int, JobView]) -> Iterator[str]:
-    """Yield pairs of jobs with sizes of which the later one completed first, though the one before was not larger.
+    """Yield pairs of jobs with sizes that completed out of order: the earlier one is not larger.
 
     A job without a size may be passed, and may pass what is larger than its tasks have shown, which is not seen here.
     """

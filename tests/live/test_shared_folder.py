@@ -23,7 +23,7 @@ async def run(grid: Grid, folder: Path) -> int:
 
 @pytest.fixture
 def in_tmp() -> Iterator[Path]:
-    """A folder below /tmp, of which a task in bubblewrap has its own."""
+    """A folder below /tmp: a task in bubblewrap has a private /tmp."""
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         yield Path(folder)
 

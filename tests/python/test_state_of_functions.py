@@ -1,4 +1,4 @@
-"""What was submitted is what runs: no call sees what other calls did to the function, or its program did later."""
+"""A call runs the function as submitted: no call sees later changes by other calls or by the program."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ CALLABLES = st.tuples(st.sampled_from(KINDS), st.integers(-3, 3))
 
 @pytest.fixture(scope="module")
 def pool() -> Iterator[ProcessPoolExecutor]:
-    """A pool of one process: whatever a call leaves there, the next one would find."""
+    """A pool of one process, so that a call could see leftovers of the last one."""
     with ProcessPoolExecutor(1, mp_context=get_context("fork")) as pool:
         yield pool
 

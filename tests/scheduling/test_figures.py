@@ -18,7 +18,7 @@ FIRST = AttemptId(1, 1, 1)
 
 
 def liar(out_s: float = 1.0, outcome: Outcome = Outcome.SUCCEEDED, **figures: float) -> Grid:
-    """A job of two tasks and size 100 has a worker; its first task was out for so long."""
+    """A job of two tasks and size 100 has a worker; its first task was out for a given time."""
     grid = Grid(overdrawn_after=10.0, lease_s=1e6, max_replicas=1)
     grid.join("a")
     grid.submit(2, 100.0)

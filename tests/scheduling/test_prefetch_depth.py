@@ -19,7 +19,7 @@ SLOTS = {"a": 1, "b": 2}
 
 
 class Life:
-    """A grid whose tasks take as long as the test says, whatever anybody declares."""
+    """A grid with real run times set by the test, independent of declared ones."""
 
     def __init__(self, lasts: Callable[[int, int], float], policy: str = "round-robin", *, users: int = 2) -> None:
         self.grid = Grid(policy=policy, order=Order.NONE, shares=True, prefetch_s=1.0, lease_s=1e9, max_replicas=1)

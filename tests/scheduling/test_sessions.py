@@ -14,7 +14,7 @@ from tests.scheduling.driver import Grid, spec
 
 
 def busy(policy: str = "round-robin", **chosen: object) -> Grid:
-    """A grid of one slot, which is taken: what is submitted waits."""
+    """A grid whose only slot is taken, so submitted jobs wait."""
     grid = Grid(policy=policy, max_replicas=1, **chosen)
     grid.workers("a")
     grid.submit(1, name="first")

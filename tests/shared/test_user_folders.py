@@ -1,4 +1,4 @@
-"""A user without HOME and without an entry in passwd, as containers have them, is told so in one line."""
+"""A user without HOME and without an entry in passwd, as in containers, gets an error of one line."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Migrations lead to the tables that the code uses, up and down, with rows in them.
 
-There is one migration so far; what a second one needs is tried with that of a next release.
+There is only the baseline yet; upgrades are tested with a throw-away second migration.
 """
 
 from pathlib import Path

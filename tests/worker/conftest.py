@@ -40,7 +40,7 @@ async def master() -> AsyncIterator[SmallMaster]:
 
 @pytest.fixture
 def outside_tmp(pytestconfig: pytest.Config) -> Iterator[Path]:
-    """A folder that is not below /tmp, of which a sandboxed task has its own."""
+    """A folder outside /tmp: a sandboxed task has a private /tmp."""
     folder = pytestconfig.rootpath / ".bench" / "tests"
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as name:

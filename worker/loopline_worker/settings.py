@@ -61,7 +61,7 @@ def _own_master() -> Path | None:
 
 
 def _token_of_own_master() -> Path:
-    """Return the file in which a master of the same user on this computer leaves a token for workers."""
+    """Return the file where a master of the same user on this computer leaves a token for workers."""
     return user_folder("data") / "master" / "tokens" / "worker"
 
 

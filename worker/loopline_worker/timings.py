@@ -49,7 +49,7 @@ CONTENTION_EVERY_S = 0.04
 """Pause between looks at contention while tasks run: they may disturb for so long where no weight helps."""
 
 STOP_GRACE_S = 5.0
-"""As the agent stops, tasks have so long from SIGTERM to SIGKILL at most; its service kills it after 20 s."""
+"""Longest grace from SIGTERM to SIGKILL as the agent stops; its service kills it after 20 s."""
 
 CHECK_DUE_EVERY_S = 0.1
 """The runner asks so often whether a check of limits is due."""

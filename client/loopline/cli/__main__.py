@@ -73,7 +73,7 @@ def run(words: list[str]) -> int:
 
 
 def with_command_apart(built: App, words: list[str]) -> list[str]:
-    """Return the words of `submit` with `--` before the command to run: what follows its first word is its own."""
+    """Return the words of `submit` with `--` before the command, which owns all words after its first."""
     arguments = built["submit"].assemble_argument_collection()
     takes_value = {name for argument in arguments if argument.token_count()[0] for name in argument.names}
     takes_value -= {name for name in takes_value if name.startswith("--empty-")}

@@ -45,8 +45,8 @@ async def audit(
     user
         Only what this user or worker did.
     since
-        Only what was done since then: 7d ago, or a time with its zone such as 2027-01-31T08:00:00+01:00 (default:
-        all that is kept, a year).
+        Only actions since then: 7d ago, or a time with its zone such as 2027-01-31T08:00:00+01:00 (default: the
+        whole log, one year).
     limit
         At most so many lines, the latest first.
     """
@@ -93,11 +93,9 @@ def replay(
         Answer with JSON on stdout, and nothing else.
     """
     job = _job(what_if_submit) if what_if_submit else None
-    asked = {"--policy": policy, "--order": order, "--seeds": seeds}
-    options = [word for name, value in asked.items() if value is not None for word in (name, str(value))]
+    options = _options({"--policy": policy, "--order": order, "--seeds": seeds})
     if not options and job is None:
-        flags = ["--events"] * events + ["--json"] * json
-        return become(program("loopline_master.store.replay", "master", *flags, "--", database))
+        return become(program("loopline_master.store.replay", "master", *_flags(events, json), "--", database))
     if events:
         raise usage("--events writes the log as it is: it takes no other option")
     reader = program("loopline_master.store.replay", "master", "--events", "--", database)
@@ -106,7 +104,15 @@ def replay(
             file = Path(folder) / "job.json"
             file.write_text(job, "utf-8")
             options += ["--what-if-submit", str(file), "--at", str(time.time() if at is None else at)]
-        return _piped(reader, program("loopline_simulator", "sim", "what-if", *options, *["--json"] * json))
+        return _piped(reader, program("loopline_simulator", "sim", "what-if", *options, *_flags(json=json)))
+
+
+def _options(values: dict[str, str | int | None]) -> list[str]:
+    return [word for name, value in values.items() if value is not None for word in (name, str(value))]
+
+
+def _flags(events: bool = False, json: bool = False) -> list[str]:
+    return ["--events"] * events + ["--json"] * json
 
 
 def _job(path: Path) -> str:

@@ -71,7 +71,7 @@ async def logout(*, common: Common = PLAIN) -> None:
 
 @tls.command
 async def show(*, common: Common = PLAIN) -> None:
-    """Show how the master is encrypted, and by which key it is known."""
+    """Show the encryption of the connection and the fingerprint of the master's key."""
     async with common.client() as client:
         view = await client.encryption()
         master = client.master

@@ -78,7 +78,7 @@ async def retry(
 
 
 async def _steer(jobs: Sequence[int], act: Callable[[AsyncClient, int], Awaitable[JobView]], common: Common) -> None:
-    """Steer each of the jobs, also after one that is refused. Raises LooplineError with all refusals."""
+    """Apply an action to every job, and continue after a refusal. Raises LooplineError with all refusals."""
     views: list[JobView] = []
     refused: list[LooplineError] = []
     async with common.client() as client:

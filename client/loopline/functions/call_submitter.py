@@ -85,7 +85,7 @@ class CallSubmitter:
             future.fail(error)
 
     def _fail_gathered(self, batcher: CallBatcher, error: Exception) -> None:
-        """Fail all that is gathered, so that the next call is sent again."""
+        """Fail all gathered calls, so that the next call is sent again."""
         while batches := batcher.pop():
             for batch in batches:
                 self._fail(batch.futures, error)

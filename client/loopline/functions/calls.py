@@ -69,7 +69,7 @@ class CallError(LooplineError):
 class CallOptions:
     """Options of all calls of an executor. ``size``: of one call, in reference CPU-seconds.
 
-    ``part_of``: identifier of the session that the calls are part of; None: what is submitted together is a job.
+    ``part_of``: session of the calls; None: calls submitted together form a job.
     """
 
     name: str = ""
@@ -153,7 +153,7 @@ def all_pickled(things: Iterable[Any], modules: Iterable[ModuleType] = ()) -> It
 def _pickler() -> Any:
     """Return a class of picklers that keep the file names of functions, which cloudpickle leaves out since 3.1.3.
 
-    A traceback on a worker names the file, from which its lines are shown here.
+    A worker's traceback names the file, and its lines are read here.
     """
     import cloudpickle
 

@@ -68,7 +68,7 @@ def _unpacker() -> Callable[[bytes, str], Any]:
         if any(importers[digest].has_other(name, loader) for name, loader in ours.items()):
             for name in ours:  # programs that share a session have different modules of one name
                 del sys.modules[name]
-            sys.__dict__.pop("_loopline_initialized", None)  # what initializers did may be in these modules
+            sys.__dict__.pop("_loopline_initialized", None)  # initializers may have changed these modules
 
     return unpack
 
@@ -123,7 +123,7 @@ def _importer() -> type[Any]:
             self.sources = sources
 
         def has_other(self, name: str, loader: Any) -> bool:
-            """True if this importer has a module of this name that differs from the one that another has loaded."""
+            """True if this importer's module of this name differs from the loaded one."""
             entry = loader.sources[name]
             return bool(self.sources.get(name, entry) != entry)
 

@@ -20,7 +20,7 @@ def are_there(arguments: Iterable[Any]) -> bool:
 
 
 class AwaitedArguments:
-    """Arguments of a call, some of which are futures. The others are kept as they are now.
+    """Arguments of a call, with futures among them. The others are kept as they are now.
 
     ``on_results`` is called once with all arguments, or ``on_error`` with each error; in any thread.
     """

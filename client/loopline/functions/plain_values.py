@@ -1,6 +1,6 @@
 """Plain values: data alone is read of what a worker wrote, for programs that trust no worker.
 
-They are read from pickles, of which only data is taken: numbers, Decimal, text, bytes, lists, tuples, sets, dicts,
+They are unpickled with an allowlist of data types: numbers, Decimal, text, bytes, lists, tuples, sets, dicts,
 dates, times, UUIDs, arrays of numpy without objects, and exceptions of the standard library. Whatever else a pickle
 names is refused before it is looked up (docs.python.org, "Restricting Globals").
 """

@@ -18,7 +18,7 @@ class SubmissionListener(Protocol):
     """Receives what becomes of submitted jobs. ``loads`` reads values of calls."""
 
     loads: Loads
-    echoes: bool  # what calls have printed is printed here, before they have their results
+    echoes: bool  # the output of calls is printed here before their results are set
 
     def submitted(self, job: int) -> None:
         """Note the number of a submitted job."""

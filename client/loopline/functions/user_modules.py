@@ -80,7 +80,7 @@ class UserModules:
         return self.carried
 
     def _warn_of_changes(self) -> None:
-        """Say once of each file that it has changed since it was read: workers go on with what was read."""
+        """Warn once per file that has changed since it was read: workers keep using the version read."""
         changed = [file for file, read in self._times_ns.items() if _changed_ns(file) not in (read, 0)]
         for file in changed:
             del self._times_ns[file]

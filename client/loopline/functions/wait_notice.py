@@ -13,7 +13,7 @@ from loopline_shared.errors import LooplineError
 FIRST_CHECK_S = 5.0
 _LONGEST_PAUSE_S = 300.0
 _REASONS = {"no_worker", "paused"}
-"""Codes of reasons for which calls wait beside free slots, until a person does something."""
+"""Codes of reasons why calls wait beside free slots until a person acts."""
 
 
 class WaitNotice:

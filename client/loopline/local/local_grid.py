@@ -39,7 +39,7 @@ class LocalGrid:
     folder: Path
     port: ReservedPort
     removes_folder: bool = True
-    order: Order = Order.NONE  # with one user there is nobody to be passed
+    order: Order = Order.NONE  # with one user, no other user's job can be passed
     pids: dict[str, int] = field(default_factory=dict)
     """Process of each daemon by its name."""
     _caretaker: Process | None = None

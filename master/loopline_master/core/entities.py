@@ -151,7 +151,7 @@ class Job:
     spec_bytes: int = 0  # of its spec as JSON; 0: it was submitted to a release that did not count them
     confirmed: int = 0  # attempts in a row that took about as long as was expected of them (shares/prefetch.py)
     exempt_since: float | None = None  # it has held nobody since then, for the reason that it has now
-    shown: float | None = None  # of a job without a size: its weight by what its tasks have measured; only falls
+    shown: float | None = None  # of a job without a size: its weight, measured on its tasks; only falls
     turn: int = 0  # place in a policy's round: its arrival; in a session, the arrival of the session's first job
     sweep: Annotated[SkipValidation[Sweep], Field(exclude=True)] = field(init=False, repr=False, compare=False)
     runs: Annotated[SkipValidation[Runs], Field(exclude=True)] = field(init=False, repr=False, compare=False)
@@ -174,7 +174,7 @@ class Job:
 
     @property
     def weight(self) -> float:
-        """Size of the job where earlier ones are compared with it; without one, what its tasks have shown."""
+        """Size of the job when earlier jobs are compared with it; without one, the size measured on its tasks."""
         if self.size is not None:
             return self.size
         return UNKNOWN_WEIGHT if self.shown is None else self.shown
@@ -208,7 +208,7 @@ class Job:
         return earlier.size is not None and earlier.size <= self.weight
 
     def is_ordered_after(self, earlier: Job) -> bool:
-        """True if the guarantee of this job covers an earlier one, whatever their sizes."""
+        """True if this job's guarantee covers an earlier one, sizes aside."""
         return self.within is OrderWithin.GRID or earlier.owner == self.owner
 
     @property
@@ -243,7 +243,7 @@ class Task:
     attempts: int = 0  # numbers handed out so far
     failures: int = 0  # attempts that failed by the task's own doing
     failed_on: tuple[str, ...] = ()  # workers on which it failed by its own doing, the latest last
-    took_down: tuple[str, ...] = ()  # workers on which what ran it ended with it (trust.py), a name for each time
+    took_down: tuple[str, ...] = ()  # workers whose agent or sandbox it took down (trust.py), one name per time
     winner: int | None = None  # number of the attempt whose result was accepted
     votes: tuple[Vote, ...] = ()  # of its job's quorum; without one, the winner's, while others were at it
     mismatch: bool = False  # two of its results differ

@@ -121,7 +121,7 @@ def check_attempt(state: State, attempt: Attempt) -> None:
 def check_started(state: State, attempt: Attempt) -> None:
     """Raises AssertionError if a task could now fail more often than its job's ``max_attempts``.
 
-    ``attempt``: one that was started in the last step. (Later a lost attempt may come back as failed.)
+    ``attempt``: started in the last step. (Later a lost attempt may come back as failed.)
     """
     task, job = state.tasks[attempt.task_id], state.jobs[attempt.job]
     if job.spec.function is not None:

@@ -351,10 +351,10 @@ def _start_task(state: State, job: Job, task: Task) -> None:
 
 
 def weigh(state: State, job: Job) -> None:
-    """Weigh a job without a size by what its tasks have measured, once only its last task or its delivery is left.
+    """Weigh a job without a size by measurements of its tasks, once only its last task or its delivery is left.
 
-    It counts as twice their work, with their mean for each task that has no result. The weight only falls, so a job
-    that holds it back by the weight before is one of those that may.
+    It counts as twice their work, with their mean for each task that has no result. The weight only falls, so every
+    job that held it back before may still do so.
     """
     done = job.succeeded + job.failed
     is_at_last = job.is_computed if job.order is Order.DELIVER else state.fresh[job.id].count <= 1

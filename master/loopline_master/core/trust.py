@@ -16,7 +16,7 @@ attempts.
 
 **Downfalls.** An agent, a supervisor or a sandbox that ends while a task runs may have ended by its doing, and so may
 a computer that cannot run it or keep its output. Such an end uses up none of the task's ``max_attempts``, for it may
-be no doing of the task's own. But a task that takes down all that runs it would go round for ever, so after three
+be no doing of the task's own. But a task that takes down every agent would be retried for ever, so after three
 such ends on two workers at least, or on the only one there is for it, the task fails.
 """
 
@@ -222,12 +222,12 @@ def quarantine(state: State, worker: Worker, reason: str) -> list[Worker]:
 
 
 def count_downfall(task: Task, attempt: Attempt) -> None:
-    """Note that what ran the attempt on its worker ended with it."""
+    """Note that the attempt took down the agent or sandbox that ran it."""
     task.took_down = (*task.took_down, attempt.worker)[-_MOST_PLACES:]
 
 
 def takes_all_down(state: State, job: Job, task: Task) -> bool:
-    """True if what ran the task ended so often with it that it is to fail."""
+    """True if the task has taken down its agent or sandbox too often, and has to fail."""
     if len(task.took_down) < MAX_TAKEN_DOWN:
         return False
     requirements = state.index.requirements

@@ -305,7 +305,7 @@ class Outbox:
         self._concerned: dict[str, None] = {}
         self._runs: dict[str, list[Run]] = {}
         self._cancels: dict[str, list[AttemptId]] = {}
-        self._gently: dict[str, list[AttemptId]] = {}  # of these, those that get SIGTERM first
+        self._gently: dict[str, list[AttemptId]] = {}  # the subset that gets SIGTERM first
         self._words: dict[str, list[Word]] = {}  # to members of gangs
         self._lengths: dict[str, tuple[int, int]] = {}  # of so many of these runs: characters
 

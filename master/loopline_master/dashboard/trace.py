@@ -74,7 +74,7 @@ class Tracing:
                 yield from self._attempt(*before, None if end is None else min(end, bar.started_at))
 
     def end(self, held: Sequence[Any]) -> Iterator[Event]:
-        """Yield the events of the last attempt in each slot, and of the periods in which last tasks were held."""
+        """Yield the events of the last attempt in each slot, and of periods when last tasks were held."""
         for bar, phases in self._latest.values():
             yield from self._attempt(bar, phases, own_end(bar, phases))
         yield from _holds(held, self._names, len(self._pids) + 1, self._zero, self._now)

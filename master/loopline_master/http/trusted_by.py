@@ -1,4 +1,4 @@
-"""Trust in this master: what lines for others say of it, what browsers import."""
+"""Trust in this master: the lines for others to paste, and certificates that browsers import."""
 
 from __future__ import annotations
 

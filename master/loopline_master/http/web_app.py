@@ -59,7 +59,7 @@ def web_app(parts: Parts) -> web.Application:
 async def _check_head(request: web.Request, handler: Serve) -> web.StreamResponse:
     """Give the connection's undecided place to others, and refuse a body that would have to be decompressed.
 
-    No client of ours compresses one, and decompression would be the work of whoever sends a bomb without a token.
+    No client of ours compresses one, and decompression would let anyone without a token send a bomb.
     """
     request.config_dict[PARTS][Undecided].decide(request.transport)
     if request.headers.get("Content-Encoding", "identity").lower() != "identity":

@@ -116,7 +116,7 @@ class WorkerLink:
         self.close(refused.message)
 
     def may_take_over(self, present: WorkerLink) -> bool:
-        """True if this link is of the same worker as one that is open: by its key, else by its secret."""
+        """True if an open link belongs to the same worker: by its key, else by its secret."""
         if present.shown.key:
             return self.shown.key == present.shown.key
         return not present.instance or self.instance == present.instance

@@ -189,7 +189,7 @@ class WorkerLinks:
             log.info("worker %s left", hello.worker)
 
     def _note_refused(self, worker: str | None, link: WorkerLink, refused: Refused) -> None:
-        """Log a refusal, and keep it for the worker whose token was shown; None: nobody's, or everybody's."""
+        """Log a refusal, and keep it for the worker whose token was shown; None: no token, or a shared one."""
         name = worker or f"link from {link.remote}"  # which is no name of a worker
         if self.refused(name) != refused.message:
             log.warning("link from %s refused: %s; %s", link.remote, refused.message, refused.hint)

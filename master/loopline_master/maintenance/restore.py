@@ -4,7 +4,7 @@
     loopline restore --database-url URL     a PostgreSQL that its own tools have restored
 
 What happened since the backup is lost, but workers may still hold attempts from then. So another life of the database
-begins (store/past/lives.py), in which they no longer count. The jobs that come next get numbers that the lost ones
+begins (store/past/lives.py), where they no longer count. The jobs that come next get numbers that the lost ones
 cannot have had, for users may have written numbers down.
 """
 

@@ -53,7 +53,7 @@ class SendingPlaces:
     def give_back(self, receiver: str, user: str) -> None:
         """Give a place back."""
         self._count(receiver, user, -1)
-        self._to, self._of, self._between = +self._to, +self._of, +self._between  # without those that are 0
+        self._to, self._of, self._between = +self._to, +self._of, +self._between  # without zeros
 
     def _count(self, receiver: str, user: str, change: int) -> None:
         self._all += change
@@ -62,7 +62,7 @@ class SendingPlaces:
         self._between[user, receiver] += change
 
     def note_answer(self, receiver: str) -> None:
-        """Note that the receiver answers, whatever it says."""
+        """Note that the receiver answers, with any status."""
         self._rests.pop(receiver, None)
 
     def note_silence(self, receiver: str, now: float) -> None:

@@ -30,7 +30,7 @@ from loopline_master.timings import WEBHOOK_WITHIN_S
 from loopline_shared.errors import LooplineError
 
 NO_ANSWER, REFUSED = "no_answer", "webhook_refused"
-"""Codes of the errors of a receiver that gives no answer in time, and of one that answers with an error."""
+"""Error codes of receivers: no answer in time, and an answer with an error."""
 _PREFIX = "whsec_"
 _SECRET_BYTES = 24
 _WITHIN = aiohttp.ClientTimeout(total=WEBHOOK_WITHIN_S)

@@ -1,6 +1,4 @@
-"""Ways between workers in words, for explanations: which worker connects to which, and which gets files from the
-master.
-"""
+"""Routes between workers in words, for explanations: the connecting side of a pair, or delivery by the master."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The audit of the order guarantee, from the stored rows: it does not rely on the scheduler's own opinion.
 
 Job B *passes* job A if A was in the grid when B came (it arrived first and had not left), A has a size, B's size is
-not smaller, and B completes while A is still there. Without a size, B counts as what its tasks have shown, or as
-larger than any other. Jobs of order none, such as the parts of a session, are outside the order: they pass nobody,
-and nobody passes them. Every completion under an order is checked in the transaction that stores it, and a passing is
+not smaller, and B completes while A is still there. Without a size, B has the size measured on its tasks, or is
+larger than any other. Jobs of order none, such as the parts of a session, are outside the order: they neither pass
+nor are passed. Every completion under an order is checked in the transaction that stores it, and a passing is
 stored with the reason that excuses it, if there is one.
 """
 
@@ -39,7 +39,7 @@ _a, _b = jobs.alias("a"), jobs.alias("b")
 
 
 def _text(value: str) -> ColumnElement[str]:
-    """Return a constant as literal text of a statement, in which only a row's values are parameters."""
+    """Return a constant as literal text of a statement; only a row's values are parameters."""
     return literal_column(f"'{value}'", Text)
 
 

@@ -1,7 +1,7 @@
-"""Checkpoint: a place from which the log can be replayed, with a snapshot of the scheduler's rows there.
+"""Checkpoint: a starting point for replays of the log, with a snapshot of the scheduler's rows.
 
 A release may decide differently from the one before, and its migrations convert rows, so stepping through an older
-log would lead to other rows. So an upgrade stores the end of the log and the rows from which the scheduler continues.
+log would lead to other rows. So an upgrade stores the end of the log and the rows to continue with.
 A start of the master notes the same from time to time, and so does a step while it runs: then the log before can be
 forgotten. ``loopline replay`` begins at the oldest checkpoint. How large the log is then stands here, too.
 """

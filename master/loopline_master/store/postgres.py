@@ -150,7 +150,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _session_of(url: URL) -> str:
-    """Return the wanted one of several servers: the one that accepts writes."""
+    """Return the requirement on the server when several are given: it accepts writes."""
     return "primary" if "," in (url.host or "") else "any"
 
 

@@ -1,4 +1,4 @@
-"""Reads the rows from which the scheduler continues: all unfinished work after a restart; one job before a retry."""
+"""Reads the rows that the scheduler continues with: all unfinished work after a restart; one job before a retry."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class DynamicMeasures:
     turnaround: float  # mean, in seconds from submission to completion
     p95: float
     slowdown: float  # mean of turnaround over what the fastest machine would take alone
-    passings: int  # pairs of jobs in which the later one completed first, though no smaller than one with a size
+    passings: int  # pairs of jobs completed out of order: the earlier has a size and is not larger
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ class JobRecord:
     arrival: int
     size: float  # reference CPU-seconds; infinite: the scheduler knew none
     _: KW_ONLY
-    shown: float | None  # of a job without a size: what its tasks have shown
+    shown: float | None  # of a job without a size: measured on its tasks
     longest_task: float
     submitted: float
     started: float | None  # its first task

@@ -1,7 +1,7 @@
 """Passings of jobs, counted from sizes, arrivals and completions alone, independently of the scheduler.
 
 Job B passes job A when A was in the grid at the moment B was submitted, A has a size, B is not smaller, and B
-completes before A. Without a size, B counts as what its tasks have shown, or as larger than any other. The pairs that
+completes before A. Without a size, B has the size measured on its tasks, or is larger than any other. The pairs that
 meet all but the last condition are passable.
 """
 
@@ -20,7 +20,7 @@ class JobSpan:
     submitted: float
     size: float | None  # None: it has none, so that others may pass it
     completed: float
-    shown: float | None = None  # of a job without a size: what it counted as when it was released
+    shown: float | None = None  # of a job without a size: its weight when it was released
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +76,12 @@ def _passable(jobs: Sequence[JobSpan]) -> int:
 
 
 def _passed(jobs: Sequence[JobSpan]) -> int:
-    """Count, for each job, the later ones that it is no larger than and that complete before it."""
+    """Count, for each job, the later, no smaller jobs that complete before it."""
     return _passed_among(jobs)[0]
 
 
 def _passed_among(jobs: Sequence[JobSpan]) -> tuple[int, list[_Role], list[_Role]]:
-    """Return the count, the jobs that may be passed, and all jobs as those that pass; both in order of size.
+    """Return the count, the jobs that may be passed, and all jobs as passing ones; both in order of size.
 
     Pairs of the two halves are counted in a sweep over sizes: of the earlier jobs up to a size, how many end later?
     """

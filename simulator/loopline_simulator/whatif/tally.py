@@ -59,7 +59,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Passings:
-    """Pairs in which a job completed before an earlier one that was still there, has a size, and is not larger."""
+    """Pairs of jobs that completed out of order: the earlier one was unfinished, has a size, and is not larger."""
 
     count: int
     excused: int  # of those, pairs whose earlier job was paused or stalled

@@ -133,7 +133,7 @@ class Attempt:
             self._setting_up.cancel()
         if self._gate:
             self._gate.open()
-        if self._task_files and outcome is not Outcome.FAILED:  # what a failed task left is kept
+        if self._task_files and outcome is not Outcome.FAILED:  # the files of a failed task are kept
             self._task_files.give_up()
         if self._tree:
             grace_s = min(grace_s, self._kill_after_s)
@@ -326,7 +326,7 @@ class Attempt:
         return None if self._has_value_file(ended, verdict[0]) else self._result(ended, verdict)
 
     def _judge(self, ended: Ended) -> Verdict:
-        """Return the verdict. Whatever a task did with the time that it was given to end, it was told to."""
+        """Return the verdict. A task that was asked to end counts as ended, even if it exits by itself."""
         ended = replace(ended, killed=True) if self._killing else ended
         return judge(ended, self._job, self._verdict, self.trouble)
 
@@ -443,7 +443,7 @@ class Attempt:
         )
 
     def _is_blamed(self) -> bool:
-        """True if what ran the task ended with it, and not because this worker is being upgraded."""
+        """True if the task took down its agent or sandbox, and no upgrade of this worker did."""
         return self._took_down and not own_code.own_code.has_changed(at_once=True)
 
     def _fail(self, error: OSError) -> Result:

@@ -18,7 +18,7 @@ Verdict = tuple[Outcome, str]
 
 _BY_OTHERS = ", by another program or by the system for lack of memory"
 _OF_SHELL = 128
-"""A shell ends with this and the number of the signal by which its last command was killed."""
+"""A shell exits with this plus the number of the signal that killed its last command."""
 
 
 def judge(ended: Ended, job: Job, told: Verdict | None = None, trouble: str = "") -> Verdict:

@@ -25,7 +25,7 @@ _THREADS = (
     _OPENMP, "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS",
     "BLIS_NUM_THREADS", "NUMBA_NUM_THREADS", "RAYON_NUM_THREADS", "JULIA_NUM_THREADS",
 )  # fmt: skip
-"""Variables by which libraries know how many threads to start. Without them they start one for each core."""
+"""Variables that set the number of threads in numerical libraries. Without them they start one for each core."""
 _FILE = "sha256:"
 RENDEZVOUS = "LOOPLINE_RENDEZVOUS"
 """The variable that is known only as a gang's start is named."""
@@ -128,7 +128,7 @@ class TaskEnvironment:
 
 
 def _threads(run: Run) -> dict[str, str]:
-    """Return how many threads libraries start: one for each slot, or what the job says for OpenMP."""
+    """Return how many threads libraries start: one for each slot, or the job's OpenMP setting."""
     return dict.fromkeys(_THREADS, run.environment.get(_OPENMP) or str(run.slots))
 
 

@@ -73,7 +73,7 @@ class KeptResults:
             steps.journal.over.append(attempt.id)
 
     def begin_life(self, life: str, steps: Instructions) -> bool:
-        """Note the life of all that will come. Return True if what is here is of another one: it is disowned."""
+        """Note the master's life. Return True if the results kept here are of another one: they are disowned."""
         if life == self.life:
             return False
         is_another, self.life, steps.journal.life = bool(self.life), life, life

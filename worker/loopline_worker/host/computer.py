@@ -134,7 +134,7 @@ def machine_of(folder: Path, root: Path = _ROOT) -> str:
 
 
 def is_contained(root: Path = _ROOT) -> bool:
-    """True if this is a container, in which the computer itself cannot be measured.
+    """True if this is a container, where the computer itself cannot be measured.
 
     A virtual machine made from a container's image bears its marks, but its kernel's own threads are in sight.
     """

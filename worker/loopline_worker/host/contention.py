@@ -48,7 +48,7 @@ class Contention:
         self._hold_s = _HOLD_S
 
     def forget(self) -> None:
-        """Reset, after a time in which no task ran."""
+        """Reset, after a period without tasks."""
         self._last, self._times_seen = None, 0
 
     def wanted(self, now: float) -> float:
@@ -97,7 +97,7 @@ class Contention:
             return None
 
     def _waited_s(self, idle_s: float, now: float) -> float:
-        """Return the seconds for which any process has waited. Without PSI, all time without an idle core counts."""
+        """Return how long processes have waited, in seconds. Without PSI, all time without an idle core counts."""
         try:
             total = self._pressure.read_text().partition("total=")[2].split(maxsplit=1)[0]
             return int(total) / 1e6

@@ -21,7 +21,7 @@ _ROOT = Path(loopline_worker.__file__).parent
 
 
 class OwnCode:
-    """Compares the files of folders with what they were. A change stays one."""
+    """Compares the files of folders with an earlier state. A change stays one."""
 
     def __init__(self, *folders: Path) -> None:
         self._folders = folders

@@ -102,7 +102,7 @@ class Ended:
     killed: bool = False  # by the agent, before it ended by itself
     refusal: str = ""  # the command could not be run: the job's own mistake
     trouble: str = ""  # the task could not be run: this computer's mistake
-    took_down: bool = False  # what ran the task ended with it; others are started in its place
+    took_down: bool = False  # the task took down its supervisor or sandbox; another one is started
     cpu_s: float = 0.0
     peak_memory_bytes: int = 0  # of the largest process, if the system reports it
     breach: Breach | None = None  # as in Usage
@@ -156,7 +156,7 @@ class LaunchListener(Protocol):
         """Learn that a prefetched task has started in the slot of another, whose ``ended()`` follows."""
 
     def ended(self, name: AttemptId, ended: Ended) -> None:
-        """Receive the end of a task, all of whose processes are gone."""
+        """Receive the end of a task; all its processes are gone."""
 
     def returned(self, names: Sequence[AttemptId]) -> None:
         """Receive retracted tasks: they were prefetched and will not start."""

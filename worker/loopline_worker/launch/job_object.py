@@ -84,7 +84,7 @@ class Accounting(ctypes.Structure):
 
 
 def limits(yields: bool, memory_bytes: int | None, processes: int | None) -> ExtendedLimits:
-    """Return the given limits, and the one that kills all processes with the job."""
+    """Return the given limits, with kill-on-close added."""
     wanted = ExtendedLimits()
     wanted.basic.limit_flags = KILL_ON_JOB_CLOSE | DIE_ON_UNHANDLED_EXCEPTION
     if yields:

@@ -330,9 +330,9 @@ def _ended(report: dict[str, Any]) -> Ended:
 class TreeCpuTime:
     """CPU time of a whole tree, with that of processes whose parents do not wait for them (SIGCHLD ignored).
 
-    The time of a process that was waited for is found again in its parent's account. The CPU time of one that was not
-    waited for is lost there, and kept here. ``before_s``: the CPU time that the supervisor had waited for at the
-    tree's start.
+    The time of a process that was waited for is found again in its parent's account. The kernel drops the CPU time
+    of a child that was not waited for; it is kept here. ``before_s``: the CPU time that the supervisor had
+    waited for at the tree's start.
     """
 
     def __init__(self, before_s: float = 0.0) -> None:

@@ -1,4 +1,4 @@
-"""Rate of a flow and its limiting factor, from which the master learns the capacity of links."""
+"""Rate of a flow and its limiting factor; the master estimates the capacity of links with them."""
 
 from __future__ import annotations
 

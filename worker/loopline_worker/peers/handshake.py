@@ -1,4 +1,4 @@
-"""The first lines of a connection between two workers, in which each proves that it holds the same grant.
+"""The first lines of a connection between two workers: each proves that it holds the same grant.
 
     caller    {"role": "receive", "grant": {...}, "nonce": "..."}
     listener  {"nonce": "...", "proof": "..."}

@@ -86,7 +86,7 @@ class OrdersBook:
         return entry.fetch.file if entry else None
 
     def begin(self) -> None:
-        """Begin a session, in which nothing is reported yet."""
+        """Begin a session; nothing is reported yet."""
         self._told_version = None
         for entry in self._entries.values():
             entry.told = None

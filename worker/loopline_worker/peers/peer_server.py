@@ -48,7 +48,7 @@ class PeerHost(Protocol):
 
 
 class PeerServer:
-    """Serves files to workers that connect, and dials those that cannot. ``limit`` is the owner's, for all together.
+    """Serves files to workers that connect, and dials the others. ``limit`` is the owner's, for all together.
 
     With ``tls`` unencrypted connections are refused.
     """

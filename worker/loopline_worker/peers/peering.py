@@ -108,7 +108,7 @@ class Peering:
         self._book = OrdersBook()
         self._store: ServedCache | None = None
         self._terms: PeerTerms | None = None
-        self._clock_s = 0.0  # seconds by which the master's clock is ahead of ours
+        self._clock_s = 0.0  # offset of the master's clock from ours in seconds
         self._server: PeerServer | None = None
         self._tls: PeerTls | None = None
         self._is_telling = False
@@ -284,7 +284,7 @@ class Peering:
     async def _check(self, sha256: str, cached: GrowingFile) -> None:
         """Have a cached file served piece by piece as they are found to be right, if it was not checked before.
 
-        Reading all of a large file takes so long that a receiver would switch to another source.
+        Reading a whole large file is slow enough to make a receiver switch to another source.
         """
         if self._store and await self._store.is_sound(sha256, partial(self._is_right, sha256, cached)):
             cached.grow_to(cached.layout.count)

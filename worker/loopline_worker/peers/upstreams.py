@@ -56,7 +56,7 @@ class Upstream(Protocol):
 
     @property
     def took_s(self) -> float:
-        """Seconds in which a late piece arrived once the source had it."""
+        """Arrival time of a late piece, in seconds from when the source had it."""
 
     @property
     def is_limited(self) -> bool:

@@ -120,7 +120,7 @@ class TaskProcesses:
     def _kill_rest(self) -> None:
         """A killed process can fork no more, and its children become ours: every round leaves fewer."""
         with suppress(OSError):
-            os.killpg(self._task, signal.SIGKILL)  # all at once; on other systems, all that can be found
+            os.killpg(self._task, signal.SIGKILL)  # all at once; on other systems, all visible ones
         while self.reap():
             with suppress(OSError):  # no file descriptor left: soon again
                 for pid in [-1] if self._is_first else processes.descendants(os.getpid()):

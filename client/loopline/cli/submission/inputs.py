@@ -171,7 +171,7 @@ async def of_tasks(job: JobSpec, texts: Sequence[str], swept: SweepParameters) -
 
 
 def _of_task(number: int, row: Row, texts: Iterable[str]) -> dict[str, LocalFile]:
-    """Return the files of one task by the names at which it finds them."""
+    """Return the files of one task, keyed by their path in the task's folder."""
     files: dict[str, LocalFile] = {}
     for text in texts:
         files |= input_trees.find_filled(text, row, f"task {number}")

@@ -77,14 +77,19 @@ async def submit(
         receipt.warn(warnings)
         receipt.note_left_out(found.left_out)
         if then.dry_run:
-            seen = swept.shown_in(await client.preview(job), job)
-            common.show(seen, lambda: receipt.preview(seen, job))
-            return 0
+            return await _previewed(client, job, swept, common)
         await chosen.upload(client)
         submitted = await _sent(client, job, swept, found)
     if then.wait:
         return await follow(submitted.id, common, submitted.warnings)
     common.show(submitted, lambda: receipt.receipt(submitted, job))
+    return 0
+
+
+async def _previewed(client: AsyncClient, job: JobSpec, swept: SweepParameters, common: Common) -> int:
+    """Show the dry run of a job."""
+    seen = swept.shown_in(await client.preview(job), job)
+    common.show(seen, lambda: receipt.preview(seen, job))
     return 0
 
 

@@ -211,8 +211,8 @@ class ReadySet:
         """Enter a task as it is now. Return True if its job must be placed anew, too.
 
         That is so if a set may have become empty or non-empty: a job's places depend on nothing else here. A
-        queued task with votes is replicable, for its voters are barred. A task gets no replica with which it could
-        fail more often than its job's ``max_attempts``.
+        queued task with votes is replicable, for its voters are barred. A task gets no replica if its failures
+        could then exceed its job's ``max_attempts``.
         """
         number, stands = task.number, _stands(task, job, attempts)
         changed = stands ^ self.kept.get(number, 0)
@@ -259,7 +259,7 @@ def _stands(task: Task, job: Job, attempts: Attempts) -> int:
 
 
 def _may_be_tried(task: Task, job: Job, attempts: Attempts) -> bool:
-    """True if ``max_attempts`` allows another attempt beside those that run or may still run."""
+    """True if ``max_attempts`` allows another attempt beside the running and waiting ones."""
     return task.may_be_tried(job, attempts.running_or_may_be(task.id) if job.nodes == 1 else 0)
 
 

@@ -1,8 +1,8 @@
 """Job sessions: the jobs of one session, which take turns as one job.
 
 Every call of an Executor is a row, but a session is one open job and its calls are its tasks. So all jobs of a
-session share one *turn*, their place in a policy's round: the arrival of the job with which the session entered the
-grid. In their turn, those with a task to start come first, in the order of their arrival.
+session share one *turn*, their place in a policy's round: the arrival of the session's first job on the grid. In
+their turn, jobs with a task to start come first, in the order of their arrival.
 
 In virtual time a session is a flow of weighted fair queueing, and its jobs are the flow's packets: each is tagged
 behind the one before, and the clock counts one sharer until it has passed the last tag.

@@ -58,7 +58,7 @@ def _holders(state: State) -> list[int]:
 
 
 def used_now(state: State, job: Job) -> float:
-    """Return the work of the job's tasks so far, running ones included, in reference CPU-seconds.
+    """Return the work done on the job's tasks, running ones included, in reference CPU-seconds.
 
     Replicas and attempts that were lost with their workers do not count: the grid caused them.
     """

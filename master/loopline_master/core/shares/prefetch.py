@@ -27,7 +27,7 @@ _NOISE_S = 0.05
 def note_run_time(state: State, job: Job, attempt: Attempt) -> Sequence[Attempt]:
     """Compare the run time of an attempt that has ended with the expected one, and count it for its job.
 
-    If it took longer, return what now stands too far back in its worker's queue, the last first.
+    If it took longer, return the attempts now too far back in their worker's queue, the last first.
     """
     if attempt.wall_s <= _TOLERANCE * attempt.expected_s + _NOISE_S:
         if attempt.state in _RESULTS:

@@ -1,4 +1,4 @@
-"""The master's port: TLS or plain HTTP, told apart by the first byte that a client sends.
+"""The master's port: TLS or plain HTTP, distinguished by the client's first byte.
 
 Where TLS is on, plain HTTP is redirected to https, and refused if it carries a token.
 """
@@ -50,7 +50,7 @@ class Listener:
         refusal: Protocols,
         undecided: Undecided,
     ) -> None:
-        """``undecided``: whoever serves requests tells it of the first of each connection."""
+        """``undecided``: the HTTP server reports the first request of each connection to it."""
         self._proxies = {*settings.proxy}
         self._encryption = encryption
         self._app, self._refusal = app, refusal
@@ -265,7 +265,7 @@ async def _open(host: str, port: int) -> list[socket.socket]:
 class PlainRefusal:
     """Answers plain HTTP where only TLS is spoken: browsers are sent to https, under a name of this master alone.
 
-    The Host header is the client's, or an attacker's who has somebody follow a link.
+    The Host header comes from the client, or from an attacker's link.
     """
 
     def __init__(self, encryption: Encryption) -> None:

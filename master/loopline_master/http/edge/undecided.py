@@ -1,4 +1,4 @@
-"""Undecided connections: accepted, and without a request so far. Their places are on no account.
+"""Undecided connections: accepted, but still without a request. Their places are on no account.
 
 A connection is undecided from the moment it is accepted until the head of its first request has come. There are
 ``MOST_UNDECIDED`` places, of which one address may have a tenth. A connection gives its place up after
@@ -20,11 +20,11 @@ from loopline_master import timings
 MOST_UNDECIDED = 500
 """Places; further connections wait in the system's queue."""
 ONE_IN = 10
-"""An address may have one in so many of the places."""
+"""One address may hold 1/10 of the places."""
 YIELDS_AFTER_S = 1.0
 """An honest handshake takes milliseconds; a thousand at once take a second."""
 _IPV6_NETWORK = 64
-"""Bits of an IPv6 address by which its owner is told: they are given out as networks of this length at least."""
+"""Prefix length that identifies the owner of an IPv6 address: providers assign networks of at least this size."""
 
 
 @dataclass(eq=False, slots=True)

@@ -190,7 +190,7 @@ class SubmittedFunction:
         return len(self._pickle)
 
     def for_call(self) -> Callable[..., Any]:
-        """Return the function for one call. Raises what loading it raises, or what its initializer raises."""
+        """Return the function for one call. Raises any exception of loading it or of its initializer."""
         if self._variables == self._as_loaded and self._preparations is _prepared:
             return self._kept  # type: ignore[return-value]
         if self._preparations is not _prepared:
@@ -218,7 +218,7 @@ def _load_first(name: str, content: bytes) -> Callable[..., Any]:
 
 
 def _prepare(preparations: tuple[bytes, ...]) -> None:
-    """Put preparations into effect in place of those that are. Raises what the initializer raises."""
+    """Replace the preparations in effect. Raises what the initializer raises."""
     global _prepared  # noqa: PLW0603
     _prepared = ()
     for preparation in preparations:

@@ -78,7 +78,7 @@ def _fail(error: OSError) -> None:
 
 
 class SharedFolders:
-    """The world-writable folders, from which a user's files are removed."""
+    """World-writable folders to clean of a user's files."""
 
     def __init__(self, user: TaskUser) -> None:
         self._user = user

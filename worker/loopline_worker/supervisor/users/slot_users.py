@@ -72,7 +72,7 @@ class SlotUsers:
         return 0
 
     def _user_of(self, folder: str) -> TaskUser | None:
-        """Return the user to whom a folder is lent, by its group; None if there is none, or the folder is gone."""
+        """Return the borrower of a folder, by its group; None if there is none, or the folder is gone."""
         with suppress(OSError):
             return self._by_group.get(os.stat(folder, follow_symlinks=False).st_gid)  # noqa: PTH116
         return None

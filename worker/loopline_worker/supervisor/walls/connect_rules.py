@@ -42,7 +42,7 @@ class RefusedError(Exception):
 def allowed(wish: Wish, folders: list[str] | None, opened: list[int]) -> bytes:
     """Return the address to connect to in place of the task, with files that it needs added to ``opened``.
 
-    ``folders``: those in which sockets may be reached; None: all paths that the task sees. Raises RefusedError,
+    ``folders``: folders with reachable sockets; None: all paths that the task sees. Raises RefusedError,
     OSError.
     """
     address = wish.address

@@ -55,7 +55,7 @@ class Deputy(OrderServer):
     def run(self, supervisor: socket.socket, before: object) -> tuple[State, bool, list[int]]:
         """Serve. Return the state of the connection, whether the cell may go on, and the files of the order to come.
 
-        ``before``: what is handed on; None if no task can change it. Raises OSError if the supervisor has ended.
+        ``before``: passed on; None if no task can change it. Raises OSError if the supervisor has ended.
         """
         self._supervisor, self._before = supervisor, before
         self.serve()

@@ -38,7 +38,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def install() -> bool:
-    """Put the calling thread, and all that it starts, under the filter. False if this computer cannot have it."""
+    """Put the calling thread and its future children under the filter. False if this computer cannot have it."""
     machine = os.uname().machine
     if machine not in _ARCHITECTURES:
         return False
@@ -69,7 +69,7 @@ def _block(calls: dict[str, int]) -> list[Line]:
 
 
 def _if_call(number: int, then: list[Line]) -> list[Line]:
-    """Return the tests of one call, after which all others of its arguments are allowed."""
+    """Return the tests of one call; all its other arguments are allowed."""
     return [(_EQUAL, 0, len(then) + 1, number), *then, (_RETURN, 0, 0, _ALLOW)]
 
 
