@@ -211,7 +211,7 @@ async def test_a_download_that_nobody_waits_for_is_given_up(
     name = master.holds(CONTENT)
     master.gate.clear()
     first, second = (asyncio.create_task(read(cache, name)) for _ in range(2))
-    await until(lambda: downloads_of(master, name))
+    await until(lambda: downloads_of(master, name) and cache._waiting[name] == 2)
     first.cancel()
     await asyncio.wait([first])
     master.gate.set()
