@@ -43,7 +43,7 @@ from loopline_master.core.policies import policy_named
 from loopline_master.core.policies.policy import View
 from loopline_master.core.reports import leases, lost_workers
 from loopline_master.core.shares import overdrawn
-from loopline_master.core.shares.turns import open_accounts
+from loopline_master.core.shares.turns import cut_queues, open_accounts
 from loopline_master.core.state import Snapshot, State
 from loopline_master.core.transfers import carrying
 
@@ -80,6 +80,7 @@ class Scheduler:
                 if state.prefetch_s != self._policy_prefetches_s:  # it brought a second user
                     self._flush()
                     self._begin_policy()
+                    cut_queues(self.state)
         self._flush()
         if (due_at := _due_at(state)) is not None and due_at <= state.now:
             for let_time_do_its_part in _TIME_DOES:

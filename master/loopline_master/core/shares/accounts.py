@@ -14,9 +14,6 @@ _MOST_IN_HAND_MS = 60_000
 """An attempt counts at once as what it is expected to take, so that slots that fall free together go to several
 users; as so much at most, and where nothing is known."""
 
-MOST_AHEAD_S = 60.0
-"""Where there are several users no more work is prefetched for a slot: it would stand before whoever comes."""
-
 
 @dataclass(slots=True)
 class Accounts:

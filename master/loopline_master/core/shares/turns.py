@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 
+from loopline_master.core import lifecycle
+from loopline_master.core.index.attempts import milliseconds
 from loopline_master.core.policies.policy import Placement, Proposal, View
-from loopline_master.core.shares.accounts import MOST_AHEAD_S
 from loopline_master.core.shares.user_slots import may_take
 from loopline_master.core.state import State
 
@@ -19,8 +20,18 @@ def open_accounts(state: State) -> None:
     accounts.are_kept = state.settings.shares and (len(accounts.users) > 1 or is_limited)
     under_way = ((state.jobs[one.job].owner, one, roles.get(one.id, 0)) for one in state.attempts.values())
     state.put(*accounts.open(under_way, state.now))
-    if accounts.are_kept:
-        state.prefetch_s = min(state.prefetch_s, MOST_AHEAD_S)
+    if accounts.are_shared:  # whatever the policy sends ahead for one user would stand before the others' tasks
+        state.prefetch_s = min(state.prefetch_s, state.settings.prefetch_s)
+
+
+def cut_queues(state: State) -> None:
+    """Retract what was sent ahead while there was one user, as far as it exceeds what may wait with several."""
+    queues = state.index.attempts.queues
+    for name in sorted(queues.work_ms):
+        most_ms = milliseconds(state.prefetch_s) * max(1, state.workers[name].offered)
+        while queues.work_ms.get(name, 0) > most_ms:
+            latest = state.attempts[queues.latest_on(name)]
+            lifecycle.retract_attempt(state, latest, "it would stand before the tasks of another user")
 
 
 def in_turn(state: State, ask: Callable[[View], Iterator[Proposal]], view: View) -> Iterator[Proposal]:
