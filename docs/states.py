@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
 
-from loopline_master.core import transitions
+from loopline_master.core.kernel import transitions
 from loopline_worker.core.transitions import TRANSITIONS
 
 State = TypeVar("State", bound=StrEnum)

@@ -20,9 +20,9 @@ from itertools import takewhile
 from secrets import token_hex
 from typing import Any, Generic, Protocol, TypeVar
 
-from loopline_master.core.effects import Effects
-from loopline_master.core.entities import Attempt, Job, Task
-from loopline_master.core.state import State
+from loopline_master.core.kernel.effects import Effects
+from loopline_master.core.kernel.entities import Attempt, Job, Task
+from loopline_master.core.kernel.state import State
 from loopline_shared.model import AttemptId, JobState, TaskState
 
 log = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeA
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, field_validator, model_validator
 
+from loopline_master.core.kernel.scheduler_settings import IN_LIMITS, Amount, Period, SchedulerSettings
 from loopline_master.core.policies import REGISTRY
-from loopline_master.core.scheduler_settings import IN_LIMITS, Amount, Period, SchedulerSettings
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import Name
 from loopline_shared.rest.address import DEFAULT_PORT

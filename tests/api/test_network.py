@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.core.transfers.flow_sample import FlowSample
+from loopline_master.core.wings.transfers.flow_sample import FlowSample
 from loopline_master.peers.exchange import Exchange
 from loopline_master.peers.flow_samples import FlowSamples
 from loopline_master.peers.live_network import LiveNetwork

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from loopline_master.core.scheduler_settings import SchedulerSettings
+from loopline_master.core.kernel.scheduler_settings import SchedulerSettings
 from loopline_master.settings import MasterSettings
 from loopline_shared.errors import LooplineError
 

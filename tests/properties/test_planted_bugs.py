@@ -8,16 +8,17 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from loopline_master.core import lifecycle, trust, worker_sessions
-from loopline_master.core.entities import Attempt, Task
-from loopline_master.core.gangs import phases
-from loopline_master.core.gangs.gang import GangPhase
-from loopline_master.core.index import attempts
-from loopline_master.core.index.index import Index
-from loopline_master.core.index.job_order import Dependents, HoldIndex
-from loopline_master.core.planning.live import Planning
-from loopline_master.core.planning.plan_book import PlanBook
-from loopline_master.core.state import State
+from loopline_master.core.kernel import lifecycle, worker_sessions
+from loopline_master.core.kernel.entities import Attempt, Task
+from loopline_master.core.kernel.index import attempts
+from loopline_master.core.kernel.index.index import Index
+from loopline_master.core.kernel.index.job_order import Dependents, HoldIndex
+from loopline_master.core.kernel.state import State
+from loopline_master.core.wings.gangs import phases
+from loopline_master.core.wings.gangs.gang import GangPhase
+from loopline_master.core.wings.gangs.planning.live import Planning
+from loopline_master.core.wings.gangs.planning.plan_book import PlanBook
+from loopline_master.core.wings.trust import trust
 from loopline_shared.model import AttemptState, Order, Result
 from loopline_simulator.full import grid_world
 from tests.properties.test_promises import PromisesMachine

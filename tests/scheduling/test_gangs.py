@@ -6,8 +6,8 @@ import pytest
 
 from loopline_master.core.events import JobCancelled
 from loopline_master.core.explain.explain_job import explain_job, explain_task
-from loopline_master.core.gangs.gang import GangPhase
-from loopline_master.core.gangs.phases import launches_of
+from loopline_master.core.wings.gangs.gang import GangPhase
+from loopline_master.core.wings.gangs.phases import launches_of
 from loopline_shared.model import AttemptId, AttemptState, JobState, Order, Outcome, TaskId, TaskState
 from loopline_shared.protocol.gang_messages import MemberOrder
 from loopline_shared.spec import JobSpec

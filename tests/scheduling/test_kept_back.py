@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from loopline_master.core.entities import Worker
 from loopline_master.core.events import (
     BATCH,
     Event,
@@ -17,8 +16,9 @@ from loopline_master.core.events import (
     WorkerReported,
     WorkersHeard,
 )
-from loopline_master.core.gangs.gang import GangPhase
-from loopline_master.core.reports.kept_back import LONG_LEASES, KeptBack, brings_news
+from loopline_master.core.kernel.entities import Worker
+from loopline_master.core.wings.gangs.gang import GangPhase
+from loopline_master.core.wings.leases.kept_back import LONG_LEASES, KeptBack, brings_news
 from loopline_shared.model import AttemptId, AttemptState, Held, Load, Yielded
 from loopline_shared.protocol.attempt_ranges import ranges_of
 from loopline_shared.protocol.transfers import CachedFile, PeerReport

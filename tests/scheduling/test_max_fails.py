@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from loopline_master.core.entities import most_failed
 from loopline_master.core.events import JobRetried
+from loopline_master.core.kernel.entities import most_failed
 from loopline_master.core.scheduler import Scheduler
 from loopline_shared.model import AttemptId, AttemptState, JobState, Outcome, TaskState
 from loopline_shared.spec import JobSpec

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopline_master.core.effects import Submitted
 from loopline_master.core.events import JobSubmitted
+from loopline_master.core.kernel.effects import Submitted
 from loopline_master.core.policies import REGISTRY
 from loopline_shared.model import AttemptId, Order
 from tests.campaign import PATIENT, tried

@@ -10,8 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopline_master.core.effects import Declined, Effects, Submitted
-from loopline_master.core.entities import Attempt, Job
 from loopline_master.core.events import (
     JobCancelled,
     JobPaused,
@@ -22,10 +20,12 @@ from loopline_master.core.events import (
     WorkersHeard,
 )
 from loopline_master.core.explain.explain_job import explain_job
+from loopline_master.core.kernel.effects import Declined, Effects, Submitted
+from loopline_master.core.kernel.entities import Attempt, Job
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.core.shares import overdrawn
-from loopline_master.core.shares.user import User
+from loopline_master.core.wings.exemptions import overdrawn
+from loopline_master.core.wings.shares.user import User
 from loopline_shared.model import AttemptId, AttemptState, Facts, Order, OrderWithin, Outcome
 from loopline_shared.spec import JobSpec, TaskSpec
 from loopline_simulator.experiments.users import UsersCase, run

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from loopline_master.core.effects import Effects
 from loopline_master.core.events import BATCH, Batch, Checkpointed, SchedulerSettings
-from loopline_master.core.gangs import phases
-from loopline_master.core.gangs.gang import Gang, GangPhase
+from loopline_master.core.kernel.effects import Effects
+from loopline_master.core.kernel.state import Snapshot, State
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.core.state import Snapshot, State
+from loopline_master.core.wings.gangs import phases
+from loopline_master.core.wings.gangs.gang import Gang, GangPhase
 from loopline_shared.model import AttemptId, Facts, Order, TaskState
 from loopline_shared.spec import JobSpec
 from loopline_simulator.fast.hosts import Steady

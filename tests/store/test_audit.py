@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import delete, select
 
-from loopline_master.core.effects import Effects
-from loopline_master.core.entities import Grid, Job
 from loopline_master.core.events import Batch, SchedulerSettings
-from loopline_master.core.index.exemptions import Exemption
+from loopline_master.core.kernel.effects import Effects
+from loopline_master.core.kernel.entities import Grid, Job
+from loopline_master.core.wings.exemptions.exemption import Exemption
 from loopline_master.store import tables
 from loopline_master.store.audit import recheck
 from loopline_master.store.database import Database, open_database, parse_url

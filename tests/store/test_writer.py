@@ -9,10 +9,10 @@ import pytest
 from sqlalchemy import func, select, update
 
 from loopline_master import core
-from loopline_master.core.entities import Job, Vote
 from loopline_master.core.events import BATCH, Batch, WorkerDrained
-from loopline_master.core.index.exemptions import Exemption
-from loopline_master.core.shares.user import User
+from loopline_master.core.kernel.entities import Job, Vote
+from loopline_master.core.wings.exemptions.exemption import Exemption
+from loopline_master.core.wings.shares.user import User
 from loopline_master.store import StoreBroken, rows, tables
 from loopline_master.store.database import open_database, parse_url
 from loopline_master.store.migrate import prepare

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from loopline_master.core.effects import Effects
 from loopline_master.core.events import (
     Batch,
     Event,
@@ -16,9 +15,10 @@ from loopline_master.core.events import (
     WorkerLeft,
     WorkerReported,
 )
-from loopline_master.core.invariants import check
+from loopline_master.core.kernel.effects import Effects
+from loopline_master.core.kernel.invariants import check
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.core.transfers.carrier import NumberedRequest, Transfer
+from loopline_master.core.wings.transfers.carrier import NumberedRequest, Transfer
 from loopline_master.transfers.solver import FILLING
 from loopline_shared.model import AttemptId, Held, Load
 from loopline_shared.protocol.transfers import CachedFile, Fetching, PeerFault, PeerReport

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from loopline_master.core.effects import Declined
 from loopline_master.core.events import NetworkChanged, TransfersPlanned, WorkerForgotten, WorkerReported
 from loopline_master.core.explain.explain_transfers import explain_transfers
+from loopline_master.core.kernel.effects import Declined
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.core.transfers.assumed_network import MASTER
-from loopline_master.core.transfers.carrier import NumberedRequest, Transfer, pipelines_of
-from loopline_master.core.transfers.network import NetworkNode
-from loopline_master.core.transfers.pipeline import Pipeline
+from loopline_master.core.wings.transfers.assumed_network import MASTER
+from loopline_master.core.wings.transfers.carrier import NumberedRequest, Transfer, pipelines_of
+from loopline_master.core.wings.transfers.network import NetworkNode
+from loopline_master.core.wings.transfers.pipeline import Pipeline
 from loopline_master.store import open_store
 from loopline_master.store.replay import check
 from loopline_master.transfers.solver import FILLING, Solver

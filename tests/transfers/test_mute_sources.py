@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from loopline_master.core.events import NetworkChanged
-from loopline_master.core.transfers.network import NetworkNode
+from loopline_master.core.wings.transfers.network import NetworkNode
 from loopline_shared.protocol.transfers import FaultKind, PeerFault
 from tests.transfers.carrying_room import MIB, SIZE, A, B, CarryingRoom
 

@@ -8,10 +8,10 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic_core import to_json
 
-from loopline_master.core.entities import Job, Task
-from loopline_master.core.scheduler_settings import SchedulerSettings as SchedulerSettings  # part of the log
-from loopline_master.core.transfers.network import NetworkNode
-from loopline_master.core.transfers.pipeline import Pipeline
+from loopline_master.core.kernel.entities import Job, Task
+from loopline_master.core.kernel.scheduler_settings import SchedulerSettings as SchedulerSettings  # part of the log
+from loopline_master.core.wings.transfers.network import NetworkNode
+from loopline_master.core.wings.transfers.pipeline import Pipeline
 from loopline_shared.model import Facts, JobState
 from loopline_shared.protocol.worker_link import Report
 from loopline_shared.spec import JobSpec

@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from itertools import takewhile
 from math import inf
 
-from loopline_master.core import lifecycle, requests, trust, worker_sessions
-from loopline_master.core.effects import Done, Effects, Reply
 from loopline_master.core.events import (
     Checkpointed,
     Event,
@@ -36,16 +34,18 @@ from loopline_master.core.events import (
     WorkersHeard,
     WorkerUndrained,
 )
-from loopline_master.core.gangs import launch, phases
-from loopline_master.core.placement import Placer
-from loopline_master.core.planning.live import Planning
+from loopline_master.core.kernel import leases, lifecycle, lost_workers, requests, worker_sessions
+from loopline_master.core.kernel.effects import Done, Effects, Reply
+from loopline_master.core.kernel.placement import Placer
+from loopline_master.core.kernel.state import Snapshot, State
 from loopline_master.core.policies import policy_named
 from loopline_master.core.policies.policy import View
-from loopline_master.core.reports import leases, lost_workers
-from loopline_master.core.shares import overdrawn
-from loopline_master.core.shares.turns import cut_queues, open_accounts
-from loopline_master.core.state import Snapshot, State
-from loopline_master.core.transfers import carrying
+from loopline_master.core.wings.exemptions import overdrawn
+from loopline_master.core.wings.gangs import launch, phases
+from loopline_master.core.wings.gangs.planning.live import Planning
+from loopline_master.core.wings.shares.turns import cut_queues, open_accounts
+from loopline_master.core.wings.transfers import carrying
+from loopline_master.core.wings.trust import trust
 
 _DONE = Done()
 

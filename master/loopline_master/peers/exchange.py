@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from loopline_master.core.transfers.assumed_network import MASTER
+from loopline_master.core.wings.transfers.assumed_network import MASTER
 from loopline_master.metrics import Metrics
 from loopline_master.settings import MasterSettings, is_loopback
 from loopline_shared import grants

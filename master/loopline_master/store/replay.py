@@ -22,8 +22,8 @@ from typing import Any
 from pydantic_core import to_json
 from sqlalchemy import Connection, Table, func, select
 
-from loopline_master.core.effects import Effects
 from loopline_master.core.events import BATCH
+from loopline_master.core.kernel.effects import Effects
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.store.checkpoint import Checkpoint, as_line, checkpoint
 from loopline_master.store.database import Result, parse_url, reading

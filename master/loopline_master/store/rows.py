@@ -17,15 +17,15 @@ from sqlalchemy import Connection, Dialect, Row, Select, Table, bindparam, selec
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql.base import Executable
 
-from loopline_master.core.effects import Effects, Submitted
-from loopline_master.core.entities import Attempt, Grid, Job, Program, Task, Worker
-from loopline_master.core.gangs.gang import Gang
-from loopline_master.core.index.exemptions import Exemption
-from loopline_master.core.planning.plan import BROKEN, Plan
-from loopline_master.core.runs import key_of
-from loopline_master.core.shares.user import User
-from loopline_master.core.transfers.carrier import Carrier
-from loopline_master.core.transitions import END
+from loopline_master.core.kernel.effects import Effects, Submitted
+from loopline_master.core.kernel.entities import Attempt, Grid, Job, Program, Task, Worker
+from loopline_master.core.kernel.runs import key_of
+from loopline_master.core.kernel.transitions import END
+from loopline_master.core.wings.exemptions.exemption import Exemption
+from loopline_master.core.wings.gangs.gang import Gang
+from loopline_master.core.wings.gangs.planning.plan import BROKEN, Plan
+from loopline_master.core.wings.shares.user import User
+from loopline_master.core.wings.transfers.carrier import Carrier
 from loopline_master.store import tables
 from loopline_master.store.tables import encoder
 

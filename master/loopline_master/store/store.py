@@ -12,10 +12,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, bindparam, delete, insert, select, update
 
-from loopline_master.core.effects import Effects
-from loopline_master.core.entities import Worker
 from loopline_master.core.events import Batch, Checkpointed, JobRetried, SchedulerSettings, as_logged
-from loopline_master.core.state import Snapshot
+from loopline_master.core.kernel.effects import Effects
+from loopline_master.core.kernel.entities import Worker
+from loopline_master.core.kernel.state import Snapshot
 from loopline_master.store import audit, checkpoint, restart
 from loopline_master.store.checkpoint import DatabaseSize
 from loopline_master.store.database import (

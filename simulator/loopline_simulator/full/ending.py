@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from loopline_master.core.entities import OCCUPYING
 from loopline_master.core.estimates.measure import ms_of
-from loopline_master.core.state import State
+from loopline_master.core.kernel.entities import OCCUPYING
+from loopline_master.core.kernel.state import State
 from loopline_shared.model import AttemptId, TaskState
 from loopline_shared.parallel import rank_of
 from loopline_simulator.full.machine import Machine

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from loopline_master.core.effects import Effects, Reply, Submitted
-from loopline_master.core.entities import LIVE, Job
 from loopline_master.core.events import (
     Batch,
     Event,
@@ -29,11 +27,13 @@ from loopline_master.core.events import (
     WorkerReported,
     WorkerUndrained,
 )
-from loopline_master.core.gangs.gang import GangPhase
-from loopline_master.core.invariants import check, check_started
-from loopline_master.core.reports.kept_back import KeptBack
+from loopline_master.core.kernel.effects import Effects, Reply, Submitted
+from loopline_master.core.kernel.entities import LIVE, Job
+from loopline_master.core.kernel.invariants import check, check_started
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.core.transfers.carrier import NumberedRequest
+from loopline_master.core.wings.gangs.gang import GangPhase
+from loopline_master.core.wings.leases.kept_back import KeptBack
+from loopline_master.core.wings.transfers.carrier import NumberedRequest
 from loopline_master.transfers.solver import FILLING
 from loopline_shared.errors import ProtocolError
 from loopline_shared.model import AttemptId, JobState

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from loopline_master.core.effects import Effects
 from loopline_master.core.events import BATCH, Batch, Event, SchedulerSettings
-from loopline_master.core.planning.horizon import MARGIN_S
-from loopline_master.core.planning.plan import BrokenPromise, Plan
+from loopline_master.core.kernel.effects import Effects
 from loopline_master.core.scheduler import Scheduler
+from loopline_master.core.wings.gangs.planning.horizon import MARGIN_S
+from loopline_master.core.wings.gangs.planning.plan import BrokenPromise, Plan
 from loopline_shared.model import TaskId
 from loopline_simulator.full.store import MemoryStore
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import replace
 
-from loopline_master.core.effects import Effects
-from loopline_master.core.entities import UNRELEASED, Attempt, Grid, Job, Program, Task, Worker
 from loopline_master.core.events import BATCH, Batch
-from loopline_master.core.gangs.gang import Gang
-from loopline_master.core.index.exemptions import Exemption
-from loopline_master.core.index.sorted_collections import IntervalSet
-from loopline_master.core.planning.plan import BrokenPromise, Plan
-from loopline_master.core.runs import ProgramKey
+from loopline_master.core.kernel.effects import Effects
+from loopline_master.core.kernel.entities import UNRELEASED, Attempt, Grid, Job, Program, Task, Worker
+from loopline_master.core.kernel.index.sorted_collections import IntervalSet
+from loopline_master.core.kernel.runs import ProgramKey
+from loopline_master.core.kernel.state import Snapshot
+from loopline_master.core.kernel.transitions import END
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.core.shares.user import User
-from loopline_master.core.state import Snapshot
-from loopline_master.core.transfers.carrier import Carrier
-from loopline_master.core.transitions import END
+from loopline_master.core.wings.exemptions.exemption import Exemption
+from loopline_master.core.wings.gangs.gang import Gang
+from loopline_master.core.wings.gangs.planning.plan import BrokenPromise, Plan
+from loopline_master.core.wings.shares.user import User
+from loopline_master.core.wings.transfers.carrier import Carrier
 from loopline_shared.model import AttemptId, AttemptState, Order, Result, TaskId
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import takewhile
 
-from loopline_master.core.effects import Effects
-from loopline_master.core.entities import UNRELEASED, Attempt, Job
-from loopline_master.core.index.exemptions import Exemption
+from loopline_master.core.kernel.effects import Effects
+from loopline_master.core.kernel.entities import UNRELEASED, Attempt, Job
+from loopline_master.core.wings.exemptions.exemption import Exemption
 from loopline_shared.model import AttemptId, AttemptState, JobState, Order
 
 COMPLETED = (JobState.SUCCEEDED, JobState.FAILED)

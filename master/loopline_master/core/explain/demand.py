@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from loopline_master.core.entities import Job
 from loopline_master.core.estimates import measure
-from loopline_master.core.index.requirements import RequirementClass, requirement_class_of
-from loopline_master.core.shares.user_slots import slots_taken
-from loopline_master.core.state import State
+from loopline_master.core.kernel.entities import Job
+from loopline_master.core.kernel.index.requirements import RequirementClass, requirement_class_of
+from loopline_master.core.kernel.state import State
+from loopline_master.core.wings.shares.user_slots import slots_taken
 from loopline_shared.model import Order
 from loopline_shared.rest.bodies import DemandLine, DemandView
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from loopline_master.core.entities import Job
-from loopline_master.core.gangs.gang import Gang, GangPhase
-from loopline_master.core.gangs.phases import members_of
-from loopline_master.core.state import State
+from loopline_master.core.kernel.entities import Job
+from loopline_master.core.kernel.state import State
+from loopline_master.core.wings.gangs.gang import Gang, GangPhase
+from loopline_master.core.wings.gangs.phases import members_of
 from loopline_shared.model import AttemptState
 from loopline_shared.rest.bodies import Reason
 

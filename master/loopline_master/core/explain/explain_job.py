@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
-from loopline_master.core import trust
-from loopline_master.core.entities import LIVE, Job, Task
 from loopline_master.core.explain import explain_gang
 from loopline_master.core.explain.explain_shares import slots_used_up, users_ahead
 from loopline_master.core.explain.explain_transfers import explain_transfers, files_coming
-from loopline_master.core.gangs.phases import launches_of
-from loopline_master.core.index.requirements import meets, needs, requirement_class_of
-from loopline_master.core.planning.explain_plan import explain_start
+from loopline_master.core.kernel.entities import LIVE, Job, Task
+from loopline_master.core.kernel.index.requirements import meets, needs, requirement_class_of
+from loopline_master.core.kernel.state import State
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.core.shares.overdrawn import used_now
-from loopline_master.core.state import State
-from loopline_master.core.transfers.data_delay import known_files
+from loopline_master.core.wings.exemptions.overdrawn import used_now
+from loopline_master.core.wings.gangs.phases import launches_of
+from loopline_master.core.wings.gangs.planning.explain_plan import explain_start
+from loopline_master.core.wings.transfers.data_delay import known_files
+from loopline_master.core.wings.trust import trust
 from loopline_shared.model import AttemptState, JobState, Order, SizeSource, TaskId, TaskState
 from loopline_shared.rest.bodies import Explanation, FileFlow, Reason
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from loopline_master.core.entities import Job
-from loopline_master.core.shares.user_slots import may_take, slots_taken
-from loopline_master.core.state import State
+from loopline_master.core.kernel.entities import Job
+from loopline_master.core.kernel.state import State
+from loopline_master.core.wings.shares.user_slots import may_take, slots_taken
 from loopline_shared.rest.bodies import LimitUse, Reason, SharesView, UserShare
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from loopline_master.core.state import State
-from loopline_master.core.transfers.assumed_network import MASTER
-from loopline_master.core.transfers.carrier import Carrier, Transfer
+from loopline_master.core.kernel.state import State
+from loopline_master.core.wings.transfers.assumed_network import MASTER
+from loopline_master.core.wings.transfers.carrier import Carrier, Transfer
 from loopline_shared.rest.bodies import FileFlow, Reason
 
 _MEGA = 1e6

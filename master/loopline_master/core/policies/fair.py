@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Iterator
 from math import inf
 
-from loopline_master.core.entities import Job, Worker
 from loopline_master.core.estimates import measure
-from loopline_master.core.index.requirements import RequirementClass
+from loopline_master.core.kernel.entities import Job, Worker
+from loopline_master.core.kernel.index.requirements import RequirementClass
 from loopline_master.core.policies.fair_index import FairIndex
 from loopline_master.core.policies.policy import Later, Placement, Proposal, View, WorkerFirst, register
 

@@ -11,17 +11,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol, TypeVar
 
-from loopline_master.core import eligibility
-from loopline_master.core.eligibility import Prefetch
-from loopline_master.core.entities import Grid, Job, Program, Task, Worker
-from loopline_master.core.index.attempts import Attempts, ReadySet, Slots
-from loopline_master.core.index.job_sessions import JobSession, JobSessions
-from loopline_master.core.index.policy_index import PolicyIndex
-from loopline_master.core.index.requirements import RequirementClass, RequirementIndex
-from loopline_master.core.index.sorted_collections import IntervalSet
-from loopline_master.core.runs import ProgramKey
-from loopline_master.core.state import State
-from loopline_master.core.transfers.data_delay import DataDelays
+from loopline_master.core.kernel import eligibility
+from loopline_master.core.kernel.eligibility import Prefetch
+from loopline_master.core.kernel.entities import Grid, Job, Program, Task, Worker
+from loopline_master.core.kernel.index.attempts import Attempts, ReadySet, Slots
+from loopline_master.core.kernel.index.job_sessions import JobSession, JobSessions
+from loopline_master.core.kernel.index.policy_index import PolicyIndex
+from loopline_master.core.kernel.index.requirements import RequirementClass, RequirementIndex
+from loopline_master.core.kernel.index.sorted_collections import IntervalSet
+from loopline_master.core.kernel.runs import ProgramKey
+from loopline_master.core.kernel.state import State
+from loopline_master.core.wings.transfers.data_delay import DataDelays
 from loopline_shared.model import MAX_ID, TaskId
 
 Thing = TypeVar("Thing")

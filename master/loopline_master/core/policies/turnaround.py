@@ -15,8 +15,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from loopline_master.core.entities import Worker
 from loopline_master.core.estimates import measure
+from loopline_master.core.kernel.entities import Worker
 from loopline_master.core.policies.policy import View, register
 from loopline_master.core.policies.task_first import Candidate, Ranked, ReadyTask, TaskFirst
 
