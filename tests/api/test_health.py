@@ -7,7 +7,8 @@ from prometheus_client import CollectorRegistry
 
 from loopline_master.core.kernel.effects import Effects
 from loopline_master.core.kernel.entities import Grid
-from loopline_master.core.kernel.state import Snapshot, State
+from loopline_master.core.kernel.state import State
+from loopline_master.core.snapshot import Snapshot
 from loopline_master.metrics.growth import _bytes_below
 from loopline_master.metrics.latest_steps import LatestSteps
 from loopline_master.metrics.user_costs import NOBODY, Cost, UserCosts

@@ -76,7 +76,7 @@ async def test_every_field_comes_back_as_it_was(database):
         for entity, mapper in zip(entities, MAPPERS, strict=True):
             assert await one(database, mapper) == entity
         assert await one(database, rows.GRID) == effects.grid
-        assert await one(database, rows.EXEMPTIONS) == effects.exemptions[0]
+        assert await one(database, rows.EXEMPTIONS) == effects.told(Exemption)[0]
 
 
 async def test_rows_are_those_of_the_step_whatever_happens_to_the_entities_meanwhile(database):

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Select, func, or_, select, tup
 
 from loopline_master.core.events import JobRetried
 from loopline_master.core.kernel.entities import OCCUPYING, Grid
-from loopline_master.core.kernel.state import Snapshot
+from loopline_master.core.snapshot import Snapshot
 from loopline_master.store.rows import (
     ATTEMPTS,
     CARRIERS,

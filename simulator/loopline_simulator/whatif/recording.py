@@ -36,8 +36,8 @@ from loopline_master.core.events import (
 from loopline_master.core.kernel import figures
 from loopline_master.core.kernel.effects import Declined, Effects
 from loopline_master.core.kernel.entities import UNSEATED, Attempt
-from loopline_master.core.kernel.state import Snapshot
 from loopline_master.core.scheduler import Scheduler
+from loopline_master.core.snapshot import Snapshot
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import Facts, Load, Order, Outcome, Result, TaskId
 from loopline_shared.protocol.worker_link import Report

@@ -25,7 +25,7 @@ class Tally:
 
     def __call__(self, effects: Effects) -> None:
         self.jobs |= effects.jobs
-        for exemption in effects.exemptions:
+        for exemption in effects.told(Exemption):
             self.exempt.setdefault(exemption.job, {})[exemption.since] = exemption
         for attempt in effects.attempts.values():
             self._count(attempt, effects.grid.now)

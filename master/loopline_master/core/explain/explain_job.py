@@ -13,9 +13,11 @@ from loopline_master.core.kernel.index.requirements import meets, needs, require
 from loopline_master.core.kernel.state import State
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.wings.exemptions.overdrawn import used_now
+from loopline_master.core.wings.gangs.memory import GangMemory
 from loopline_master.core.wings.gangs.phases import launches_of
 from loopline_master.core.wings.gangs.planning.explain_plan import explain_start
 from loopline_master.core.wings.transfers.data_delay import known_files
+from loopline_master.core.wings.transfers.memory import TransferMemory
 from loopline_master.core.wings.trust import trust
 from loopline_shared.model import AttemptState, JobState, Order, SizeSource, TaskId, TaskState
 from loopline_shared.rest.bodies import Explanation, FileFlow, Reason
@@ -94,7 +96,7 @@ def _reasons(state: State, job: Job) -> list[Reason]:
         reasons += [explain_gang.what_it_does(state, gang) for gang in explain_gang.not_running(state, job)]
         reasons += _preparing(state, job, workers)
         reasons += _coming(state, job)
-    plan = state.plans.get(job.id)
+    plan = state.own(GangMemory).plans.get(job.id)
     reasons += explain_start(state, job)
     if unstarted and blocked is None and (plan is None or plan.start is None):
         reasons += [_for_slot(state, job, unstarted), *users_ahead(state, job), *slots_used_up(state, job)]
@@ -325,7 +327,7 @@ def _coming(state: State, job: Job, task: int | None = None) -> list[Reason]:
 
 def _wanted(state: State, job: Job, task: int | None = None) -> Iterator[tuple[str, list[str]]]:
     """Yield the worker of each live attempt of the job, or of one task of it, with the task's large files."""
-    for one in state.attempts.values() if state.carriers else ():
+    for one in state.attempts.values() if state.own(TransferMemory).carriers else ():
         if one.job == job.id and one.state in LIVE and task in (None, one.task):
             yield one.worker, known_files(state, job, one.task)
 

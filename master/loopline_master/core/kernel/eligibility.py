@@ -5,7 +5,7 @@ The scheduler checks every proposal of a policy by these rules, and policies ask
 Prefetching has short tasks wait at a worker whose slots are all busy, so that they need no round trip to begin.
 Only tasks to start are prefetched, never replicas; each needs one slot, so that the first that falls free will do.
 A worker takes as much expected work as ``prefetch_s`` allows for each of its slots. Where there are several users, an
-expectation counts only as far as the job's own attempts have confirmed it (shares/prefetch.py).
+expectation counts only as far as the job's own attempts have confirmed it (wings/shares/wing.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from loopline_master.core.kernel.entities import Job, Worker
 from loopline_master.core.kernel.index.attempts import milliseconds
 from loopline_master.core.kernel.index.sorted_collections import IntervalSet
 from loopline_master.core.kernel.state import State
-from loopline_master.core.wings.shares.prefetch import most_waiting
 
 _LONGER = 1.1
 _MORE_S = 1.0
@@ -156,8 +155,9 @@ class Prefetch:
         is_fresh = task in self._state.fresh[job.id] and not index.is_held(job)
         if not (is_fresh or task in index.ready_sets[job.id].to_retry) or job.slots > 1 or job.nodes > 1:
             return False
-        if self._attempts.queued_on(worker.name) >= most_waiting(self._state, job, worker):
-            return False
+        for most_waiting in self._state.wings.most_waiting:
+            if self._attempts.queued_on(worker.name) >= most_waiting(job, worker):
+                return False
         requirements = index.requirements
         if not measure.is_known(job, task) or worker.name not in requirements.workers[requirements.keys[job.id]]:
             return False

@@ -12,15 +12,9 @@ from dataclasses import fields
 from itertools import takewhile
 
 from loopline_master.core.kernel.entities import LIVE, OCCUPYING, UNRELEASED, Attempt, Job, Task, Worker
-from loopline_master.core.kernel.index.attempts import is_at_work, is_prefetched
 from loopline_master.core.kernel.state import State
 from loopline_master.core.policies import policy_named
 from loopline_master.core.policies.policy import View
-from loopline_master.core.wings.gangs.gang import Gang, GangPhase
-from loopline_master.core.wings.gangs.phases import launches_of
-from loopline_master.core.wings.shares.accounts import in_hand_ms
-from loopline_master.core.wings.transfers.carrier import Carrier
-from loopline_master.core.wings.trust.trust import BOTTOM, TOP
 from loopline_shared.model import AttemptState, JobState, Order, TaskId, TaskState
 from loopline_shared.parallel import launch_of
 
@@ -38,19 +32,14 @@ def check(state: State) -> None:
         check_counts(state, job, [task for task in state.tasks.values() if task.job == job.id])
     for attempt in state.attempts.values():
         check_attempt(state, attempt)
-    for gang in state.gangs.values():
-        check_gang(state, gang)
-    for carrier in state.carriers.values():
-        check_carrier(state, carrier)
-    check_accounts(state)
     _replicas_are_bounded(state)
     _nobody_is_overloaded(state)
     live = list(state.index.live.values())
     for place, job in enumerate(live):
         check_guarantee(state, job, live[:place])
         check_turn(state, job)
-    for worker in state.workers.values():
-        check_quarantine(state, worker)
+    for wing in state.wings.all:
+        wing.check(None)
 
 
 def _index_is_a_function_of_entities(state: State) -> None:
@@ -66,22 +55,6 @@ def _index_is_a_function_of_entities(state: State) -> None:
     for name in state.workers:  # as it was worked out for all that are alike, while classes came and went
         served = [key for key, names in requirements.workers.items() if name in names]
         assert list(requirements.served_by(name)) == served, f"{name} serves other classes than {served}"
-
-
-def check_accounts(state: State) -> None:
-    """Raises AssertionError if a user is not charged for exactly what they hold."""
-    accounts, roles = state.accounts, state.index.attempts.roles
-    at_work, in_hand, ahead = Counter[str](), Counter[str](), Counter[str]()
-    for attempt in state.attempts.values() if accounts.are_kept else ():
-        owner, role = state.jobs[attempt.job].owner, roles.get(attempt.id, 0)
-        at_work[owner] += is_at_work(role) * attempt.slots
-        in_hand[owner] += in_hand_ms(attempt, role)
-        ahead[owner] += is_prefetched(role) * attempt.slots
-    for user in accounts.users.values():
-        held = accounts.in_hand_ms.get(user.name, 0)
-        assert user.at_work == at_work[user.name], f"{user} has {at_work[user.name]} slots at work"
-        assert accounts.ahead.get(user.name, 0) == ahead[user.name], f"{user.name} has {ahead[user.name]} slots ahead"
-        assert held == in_hand[user.name], f"{user.name} has {in_hand[user.name]} ms in hand, {held} are counted"
 
 
 def check_counts(state: State, job: Job, tasks: Sequence[Task]) -> None:
@@ -112,8 +85,7 @@ def check_attempt(state: State, attempt: Attempt) -> None:
     has_begun = attempt.state in (AttemptState.RUNNING, AttemptState.FROZEN)
     assert attempt.started_at is not None or not has_begun, f"attempt {attempt.id} runs, but since never"
     if attempt.state is AttemptState.PREPARED or (state.jobs[attempt.job].nodes > 1 and attempt.state in LIVE):
-        gang = state.gangs.get(launch_of(attempt.id, state.jobs[attempt.job].nodes))
-        assert gang is not None, f"attempt {attempt.id} is {attempt.state} without a gang"
+        assert state.lead.leads(attempt), f"attempt {attempt.id} is {attempt.state} without a gang"
     if attempt.state in LIVE:
         assert task.state is TaskState.RUNNING, f"attempt {attempt.id} is alive, its task is {task.state}"
 
@@ -204,54 +176,6 @@ def check_turn(state: State, job: Job) -> None:
         )
 
 
-def check_gang(state: State, gang: Gang) -> None:
-    """Raises AssertionError if a gang has fewer members than its job's ``nodes``, or one that does what it must not.
-
-    While it prepares no member has begun; while it runs none is lost or held by its owner. So no member of a gang
-    runs of which another is missing, as far as is known, but for as long as the word to freeze is on its way.
-    """
-    job, task, name = state.jobs[gang.job], state.tasks[gang.task_id].state, f"gang {gang.id} ({gang.phase})"
-    assert len(set(gang.workers)) == job.nodes, f"{name} has {gang.workers}, its job needs {job.nodes}"
-    members = [state.attempts.get(gang.member(rank)) for rank in range(job.nodes)]
-    found = {member.worker: member.state for member in members if member is not None}
-    assert list(found) == list(gang.workers), f"{name} is on {gang.workers}, its members are {found}"
-    strange = {worker: one for worker, one in found.items() if one not in _MEMBERS[gang.phase]}
-    assert not strange, f"{name} has members that are {strange}"
-    away = {worker for worker, one in found.items() if one is AttemptState.LOST}
-    assert away <= set(gang.culprits), f"{name} is halted for {gang.culprits}, but {away} are lost"
-    assert (gang.phase is GangPhase.HALTED) == bool(gang.culprits), f"{name} is halted for {gang.culprits}"
-    assert task is TaskState.RUNNING, f"{name} has a task that is {task}"
-
-
-_BEGUN = (AttemptState.RUNNING, AttemptState.FROZEN, AttemptState.DELIVERING, AttemptState.FINISHED)
-_MEMBERS = {
-    GangPhase.PREPARING: (AttemptState.DISPATCHED, AttemptState.PREPARED),
-    GangPhase.RUNNING: (AttemptState.PREPARED, *_BEGUN),
-    GangPhase.HALTED: (AttemptState.PREPARED, *_BEGUN, AttemptState.LOST),
-}
-"""States of members by the phase of their gang: frozen while it runs, a member has yet to hear that it may go on."""
-
-
-def check_quarantine(state: State, worker: Worker) -> None:
-    """Raises AssertionError if a worker's health and its quarantine contradict one another."""
-    barred, name = worker.quarantined_until is not None, worker.name
-    assert not (barred and worker.half_open), f"worker {name} is in quarantine and half-open"
-    assert worker.quarantines > 0 or not barred, f"worker {name} is in quarantine for the 0th time"
-    assert BOTTOM < worker.health <= TOP, f"worker {name} has health {worker.health}"
-    is_due = worker.quarantined_until is not None and worker.quarantined_until <= state.now
-    assert not is_due, f"worker {name} should be back from quarantine"
-
-
-def check_carrier(state: State, carrier: Carrier) -> None:
-    """Raises AssertionError if the way of a file leads from worker to worker and back."""
-    for file in carrier.fetching:
-        name, way = carrier.name, [carrier.name]
-        while name in state.carriers and (transfer := state.carriers[name].fetching.get(file)) and transfer.source:
-            name = transfer.source
-            assert name not in way, f"the file {file[:8]} goes round in a circle: {way}"
-            way.append(name)
-
-
 def check_job(state: State, number: int) -> None:
     """Raises AssertionError if a job contradicts its tasks, or breaks the guarantee.
 
@@ -260,9 +184,8 @@ def check_job(state: State, number: int) -> None:
     job, in_memory = state.jobs[number], state.index.ready_sets[number].kept
     if len(in_memory) <= MOST_TASKS:
         check_counts(state, job, [state.tasks[TaskId(number, task)] for task in in_memory])
-    for task in in_memory if job.nodes > 1 else ():
-        for gang in launches_of(state, TaskId(number, task)):
-            check_gang(state, gang)
+    for wing in state.wings.all:
+        wing.check(job)
     check_turn(state, job)
     if job.is_live:
         assert state.index.live.get(job.arrival) is job, f"job {number} is live, but not in the order of arrival"
@@ -280,4 +203,5 @@ def check_worker(state: State, name: str) -> None:
     seated = sum(attempt.slots for attempt in attempts if attempt.is_seated)
     used = index.used.get(name, 0)
     assert used == seated, f"worker {name} counts {used} slots in use, its attempts take {seated}"
-    check_quarantine(state, worker)
+    for wing in state.wings.all:
+        wing.check(worker)

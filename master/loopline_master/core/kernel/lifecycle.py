@@ -2,7 +2,7 @@
 
 First result wins: it ends its task, and every other attempt of the task is cancelled. A task's own failure
 uses up one of its job's ``max_attempts``; the loss of a worker or its owner's claim uses up nothing. Agents that
-died while it ran are counted apart (trust.py).
+died while it ran are counted apart (wings/trust).
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ from loopline_master.core.estimates import measure, program_history
 from loopline_master.core.kernel import transitions
 from loopline_master.core.kernel.entities import LIVE, UNSEATED, Attempt, Job, Program, Task, Worker
 from loopline_master.core.kernel.state import State
-from loopline_master.core.wings.shares import prefetch
-from loopline_master.core.wings.trust import trust
 from loopline_shared.model import AttemptState, JobState, Order, Outcome, Phases, Result, TaskId, TaskState
 
 RUNNING, SUCCEEDED = TaskState.RUNNING, TaskState.SUCCEEDED
 DISPATCHED, PREFETCHED, SUCCEEDED_ATTEMPT = AttemptState.DISPATCHED, AttemptState.PREFETCHED, AttemptState.SUCCEEDED
+_RESULTS = (AttemptState.SUCCEEDED, AttemptState.FAILED)
 QUEUED_JOB, SUCCESS = JobState.QUEUED, Outcome.SUCCEEDED
+IN_QUARANTINE = "its worker is in quarantine, and it had not begun"
+_TOLERANCE, _NOISE_S = 2.0, 0.05
+"""An attempt takes longer than expected if it takes so many times as long, plus the noise of a start."""
 _SHOWN_TIMES = 2.0
 """A job without a size counts as so many times the work that its tasks have shown: the last one may be longer."""
 
@@ -38,7 +40,7 @@ def start_attempt(state: State, job: Job, number: int, worker: Worker, *, ahead:
         task.attempts,
         worker.name,
         job.slots,
-        task.id in index.attempts.alive and (job.nodes == 1 or task.id in index.gangs.launches),
+        task.id in index.attempts.alive and (job.nodes == 1 or state.lead.has_launch(task.id)),
         grid.now,
         PREFETCHED if ahead else DISPATCHED,
         measure.work_of(grid, job, number) / (measure.speed_for(worker, job, state.programs) * job.nodes),
@@ -62,10 +64,9 @@ def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
         measure.undo_assumed_loss(job, attempt)
     record(state, attempt, result, transitions.END[result.outcome])
     has_succeeded = attempt.state is SUCCEEDED_ATTEMPT
-    overtaken = prefetch.note_run_time(state, job, attempt)
+    is_late = _is_longer_than_expected(job, attempt)
     if not task.is_open:
-        if has_succeeded:
-            trust.compare_late_result(state, job, task, attempt)
+        ended(state, job, task, attempt, took_down=result.took_down)
         measure.account(job, task, attempt, result.outcome)
         state.put(job, attempt)
     elif has_succeeded:
@@ -74,9 +75,7 @@ def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
         if attempt.state is AttemptState.FAILED:
             task.failures += 1
             job.used += measure.work_done(state.workers[attempt.worker], attempt)
-            blamed = trust.blame_for_failure(state, attempt, task)
-        elif result.took_down:
-            trust.count_downfall(task, attempt)
+        blamed = ended(state, job, task, attempt, took_down=result.took_down)
         measure.account(job, task, attempt, result.outcome)
         state.put(job, attempt, task)
         if ends_task(job, result):
@@ -84,9 +83,27 @@ def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
         else:
             reconsider_task(state, task)
     for worker in blamed:
-        retract_from(state, worker, "its worker is in quarantine, and it had not begun")
-    for waiting in overtaken:
-        retract_attempt(state, waiting, "tasks before it took longer than expected")
+        retract_from(state, worker, IN_QUARANTINE)
+    if is_late:
+        for take_in in state.wings.overtaken:
+            take_in(state.workers[attempt.worker])
+
+
+def ended(
+    state: State, job: Job, task: Task, attempt: Attempt, *, took_down: bool = False, is_slow: bool = False
+) -> list[Worker]:
+    """Tell the wings of an attempt's end. Return the workers that get nothing new from now on."""
+    return [worker for tell in state.wings.attempt_ended for worker in tell(job, task, attempt, took_down, is_slow)]
+
+
+def _is_longer_than_expected(job: Job, attempt: Attempt) -> bool:
+    """Compare the run time of an attempt that has ended with the expected one, and count it for its job."""
+    if attempt.wall_s > _TOLERANCE * attempt.expected_s + _NOISE_S:
+        job.confirmed = 0
+        return True
+    if attempt.state in _RESULTS:
+        job.confirmed += 1
+    return False
 
 
 def ends_task(job: Job, result: Result) -> bool:
@@ -95,11 +112,13 @@ def ends_task(job: Job, result: Result) -> bool:
 
 
 def _count_result(state: State, job: Job, task: Task, attempt: Attempt) -> list[Worker]:
-    """Accept the first result of a task, or the result that completes a quorum.
+    """Accept the first result of a task, unless a wing says that it takes more to decide it.
 
-    Return the workers that it has put into quarantine.
+    Return the workers that get nothing new from now on.
     """
-    is_decided, is_slow = trust.decides_task(state, job, task, attempt), False
+    is_decided, is_slow = True, False
+    for decides in state.wings.decides:
+        is_decided &= decides(job, task, attempt)
     if is_decided:
         attempt.accepted, task.winner = True, attempt.number
         is_slow = _learn(state, job, attempt)
@@ -109,9 +128,7 @@ def _count_result(state: State, job: Job, task: Task, attempt: Attempt) -> list[
         state.put(attempt, job, task)
         reconsider_task(state, task)
         return []
-    blamed = trust.judge_success(state, attempt, task, is_slow=is_slow)
-    if task.votes:
-        blamed += trust.judge_votes(state, task)
+    blamed = ended(state, job, task, attempt, is_slow=is_slow)
     end_task(state, job, task, SUCCEEDED, winner=attempt)
     return blamed
 
@@ -124,6 +141,14 @@ def lose_attempt(state: State, attempt: Attempt, reason: str, *, for_good: bool)
     task = state.tasks[attempt.task_id]
     mark_lost(state, attempt, reason, for_good=for_good or not task.is_open)
     reconsider_task(state, task)
+
+
+def lose(state: State, attempt: Attempt, reason: str, *, for_good: bool) -> None:
+    """Take in that an attempt is lost, whether the kernel or a wing leads it."""
+    if state.jobs[attempt.job].nodes > 1:
+        state.lead.lose(attempt, reason, for_good=for_good)
+    else:
+        lose_attempt(state, attempt, reason, for_good=for_good)
 
 
 def mark_lost(state: State, attempt: Attempt, reason: str, *, for_good: bool) -> None:
@@ -241,12 +266,12 @@ def cancel_job(state: State, job: Job, reason: str) -> None:
 
 def reconsider_task(state: State, task: Task) -> None:
     """Wait for another attempt, queue the task again, or fail it, after an attempt ended without success."""
-    if not task.is_open or task.id in state.index.attempts.alive or task.id in state.index.gangs.launches:
+    if not task.is_open or task.id in state.index.attempts.alive or state.lead.has_launch(task.id):
         return
     job = state.jobs[task.job]
-    is_dangerous = trust.takes_all_down(state, job, task)
-    if is_dangerous or task.setbacks >= job.max_attempts:
-        task.verdict = trust.downfall_verdict(task) if is_dangerous else trust.quorum_verdict(job, task)
+    verdict = next((said for judge in state.wings.verdict if (said := judge(job, task)) is not None), None)
+    if verdict is not None or task.setbacks >= job.max_attempts:
+        task.verdict = verdict or ""
         end_task(state, job, task, TaskState.FAILED)
         return
     _set_task(job, task, TaskState.QUEUED)
@@ -314,8 +339,8 @@ def end_task(
     if job.size is None and state.fresh[job.id].count < 2:
         weigh(state, job)
     task.finished_at = state.grid.now
-    if task.votes:
-        trust.settle_votes(state, job, task)
+    for take_in in state.wings.task_ended:
+        take_in(job, task)
     if winner is None:
         state.put(job, task)
     else:

@@ -7,7 +7,6 @@ and would be done with it earlier. Nothing of it has run, so that nothing is los
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from itertools import islice
 from math import inf
 
@@ -15,14 +14,10 @@ from loopline_master.core.estimates import measure
 from loopline_master.core.kernel import eligibility, lifecycle
 from loopline_master.core.kernel.eligibility import Prefetch
 from loopline_master.core.kernel.entities import Attempt, Job, Worker
+from loopline_master.core.kernel.mechanism import Ask, Purpose
 from loopline_master.core.kernel.state import State
 from loopline_master.core.policies.first_come import FirstCome
 from loopline_master.core.policies.policy import Instead, Later, Placement, Policy, Proposal, View
-from loopline_master.core.wings.gangs import replicas
-from loopline_master.core.wings.gangs.planning.live import Planning
-from loopline_master.core.wings.shares.turns import in_turn
-from loopline_master.core.wings.shares.user_slots import may_take
-from loopline_master.core.wings.transfers.data_delay import data_delay
 
 _MOST_PREFETCHED = 1024
 """In one step: nobody is to wait for its end while the queues of a thousand workers are filled."""
@@ -42,9 +37,9 @@ _OFFER_TO = 8
 class Placer:
     """Asks the policy in force; ``wake_at`` is the earliest time for which it answered Later, if any."""
 
-    def __init__(self, state: State, view: View, planning: Planning) -> None:
+    def __init__(self, state: State, view: View) -> None:
         self.wake_at: float | None = None
-        self._state, self._view, self._planning = state, view, planning
+        self._state, self._view = state, view
         self._fallback = FirstCome(view)
 
     def place(self, policy: Policy) -> Iterator[None]:
@@ -57,16 +52,17 @@ class Placer:
         attempts, idle = state.index.attempts, state.index.slots.idle
         if attempts.queues.of_worker and idle.order:
             yield from self._relieve(unless_ready=True)
-        plan, prefetch = policy.plan, policy.prefetch
-        if state.accounts.are_kept:
-            plan, prefetch = (partial(in_turn, state, ask) for ask in (plan, prefetch))
+        plan: Ask = policy.plan
+        prefetch: Ask = policy.prefetch
+        for in_turn in state.wings.in_turn:
+            plan, prefetch = in_turn(plan), in_turn(prefetch)
         yield from self._start_on_free(plan(self._view))
         if attempts.queues.of_worker and idle.order:
             yield from self._relieve(unless_ready=False)
         if policy.prefetches and state.prefetch_s > 0:
             yield from self._prefetch(prefetch(self._view))
-        if state.gangs and policy.replicates:
-            yield from replicas.begin(state, self._planning)
+        for replicate in state.wings.replicate if policy.replicates else ():
+            yield from replicate()
         if self.wake_at is None and state.index.ready and not (attempts.used or attempts.queues.of_worker):
             self._keep_going()
             yield
@@ -163,18 +159,16 @@ class Placer:
                     break
 
     def _start(self, job: Job, task: int, worker: Worker, *, is_known: bool) -> bool:
-        """Start the task on a free worker, if it may. Held, or bound to delay a gang, it spends its job's turn."""
+        """Start the task on a free worker, if it may. Held, or under some vetoes, it spends its job's turn."""
         state = self._state
         is_fresh = task in state.fresh[job.id]
         if not (is_known or eligibility.may_start(state, job, task, worker, is_fresh=is_fresh)):
             return False
-        if state.settings.user_slots is not None and not may_take(state, job.owner, job.slots):
+        veto = state.wings.veto(job, task, worker, Purpose.START) if state.wings.vetoes else None
+        if veto is not None and not veto.spends_turn:
             return False
-        job.cursor, state.grid.pointer = task, job.turn
-        if state.accounts.are_kept:
-            self._note_turn(job)
-        is_held = is_fresh and state.index.is_held(job)
-        if is_held or (state.plans and not self._planning.may_go_first(job, task, worker)):
+        self._spend_turn(job, task)
+        if veto is not None or (is_fresh and state.index.is_held(job)):
             state.put(job)
             return False
         if not is_fresh:
@@ -186,22 +180,16 @@ class Placer:
         """Have the task wait at a busy worker for a slot, if it may."""
         if not job.is_live or job.paused or not (is_known or self._view.prefetch.may_wait(job, task, worker)):
             return False
-        if self._state.plans and self._planning.is_planned_on(worker.name):
+        if self._state.wings.vetoes and self._state.wings.veto(job, task, worker, Purpose.PREFETCH) is not None:
             return False
-        if self._state.settings.user_slots is not None and not may_take(self._state, job.owner, job.slots):
-            return False
-        job.cursor, self._state.grid.pointer = task, job.turn
-        if self._state.accounts.are_kept:
-            self._note_turn(job)
+        self._spend_turn(job, task)
         lifecycle.start_attempt(self._state, job, task, worker, ahead=True)
         return True
 
-    def _note_turn(self, job: Job) -> None:
-        """Note which of a user's jobs had its turn."""
-        user = self._state.accounts.users[job.owner]
-        if user.pointer != job.turn:
-            user.pointer = job.turn
-            self._state.put(user)
+    def _spend_turn(self, job: Job, task: int) -> None:
+        job.cursor, self._state.grid.pointer = task, job.turn
+        for take_in in self._state.wings.turn_passes:
+            take_in(job)
 
 
 def _could_start(state: State, worker: Worker) -> bool:
@@ -244,8 +232,8 @@ def _worth_moving(state: State, prefetch: Prefetch, worker: Worker) -> Attempt |
         behind_s = (-wait_ms - queue[last.id] / max(1, donor.offered)) / 1e3 + last.expected_s
         longer_s = prefetch.expected_s(job, last.task, worker) + _CLEARLY_S - behind_s
         longer_s += measure.delay_of(worker) - measure.delay_of(donor)
-        if state.carriers:  # its data may be there
-            here, there = (data_delay(state, job, last.task, name) for name in (worker.name, donor.name))
+        if state.data.is_known:  # its data may be there
+            here, there = (state.data.delay(job, last.task, name) for name in (worker.name, donor.name))
             longer_s += max(0.0, here - there)
         better_at = _busy_for(state, donor, longer_s)
         if better_at <= state.now + _CLOSELY_S:

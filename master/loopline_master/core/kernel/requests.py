@@ -11,42 +11,30 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from loopline_master.core.estimates import measure, program_history
-from loopline_master.core.events import (
+from loopline_master.core.kernel import lifecycle, transitions
+from loopline_master.core.kernel.effects import Declined, Done, Reply, Submitted
+from loopline_master.core.kernel.entities import UNRELEASED, Job, Program, SessionKey, Worker
+from loopline_master.core.kernel.events import (
     JobCancelled,
     JobPaused,
     JobResumed,
     JobRetried,
     JobsForgotten,
     JobSubmitted,
-    ShareChanged,
     WorkerDrained,
     WorkerUndrained,
 )
-from loopline_master.core.kernel import lifecycle, transitions
-from loopline_master.core.kernel.effects import Declined, Done, Reply, Submitted
-from loopline_master.core.kernel.entities import UNRELEASED, Job, Program, SessionKey, Worker
 from loopline_master.core.kernel.index.requirements import meets, requirement_class_of, unmet
 from loopline_master.core.kernel.index.sorted_collections import IntervalSet
 from loopline_master.core.kernel.state import State
-from loopline_master.core.wings.gangs import phases
-from loopline_master.core.wings.shares.turns import open_accounts
-from loopline_master.core.wings.shares.user import User
-from loopline_shared.errors import ExceededLimit
 from loopline_shared.model import JobState, SizeSource, TaskState
 from loopline_shared.spec import JobSpec
-
-_LIMITED = (
-    ("user_jobs", "unfinished jobs"),
-    ("user_tasks", "unfinished tasks"),
-    ("user_spec_bytes", "bytes of unfinished jobs' specs"),
-)
-"""What one user may have so much of at once: the setting's name, and the words for it."""
 
 
 def submit(state: State, event: JobSubmitted) -> Reply:
     spec, owner, count = event.spec, event.owner, event.spec.task_count
     session = None if spec.session is None else (owner, spec.session)
-    declined = too_much(state, count) or _too_much_of(state, owner, count, event.spec_bytes, session)
+    declined = too_much(state, count) or _refusal(state, owner, count, event.spec_bytes, session)
     if declined is not None:
         return declined
     waits_for = _left_to_wait_for(state, spec.after, event.ended)
@@ -91,7 +79,7 @@ def retry(state: State, event: JobRetried) -> Reply:
     if len(state.jobs) >= state.settings.max_jobs:
         return _queue_full(state)
     was = event.job
-    declined = _too_much_of(state, was.owner, was.task_count, was.spec_bytes, was.session)
+    declined = _refusal(state, was.owner, was.task_count, was.spec_bytes, was.session)
     if declined is not None:
         return declined
     waits_for = _left_to_wait_for(state, event.job.spec.after, event.ended)
@@ -140,26 +128,11 @@ def drain(state: State, event: WorkerDrained | WorkerUndrained) -> Reply:
     return Done()
 
 
-def change_share(state: State, event: ShareChanged) -> Reply:
-    """Give a user another share, also one who has not submitted a job yet."""
-    user = _account_of(state, event.user)
-    user.share = event.share
-    state.put(user)
-    return Done()
-
-
 def _end(state: State, job: Job, reason: str) -> None:
-    """Cancel a job, with its gangs."""
-    phases.disband_job(state, job, reason, if_it_runs=True)
+    """Cancel a job, with its launches."""
+    if job.nodes > 1:
+        state.lead.end_job(job, reason, if_it_runs=True)
     lifecycle.cancel_job(state, job, reason)
-
-
-def _account_of(state: State, name: str) -> User:
-    """Return a user's account; it is opened if there is none."""
-    if name not in state.accounts.users:
-        state.put(User(name, usage_at=state.now))
-        open_accounts(state)
-    return state.accounts.users[name]
 
 
 def _set_paused(state: State, job_id: int, *, paused: bool) -> Reply:
@@ -169,28 +142,16 @@ def _set_paused(state: State, job_id: int, *, paused: bool) -> Reply:
     job.paused = paused
     state.put(job)
     if paused:
-        phases.disband_job(state, job, "its job is paused, and it had not begun", if_it_runs=False)
+        if job.nodes > 1:
+            state.lead.end_job(job, "its job is paused, and it had not begun", if_it_runs=False)
         lifecycle.retract_job(state, job, "its job is paused, and it had not begun")
     return Done()
 
 
-def _too_much_of(
-    state: State, owner: str, tasks: int, spec_bytes: int, session: SessionKey | None
-) -> Declined | None:
-    """Return the refusal of a job with which its user would exceed a limit; None if it is accepted.
-
-    All jobs of a session count as one.
-    """
-    jobs = 0 if session in state.index.users.sessions else 1
-    settings, hint = state.settings, "wait until some have ended, or cancel some; an admin sets limits.{}"
-    limits, asked = (settings.user_jobs, settings.user_tasks, settings.user_spec_bytes), (jobs, tasks, spec_bytes)
-    for (name, what), used, more, allowed in zip(_LIMITED, state.index.users.of(owner), asked, limits, strict=True):
-        if allowed is not None and used + more > allowed:
-            has = f"{owner} has {used:,} of the {allowed:,} {what} that one user may have"
-            message = f"{has}; this would be {more:,} more"
-            quota = ExceededLimit(allowed, max(0, allowed - used), what)
-            return Declined(429, name, message, hint.format(name), quota)
-    return None
+def _refusal(state: State, owner: str, tasks: int, spec_bytes: int, session: SessionKey | None) -> Declined | None:
+    """Return a wing's refusal of a job; None if it is accepted."""
+    refusals = (admit(owner, tasks, spec_bytes, session) for admit in state.wings.admit)
+    return next((refusal for refusal in refusals if refusal is not None), None)
 
 
 def _new_job(state: State, event: JobSubmitted, task_count: int) -> Job:
@@ -319,7 +280,8 @@ def _left_to_wait_for(
 def _enter(state: State, job: Job, waits_for: tuple[int, ...], started: IntervalSet | None = None) -> None:
     """Let a new or retried job enter the grid as the last to come, or wait for its dependencies."""
     job.waiting_for = waits_for
-    _account_of(state, job.owner)
+    for take_in in state.wings.enters:
+        take_in(job)
     if started is not None:
         state.restore(job, started)
     if waits_for:

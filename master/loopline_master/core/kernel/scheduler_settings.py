@@ -9,10 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 
-from loopline_master.core.wings.gangs.planning.scans.scan_algorithms import algorithm
-from loopline_shared.errors import LooplineError
 from loopline_shared.model import Order, OrderWithin
 from loopline_shared.spec import JobSpec
 
@@ -24,15 +22,6 @@ IN_LIMITS = object()
 
 def _without_limit(value: object) -> object:
     return None if value == "unlimited" else value
-
-
-def _an_algorithm(name: str) -> str:
-    """Return the name. Raises ValueError if there is no such algorithm."""
-    try:
-        algorithm(name)
-    except LooplineError as error:
-        raise ValueError(f"{error.message}; {error.hint}") from error
-    return name
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +105,6 @@ class SchedulerSettings:
     ] = 20.0
     plan_times: Annotated[
         str,
-        AfterValidator(_an_algorithm),
         Field(description="the times tried for a gang's start: naive, current, bold, blend and others (rack.md)"),
     ] = "thrifty-blend"
     shares: Annotated[

@@ -23,66 +23,75 @@ so first: ``restore``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
 
-from loopline_master.core.events import SchedulerSettings
 from loopline_master.core.kernel.effects import Effects
 from loopline_master.core.kernel.entities import Attempt, Grid, Job, Program, Task, Worker
+from loopline_master.core.kernel.hooks import Wings
 from loopline_master.core.kernel.index.attempts import OF_TASK, ReadySet
 from loopline_master.core.kernel.index.index import Index
 from loopline_master.core.kernel.index.policy_index import JobIndex, PolicyIndex
 from loopline_master.core.kernel.index.requirements import meets
 from loopline_master.core.kernel.index.sorted_collections import IntervalSet
+from loopline_master.core.kernel.mechanism import NO_LEAD, DataPlaces, Lead, Mechanism
 from loopline_master.core.kernel.runs import ProgramKey
-from loopline_master.core.wings.exemptions.exemption import renew
-from loopline_master.core.wings.gangs.gang import Gang
-from loopline_master.core.wings.gangs.planning.plan import Plan
-from loopline_master.core.wings.shares.accounts import Accounts
-from loopline_master.core.wings.shares.user import User
-from loopline_master.core.wings.transfers.carrier import Carrier, TransferState
+from loopline_master.core.kernel.scheduler_settings import SchedulerSettings
 from loopline_shared.model import AttemptId, TaskId
 
+Memory = TypeVar("Memory")
 
-@dataclass(slots=True)
-class Snapshot:
-    """The stored rows of all that is not over, from which the scheduler goes on after a restart."""
 
-    grid: Grid = field(default_factory=Grid)
-    jobs: list[Job] = field(default_factory=list)  # live, or with attempts that are not over
-    tasks: list[Task] = field(default_factory=list)  # of those: open, or with attempts that are not over
-    attempts: list[Attempt] = field(default_factory=list)  # not over: without ended_at
-    workers: list[Worker] = field(default_factory=list)
-    started: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
-    """By job: half-open ranges of the tasks whose row, in whatever state, says ``started``."""
-    programs: list[Program] = field(default_factory=list)
-    gangs: list[Gang] = field(default_factory=list)
-    plans: list[Plan] = field(default_factory=list)  # of gangs that wait
-    carriers: list[Carrier] = field(default_factory=list)
-    users: list[User] = field(default_factory=list)
+class Rows(Protocol):
+    """Stored rows of all that is not over, from which the scheduler goes on after a restart (core/snapshot.py)."""
+
+    @property
+    def grid(self) -> Grid: ...
+
+    @property
+    def jobs(self) -> Sequence[Job]:
+        """Jobs that are live, or have attempts that are not over."""
+
+    @property
+    def tasks(self) -> Sequence[Task]:
+        """Tasks of these jobs that are open, or have attempts that are not over."""
+
+    @property
+    def attempts(self) -> Sequence[Attempt]:
+        """Attempts that are not over: without ended_at."""
+
+    @property
+    def workers(self) -> Sequence[Worker]: ...
+
+    @property
+    def started(self) -> dict[int, list[tuple[int, int]]]:
+        """By job: half-open ranges of the tasks whose row, in whatever state, says ``started``."""
+
+    @property
+    def programs(self) -> Sequence[Program]: ...
+
+    def of(self, kind: type[Memory]) -> Sequence[Memory]:
+        """Return the rows of a wing's entities of this class."""
 
 
 class State:
     """Holds no decision: it keeps memory, index and effects in step with one another."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, rows: Rows, wings: Iterable[type[Mechanism]] = ()) -> None:
         self.settings = SchedulerSettings()
         self.prefetch_s = 0.0  # expected work that may wait at a worker, for each of its slots
-        self.grid: Grid = snapshot.grid
-        self.workers: dict[str, Worker] = {worker.name: worker for worker in snapshot.workers}
-        self.jobs: dict[int, Job] = {job.id: job for job in snapshot.jobs}
-        self.tasks: dict[TaskId, Task] = {task.id: task for task in snapshot.tasks}
-        self.programs: dict[ProgramKey, Program] = {program.key: program for program in snapshot.programs}
-        self.attempts: dict[AttemptId, Attempt] = {attempt.id: attempt for attempt in snapshot.attempts}
-        self.gangs: dict[AttemptId, Gang] = {gang.id: gang for gang in snapshot.gangs}
-        self.plans: dict[int, Plan] = {plan.job: plan for plan in snapshot.plans}  # by job: of its next gang
-        self.carriers: dict[str, Carrier] = {carrier.name: carrier for carrier in snapshot.carriers}
-        self.accounts = Accounts({user.name: user for user in snapshot.users})
-        self.transfers = TransferState()
+        self.grid: Grid = rows.grid
+        self.workers: dict[str, Worker] = {worker.name: worker for worker in rows.workers}
+        self.jobs: dict[int, Job] = {job.id: job for job in rows.jobs}
+        self.tasks: dict[TaskId, Task] = {task.id: task for task in rows.tasks}
+        self.programs: dict[ProgramKey, Program] = {program.key: program for program in rows.programs}
+        self.attempts: dict[AttemptId, Attempt] = {attempt.id: attempt for attempt in rows.attempts}
         self.fresh: dict[int, IntervalSet] = {  # by job: the tasks never started
-            job.id: IntervalSet(snapshot.started.get(job.id, ())).others(job.task_count) for job in snapshot.jobs
+            job.id: IntervalSet(rows.started.get(job.id, ())).others(job.task_count) for job in rows.jobs
         }
+        self.lead: Lead = NO_LEAD  # of jobs with several nodes
+        self.data = DataPlaces()  # of large files
+        self._own: dict[type, Any] = {}
         self.index = self.rebuilt_index()
         self.effects = Effects(self.grid)
         self.policy_index: PolicyIndex | None = None  # of the policy in force, if it needs one
@@ -104,11 +113,25 @@ class State:
             Task: self._note_task,
             Attempt: self._note_attempt,
             Program: self._note_program,
-            Gang: self._note_gang,
-            Plan: self._note_plan,
-            Carrier: self._note_carrier,
-            User: self._note_user,
         }
+        self.wings = Wings(())
+        self._open(rows, wings)
+
+    def _open(self, rows: Rows, kinds: Iterable[type[Mechanism]]) -> None:
+        """Make the wings; each takes in its rows."""
+        wings = [kind(self) for kind in kinds]
+        for wing in wings:
+            self._notes |= wing.entities()
+            wing.restore(rows)
+        self.wings = Wings(wings)
+
+    def keep(self, memory: object) -> None:
+        """Keep the memory of a wing, for all who ask for its class."""
+        self._own[type(memory)] = memory
+
+    def own(self, kind: type[Memory]) -> Memory:
+        """Return the memory of a wing. Raises KeyError if the scheduler has no such wing."""
+        return self._own[kind]  # type: ignore[no-any-return]
 
     def rebuilt_index(self) -> Index:
         """Return the index as it must be for the entities as they are."""
@@ -118,7 +141,6 @@ class State:
             self.tasks.values(),
             self.attempts.values(),
             self.fresh,
-            self.gangs.values(),
         )
         index.programs = self.programs
         for program in self.programs.values():
@@ -137,19 +159,11 @@ class State:
         self.grid.sequence += 1
         return self.grid.sequence
 
-    def put(self, *entities: Job | Task | Attempt | Worker | Program | Gang | Plan | Carrier | User) -> None:
+    def put(self, *entities: object) -> None:
         """Note entities that are new or have changed: their rows for the store, and that they are indexed anew."""
         notes = self._notes
         for entity in entities:
             notes[entity.__class__](entity)
-
-    def drop_gang(self, gang: Gang) -> None:
-        """Forget a launch that is over: its row goes."""
-        if self.gangs.get(gang.id) is gang:
-            del self.gangs[gang.id]
-            self.effects.gangs.pop(gang.id, None)
-            self.effects.disbanded.append(gang.id)
-            self.index.gangs.place(gang.id, None, self.jobs[gang.job])
 
     def restore(self, job: Job, over: IntervalSet | None = None) -> None:
         """Take in a job, of which these tasks are over already; then it is put."""
@@ -183,9 +197,9 @@ class State:
         return gathered
 
     def _forget_workers(self, effects: Effects) -> None:
-        here = (self.workers, self.carriers, self._signatures, self._changed_workers, self._busied)
+        here = (self.workers, self._signatures, self._changed_workers, self._busied)
         for name in effects.gone:
-            for known in (*here, effects.workers, effects.carriers, effects.assigns):
+            for known in (*here, effects.workers, effects.assigns):
                 known.pop(name, None)
             self.index.drop_worker(name)
         self.memos.clear()
@@ -232,34 +246,11 @@ class State:
         changed = self.index.attempts.place(attempt)
         if changed & OF_TASK or (changed and (attempt.replica or self.policy_job_index is not None)):
             self._changed_tasks[attempt.task_id] = self.tasks[attempt.task_id]  # a replica in a slot uses up a budget
-        if self.accounts.are_kept and changed:
-            self._charge(attempt, changed)
+        if changed and self.wings.role_changes:
+            role = self.index.attempts.roles.get(number, 0)
+            for change in self.wings.role_changes:
+                change(attempt, role ^ changed, role)
         self._busied[name] = self.workers[name]
-
-    def _charge(self, attempt: Attempt, changed: int) -> None:
-        """Charge a user for what an attempt of theirs holds now."""
-        owner, role = self.jobs[attempt.job].owner, self.index.attempts.roles.get(attempt.id, 0)
-        if user := self.accounts.charge(owner, attempt, role ^ changed, role, self.now):
-            self.put(user)
-
-    def _note_gang(self, gang: Gang) -> None:
-        """Note a gang. It is indexed at once."""
-        self.gangs[gang.id] = self.effects.gangs[gang.id] = gang
-        self.index.gangs.place(gang.id, gang, self.jobs[gang.job])
-
-    def _note_plan(self, plan: Plan) -> None:
-        """Note a plan; what has started or was withdrawn is forgotten, unless another has come in its place."""
-        self.effects.plans[plan.id] = plan
-        if not plan.is_over:
-            self.plans[plan.job] = plan
-        elif plan.job in self.plans and self.plans[plan.job].id == plan.id:
-            del self.plans[plan.job]
-
-    def _note_carrier(self, carrier: Carrier) -> None:
-        self.carriers[carrier.name] = self.effects.carriers[carrier.name] = carrier
-
-    def _note_user(self, user: User) -> None:
-        self.accounts.users[user.name] = self.effects.users[user.name] = user
 
     def _note_program(self, program: Program) -> None:
         key = program.key
@@ -348,6 +339,8 @@ class State:
             self.index.requirements.add_job(job)
             self._starve_or_feed(job)
         is_elsewhere = self.index.place_job(job, self.fresh[job.id])
+        if job.nodes > 1:
+            self.lead.job_placed(job)
         if self.policy_job_index is not None:
             self.policy_job_index.place_job(job)
         if not is_elsewhere and job.departure is None:
@@ -359,18 +352,23 @@ class State:
         if self.index.is_held(job) and job.held_at is None:
             job.held_at = self.now
             self.effects.jobs[job.id] = job
+        self._index_later_jobs(job, was_exempt=bool(before))
+        self._forget_if_over(job)
+
+    def _index_later_jobs(self, job: Job, *, was_exempt: bool) -> None:
+        """Have the jobs indexed that a job no longer holds, or holds again."""
         if not job.is_live or job.is_exempt:
             for blocked in sorted(self.index.blocked.get(job.arrival, ())):
                 self._changed_jobs[blocked] = self.jobs[blocked]
-        elif before:
+        elif was_exempt:
             for arrival in sorted([arrival for arrival in self.index.released if arrival > job.arrival]):
                 later = self.index.live[arrival]
                 self._changed_jobs[later.id] = later
-        self._forget_if_over(job)
 
     def _renew_exemption(self, job: Job, before: str, reason: str) -> None:
         if before != reason:
-            self.effects.exemptions += renew(job, before, reason, self.now)
+            for change in self.wings.exemption_changes:
+                change(job, before, reason)
             self.effects.jobs[job.id] = job
 
     def _starve_or_feed(self, job: Job) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import TypeVar
 
-from loopline_master.core.wings.gangs.gang import GangPhase
 from loopline_shared.model import AttemptState, JobState, Outcome, TaskState
 
 JOB: Mapping[JobState, frozenset[JobState]] = {
@@ -89,12 +88,6 @@ ATTEMPT: Mapping[AttemptState, frozenset[AttemptState]] = {
     AttemptState.SUCCEEDED: frozenset(),
     AttemptState.FAILED: frozenset(),
     AttemptState.CANCELLED: frozenset(),
-}
-
-GANG: Mapping[GangPhase, frozenset[GangPhase]] = {  # its row goes when the launch is over, in whichever phase
-    GangPhase.PREPARING: frozenset({GangPhase.RUNNING}),
-    GangPhase.RUNNING: frozenset({GangPhase.HALTED}),
-    GangPhase.HALTED: frozenset({GangPhase.RUNNING}),
 }
 
 END: Mapping[Outcome, AttemptState] = {

@@ -24,14 +24,12 @@ from __future__ import annotations
 from collections.abc import Set
 from itertools import islice
 
-from loopline_master.core.events import WorkerJoined
 from loopline_master.core.kernel import figures, leases, lifecycle, lost_workers, transitions
 from loopline_master.core.kernel.effects import Declined, Done, Reply
 from loopline_master.core.kernel.entities import LIVE, OCCUPYING, Attempt, Worker
+from loopline_master.core.kernel.events import WorkerJoined
 from loopline_master.core.kernel.state import State
-from loopline_master.core.wings.gangs import launch, phases, words
-from loopline_master.core.wings.transfers import carrying
-from loopline_shared.model import AttemptId, AttemptState, Facts, Held, Quarantine, TaskState
+from loopline_shared.model import AttemptId, AttemptState, Facts, Held, TaskState
 from loopline_shared.protocol.attempt_ranges import attempts_of
 from loopline_shared.protocol.gang_messages import Word
 from loopline_shared.protocol.worker_link import (
@@ -72,7 +70,8 @@ def join(state: State, event: WorkerJoined) -> Reply:
     elif worker.session is not None:
         state.effects.closes.append((worker.name, worker.session))
     if worker.boot != event.boot:  # what an agent has told stays true while only its link is another
-        carrying.forget(state, worker.name)
+        for forget in state.wings.worker_left:
+            forget(worker.name)
     leases.disconnect(state, worker)  # and so out of the requirement classes that its old facts met
     worker.session, worker.boot, worker.facts = event.session, event.boot, event.facts
     leases.renew(state, worker)
@@ -89,9 +88,16 @@ def leave(state: State, name: str, session: int) -> Reply:
     """Close the session of a worker; it is believed to be working until its lease expires."""
     worker = state.workers.get(name)
     if worker is not None and worker.session == session:
-        carrying.forget(state, name)
+        for forget in state.wings.worker_left:
+            forget(name)
         leases.disconnect(state, worker)
     return Done()
+
+
+def close_all(state: State) -> None:
+    """Close every session: the master has started, and no link is open."""
+    for worker in state.workers.values():
+        leases.disconnect(state, worker)
 
 
 def reconcile(state: State, outbox: Outbox, worker: Worker, report: Report) -> None:
@@ -102,8 +108,9 @@ def reconcile(state: State, outbox: Outbox, worker: Worker, report: Report) -> N
     worker.reported, worker.reported_at, worker.load, worker.offered = report.seq, state.grid.now, load, offered
     state.put(worker)
     outbox.answer(worker.name)
-    if report.peers is not None and state.settings.peers:
-        carrying.hear(state, worker.name, report.peers)
+    for part, hear in state.wings.parts:
+        if (told := getattr(report, part)) is not None:
+            hear(worker, told)
     for result in report.results:
         attempt = state.attempts.get(result.attempt)
         if attempt is None or attempt.worker != worker.name:
@@ -112,14 +119,13 @@ def reconcile(state: State, outbox: Outbox, worker: Worker, report: Report) -> N
             continue
         possible = figures.bounded(state, worker, result, attempt.dispatched_at)
         if state.jobs[attempt.job].nodes > 1:
-            phases.take_result(state, attempt, possible)
+            state.lead.take_result(attempt, possible)
         else:
             lifecycle.finish_attempt(state, attempt, possible)
     names_some = report.holding or report.waiting or report.delivering or report.members
     if names_some or worker.name in state.index.attempts.of_worker:
         _compare(state, outbox, worker, report)
-        if state.gangs:
-            _follow_gangs(state, worker, report.seen)
+        state.lead.follow(worker, report.seen)
 
 
 def _compare(state: State, outbox: Outbox, worker: Worker, report: Report) -> None:
@@ -131,7 +137,7 @@ def _compare(state: State, outbox: Outbox, worker: Worker, report: Report) -> No
     looked_at = _worth_a_look(state, worker, queue, waiting)
     if report.members:
         strangers += [member.attempt for member in report.members]
-        looked_at = _without_members(state, looked_at, report)
+        looked_at = state.lead.note_members(report, looked_at)
     for attempt in looked_at:
         held = begun.get(attempt.id)
         if delivering and attempt.id in delivering:
@@ -143,25 +149,6 @@ def _compare(state: State, outbox: Outbox, worker: Worker, report: Report) -> No
     for stranger in strangers:
         if not (_is_ours(state, worker, stranger) or outbox.cancel_stranger(worker.name, stranger)):
             break  # the next Report names the rest
-
-
-def _without_members(state: State, attempts: list[Attempt], report: Report) -> list[Attempt]:
-    """Take in the members of gangs that have not begun; return the other attempts."""
-    members = {member.attempt: member for member in report.members}
-    for attempt in attempts:
-        member = members.get(attempt.id)
-        if member is None:
-            continue
-        if gang := phases.gang_of(state, attempt):
-            phases.note_member(state, gang, attempt, member)
-        elif attempt.state is AttemptState.CANCELLING and report.seen >= attempt.sent:
-            _send_again(state, attempt)
-    return [attempt for attempt in attempts if attempt.id not in members]
-
-
-def _follow_gangs(state: State, worker: Worker, seen: int) -> None:
-    for attempt in list(state.index.attempts.of_worker.get(worker.name, {}).values()):
-        phases.follow(state, attempt, seen)
 
 
 def _worth_a_look(state: State, worker: Worker, queue: Set[AttemptId], waiting: set[Id]) -> list[Attempt]:
@@ -194,8 +181,8 @@ def _is_held(state: State, attempt: Attempt, held: Held | None, seen: int) -> No
                 attempt.freeze(state.now)
             attempt.started_at = attempt.started_at or _began_at(state, attempt, held)
             attempt.slot = held.slot or attempt.slot
-            if phases.gang_of(state, attempt):
-                phases.come_back(state, attempt, AttemptState.FROZEN if held.frozen else _RUNS)
+            if state.jobs[attempt.job].nodes > 1 and state.lead.leads(attempt):
+                state.lead.come_back(attempt, AttemptState.FROZEN if held.frozen else _RUNS)
             else:
                 lifecycle.adopt_attempt(state, attempt)
         case AttemptState.LOST:
@@ -209,8 +196,8 @@ def _is_delivering(state: State, attempt: Attempt, seen: int) -> None:
             return
         case AttemptState.CANCELLING | AttemptState.RETRACTING:
             _is_called_back(state, attempt, None, seen)
-        case AttemptState.LOST if phases.gang_of(state, attempt):
-            phases.come_back(state, attempt, AttemptState.DELIVERING)
+        case AttemptState.LOST if state.jobs[attempt.job].nodes > 1 and state.lead.leads(attempt):
+            state.lead.come_back(attempt, AttemptState.DELIVERING)
         case AttemptState.LOST:
             lifecycle.adopt_attempt(state, attempt, is_delivering=True)
         case _:
@@ -278,7 +265,7 @@ def _become(attempt: Attempt, new: AttemptState) -> None:
 
 def _is_not_held(state: State, attempt: Attempt, seen: int) -> None:
     if attempt.state in _AT_WORK or attempt.state is AttemptState.LOST:
-        phases.lose(state, attempt, "its worker no longer has it", for_good=True)
+        lifecycle.lose(state, attempt, "its worker no longer has it", for_good=True)
     elif seen < attempt.sent:
         return
     elif attempt.state in (AttemptState.DISPATCHED, AttemptState.PREFETCHED):
@@ -339,12 +326,12 @@ class Outbox:
             job = state.jobs[attempt.job]
             runs.append(run := job.runs.run(attempt.id))
             if job.nodes > 1:
-                run.gang = launch.place_of(state, attempt, job.nodes)
+                run.gang = state.lead.place_of(attempt)
         elif attempt.state in _TO_CANCEL:
             self._cancels.setdefault(name, []).append(attempt.id)
             if state.tasks[attempt.task_id].state is TaskState.CANCELLED:  # and not decided by another attempt
                 self._gently.setdefault(name, []).append(attempt.id)
-        elif word := words.word_for(state, attempt, worker):
+        elif state.jobs[attempt.job].nodes > 1 and (word := state.lead.word_for(attempt, worker)):
             self._words.setdefault(name, []).append(word)
         else:
             return
@@ -361,22 +348,16 @@ class Outbox:
     def _assign(self, state: State, worker: Worker) -> Assign:
         worker.assigned += 1
         state.effects.workers[worker.name] = worker
-        name, quarantine = worker.name, _notice(worker)
+        name = worker.name
         runs = tuple(self._runs[name]) if name in self._runs else ()
         cancels = tuple(self._cancels[name]) if name in self._cancels else ()
         spoken = tuple(self._words[name]) if name in self._words else ()
-        assign = Assign(worker.assigned, worker.reported, runs, cancels, quarantine=quarantine, words=spoken)
+        assign = Assign(worker.assigned, worker.reported, runs, cancels, words=spoken)
         if name in self._gently:
             assign.gently = tuple(self._gently[name])
-        if state.carriers:
-            assign.peers = carrying.orders(state, name)
+        for add in state.wings.assign:
+            add(worker, assign)
         return assign
-
-
-def _notice(worker: Worker) -> Quarantine | None:
-    """Return the notice of a quarantine for the computer's owner; every frame repeats it, in case one is lost."""
-    until = worker.quarantined_until
-    return None if until is None else Quarantine(until, worker.quarantine_reason)
 
 
 def _length(run: Run) -> int:

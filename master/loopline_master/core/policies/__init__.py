@@ -29,8 +29,9 @@ decision costs a logarithm of the number of workers.
 **Nothing now.** ``Later(at)`` instead of a placement asks again at that time (``Scheduler.wake_at``): a worker waits
 for a cheaper hour, a task for a slot near its data.
 
-**Shares of users.** Whose turn it is among users is decided before the policy (``loopline_master.core.wings.shares``). It
-sees the jobs of one user at a time then: requirement classes are of one user each.
+**Shares of users.** Whose turn it is among users is decided before the policy
+(``loopline_master.core.wings.shares``). It sees the jobs of one user at a time then: requirement classes are of one
+user each.
 
 **Data.** The time that a candidate needs to fetch missing inputs is a term of ``cost``, in the same seconds. What a
 WorkerFirst policy proposes goes as it is, or another task of the same job in its place whose files are there

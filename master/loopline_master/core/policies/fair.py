@@ -140,7 +140,7 @@ class _Turn:
         Or that it could have finished since anything was last started: faster workers do not come free then.
         """
         grid, within_s = self._view.grid, inf
-        delay_s = self._data_delay(job) if self._view.data.carriers else 0.0
+        delay_s = self._data_delay(job) if self._view.data.is_known else 0.0
         if not self._is_fast:
             within_s = max(self._ends_in(job, before), grid.now - grid.last_start + _CLOSELY_S) - delay_s
         task = self._largest(job, within_s)

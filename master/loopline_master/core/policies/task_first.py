@@ -259,7 +259,7 @@ class WorkerIndex:
                 else:
                     candidate.cost = cost
                     found.append(candidate)
-        if self._view.data.carriers:
+        if self._view.data.is_known:
             self._add_near(task, key, found)
         return found, later
 

@@ -40,7 +40,7 @@ class Turnaround(TaskFirst):
         if worker.load is not None and worker.load.spare_cpu < worker.offered:
             cost *= max(measure.share_left(worker), measure.share_wanted(task.job, view.index.programs))
         cost += wait * _STEP_S
-        if view.data.carriers:
+        if view.data.is_known:
             cost += view.data.delay(task.job, task.number, candidate.name)
         return cost
 

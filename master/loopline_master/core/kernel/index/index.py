@@ -22,8 +22,6 @@ from loopline_master.core.kernel.index.job_sessions import JobSessions
 from loopline_master.core.kernel.index.requirements import RequirementClass, RequirementIndex
 from loopline_master.core.kernel.index.sorted_collections import IntervalSet, Ranking
 from loopline_master.core.kernel.runs import ProgramKey
-from loopline_master.core.wings.gangs.gang import Gang
-from loopline_master.core.wings.gangs.gang_index import GangIndex
 from loopline_shared.model import JobState, Order, OrderWithin, TaskId
 
 Standing = tuple[bool, bool, float | None, bool]
@@ -103,14 +101,12 @@ class Index:
     octaves: SpeedOctaves = field(default_factory=SpeedOctaves)
     leases: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)  # (until, worker)
     starving: Ranking[int, tuple[float, int]] = field(default_factory=Ranking)  # (since, job), not yet stalled
-    quarantines: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)  # (until, worker)
     programs: Mapping[ProgramKey, Program] = field(default_factory=dict)  # the state's: what their runs took
     program_use: Ranking[ProgramKey, tuple[float, ProgramKey]] = field(
         default_factory=Ranking
     )  # longest unused first
     requirements: RequirementIndex = field(default_factory=RequirementIndex)
     parallel: SortedSet[int] = field(default_factory=SortedSet)  # arrivals of jobs with a gang to begin, held or not
-    gangs: GangIndex = field(default_factory=GangIndex)
     users: UserJobs = field(default_factory=UserJobs)
     dependents: Dependents = field(default_factory=Dependents)  # outside the grid, for other jobs to succeed
 
@@ -125,7 +121,6 @@ class Index:
         tasks: Iterable[Task],
         attempts: Iterable[Attempt],
         fresh: Mapping[int, IntervalSet],
-        gangs: Iterable[Gang] = (),
     ) -> Index:
         """Return the index of these entities, built afresh."""
         index = cls()
@@ -135,8 +130,6 @@ class Index:
             index.requirements.place_worker(worker)
         for attempt in attempts:
             index.attempts.place(attempt)
-        for gang in gangs:
-            index.gangs.place(gang.id, gang, by_id[gang.job])
         for worker in by_name.values():
             index.place_worker(worker)
             index.octaves.place(worker)
@@ -196,16 +189,13 @@ class Index:
 
     def place_worker(self, worker: Worker) -> None:
         """Enter a worker as it is now, except into ``requirements``, which answers what changed there."""
-        name, until = worker.name, worker.quarantined_until
-        if until is not None or name in self.quarantines.keys:
-            self.quarantines.place(name, (until, name) if until is not None else None)
+        name = worker.name
         at_work = worker.session is not None or worker.facts.transient or name in self.attempts.used
         self.leases.place(name, (worker.lease_until, name) if at_work else None)
 
     def drop_worker(self, name: str) -> None:
         """Drop a worker that was entered as away."""
         self.leases.place(name, None)
-        self.quarantines.place(name, None)
         self.octaves.drop(name)
 
     def hold_over(self, job: Job) -> HoldIndex:

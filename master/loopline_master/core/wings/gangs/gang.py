@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated
@@ -17,6 +18,13 @@ class GangPhase(StrEnum):
     PREPARING = "preparing"  # its members were dispatched; none may begin
     RUNNING = "running"  # the start was named
     HALTED = "halted"  # frozen everywhere: a member is lost, or the owner of its computer came back
+
+
+PHASES: Mapping[GangPhase, frozenset[GangPhase]] = {  # its row goes when the launch is over, in whichever phase
+    GangPhase.PREPARING: frozenset({GangPhase.RUNNING}),
+    GangPhase.RUNNING: frozenset({GangPhase.HALTED}),
+    GangPhase.HALTED: frozenset({GangPhase.RUNNING}),
+}
 
 
 @dataclass(slots=True)

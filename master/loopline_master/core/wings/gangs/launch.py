@@ -8,6 +8,7 @@ from loopline_master.core.kernel import lifecycle
 from loopline_master.core.kernel.entities import Attempt, Job, Worker
 from loopline_master.core.kernel.state import State
 from loopline_master.core.wings.gangs.gang import Gang
+from loopline_master.core.wings.gangs.memory import GangMemory
 from loopline_shared.parallel import launch_of, rank_of
 from loopline_shared.protocol.gang_messages import GangPlace
 
@@ -26,6 +27,6 @@ def begin(state: State, job: Job, number: int, workers: Sequence[Worker]) -> Gan
 
 def place_of(state: State, attempt: Attempt, nodes: int) -> GangPlace:
     """Return what the Run of a member says of its gang."""
-    gang = state.gangs[launch_of(attempt.id, nodes)]
+    gang = state.own(GangMemory).gangs[launch_of(attempt.id, nodes)]
     hosts = tuple(state.workers[name].facts.address or name for name in gang.workers)
     return GangPlace(rank_of(attempt.number, nodes), hosts, state.settings.lease_s)

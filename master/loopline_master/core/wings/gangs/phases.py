@@ -20,8 +20,8 @@ from loopline_master.core.kernel import lifecycle, transitions
 from loopline_master.core.kernel.entities import LIVE, Attempt, Job
 from loopline_master.core.kernel.state import State
 from loopline_master.core.wings.gangs import learning
-from loopline_master.core.wings.gangs.gang import Gang, GangPhase
-from loopline_master.core.wings.trust import trust
+from loopline_master.core.wings.gangs.gang import PHASES, Gang, GangPhase
+from loopline_master.core.wings.gangs.memory import GangMemory, drop_gang
 from loopline_shared.model import AttemptId, AttemptState, Outcome, Result, TaskId, TaskState
 from loopline_shared.parallel import launch_of
 from loopline_shared.protocol.gang_messages import Member
@@ -31,14 +31,13 @@ _PREPARED, _LOST = AttemptState.PREPARED, AttemptState.LOST
 
 def gang_of(state: State, attempt: Attempt) -> Gang | None:
     """Return the launch that the attempt is a member of; None if it is no member of one that goes on."""
-    if not state.gangs:
-        return None
-    return state.gangs.get(launch_of(attempt.id, state.jobs[attempt.job].nodes))
+    return state.own(GangMemory).gangs.get(launch_of(attempt.id, state.jobs[attempt.job].nodes))
 
 
 def launches_of(state: State, task: TaskId) -> list[Gang]:
     """Return the launches of a task that go on, the first one first: several if its job asks for replicas."""
-    return [state.gangs[AttemptId(*task, first)] for first in sorted(state.index.gangs.launches.get(task, ()))]
+    memory = state.own(GangMemory)
+    return [memory.gangs[AttemptId(*task, first)] for first in sorted(memory.index.launches.get(task, ()))]
 
 
 def members_of(state: State, gang: Gang) -> list[Attempt]:
@@ -98,11 +97,10 @@ def take_result(state: State, attempt: Attempt, result: Result) -> None:
 
 
 def lose(state: State, attempt: Attempt, reason: str, *, for_good: bool) -> None:
-    """Take in that an attempt is lost, whether it is a member of a gang or not. (See lifecycle.lose_attempt.)"""
+    """Take in that an attempt is lost. One of an earlier launch is not wanted any more."""
     gang = gang_of(state, attempt)
     if gang is None:
-        is_left_over = state.jobs[attempt.job].nodes > 1  # of an earlier launch: it is not wanted any more
-        lifecycle.lose_attempt(state, attempt, reason, for_good=for_good or is_left_over)
+        lifecycle.lose_attempt(state, attempt, reason, for_good=True)
     elif for_good or gang.phase is GangPhase.PREPARING:
         lifecycle.mark_lost(state, attempt, reason, for_good=True)
         disband(state, gang, f"{attempt.worker}: {reason}")
@@ -156,18 +154,19 @@ def follow(state: State, attempt: Attempt, seen: int) -> None:
 
 def expire(state: State) -> None:
     """Have gangs stand down that took too long to prepare, and move those that were halted for too long."""
+    memory = state.own(GangMemory)
     for index, limit_s, said in (
-        (state.index.gangs.preparing, state.settings.gang_prepare_s, "not all members were ready in time"),
-        (state.index.gangs.halted, state.settings.gang_grace_s, ""),
+        (memory.index.preparing, state.settings.gang_prepare_s, "not all members were ready in time"),
+        (memory.index.halted, state.settings.gang_grace_s, ""),
     ):
         while index.order and index.order[0][0] + limit_s <= state.now:
-            gang = state.gangs[index.order[0][1]]
+            gang = memory.gangs[index.order[0][1]]
             disband(state, gang, said or gang.reason)
 
 
 def wake_at(state: State) -> float | None:
     """Return when the next gang will have taken too long; None if there is none."""
-    index, settings = state.index.gangs, state.settings
+    index, settings = state.own(GangMemory).index, state.settings
     limits = ((index.preparing.order, settings.gang_prepare_s), (index.halted.order, settings.gang_grace_s))
     return min((order[0][0] + limit_s for order, limit_s in limits if order), default=None)
 
@@ -187,7 +186,7 @@ def disband(state: State, gang: Gang, reason: str) -> None:
             lifecycle.cancel_attempt(state, member, reason[:500])
         elif member.state in (_LOST, AttemptState.FINISHED):
             _give_up(state, member, reason)
-    state.drop_gang(gang)
+    drop_gang(state, gang)
     task = state.tasks.get(gang.task_id)
     if task is not None:
         lifecycle.reconsider_task(state, task)
@@ -235,7 +234,7 @@ def _clear(state: State, gang: Gang, worker: str) -> None:
 
 def _turn(state: State, gang: Gang, phase: GangPhase) -> None:
     """Enter another phase, and tell every member."""
-    gang.phase = transitions.check(transitions.GANG, gang.phase, phase)
+    gang.phase = transitions.check(PHASES, gang.phase, phase)
     gang.since = state.now
     state.put(gang)
     for member in members_of(state, gang):
@@ -256,10 +255,10 @@ def _succeed(state: State, gang: Gang) -> None:
         measure.account(job, task, member, Outcome.SUCCEEDED)
         state.put(member)
     task.winner = gang.first
-    for worker in trust.judge_success(state, members[0], task, is_slow=False):
-        lifecycle.retract_from(state, worker, "its worker is in quarantine, and it had not begun")
+    for worker in lifecycle.ended(state, job, task, members[0]):
+        lifecycle.retract_from(state, worker, lifecycle.IN_QUARANTINE)
     learning.learn(state, job, members)
-    state.drop_gang(gang)
+    drop_gang(state, gang)
     lifecycle.end_task(state, job, task, TaskState.SUCCEEDED)
     for other in launches_of(state, task.id):
         disband(state, other, f"the launch of attempt {gang.first} brought the result first")

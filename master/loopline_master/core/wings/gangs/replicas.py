@@ -12,23 +12,23 @@ from collections.abc import Iterator
 from itertools import islice
 
 from loopline_master.core.kernel.entities import Job, Task, Worker
+from loopline_master.core.kernel.mechanism import Purpose
 from loopline_master.core.kernel.state import State
 from loopline_master.core.wings.gangs import launch, phases
 from loopline_master.core.wings.gangs.gang import GangPhase
+from loopline_master.core.wings.gangs.memory import GangMemory
 from loopline_master.core.wings.gangs.planning.grid_horizons import switch_of
-from loopline_master.core.wings.gangs.planning.live import Planning
 from loopline_master.core.wings.gangs.planning.pool import on_fewest_switches
-from loopline_master.core.wings.shares.user_slots import may_take
 
 _TASKS, _WORKERS = 4, 64
 """So many tasks are looked at in a step, the earliest jobs' first, and so many more idle workers than one needs."""
 
 
-def begin(state: State, planning: Planning) -> Iterator[None]:
+def begin(state: State) -> Iterator[None]:
     """Launch replicas where they may begin now. Yields whenever the index must be flushed before the next."""
-    for task_id in [*islice(state.index.gangs.replicable, _TASKS)]:
+    for task_id in [*islice(state.own(GangMemory).index.replicable, _TASKS)]:
         job, task = state.jobs[task_id.job], state.tasks[task_id]
-        if _may_have_one(state, job, task) and (workers := _workers_for(state, planning, job, task)):
+        if _may_have_one(state, job, task) and (workers := _workers_for(state, job, task)):
             launch.begin(state, job, task.number, workers)
             yield
 
@@ -38,19 +38,19 @@ def _may_have_one(state: State, job: Job, task: Task) -> bool:
     if job.paused or not job.is_live or not state.index.may_replicate(job) or task.is_dangerous:
         return False
     launches = phases.launches_of(state, task.id)
-    if not task.may_be_tried(job, len(launches)) or not may_take(state, job.owner, job.slots * job.nodes):
+    if not task.may_be_tried(job, len(launches)):
         return False
     return all(gang.phase is not GangPhase.PREPARING for gang in launches)
 
 
-def _workers_for(state: State, planning: Planning, job: Job, task: Task) -> list[Worker]:
+def _workers_for(state: State, job: Job, task: Task) -> list[Worker]:
     """Return idle workers for a replica, on the fewest switches; none if there are too few."""
     index, idle, free = state.index, state.index.slots.idle, defaultdict[str, list[str]](list)
     serving, taken = index.requirements.serving(job), index.attempts.of_task.get(task.id, {})
     for _, _, name in idle.order[: job.nodes + _WORKERS]:
         worker = state.workers[name]
         fits = name in serving and name not in taken and index.slots.free_slots(worker) >= job.slots
-        if fits and planning.may_go_first(job, task.number, worker):
+        if fits and state.wings.veto(job, task.number, worker, Purpose.REPLICA) is None:
             free[switch_of(worker.facts)].append(name)
     if sum(map(len, free.values())) < job.nodes:
         return []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from loopline_master.core.kernel.entities import Attempt, Worker
 from loopline_master.core.kernel.state import State
 from loopline_master.core.wings.gangs.gang import GangPhase
+from loopline_master.core.wings.gangs.memory import GangMemory
 from loopline_shared.model import AttemptState
 from loopline_shared.parallel import launch_of
 from loopline_shared.protocol.gang_messages import MemberOrder, Word
@@ -17,7 +18,7 @@ _LONGEST_DELAY_S = 2.0
 
 def word_for(state: State, attempt: Attempt, worker: Worker) -> Word | None:
     """Return the word that the member needs; None if what it is believed to do is what it should."""
-    gang = state.gangs.get(launch_of(attempt.id, state.jobs[attempt.job].nodes)) if state.gangs else None
+    gang = state.own(GangMemory).gangs.get(launch_of(attempt.id, state.jobs[attempt.job].nodes))
     if gang is None:
         return None
     match gang.phase, attempt.state:

@@ -23,12 +23,8 @@ from loopline_master.core.estimates.measure import quarters_of
 from loopline_master.core.events import Event, MasterStoodStill, WorkerLeft, WorkerReported, WorkersHeard
 from loopline_master.core.kernel.entities import Worker
 from loopline_master.core.kernel.state import State
-from loopline_master.core.wings.exemptions import overdrawn
-from loopline_master.core.wings.gangs.gang import GangPhase
-from loopline_master.core.wings.gangs.phases import gang_of
 from loopline_shared.model import AttemptState, Load
 from loopline_shared.protocol.attempt_ranges import attempts_of
-from loopline_shared.protocol.transfers import PeerReport
 from loopline_shared.protocol.worker_link import Report
 
 LONG_LEASES = 10
@@ -97,9 +93,9 @@ class KeptBack:
         due = takewhile(lambda lease: lease[0] <= now, self._state.index.leases.order)
         if any(name in self._heard for _, name in due):
             told += self._say(self._heard, now, LONG_LEASES * lease_s)
-        elif self._heard and overdrawn.is_due(self._state, now):
-            at_work = overdrawn.workers_of_holders(self._state)
-            heard = {name: one for name, one in self._heard.items() if name in at_work}
+        elif self._heard:
+            asked = {name for ask in self._state.wings.workers_to_hear for name in ask(now)}
+            heard = {name: one for name, one in self._heard.items() if name in asked}
             told += self._say(heard, now, LONG_LEASES * lease_s)
         return told
 
@@ -121,20 +117,9 @@ def brings_news(state: State, worker: Worker, report: Report) -> bool:
     The first of a session does: what the worker holds is not known before. So does each of a worker in quarantine:
     every Assign repeats the notice to its owner.
     """
-    if not worker.reported or worker.quarantined_until is not None or report.results or report.members:
-        return True
-    if report.peers is not None and _speaks_of_files(state, worker, report.peers):
+    if not worker.reported or report.results or any(brings(worker, report) for brings in state.wings.brings_news):
         return True
     return _has_moved(worker, report.load) or not _holds_as_believed(state, worker, report)
-
-
-def _speaks_of_files(state: State, worker: Worker, told: PeerReport) -> bool:
-    """True if a worker's large files are others than before, on their way here, or on their way to others."""
-    if not state.settings.peers:
-        return False
-    carrier = state.carriers.get(worker.name)
-    is_fetching = told.fetching or (carrier is not None and (carrier.fetching or carrier.unheard_since is not None))
-    return bool(is_fetching or told.faults or told.cached is not None or worker.name in state.transfers.served)
 
 
 def _has_moved(worker: Worker, load: Load) -> bool:
@@ -165,9 +150,6 @@ def _holds_as_believed(state: State, worker: Worker, report: Report) -> bool:
         if number in frozen:
             if attempt.state is not (AttemptState.FROZEN if frozen[number] else AttemptState.RUNNING):
                 return False
-            gang = gang_of(state, attempt)
-            if gang is not None and (frozen[number] or gang.phase is not GangPhase.RUNNING):
-                return False  # it may be due a word
         elif number in delivering:
             if attempt.state is not AttemptState.DELIVERING:
                 return False

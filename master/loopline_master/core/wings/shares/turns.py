@@ -5,33 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 
-from loopline_master.core.kernel import lifecycle
-from loopline_master.core.kernel.index.attempts import milliseconds
 from loopline_master.core.kernel.state import State
 from loopline_master.core.policies.policy import Placement, Proposal, View
+from loopline_master.core.wings.shares.accounts import Accounts
 from loopline_master.core.wings.shares.user_slots import may_take
-
-
-def open_accounts(state: State) -> None:
-    """Keep account of users from now on, if the settings say so and there are several, or each has a limit."""
-    accounts, roles = state.accounts, state.index.attempts.roles
-    accounts.half_life_s = state.settings.share_half_life_s
-    is_limited = state.settings.user_slots is not None
-    accounts.are_kept = state.settings.shares and (len(accounts.users) > 1 or is_limited)
-    under_way = ((state.jobs[one.job].owner, one, roles.get(one.id, 0)) for one in state.attempts.values())
-    state.put(*accounts.open(under_way, state.now))
-    if accounts.are_shared:  # whatever the policy sends ahead for one user would stand before the others' tasks
-        state.prefetch_s = min(state.prefetch_s, state.settings.prefetch_s)
-
-
-def cut_queues(state: State) -> None:
-    """Retract what was sent ahead while there was one user, as far as it exceeds what may wait with several."""
-    queues = state.index.attempts.queues
-    for name in sorted(queues.work_ms):
-        most_ms = milliseconds(state.prefetch_s) * max(1, state.workers[name].offered)
-        while queues.work_ms.get(name, 0) > most_ms:
-            latest = state.attempts[queues.latest_on(name)]
-            lifecycle.retract_attempt(state, latest, "it would stand before the tasks of another user")
 
 
 def in_turn(state: State, ask: Callable[[View], Iterator[Proposal]], view: View) -> Iterator[Proposal]:
@@ -46,7 +23,8 @@ def in_turn(state: State, ask: Callable[[View], Iterator[Proposal]], view: View)
     if not owners or (len(owners) < 2 and state.settings.user_slots is None):
         yield from ask(view)
         return
-    index, grid, users, rank = state.index, state.grid, state.accounts.users, state.accounts.rank
+    accounts = state.own(Accounts)
+    index, grid, users, rank = state.index, state.grid, accounts.users, accounts.rank
     proposals, passed, pointer = {name: ask(view) for name in owners}, list[str](), grid.pointer
     queue = [(rank(name, state.now), name) for name in owners]
     heapify(queue)

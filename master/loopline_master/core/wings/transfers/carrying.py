@@ -16,7 +16,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from loopline_master.core.events import NetworkChanged, TransfersPlanned
-from loopline_master.core.kernel import lifecycle
 from loopline_master.core.kernel.effects import Declined, Done, Reply
 from loopline_master.core.wings.transfers.assumed_network import MASTER
 from loopline_master.core.wings.transfers.carrier import (
@@ -27,8 +26,8 @@ from loopline_master.core.wings.transfers.carrier import (
     Transfer,
     TransferState,
 )
+from loopline_master.core.wings.transfers.memory import TransferMemory
 from loopline_master.core.wings.transfers.pipeline import Pipeline
-from loopline_master.core.wings.trust import trust
 from loopline_shared.protocol.transfers import (
     MAX_DIALS,
     MAX_FETCHING,
@@ -68,31 +67,38 @@ Tell = Callable[[str], None]
 
 def begin(state: State) -> None:
     """Begin anew with the carriers that are stored, as the master has started. Without peers they are forgotten."""
-    state.transfers = TransferState()
-    for name in [] if state.settings.peers else list(state.carriers):
+    state.own(TransferMemory).transfers = TransferState()
+    for name in [] if state.settings.peers else list(state.own(TransferMemory).carriers):
         forget(state, name)
-    state.transfers.is_due = any(carrier.fetching for carrier in state.carriers.values())
+    state.own(TransferMemory).transfers.is_due = any(
+        carrier.fetching for carrier in state.own(TransferMemory).carriers.values()
+    )
     _note_served(state)
 
 
 def go_on(state: State, nodes: Iterable[NetworkNode], request: int) -> None:
     """Go on with this network from the carriers' rows; a request that was not answered is made anew."""
-    state.transfers = TransferState()
-    state.transfers.nodes, state.transfers.number = {node.name: node for node in nodes}, request
-    state.transfers.is_due = any(carrier.fetching for carrier in state.carriers.values())
+    state.own(TransferMemory).transfers = TransferState()
+    state.own(TransferMemory).transfers.nodes, state.own(TransferMemory).transfers.number = (
+        {node.name: node for node in nodes},
+        request,
+    )
+    state.own(TransferMemory).transfers.is_due = any(
+        carrier.fetching for carrier in state.own(TransferMemory).carriers.values()
+    )
     _note_served(state)
 
 
 def hear(state: State, name: str, told: PeerReport) -> None:
     """Take in what a worker's Report says of files."""
-    carrier = state.carriers.get(name)
+    carrier = state.own(TransferMemory).carriers.get(name)
     if carrier is None:
         if not (told.cached or told.fetching):
             return
         carrier = Carrier(name)
     if carrier.unheard_since is not None:
         carrier.unheard_since = None
-        state.transfers.is_due = state.transfers.is_outdated = True
+        state.own(TransferMemory).transfers.is_due = state.own(TransferMemory).transfers.is_outdated = True
         state.put(carrier)
     if told.faults:
         _take_in_faults(state, carrier, told)
@@ -105,8 +111,8 @@ def hear(state: State, name: str, told: PeerReport) -> None:
     if has == carrier.has and fetching == before:
         return
     if has != carrier.has or fetching.keys() != before.keys():
-        state.transfers.is_due = True
-        state.transfers.forget_copies()
+        state.own(TransferMemory).transfers.is_due = True
+        state.own(TransferMemory).transfers.forget_copies()
     carrier.has, carrier.fetching = has, fetching
     state.put(carrier)
 
@@ -140,10 +146,10 @@ def _take_in_faults(state: State, carrier: Carrier, told: PeerReport) -> None:
         worker = state.workers.get(fault.source)
         if fault.kind is FaultKind.WRONG_CONTENT and worker is not None:
             reason = f"it sent wrong bytes of the file {fault.sha256[:12]} to worker {carrier.name}"
-            for quarantined in trust.quarantine(state, worker, reason):
-                lifecycle.retract_from(state, quarantined, "its worker is in quarantine, and it had not begun")
+            for accuse in state.wings.accuse:
+                accuse(worker, reason)
     if failed.keys() != carrier.failed.keys():
-        state.transfers.is_due = True
+        state.own(TransferMemory).transfers.is_due = True
     if failed != carrier.failed:
         carrier.failed = failed
         state.put(carrier)
@@ -151,7 +157,10 @@ def _take_in_faults(state: State, carrier: Carrier, told: PeerReport) -> None:
 
 def _others_failed(state: State, failed: Iterable[str]) -> bool:
     """True if sources that are still there have failed a receiver before: the fault may be its own."""
-    return any(name in state.carriers and state.carriers[name].is_known for name in failed)
+    return any(
+        name in state.own(TransferMemory).carriers and state.own(TransferMemory).carriers[name].is_known
+        for name in failed
+    )
 
 
 def _believe(state: State, told: PeerReport, fault: PeerFault) -> None:
@@ -160,7 +169,7 @@ def _believe(state: State, told: PeerReport, fault: PeerFault) -> None:
     One that says that it lives is mute if it has more of the file; without more it waits for its own source. One from
     which nothing came is so until it is heard here.
     """
-    source = state.carriers.get(fault.source)
+    source = state.own(TransferMemory).carriers.get(fault.source)
     if fault.kind is not FaultKind.SILENT or fault.lives is None or source is None:
         return
     if not fault.lives:
@@ -170,7 +179,7 @@ def _believe(state: State, told: PeerReport, fault: PeerFault) -> None:
     else:
         return
     state.put(source)
-    state.transfers.is_due = True
+    state.own(TransferMemory).transfers.is_due = True
 
 
 def _has_more(source: Carrier, told: PeerReport, file: str) -> bool:
@@ -182,19 +191,19 @@ def _has_more(source: Carrier, told: PeerReport, file: str) -> bool:
 
 def forget(state: State, name: str) -> None:
     """Forget what a worker has and wants: it has gone, or comes anew and will tell."""
-    carrier = state.carriers.get(name)
+    carrier = state.own(TransferMemory).carriers.get(name)
     if carrier is not None and carrier.is_known:
         carrier.has, carrier.fetching, carrier.failed = {}, {}, {}
         carrier.mute_until = carrier.unheard_since = None
         state.put(carrier)
-        state.transfers.is_due = True
-        state.transfers.forget_copies()
+        state.own(TransferMemory).transfers.is_due = True
+        state.own(TransferMemory).transfers.forget_copies()
 
 
 def change_network(state: State, event: NetworkChanged) -> Reply:
     """Take in news of the network; declined, with the reason, if that would be no tree."""
     try:
-        state.transfers.change(event.nodes, event.gone)
+        state.own(TransferMemory).transfers.change(event.nodes, event.gone)
     except ValueError as error:
         return Declined(400, "bad_network", f"this is no network: {error}", "the one before stays in force")
     return Done()
@@ -202,26 +211,29 @@ def change_network(state: State, event: NetworkChanged) -> Reply:
 
 def ask(state: State) -> None:
     """Ask for a plan if something has changed, somebody wants a file, and no other request is under way."""
-    transfers = state.transfers
+    transfers = state.own(TransferMemory).transfers
     if transfers.is_pending or not transfers.is_due:
         return
     transfers.is_due = False
-    carriers = sorted((one for one in state.carriers.values() if one.is_known), key=lambda one: one.name)
+    carriers = sorted(
+        (one for one in state.own(TransferMemory).carriers.values() if one.is_known), key=lambda one: one.name
+    )
     if not any(carrier.fetching for carrier in carriers):
         transfers.overdue_at = None
         return
     known = {one.name for one in carriers}  # of others nobody takes anything anyhow
     transfers.number += 1
     transfers.is_pending, transfers.is_outdated = True, False
-    state.effects.asked = NumberedRequest(
+    request = NumberedRequest(
         transfers.number,
         state.now,
-        transfers.network(state.carriers),
+        transfers.network(state.own(TransferMemory).carriers),
         tuple((one.name, one.has, one.fetching) for one in carriers if transfers.is_host(one.name)),
         avoided={one.name: avoided for one in carriers if (avoided := _avoided(one, state.now) & known)},
         mute=_mute(state, carriers),
         unheard=frozenset(one.name for one in carriers if one.unheard_since is not None),
     )
+    state.effects.tell(request)
 
 
 def _avoided(carrier: Carrier, now: float) -> frozenset[str]:
@@ -233,7 +245,7 @@ def _mute(state: State, carriers: Iterable[Carrier]) -> frozenset[str]:
     accused = Counter(source for carrier in carriers for source in _avoided(carrier, state.now))
     return frozenset(
         name
-        for name, carrier in state.carriers.items()
+        for name, carrier in state.own(TransferMemory).carriers.items()
         if accused[name] > 1 or carrier.is_mute(state.now) or not _is_believed(state, name)
     )
 
@@ -244,20 +256,20 @@ def _is_believed(state: State, name: str) -> bool:
 
 
 def _is_mute(state: State, name: str) -> bool:
-    carrier = state.carriers.get(name)
+    carrier = state.own(TransferMemory).carriers.get(name)
     return carrier is not None and carrier.is_mute(state.now)
 
 
 def let_time_pass(state: State) -> None:
     """Ask anew when a transfer has waited for too long."""
-    transfers = state.transfers
+    transfers = state.own(TransferMemory).transfers
     if transfers.overdue_at is not None and transfers.overdue_at <= state.now:
         transfers.overdue_at, transfers.is_due = None, True
 
 
 def adopt(state: State, event: TransfersPlanned, tell: Tell) -> Reply:
     """Take in a plan, unless what has changed since it was asked for contradicts it: then it is asked for again."""
-    transfers = state.transfers
+    transfers = state.own(TransferMemory).transfers
     if not transfers.is_pending or event.number != transfers.number:
         return Done()
     transfers.is_pending = False
@@ -268,7 +280,7 @@ def adopt(state: State, event: TransfersPlanned, tell: Tell) -> Reply:
     for line in event.pipelines:
         for source, host in zip(line.hosts, line.hosts[1:], strict=False):
             planned[host, line.file] = source, line.rate
-    for carrier in state.carriers.values():
+    for carrier in state.own(TransferMemory).carriers.values():
         if carrier.fetching and carrier.unheard_since is None and _replan(state, carrier, planned):
             tell(carrier.name)
     transfers.overdue_at = _overdue_at(state)
@@ -282,7 +294,7 @@ def adopt(state: State, event: TransfersPlanned, tell: Tell) -> Reply:
 
 def _holds(state: State, line: Pipeline) -> bool:
     """True if all hosts of a line want its file or have it by now, and none that passes it on lied or is mute."""
-    carriers, file, source, receivers = state.carriers, line.file, line.hosts[0], line.hosts[1:]
+    carriers, file, source, receivers = state.own(TransferMemory).carriers, line.file, line.hosts[0], line.hosts[1:]
     names = receivers if source == MASTER else line.hosts
     return all(_is_believed(state, name) and not _is_mute(state, name) for name in line.hosts[:-1]) and all(
         name in carriers and (file in carriers[name].fetching or file in carriers[name].has) for name in names
@@ -306,11 +318,11 @@ def _replan(state: State, carrier: Carrier, planned: dict[tuple[str, str], tuple
 def _note_served(state: State) -> None:
     """Note whom each worker serves under the plan."""
     served = defaultdict(list)
-    for name in sorted(state.carriers):
-        for file, transfer in state.carriers[name].fetching.items():
+    for name in sorted(state.own(TransferMemory).carriers):
+        for file, transfer in state.own(TransferMemory).carriers[name].fetching.items():
             if transfer.source is not None:
                 served[transfer.source].append((file, name))
-    state.transfers.served = dict(served)
+    state.own(TransferMemory).transfers.served = dict(served)
 
 
 def orders(state: State, name: str) -> PeerOrders | None:
@@ -319,7 +331,10 @@ def orders(state: State, name: str) -> PeerOrders | None:
     Those before its source in the line come after it, so that a dead one is bypassed without a new plan. Addresses
     and secrets are filled in outside.
     """
-    carrier, serves = state.carriers.get(name), state.transfers.served.get(name, ())
+    carrier, serves = (
+        state.own(TransferMemory).carriers.get(name),
+        state.own(TransferMemory).transfers.served.get(name, ()),
+    )
     if carrier is None or not (carrier.fetching or serves):
         return None
     fetch = tuple(_fetch(state, carrier, file, transfer) for file, transfer in carrier.fetching.items())
@@ -329,20 +344,24 @@ def orders(state: State, name: str) -> PeerOrders | None:
 
 
 def _takes(state: State, receiver: str, file: str, source: str) -> bool:
-    carrier = state.carriers.get(receiver)  # None: it was forgotten since it was planned
+    carrier = state.own(TransferMemory).carriers.get(receiver)  # None: it was forgotten since it was planned
     transfer = carrier.fetching.get(file) if carrier is not None else None
     return transfer is not None and transfer.source == source
 
 
 def _fetch(state: State, carrier: Carrier, file: str, transfer: Transfer) -> FileFetch:
-    is_awaited = state.transfers.is_pending and transfer.since + _AWAITED_S > state.now
+    is_awaited = state.own(TransferMemory).transfers.is_pending and transfer.since + _AWAITED_S > state.now
     if transfer.source is None:
         return FileFetch(file, (), waits=is_awaited)
     names: list[str] = []
     source: str | None = transfer.source
     while source and source not in (MASTER, carrier.name, *names) and len(names) < MAX_SOURCES:
         names.append(source)
-        before = state.carriers[source].fetching.get(file) if source in state.carriers else None
+        before = (
+            state.own(TransferMemory).carriers[source].fetching.get(file)
+            if source in state.own(TransferMemory).carriers
+            else None
+        )
         source = before.source if before else None
     sources = tuple(
         FileSource(one) for one in names if not carrier.avoids(one, state.now) and not _is_mute(state, one)
@@ -354,7 +373,7 @@ def _overdue_at(state: State) -> float | None:
     """Return when the next transfer that waits will have waited for too long; None if there is none."""
     waiting = (
         transfer.since + OVERDUE_S
-        for carrier in state.carriers.values()
+        for carrier in state.own(TransferMemory).carriers.values()
         for transfer in carrier.fetching.values()
         if transfer.rate <= LEAST_RATE
     )

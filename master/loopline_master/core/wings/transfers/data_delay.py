@@ -6,17 +6,18 @@ and makes no difference between them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from loopline_master.core.kernel.mechanism import DataPlaces
 from loopline_master.core.wings.transfers.assumed_network import MASTER, UNKNOWN_RATE
+from loopline_master.core.wings.transfers.memory import TransferMemory
 from loopline_shared.spec import staged
 
 if TYPE_CHECKING:
     from loopline_master.core.kernel.entities import Job
     from loopline_master.core.kernel.state import State
-    from loopline_master.core.wings.transfers.carrier import Carrier
 
 _MOST_NEAR = 8
 LOOK_AT = 16
@@ -25,7 +26,7 @@ LOOK_AT = 16
 
 def known_files(state: State, job: Job, task: int) -> list[str]:
     """Return those of a task's inputs that are large files with a copy at some worker."""
-    copies = state.transfers.copies(state.carriers)
+    copies = state.own(TransferMemory).transfers.copies(state.own(TransferMemory).carriers)
     own = job.spec.tasks[task - 1].inputs if job.spec.tasks else {}
     named = (one if isinstance(one, str) else one.file for one in (*job.spec.inputs.values(), *own.values()))
     return sorted({file for name in named if (file := name.removeprefix("sha256:")) in copies})
@@ -33,7 +34,7 @@ def known_files(state: State, job: Job, task: int) -> list[str]:
 
 def near(state: State, job: Job, task: int) -> list[str]:
     """Return a few workers that have one of the task's files, or fetch it."""
-    copies, found = state.transfers.copies(state.carriers), dict[str, None]()
+    copies, found = state.own(TransferMemory).transfers.copies(state.own(TransferMemory).carriers), dict[str, None]()
     for file in known_files(state, job, task):
         found |= dict.fromkeys(copies[file][1][:_MOST_NEAR])
     return list(found)[:_MOST_NEAR]
@@ -41,7 +42,11 @@ def near(state: State, job: Job, task: int) -> list[str]:
 
 def data_delay(state: State, job: Job, task: int, worker: str) -> float:
     """Return seconds until the task's files are there: what is on its way as it flows, the rest over its own link."""
-    carrier, copies, node = state.carriers.get(worker), None, state.transfers.nodes.get(worker)
+    carrier, copies, node = (
+        state.own(TransferMemory).carriers.get(worker),
+        None,
+        state.own(TransferMemory).transfers.nodes.get(worker),
+    )
     rate = node.down if node is not None and node.down > 0 else UNKNOWN_RATE
     missing_bytes, coming_s = 0.0, 0.0
     for file in known_files(state, job, task):
@@ -51,7 +56,7 @@ def data_delay(state: State, job: Job, task: int, worker: str) -> float:
         if transfer is not None:
             coming_s = max(coming_s, transfer.left_bytes(state.now) / (transfer.flows or transfer.rate or rate))
         else:
-            copies = state.transfers.copies(state.carriers)
+            copies = state.own(TransferMemory).transfers.copies(state.own(TransferMemory).carriers)
             missing_bytes += copies[file][0]
     return max(coming_s, missing_bytes / rate)
 
@@ -62,12 +67,15 @@ def nearer_task(state: State, job: Job, task: int, worker: str) -> int:
     The job's tasks that nothing was started of are equals. The first of them whose large files are here goes; else
     that of ``nearest``.
     """
-    fresh, carrier = state.fresh[job.id], state.carriers.get(worker)
+    fresh, carrier = state.fresh[job.id], state.own(TransferMemory).carriers.get(worker)
     named = {number for file in (carrier.has if carrier else ()) for number in job.sweep.tasks_with(file)}
     here = [number for number in named if number in fresh and not data_delay(state, job, number, worker)]
     if here:
         return min(here)
-    copies, idle = state.transfers.copies(state.carriers), state.index.slots.idle.keys
+    copies, idle = (
+        state.own(TransferMemory).transfers.copies(state.own(TransferMemory).carriers),
+        state.index.slots.idle.keys,
+    )
 
     def holders(number: int) -> list[list[str]]:
         own = staged(job.spec.tasks[number - 1].inputs) if job.spec.tasks else {}
@@ -79,7 +87,9 @@ def nearer_task(state: State, job: Job, task: int, worker: str) -> int:
             yield number
             number = fresh.first_after(number)
 
-    found = nearest(islice(following(), LOOK_AT), worker, holders, idle, state.transfers.switch_of)
+    found = nearest(
+        islice(following(), LOOK_AT), worker, holders, idle, state.own(TransferMemory).transfers.switch_of
+    )
     return task if found is None else found
 
 
@@ -109,26 +119,25 @@ def nearest(
     return first
 
 
-class DataDelays:
-    """Places of large files, and the time they would take to another worker: what a policy asks. Read only."""
+class DataDelays(DataPlaces):
+    """Answers from the wing's memory, by the module's functions."""
 
-    __slots__ = ("_state", "carriers")
+    __slots__ = ("_memory", "_state")
 
-    def __init__(self, state: State) -> None:
-        self._state = state
-        self.carriers: Mapping[str, Carrier] = state.carriers
-        """Workers that have or fetch large files, by name; empty where files come from the master alone."""
+    def __init__(self, state: State, memory: TransferMemory) -> None:
+        self._state, self._memory = state, memory
+
+    @property
+    def is_known(self) -> bool:
+        return bool(self._memory.carriers)
 
     def delay(self, job: Job, task: int, worker: str) -> float:
-        """Return seconds until the task's large files are expected to be at this worker."""
         return data_delay(self._state, job, task, worker)
 
     def nearer_task(self, job: Job, task: int, worker: str) -> int:
-        """Return the never-started task of the job that should go to this worker in place of this one."""
         if not job.spec.tasks or task not in self._state.fresh[job.id]:
             return task
         return nearer_task(self._state, job, task, worker)
 
     def near(self, job: Job, task: int) -> list[str]:
-        """Return a few workers that have large files of the task, or fetch them."""
-        return near(self._state, job, task) if self.carriers else []
+        return near(self._state, job, task) if self._memory.carriers else []

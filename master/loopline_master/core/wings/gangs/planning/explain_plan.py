@@ -7,6 +7,7 @@ from statistics import fmean
 from loopline_master.core.estimates import eta, measure
 from loopline_master.core.kernel.entities import Job
 from loopline_master.core.kernel.state import State
+from loopline_master.core.wings.gangs.memory import GangMemory
 from loopline_master.core.wings.gangs.planning.grid_horizons import limit_of, order_of
 from loopline_master.core.wings.gangs.planning.plan import Plan, PlanKind
 from loopline_shared.rest.bodies import PlanView, Reason
@@ -17,7 +18,7 @@ _BEHIND = "no workers are planned for it before all tasks of the jobs ahead of i
 
 def explain_start(state: State, job: Job) -> list[Reason]:
     """Return when a job's gang is to start, if it has one that waits: by its plan, or by what is ahead of it."""
-    plan = state.plans.get(job.id)
+    plan = state.own(GangMemory).plans.get(job.id)
     if plan is not None:
         return [explain_plan(plan, state.now)]
     if not _is_behind(state, job):
@@ -40,7 +41,7 @@ def estimated_start(state: State, job: Job, outlook: eta.Outlook) -> PlanView | 
     number = state.index.ready_sets[job.id].to_retry.first_after(0) or state.fresh[job.id].first_after(0)
     if number is None:
         return None
-    p90, half, _ = order_of(state, job, state.plans, outlook)
+    p90, half, _ = order_of(state, job, state.own(GangMemory).plans, outlook)
     own = outlook.get(job.id)
     if isinstance(own, eta.Forecast):  # its workers have other work to end as well
         able = [state.workers[name] for name in state.index.requirements.serving(job)]
@@ -66,7 +67,7 @@ def estimated_start(state: State, job: Job, outlook: eta.Outlook) -> PlanView | 
 
 def latest_end(state: State, job: Job) -> str:
     """Say when a job of one gang would be over by its promised start and its given limit; empty without these."""
-    plan = state.plans.get(job.id)
+    plan = state.own(GangMemory).plans.get(job.id)
     if plan is None or plan.start is None or not (plan.is_promise and plan.is_given) or job.task_count > 1:
         return ""
     end = _when(plan.start + plan.limit_s, state.now)
@@ -79,7 +80,7 @@ def _is_behind(state: State, job: Job) -> bool:
         job.is_live
         and job.nodes > 1
         and not job.is_computed
-        and job.id not in state.plans
+        and job.id not in state.own(GangMemory).plans
         and state.index.is_held(job)
     )
 

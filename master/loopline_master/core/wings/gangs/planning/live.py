@@ -15,6 +15,7 @@ from loopline_master.core.estimates import measure
 from loopline_master.core.kernel import lifecycle
 from loopline_master.core.kernel.entities import Job, Worker
 from loopline_master.core.kernel.state import State
+from loopline_master.core.wings.gangs.memory import GangMemory
 from loopline_master.core.wings.gangs.planning import certainty
 from loopline_master.core.wings.gangs.planning.grid_horizons import (
     P90,
@@ -25,7 +26,13 @@ from loopline_master.core.wings.gangs.planning.grid_horizons import (
     switch_of,
 )
 from loopline_master.core.wings.gangs.planning.horizon import Horizon, end_by_limit, rounded
-from loopline_master.core.wings.gangs.planning.plan import BROKEN, Plan, WaitingGang, in_order_of_claims, steps_of
+from loopline_master.core.wings.gangs.planning.plan import (
+    BROKEN,
+    Plan,
+    WaitingGang,
+    in_order_of_claims,
+    steps_of,
+)
 from loopline_master.core.wings.gangs.planning.plan_book import PlanBook
 from loopline_master.core.wings.gangs.planning.scans.lattice import Lattice
 from loopline_master.core.wings.gangs.planning.scans.scan_algorithms import Algorithm, ScanContext, algorithm
@@ -43,7 +50,7 @@ class Planning:
 
     def __init__(self, state: State) -> None:
         self.is_left = False  # a revision was not finished: step again soon
-        self._state = state
+        self._state, self._plans = state, state.own(GangMemory).plans
         self.book: PlanBook | None = None
         """Plans in hand, if any: they must hear of every step, or be given up."""
         self._waiting: dict[int, WaitingGang] = {}
@@ -68,7 +75,7 @@ class Planning:
         Also at the time of that step: a lease that ended while the master was away loses no worker.
         """
         state, grid = self._state, self._state.grid
-        if self.book is None and (state.index.parallel or state.plans):
+        if self.book is None and (state.index.parallel or self._plans):
             now, grid.now = grid.now, self._rows_of
             self.book = self._made()
             grid.now = now
@@ -76,7 +83,7 @@ class Planning:
     def revise(self) -> None:
         """Bring the plans up to date with what the step has taken in so far."""
         state = self._state
-        if not state.index.parallel and not state.plans:
+        if not state.index.parallel and not self._plans:
             self.book, self.is_left = None, False
             return
         self._note_ended()
@@ -154,7 +161,7 @@ class Planning:
         self._silent.clear()  # some were forgotten since there was a book
         book.enter(self._told(state.workers[name]) for name in sorted(state.workers))
         waiting = self._gangs(book)
-        for plan in sorted(state.plans.values(), key=in_order_of_claims):
+        for plan in sorted(self._plans.values(), key=in_order_of_claims):
             if plan.job in waiting:
                 book.restore(plan, waiting[plan.job])
             else:
@@ -198,16 +205,16 @@ class Planning:
         """Return the gangs that wait, the next one of each job. Whose user has used least for their share is planned
         first; what is planned stays where it is.
         """
-        state, accounts, found = self._state, self._state.accounts, {}
+        state, found = self._state, {}
         by_tag = state.settings.policy == "fair"
         for arrival in state.index.parallel:
             job = state.index.live[arrival]
             number = state.index.ready_sets[job.id].to_retry.first_after(0) or state.fresh[job.id].first_after(0)
             assert number is not None  # otherwise it would not be there
-            is_new = job.id not in book.plans and job.id not in state.plans
+            is_new = job.id not in book.plans and job.id not in self._plans
             if is_new and state.index.is_held(job) and not is_foreseeable(state, job, book.plans):
                 continue  # whatever it kept, the jobs that it waits for could need
-            used = accounts.rank(job.owner, state.now) if accounts.are_kept else 0.0
+            used = state.wings.rank(job.owner)
             found[job.id] = self._gang(book, job, number, (used, job.tag if by_tag else 0.0, arrival))
         return found
 
@@ -222,7 +229,7 @@ class Planning:
             and job.id in book.plans
         ):
             return known if known.turn == turn else replace(known, turn=turn)
-        plan = book.plans.get(job.id) or state.plans.get(job.id)
+        plan = book.plans.get(job.id) or self._plans.get(job.id)
         if plan is not None and plan.task == number:
             limit_s, is_given = plan.limit_s, plan.is_given  # whatever would be predicted by now
         else:
@@ -296,7 +303,7 @@ class Planning:
         for one in book.broken:
             notify = state.jobs[one.job].spec.notify
             is_notified = notify is not None and BROKEN in notify.on
-            state.effects.broken.append(replace(one, number=state.next_sequence(), is_notified=is_notified))
+            state.effects.tell(replace(one, number=state.next_sequence(), is_notified=is_notified))
         book.broken.clear()
         grid.plan_cursor, grid.plan_cursor_job = (None, 0) if book.cursor is None else book.cursor
         grid.plan_again = book.is_due_again
