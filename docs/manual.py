@@ -36,7 +36,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Name files outside the manual by their path in the source tree, which the manual does not have."""
     here = Path(config.docs_dir, page.file.src_uri).parent
     markdown = re.sub(r"\]\((?:\.\./)+CHANGELOG\.md(#[^)]*)?\)", lambda found: f"]({_up(here)}changes.md)", markdown)
-    return re.sub(r"\[([^\]]+)\]\(((?:\.\./)+[^)#]*)\)", lambda found: _named(found, here), markdown)
+    return re.sub(r"\[([^\]]+)\]\(((?:\.\./)+[^)#]*)(?:#[^)]*)?\)", lambda found: _named(found, here), markdown)
 
 
 def on_post_build(config: MkDocsConfig) -> None:
