@@ -193,7 +193,7 @@ class ChangeFeed:
         self._publish_change(Change.by(effects))
 
     def note_worker(self, name: str) -> None:
-        """Publish that a worker reported load that is not committed (core/reports/kept_back.py)."""
+        """Publish that a worker reported load that is not committed (core/wings/leases/kept_back.py)."""
         self._publish_change(Change(workers={name: None}))
 
     def _publish_change(self, change: Change) -> None:

@@ -1,6 +1,6 @@
 """The exchange: addresses and secrets for the scheduler's orders, and the current flows.
 
-The scheduler decides on sources (core/transfers/carrying.py). It names workers. How they reach
+The scheduler decides on sources (core/wings/transfers/carrying.py). It names workers. How they reach
 each other is put into a frame as it is sent, like the rows of row files: addresses and secrets are never in the log.
 """
 

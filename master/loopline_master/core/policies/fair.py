@@ -2,7 +2,7 @@
 
 Jobs are served in the order in which fair sharing would finish them. A worker serves the first job whose end it
 does not delay, so that slow ones work for jobs further back; a straggler is copied only if that is worth a lot.
-The source is docs/design/fair-hold.md; what was tried beside it, and what came of it, is in docs/policies.md.
+The source is docs/design/fair-hold.md; what was tried beside it, and what came of it, is in benchmarks/measured.md.
 """
 
 from __future__ import annotations
