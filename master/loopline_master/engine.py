@@ -23,7 +23,7 @@ from loopline_master.core.kernel.effects import Declined, Done, Effects, Reply, 
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.wings.leases.kept_back import KeptBack
 from loopline_master.core.wings.transfers.carrier import NumberedRequest
-from loopline_master.core.wings.transfers.memory import asked
+from loopline_master.core.wings.transfers.transfer_memory import asked
 from loopline_master.store import Store, StoreBroken
 from loopline_master.store.past.clock import LEAD_S
 from loopline_master.store.queries.audit_log import Deed

@@ -9,7 +9,7 @@ import pytest
 
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.wings.transfers.flow_sample import FlowSample
-from loopline_master.core.wings.transfers.memory import TransferMemory
+from loopline_master.core.wings.transfers.transfer_memory import TransferMemory
 from loopline_master.peers.exchange import Exchange
 from loopline_master.peers.flow_samples import FlowSamples
 from loopline_master.peers.live_network import LiveNetwork

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from loopline_master.core.kernel import lifecycle, worker_sessions
+from loopline_master.core.kernel import lifecycle
 from loopline_master.core.kernel.entities import Attempt, Task
 from loopline_master.core.kernel.index import attempts
 from loopline_master.core.kernel.index.index import Index
 from loopline_master.core.kernel.index.job_order import Dependents, HoldIndex
+from loopline_master.core.kernel.sessions import worker_sessions
 from loopline_master.core.kernel.state import State
 from loopline_master.core.wings.gangs import phases
 from loopline_master.core.wings.gangs.gang import GangPhase
@@ -47,8 +48,8 @@ def hold_ignores_ties(patch: Patch) -> None:
 def hold_is_dropped_after_restore(patch: Patch) -> None:
     original = State.__init__
 
-    def forgetful(self: State, rows: object, wings: object) -> None:
-        original(self, rows, wings)  # type: ignore[arg-type]
+    def forgetful(self: State, rows: object) -> None:
+        original(self, rows)  # type: ignore[arg-type]
         self.index.hold = HoldIndex()
 
     patch.setattr(State, "__init__", forgetful)

@@ -18,7 +18,7 @@ from loopline_master.core.events import (
 )
 from loopline_master.core.kernel.entities import Worker
 from loopline_master.core.wings.gangs.gang import GangPhase
-from loopline_master.core.wings.gangs.memory import GangMemory
+from loopline_master.core.wings.gangs.gang_memory import GangMemory
 from loopline_master.core.wings.leases.kept_back import LONG_LEASES, KeptBack, brings_news
 from loopline_shared.model import AttemptId, AttemptState, Held, Load, Yielded
 from loopline_shared.protocol.attempt_ranges import ranges_of

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from loopline_master.core.events import JobRetried
 from loopline_master.core.kernel.entities import most_failed
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.core.wings.gangs.memory import GangMemory
+from loopline_master.core.wings.gangs.gang_memory import GangMemory
 from loopline_shared.model import AttemptId, AttemptState, JobState, Outcome, TaskState
 from loopline_shared.spec import JobSpec
 from tests.scheduling.driver import Grid, facts

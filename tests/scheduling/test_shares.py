@@ -25,7 +25,7 @@ from loopline_master.core.kernel.entities import Attempt, Job
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.wings.exemptions import overdrawn
-from loopline_master.core.wings.gangs.memory import GangMemory
+from loopline_master.core.wings.gangs.gang_memory import GangMemory
 from loopline_master.core.wings.shares.accounts import Accounts
 from loopline_master.core.wings.shares.user import User
 from loopline_shared.model import AttemptId, AttemptState, Facts, Order, OrderWithin, Outcome

@@ -8,12 +8,12 @@ import pytest
 
 from loopline_master.core import scheduler
 from loopline_master.core.events import JobCancelled, JobPaused, JobResumed
-from loopline_master.core.kernel.mechanism import Mechanism
+from loopline_master.core.kernel.door.wing import Wing
 from loopline_master.core.scheduler import WINGS
 from loopline_shared.model import JobState, Outcome
 from tests.scheduling.driver import Grid, facts
 
-Wings = tuple[type[Mechanism], ...]
+Wings = tuple[type[Wing], ...]
 CHOICES: list[Wings] = [(), *((wing,) for wing in WINGS), *combinations(WINGS, 2), WINGS]
 
 

@@ -19,7 +19,7 @@ from loopline_master.core.kernel.effects import Effects
 from loopline_master.core.kernel.invariants import check
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.wings.transfers.carrier import NumberedRequest, Transfer
-from loopline_master.core.wings.transfers.memory import TransferMemory, asked
+from loopline_master.core.wings.transfers.transfer_memory import TransferMemory, asked
 from loopline_master.transfers.solver import FILLING
 from loopline_shared.model import AttemptId, Held, Load
 from loopline_shared.protocol.transfers import CachedFile, Fetching, PeerFault, PeerReport

@@ -14,9 +14,9 @@ from loopline_master.core.kernel.effects import Declined
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.wings.transfers.assumed_network import MASTER
 from loopline_master.core.wings.transfers.carrier import Carrier, NumberedRequest, Transfer, pipelines_of
-from loopline_master.core.wings.transfers.memory import TransferMemory, asked
 from loopline_master.core.wings.transfers.network import NetworkNode
 from loopline_master.core.wings.transfers.pipeline import Pipeline
+from loopline_master.core.wings.transfers.transfer_memory import TransferMemory, asked
 from loopline_master.store import open_store
 from loopline_master.store.replay import check
 from loopline_master.transfers.solver import FILLING, Solver

@@ -6,8 +6,8 @@ import pytest
 
 from loopline_master.core.events import NetworkChanged
 from loopline_master.core.wings.transfers.carrier import Carrier
-from loopline_master.core.wings.transfers.memory import TransferMemory, asked
 from loopline_master.core.wings.transfers.network import NetworkNode
+from loopline_master.core.wings.transfers.transfer_memory import TransferMemory, asked
 from loopline_shared.protocol.transfers import FaultKind, PeerFault
 from tests.transfers.carrying_room import MIB, SIZE, A, B, CarryingRoom
 

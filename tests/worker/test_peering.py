@@ -25,7 +25,7 @@ from loopline_master.core.events import (
     WorkerReported,
 )
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.core.wings.transfers.memory import asked
+from loopline_master.core.wings.transfers.transfer_memory import asked
 from loopline_master.metrics import Metrics
 from loopline_master.peers.exchange import Exchange
 from loopline_master.settings import MasterSettings

@@ -1,4 +1,4 @@
-"""Events: all that the scheduler ever learns. Each is logged."""
+"""Events: the input of the scheduler. Each is logged."""
 
 from __future__ import annotations
 
@@ -8,33 +8,37 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic_core import to_json
 
-from loopline_master.core.kernel.events import Checkpoint
-from loopline_master.core.kernel.events import JobCancelled as JobCancelled
-from loopline_master.core.kernel.events import JobPaused as JobPaused
-from loopline_master.core.kernel.events import JobResumed as JobResumed
-from loopline_master.core.kernel.events import JobRetried as JobRetried
-from loopline_master.core.kernel.events import JobsForgotten as JobsForgotten
-from loopline_master.core.kernel.events import JobSubmitted as JobSubmitted
-from loopline_master.core.kernel.events import MasterStarted as MasterStarted
-from loopline_master.core.kernel.events import MasterStoodStill as MasterStoodStill
-from loopline_master.core.kernel.events import WorkerDrained as WorkerDrained
-from loopline_master.core.kernel.events import WorkerForgotten as WorkerForgotten
-from loopline_master.core.kernel.events import WorkerJoined as WorkerJoined
-from loopline_master.core.kernel.events import WorkerLeft as WorkerLeft
-from loopline_master.core.kernel.events import WorkerReported as WorkerReported
-from loopline_master.core.kernel.events import WorkersHeard as WorkersHeard
-from loopline_master.core.kernel.events import WorkerUndrained as WorkerUndrained
+from loopline_master.core.kernel.kernel_events import Beginning
+from loopline_master.core.kernel.kernel_events import JobCancelled as JobCancelled
+from loopline_master.core.kernel.kernel_events import JobPaused as JobPaused
+from loopline_master.core.kernel.kernel_events import JobResumed as JobResumed
+from loopline_master.core.kernel.kernel_events import JobRetried as JobRetried
+from loopline_master.core.kernel.kernel_events import JobsForgotten as JobsForgotten
+from loopline_master.core.kernel.kernel_events import JobSubmitted as JobSubmitted
+from loopline_master.core.kernel.kernel_events import MasterStarted as MasterStarted
+from loopline_master.core.kernel.kernel_events import MasterStoodStill as MasterStoodStill
+from loopline_master.core.kernel.kernel_events import WorkerDrained as WorkerDrained
+from loopline_master.core.kernel.kernel_events import WorkerForgotten as WorkerForgotten
+from loopline_master.core.kernel.kernel_events import WorkerJoined as WorkerJoined
+from loopline_master.core.kernel.kernel_events import WorkerLeft as WorkerLeft
+from loopline_master.core.kernel.kernel_events import WorkerReported as WorkerReported
+from loopline_master.core.kernel.kernel_events import WorkersHeard as WorkersHeard
+from loopline_master.core.kernel.kernel_events import WorkerUndrained as WorkerUndrained
 from loopline_master.core.kernel.scheduler_settings import SchedulerSettings as SchedulerSettings  # part of the log
 from loopline_master.core.wings.transfers.network import NetworkNode
 from loopline_master.core.wings.transfers.pipeline import Pipeline
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpointed(Checkpoint):
-    """A checkpoint with what wings go by."""
+class Checkpointed(Beginning):
+    """First event of its step, from which the log can be replayed: earlier entries may be deleted.
+
+    The rows before this step are stored with it (store/checkpoint.py). The fields are the memory of wings that is not
+    in rows (``Mechanism.checkpoint``).
+    """
 
     nodes: tuple[NetworkNode, ...]  # of the network
-    request: int  # number of the last one for a plan of transfers; it is asked anew if it was not answered
+    request: int  # number of the last request for a plan of transfers, which is repeated if it has no answer
     kind: Literal["checkpointed"] = "checkpointed"
 
 

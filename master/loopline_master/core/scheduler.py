@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from loopline_master.core.events import Checkpointed
-from loopline_master.core.kernel.mechanism import Mechanism
-from loopline_master.core.kernel.scheduler import KernelScheduler
+from loopline_master.core.kernel.door.wing import Wing
+from loopline_master.core.kernel.kernel_scheduler import KernelScheduler
 from loopline_master.core.snapshot import Snapshot
-from loopline_master.core.wings.exemptions.wing import Overdrafts, Stalls
-from loopline_master.core.wings.gangs.wing import Gangs
-from loopline_master.core.wings.leases.wing import Leases
-from loopline_master.core.wings.shares.wing import Shares
-from loopline_master.core.wings.transfers.wing import Transfers
+from loopline_master.core.wings.exemptions.exemption_wings import OverdrawnExemptions, StallExemptions
+from loopline_master.core.wings.gangs.gang_wing import Gangs
+from loopline_master.core.wings.leases.lease_wing import Leases
+from loopline_master.core.wings.shares.shares_wing import Shares
+from loopline_master.core.wings.transfers.transfer_wing import Transfers
 from loopline_master.core.wings.trust.trust import Trust
 
-WINGS: tuple[type[Mechanism], ...] = (Shares, Gangs, Trust, Leases, Transfers, Stalls, Overdrafts)
-"""In the order in which the kernel calls them."""
+WINGS: tuple[type[Wing], ...] = (Shares, Gangs, Trust, Leases, Transfers, StallExemptions, OverdrawnExemptions)
+"""The kernel calls them in this order."""
 
 
 class Scheduler(KernelScheduler):
-    """``Scheduler(snapshot)`` goes on from stored rows, ``Scheduler()`` begins an empty grid."""
+    """``Scheduler(snapshot)`` continues from stored rows, ``Scheduler()`` begins an empty grid."""
 
     def __init__(self, snapshot: Snapshot | None = None) -> None:
         super().__init__(snapshot or Snapshot(), WINGS)
 
     def checkpoint(self) -> Checkpointed:
-        """Return the event by which the log may begin with the next step, of which it is to be the first."""
+        """Return the event that must be the first of the next step, so that a log can begin with that step."""
         parts = {name: part for wing in self.state.wings.all for name, part in wing.checkpoint().items()}
         return Checkpointed(self.state.settings, **parts)

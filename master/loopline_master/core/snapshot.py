@@ -1,4 +1,4 @@
-"""Snapshot: the rows from which a scheduler with all of its wings goes on."""
+"""Snapshot: the stored rows of the kernel and of all wings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Entity = TypeVar("Entity")
 
 @dataclass(slots=True)
 class Snapshot:
-    """The stored rows of all that is not over (kernel/state.py: ``Rows``)."""
+    """Stored rows of unfinished work."""
 
     grid: Grid = field(default_factory=Grid)
     jobs: list[Job] = field(default_factory=list)

@@ -8,9 +8,9 @@ from typing import Any
 from loopline_master.core.estimates.measure import ms_of
 from loopline_master.core.kernel.entities import OCCUPYING
 from loopline_master.core.kernel.state import State
-from loopline_master.core.wings.gangs.memory import GangMemory
+from loopline_master.core.wings.gangs.gang_memory import GangMemory
 from loopline_master.core.wings.shares.accounts import Accounts
-from loopline_master.core.wings.transfers.memory import TransferMemory
+from loopline_master.core.wings.transfers.transfer_memory import TransferMemory
 from loopline_shared.model import AttemptId, TaskState
 from loopline_shared.parallel import rank_of
 from loopline_simulator.full.machine import Machine

@@ -32,10 +32,10 @@ from loopline_master.core.kernel.entities import LIVE, Job
 from loopline_master.core.kernel.invariants import check, check_started
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.wings.gangs.gang import Gang, GangPhase
-from loopline_master.core.wings.gangs.memory import GangMemory
+from loopline_master.core.wings.gangs.gang_memory import GangMemory
 from loopline_master.core.wings.leases.kept_back import KeptBack
 from loopline_master.core.wings.transfers.carrier import NumberedRequest
-from loopline_master.core.wings.transfers.memory import asked
+from loopline_master.core.wings.transfers.transfer_memory import asked
 from loopline_master.transfers.solver import FILLING
 from loopline_shared.errors import ProtocolError
 from loopline_shared.model import AttemptId, JobState

@@ -13,9 +13,9 @@ from loopline_master.core.events import BATCH, Batch, Event, SchedulerSettings
 from loopline_master.core.kernel.effects import Effects
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.wings.gangs.gang import Gang
+from loopline_master.core.wings.gangs.gang_wing import Gangs
 from loopline_master.core.wings.gangs.planning.horizon import MARGIN_S
 from loopline_master.core.wings.gangs.planning.plan import BrokenPromise, Plan
-from loopline_master.core.wings.gangs.wing import Gangs
 from loopline_shared.model import TaskId
 from loopline_simulator.full.store import MemoryStore
 

@@ -33,9 +33,9 @@ from loopline_master.core.events import (
     WorkersHeard,
     WorkerUndrained,
 )
-from loopline_master.core.kernel import figures
 from loopline_master.core.kernel.effects import Declined, Effects
 from loopline_master.core.kernel.entities import UNSEATED, Attempt
+from loopline_master.core.kernel.sessions import figures
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.snapshot import Snapshot
 from loopline_shared.errors import LooplineError

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from loopline_master.core.kernel.entities import Job
 from loopline_master.core.kernel.state import State
 from loopline_master.core.wings.gangs.gang import Gang, GangPhase
-from loopline_master.core.wings.gangs.memory import GangMemory
+from loopline_master.core.wings.gangs.gang_memory import GangMemory
 from loopline_master.core.wings.gangs.phases import members_of
 from loopline_shared.model import AttemptState
 from loopline_shared.rest.bodies import Reason

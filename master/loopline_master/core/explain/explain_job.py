@@ -13,11 +13,11 @@ from loopline_master.core.kernel.index.requirements import meets, needs, require
 from loopline_master.core.kernel.state import State
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.wings.exemptions.overdrawn import used_now
-from loopline_master.core.wings.gangs.memory import GangMemory
+from loopline_master.core.wings.gangs.gang_memory import GangMemory
 from loopline_master.core.wings.gangs.phases import launches_of
 from loopline_master.core.wings.gangs.planning.explain_plan import explain_start
 from loopline_master.core.wings.transfers.data_delay import known_files
-from loopline_master.core.wings.transfers.memory import TransferMemory
+from loopline_master.core.wings.transfers.transfer_memory import TransferMemory
 from loopline_master.core.wings.trust import trust
 from loopline_shared.model import AttemptState, JobState, Order, SizeSource, TaskId, TaskState
 from loopline_shared.rest.bodies import Explanation, FileFlow, Reason

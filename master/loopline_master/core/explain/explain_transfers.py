@@ -7,7 +7,7 @@ from collections.abc import Collection
 from loopline_master.core.kernel.state import State
 from loopline_master.core.wings.transfers.assumed_network import MASTER
 from loopline_master.core.wings.transfers.carrier import Carrier, Transfer
-from loopline_master.core.wings.transfers.memory import TransferMemory
+from loopline_master.core.wings.transfers.transfer_memory import TransferMemory
 from loopline_shared.rest.bodies import FileFlow, Reason
 
 _MEGA = 1e6

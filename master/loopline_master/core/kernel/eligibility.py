@@ -5,7 +5,7 @@ The scheduler checks every proposal of a policy by these rules, and policies ask
 Prefetching has short tasks wait at a worker whose slots are all busy, so that they need no round trip to begin.
 Only tasks to start are prefetched, never replicas; each needs one slot, so that the first that falls free will do.
 A worker takes as much expected work as ``prefetch_s`` allows for each of its slots. Where there are several users, an
-expectation counts only as far as the job's own attempts have confirmed it (wings/shares/wing.py).
+expectation counts only as far as the job's own attempts have confirmed it (wings/shares/shares_wing.py).
 """
 
 from __future__ import annotations

@@ -147,9 +147,9 @@ class Job:
     within: OrderWithin = OrderWithin.GRID  # the jobs among which ``order`` is guaranteed
     nodes: int = 1  # that its spec asks for: with more than 1 each task is a gang
     used: float = 0.0  # measured work of its tasks' results and failures, in reference CPU-seconds
-    overdrawn: bool = False  # has used many times its size (shares/overdrawn.py): holds nobody
+    overdrawn: bool = False  # has used many times its size (wings/exemptions/overdrawn.py): holds nobody
     spec_bytes: int = 0  # of its spec as JSON; 0: it was submitted to a release that did not count them
-    confirmed: int = 0  # attempts in a row that took about as long as was expected of them (shares/prefetch.py)
+    confirmed: int = 0  # attempts in a row that took about as long as expected (wings/shares/shares_wing.py)
     exempt_since: float | None = None  # it has held nobody since then, for the reason that it has now
     shown: float | None = None  # of a job without a size: its weight, measured on its tasks; only falls
     turn: int = 0  # place in a policy's round: its arrival; in a session, the arrival of the session's first job
@@ -382,7 +382,7 @@ class Worker:
     work_done: float = 0.0  # by its attempts that succeeded, in reference CPU-seconds, as others' runs tell ...
     work_s: float = 0.0  # ... in so many seconds of a slot, without what the owner took; older ones fade
     mismatches: int = 0  # results of its that another worker's contradict
-    overstated: int = 0  # results whose times or memory were far from possible (reports/figures.py)
+    overstated: int = 0  # results whose times or memory were far from possible (kernel/sessions/figures.py)
     health: float = 0.0  # falls with what went wrong on it and not elsewhere, rises with its successes
     quarantines: int = 0  # so many levels up is the time that the next one lasts
     quarantined_until: float | None = None  # nothing new is given to it until then, where others could take it

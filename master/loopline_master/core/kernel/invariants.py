@@ -39,6 +39,7 @@ def check(state: State) -> None:
         check_guarantee(state, job, live[:place])
         check_turn(state, job)
     for wing in state.wings.all:
+        assert wing in state.wings.awake or not wing.is_awake, f"{wing} is awake, and its hooks are not called"
         wing.check(None)
 
 

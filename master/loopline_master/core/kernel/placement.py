@@ -12,9 +12,9 @@ from math import inf
 
 from loopline_master.core.estimates import measure
 from loopline_master.core.kernel import eligibility, lifecycle
+from loopline_master.core.kernel.door.mechanism import Ask, Purpose
 from loopline_master.core.kernel.eligibility import Prefetch
 from loopline_master.core.kernel.entities import Attempt, Job, Worker
-from loopline_master.core.kernel.mechanism import Ask, Purpose
 from loopline_master.core.kernel.state import State
 from loopline_master.core.policies.first_come import FirstCome
 from loopline_master.core.policies.policy import Instead, Later, Placement, Policy, Proposal, View

@@ -14,7 +14,9 @@ from loopline_master.core.estimates import measure, program_history
 from loopline_master.core.kernel import lifecycle, transitions
 from loopline_master.core.kernel.effects import Declined, Done, Reply, Submitted
 from loopline_master.core.kernel.entities import UNRELEASED, Job, Program, SessionKey, Worker
-from loopline_master.core.kernel.events import (
+from loopline_master.core.kernel.index.requirements import meets, requirement_class_of, unmet
+from loopline_master.core.kernel.index.sorted_collections import IntervalSet
+from loopline_master.core.kernel.kernel_events import (
     JobCancelled,
     JobPaused,
     JobResumed,
@@ -24,8 +26,6 @@ from loopline_master.core.kernel.events import (
     WorkerDrained,
     WorkerUndrained,
 )
-from loopline_master.core.kernel.index.requirements import meets, requirement_class_of, unmet
-from loopline_master.core.kernel.index.sorted_collections import IntervalSet
 from loopline_master.core.kernel.state import State
 from loopline_shared.model import JobState, SizeSource, TaskState
 from loopline_shared.spec import JobSpec

@@ -23,61 +23,30 @@ so first: ``restore``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
+from loopline_master.core.kernel.door.hooks import Wings
+from loopline_master.core.kernel.door.mechanism import NO_LEAD, DataPlaces, Lead, Mechanism
 from loopline_master.core.kernel.effects import Effects
 from loopline_master.core.kernel.entities import Attempt, Grid, Job, Program, Task, Worker
-from loopline_master.core.kernel.hooks import Wings
 from loopline_master.core.kernel.index.attempts import OF_TASK, ReadySet
 from loopline_master.core.kernel.index.index import Index
 from loopline_master.core.kernel.index.policy_index import JobIndex, PolicyIndex
 from loopline_master.core.kernel.index.requirements import meets
 from loopline_master.core.kernel.index.sorted_collections import IntervalSet
-from loopline_master.core.kernel.mechanism import NO_LEAD, DataPlaces, Lead, Mechanism
 from loopline_master.core.kernel.runs import ProgramKey
 from loopline_master.core.kernel.scheduler_settings import SchedulerSettings
+from loopline_master.core.kernel.stored_rows import Rows
 from loopline_shared.model import AttemptId, TaskId
 
 Memory = TypeVar("Memory")
 
 
-class Rows(Protocol):
-    """Stored rows of all that is not over, from which the scheduler goes on after a restart (core/snapshot.py)."""
-
-    @property
-    def grid(self) -> Grid: ...
-
-    @property
-    def jobs(self) -> Sequence[Job]:
-        """Jobs that are live, or have attempts that are not over."""
-
-    @property
-    def tasks(self) -> Sequence[Task]:
-        """Tasks of these jobs that are open, or have attempts that are not over."""
-
-    @property
-    def attempts(self) -> Sequence[Attempt]:
-        """Attempts that are not over: without ended_at."""
-
-    @property
-    def workers(self) -> Sequence[Worker]: ...
-
-    @property
-    def started(self) -> dict[int, list[tuple[int, int]]]:
-        """By job: half-open ranges of the tasks whose row, in whatever state, says ``started``."""
-
-    @property
-    def programs(self) -> Sequence[Program]: ...
-
-    def of(self, kind: type[Memory]) -> Sequence[Memory]:
-        """Return the rows of a wing's entities of this class."""
-
-
 class State:
     """Holds no decision: it keeps memory, index and effects in step with one another."""
 
-    def __init__(self, rows: Rows, wings: Iterable[type[Mechanism]] = ()) -> None:
+    def __init__(self, rows: Rows) -> None:
         self.settings = SchedulerSettings()
         self.prefetch_s = 0.0  # expected work that may wait at a worker, for each of its slots
         self.grid: Grid = rows.grid
@@ -115,15 +84,14 @@ class State:
             Program: self._note_program,
         }
         self.wings = Wings(())
-        self._open(rows, wings)
 
-    def _open(self, rows: Rows, kinds: Iterable[type[Mechanism]]) -> None:
-        """Make the wings; each takes in its rows."""
-        wings = [kind(self) for kind in kinds]
-        for wing in wings:
+    def open_wings(self, wings: Iterable[Mechanism], rows: Rows) -> None:
+        """Have these wings take in their rows, and take part in steps from now on."""
+        opened = [*wings]
+        for wing in opened:
             self._notes |= wing.entities()
             wing.restore(rows)
-        self.wings = Wings(wings)
+        self.wings = Wings(opened)
 
     def keep(self, memory: object) -> None:
         """Keep the memory of a wing, for all who ask for its class."""

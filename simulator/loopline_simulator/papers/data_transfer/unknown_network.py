@@ -26,9 +26,9 @@ from loopline_master.core.scheduler import Scheduler
 from loopline_master.core.wings.transfers.assumed_network import MASTER, assumed_switches
 from loopline_master.core.wings.transfers.carrier import NumberedRequest
 from loopline_master.core.wings.transfers.filling import fill
-from loopline_master.core.wings.transfers.memory import asked
 from loopline_master.core.wings.transfers.network import Network
 from loopline_master.core.wings.transfers.programme import Constraint, LinearProgramme
+from loopline_master.core.wings.transfers.transfer_memory import asked
 from loopline_master.peers.flow_samples import FlowSamples
 from loopline_master.peers.learned_network import LearnedNetwork, cards
 from loopline_master.transfers.network_file import NetworkFile

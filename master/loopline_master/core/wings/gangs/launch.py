@@ -8,7 +8,7 @@ from loopline_master.core.kernel import lifecycle
 from loopline_master.core.kernel.entities import Attempt, Job, Worker
 from loopline_master.core.kernel.state import State
 from loopline_master.core.wings.gangs.gang import Gang
-from loopline_master.core.wings.gangs.memory import GangMemory
+from loopline_master.core.wings.gangs.gang_memory import GangMemory
 from loopline_shared.parallel import launch_of, rank_of
 from loopline_shared.protocol.gang_messages import GangPlace
 

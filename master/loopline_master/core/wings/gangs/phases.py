@@ -21,7 +21,7 @@ from loopline_master.core.kernel.entities import LIVE, Attempt, Job
 from loopline_master.core.kernel.state import State
 from loopline_master.core.wings.gangs import learning
 from loopline_master.core.wings.gangs.gang import PHASES, Gang, GangPhase
-from loopline_master.core.wings.gangs.memory import GangMemory, drop_gang
+from loopline_master.core.wings.gangs.gang_memory import GangMemory, drop_gang
 from loopline_shared.model import AttemptId, AttemptState, Outcome, Result, TaskId, TaskState
 from loopline_shared.parallel import launch_of
 from loopline_shared.protocol.gang_messages import Member

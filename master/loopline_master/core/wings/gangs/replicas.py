@@ -11,12 +11,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import islice
 
+from loopline_master.core.kernel.door.mechanism import Purpose
 from loopline_master.core.kernel.entities import Job, Task, Worker
-from loopline_master.core.kernel.mechanism import Purpose
 from loopline_master.core.kernel.state import State
 from loopline_master.core.wings.gangs import launch, phases
 from loopline_master.core.wings.gangs.gang import GangPhase
-from loopline_master.core.wings.gangs.memory import GangMemory
+from loopline_master.core.wings.gangs.gang_memory import GangMemory
 from loopline_master.core.wings.gangs.planning.grid_horizons import switch_of
 from loopline_master.core.wings.gangs.planning.pool import on_fewest_switches
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from loopline_master.core.kernel.entities import Attempt, Worker
 from loopline_master.core.kernel.state import State
 from loopline_master.core.wings.gangs.gang import GangPhase
-from loopline_master.core.wings.gangs.memory import GangMemory
+from loopline_master.core.wings.gangs.gang_memory import GangMemory
 from loopline_shared.model import AttemptState
 from loopline_shared.parallel import launch_of
 from loopline_shared.protocol.gang_messages import MemberOrder, Word

@@ -11,11 +11,12 @@ nothing to do.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from loopline_master.core.events import NetworkChanged, TransfersPlanned
+from loopline_master.core.kernel.door.mechanism import Tell
 from loopline_master.core.kernel.effects import Declined, Done, Reply
 from loopline_master.core.wings.transfers.assumed_network import MASTER
 from loopline_master.core.wings.transfers.carrier import (
@@ -26,8 +27,8 @@ from loopline_master.core.wings.transfers.carrier import (
     Transfer,
     TransferState,
 )
-from loopline_master.core.wings.transfers.memory import TransferMemory
 from loopline_master.core.wings.transfers.pipeline import Pipeline
+from loopline_master.core.wings.transfers.transfer_memory import TransferMemory
 from loopline_shared.protocol.transfers import (
     MAX_DIALS,
     MAX_FETCHING,
@@ -60,9 +61,6 @@ _SURELY_MORE_BYTES = 4 * 2**20
 may just have come, and be on its way."""
 _SAME_RATE = 0.02
 """A rate that changes by less of it is left as it is: no frame is sent for that."""
-
-Tell = Callable[[str], None]
-"""Has a worker sent an Assign."""
 
 
 def begin(state: State) -> None:

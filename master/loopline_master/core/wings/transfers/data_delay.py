@@ -10,9 +10,9 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from loopline_master.core.kernel.mechanism import DataPlaces
+from loopline_master.core.kernel.door.mechanism import DataPlaces
 from loopline_master.core.wings.transfers.assumed_network import MASTER, UNKNOWN_RATE
-from loopline_master.core.wings.transfers.memory import TransferMemory
+from loopline_master.core.wings.transfers.transfer_memory import TransferMemory
 from loopline_shared.spec import staged
 
 if TYPE_CHECKING:

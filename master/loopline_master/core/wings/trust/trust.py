@@ -29,10 +29,11 @@ from itertools import takewhile
 
 from loopline_master.core.estimates import measure
 from loopline_master.core.kernel import lifecycle
+from loopline_master.core.kernel.door.wing import Wing
 from loopline_master.core.kernel.entities import MAX_TAKEN_DOWN, Attempt, Job, Task, Vote, Worker
 from loopline_master.core.kernel.index.sorted_collections import Ranking
-from loopline_master.core.kernel.mechanism import Mechanism
-from loopline_master.core.kernel.state import Rows, State
+from loopline_master.core.kernel.state import State
+from loopline_master.core.kernel.stored_rows import Rows
 from loopline_shared.model import AttemptState, Output, Quarantine, TaskId, TaskState
 from loopline_shared.protocol.worker_link import Assign, Report
 from loopline_shared.spec import JobSpec
@@ -50,7 +51,7 @@ class Mismatch:
     task: TaskId
 
 
-class Trust(Mechanism):
+class Trust(Wing):
     """Always awake. Votes, health and quarantines are fields of tasks and workers."""
 
     def __init__(self, state: State) -> None:

@@ -7,7 +7,7 @@ from statistics import fmean
 from loopline_master.core.estimates import eta, measure
 from loopline_master.core.kernel.entities import Job
 from loopline_master.core.kernel.state import State
-from loopline_master.core.wings.gangs.memory import GangMemory
+from loopline_master.core.wings.gangs.gang_memory import GangMemory
 from loopline_master.core.wings.gangs.planning.grid_horizons import limit_of, order_of
 from loopline_master.core.wings.gangs.planning.plan import Plan, PlanKind
 from loopline_shared.rest.bodies import PlanView, Reason

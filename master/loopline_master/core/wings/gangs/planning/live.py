@@ -15,7 +15,7 @@ from loopline_master.core.estimates import measure
 from loopline_master.core.kernel import lifecycle
 from loopline_master.core.kernel.entities import Job, Worker
 from loopline_master.core.kernel.state import State
-from loopline_master.core.wings.gangs.memory import GangMemory
+from loopline_master.core.wings.gangs.gang_memory import GangMemory
 from loopline_master.core.wings.gangs.planning import certainty
 from loopline_master.core.wings.gangs.planning.grid_horizons import (
     P90,

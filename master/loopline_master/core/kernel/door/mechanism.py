@@ -14,24 +14,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from loopline_master.core.kernel.effects import Declined, Reply
-    from loopline_master.core.kernel.entities import Attempt, Job, SessionKey, Task, Worker
-    from loopline_master.core.kernel.state import Rows, State
-    from loopline_master.core.kernel.worker_sessions import Outbox
-    from loopline_master.core.policies.policy import Proposal, View
-    from loopline_shared.model import AttemptState, Result, TaskId
-    from loopline_shared.protocol.gang_messages import GangPlace, Word
-    from loopline_shared.protocol.worker_link import Assign, Report
+from loopline_master.core.kernel.effects import Declined, Reply
+from loopline_master.core.kernel.entities import Attempt, Job, SessionKey, Task, Worker
+from loopline_master.core.kernel.stored_rows import Rows
+from loopline_shared.model import AttemptState, Result, TaskId
+from loopline_shared.protocol.gang_messages import GangPlace, Word
+from loopline_shared.protocol.worker_link import Assign, Report
 
-Ask = Callable[["View"], "Iterator[Proposal]"]
-"""A method of a policy: ``plan`` or ``prefetch``."""
+Tell = Callable[[str], None]
+"""Has a worker sent an Assign."""
+Handler = Callable[[Any, Tell], Reply | None]
+Ask = Callable[[Any], Iterator[Any]]
+"""A method of a policy, ``plan`` or ``prefetch``: its View to proposals."""
 
 
 class Purpose(Enum):
-    """Reason for which an attempt is about to begin."""
+    """Purpose of an attempt that may begin."""
 
     START = auto()
     REPLICA = auto()
@@ -48,14 +48,11 @@ class Veto:
 
 
 class Mechanism:
-    """A wing. ``state`` is the scheduler's; rows of the wing's own entities are in the snapshot's ``rows``."""
-
-    def __init__(self, state: State) -> None:
-        self.state = state
+    """Hooks of a wing."""
 
     @property
     def is_awake(self) -> bool:
-        """False while the grid has nothing that concerns the wing."""
+        """False while no entity of the grid concerns the wing."""
         return True
 
     # --- standing: called also while the wing is asleep -----------------------------------------------------
@@ -67,7 +64,7 @@ class Mechanism:
     def restore(self, rows: Rows) -> None:
         """Take in the stored rows of its entities, and build its indexes: the kernel's are complete."""
 
-    def handlers(self) -> Mapping[type, Callable[[Any, Outbox], Reply | None]]:
+    def handlers(self) -> Mapping[type, Handler]:
         """Return what the wing does at an event, by its type. The reply is that of the event's owner, if any."""
         return {}
 
@@ -89,7 +86,7 @@ class Mechanism:
         """Take in that other settings are in force. May lower ``State.prefetch_s``."""
 
     def worker_left(self, name: str) -> None:
-        """Take in that a worker has left, or fallen silent: what it has told is not known any more."""
+        """Take in that a worker has left or fallen silent: its last Report may be outdated."""
 
     def brings_news(self, worker: Worker, report: Report) -> bool:
         """True if something of the wing's follows from a Report that tells the kernel nothing new."""
@@ -109,7 +106,7 @@ class Mechanism:
     # --- called while the wing is awake ---------------------------------------------------------------------
 
     def due_at(self) -> float | None:
-        """Return the time at which ``expire`` has something to do; None if there is none."""
+        """Return the time at which ``expire`` is due; None if it is not."""
 
     def expire(self) -> None:
         """Let time do its part."""
@@ -119,7 +116,7 @@ class Mechanism:
         yield from ()
 
     def in_turn(self, ask: Ask) -> Ask:
-        """Return the policy's method, or another one that asks it."""
+        """Return the policy's method, or a method that calls it."""
         return ask
 
     def replicate(self) -> Iterator[None]:
@@ -184,19 +181,19 @@ class Mechanism:
 class Lead:
     """The wing that leads the attempts of jobs with several nodes, which the kernel itself never places.
 
-    An attempt of such a job is a member of a launch, as long as its launch goes on.
+    An attempt of such a job is a member of a launch until the launch ends.
     """
 
     def leads(self, attempt: Attempt) -> bool:
-        """True if the attempt is a member of a launch that goes on."""
+        """True if the attempt is a member of a launch that has not ended."""
         return False
 
     def has_launch(self, task: TaskId) -> bool:
-        """True if a launch of the task goes on."""
+        """True if the task has a launch that has not ended."""
         return False
 
     def job_placed(self, job: Job) -> None:
-        """Take in that a job of several nodes is indexed anew."""
+        """Take in that a job of several nodes was indexed."""
 
     def take_result(self, attempt: Attempt, result: Result) -> None:
         """Take in the end of an attempt of such a job."""
@@ -212,16 +209,16 @@ class Lead:
         return [*attempts]
 
     def follow(self, worker: Worker, seen: int) -> None:
-        """Have launches follow from what a worker has just reported."""
+        """Update launches after a Report of this worker."""
 
     def end_job(self, job: Job, reason: str, *, if_it_runs: bool) -> None:
-        """End the launches of a job; those that run go on unless ``if_it_runs``."""
+        """End the launches of a job; running launches only with ``if_it_runs``."""
 
     def place_of(self, attempt: Attempt) -> GangPlace | None:
         """Return what the Run of a member says of its launch."""
 
     def word_for(self, attempt: Attempt, worker: Worker) -> Word | None:
-        """Return the word that a member needs; None if what it is believed to do is what it should."""
+        """Return the word that a member must be told; None if there is none."""
 
 
 NO_LEAD = Lead()

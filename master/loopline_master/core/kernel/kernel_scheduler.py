@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from loopline_master.core.kernel import lifecycle, requests, worker_sessions
+from loopline_master.core.kernel import lifecycle, requests
+from loopline_master.core.kernel.door.wing import Wing
 from loopline_master.core.kernel.effects import Done, Effects, Reply
-from loopline_master.core.kernel.events import (
-    Checkpoint,
+from loopline_master.core.kernel.kernel_events import (
+    Beginning,
     JobCancelled,
     JobPaused,
     JobResumed,
@@ -27,10 +28,11 @@ from loopline_master.core.kernel.events import (
     WorkerReported,
     WorkerUndrained,
 )
-from loopline_master.core.kernel.mechanism import Mechanism
 from loopline_master.core.kernel.placement import Placer
 from loopline_master.core.kernel.scheduler_settings import SchedulerSettings
-from loopline_master.core.kernel.state import Rows, State
+from loopline_master.core.kernel.sessions import worker_sessions
+from loopline_master.core.kernel.state import State
+from loopline_master.core.kernel.stored_rows import Rows
 from loopline_master.core.policies import policy_named
 from loopline_master.core.policies.policy import View
 
@@ -40,8 +42,9 @@ _DONE = Done()
 class KernelScheduler:
     """Goes on from stored rows, with these wings."""
 
-    def __init__(self, rows: Rows, wings: Iterable[type[Mechanism]] = ()) -> None:
-        self.state = State(rows, wings)
+    def __init__(self, rows: Rows, wings: Iterable[type[Wing]] = ()) -> None:
+        self.state = State(rows)
+        self.state.open_wings([wing(self.state) for wing in wings], rows)
         self._view = View(self.state)
         self._policy = policy_named(self.state.settings.policy)(self._view)
         self._policy_prefetches_s = self.state.prefetch_s
@@ -137,12 +140,12 @@ class KernelScheduler:
 
     def _apply(self, event: Any) -> Reply:
         """Take in an event: first the kernel, then the wings that handle it. Only one of them replies."""
-        if isinstance(event, MasterStarted | Checkpoint):
+        if isinstance(event, Beginning):
             self.set_policy(event.settings)
         handle = _HANDLERS.get(type(event))
         reply = handle(self, event) if handle is not None else None
         for take_in in self.state.wings.events.get(type(event), ()):
-            reply = take_in(event, self._outbox) or reply
+            reply = take_in(event, self._outbox.answer) or reply
         if isinstance(event, MasterStarted):
             worker_sessions.close_all(self.state)
         return reply or _DONE

@@ -1,27 +1,27 @@
-"""The wing *leases*: what becomes of a worker that falls silent, and of one that is not expected back.
+"""The wing *leases*: loses the attempts of silent workers, and forgets workers.
 
 A worker that is away is forgotten when an admin says so, or after ``forget_workers_days``. One that said that it is
 *transient* is forgotten when its lease is over, or as soon as another worker needs its place
-(kernel/lost_workers.py).
+(kernel/sessions/lost_workers.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import takewhile
-from typing import Any
 
-from loopline_master.core.kernel import leases, lifecycle
+from loopline_master.core.kernel import lifecycle
+from loopline_master.core.kernel.door.mechanism import Handler, Tell
+from loopline_master.core.kernel.door.wing import Wing
 from loopline_master.core.kernel.effects import Declined, Done, Reply
 from loopline_master.core.kernel.entities import OCCUPYING, Worker
-from loopline_master.core.kernel.events import MasterStarted, MasterStoodStill, WorkerForgotten, WorkersHeard
-from loopline_master.core.kernel.lost_workers import is_needed, let_go
-from loopline_master.core.kernel.mechanism import Mechanism
-from loopline_master.core.kernel.worker_sessions import Outbox
+from loopline_master.core.kernel.kernel_events import MasterStarted, MasterStoodStill, WorkerForgotten, WorkersHeard
+from loopline_master.core.kernel.sessions import leases
+from loopline_master.core.kernel.sessions.lost_workers import is_needed, let_go
 
 
-class Leases(Mechanism):
-    def handlers(self) -> Mapping[type, Callable[[Any, Outbox], Reply | None]]:
+class Leases(Wing):
+    def handlers(self) -> Mapping[type, Handler]:
         return {
             WorkersHeard: self._hear,
             MasterStarted: self._begin,
@@ -41,15 +41,15 @@ class Leases(Mechanism):
             if worker.facts.transient:
                 self._let_transient_go(worker)
 
-    def _begin(self, event: MasterStarted | MasterStoodStill, outbox: Outbox) -> Reply:
-        """Begin every lease anew, for they ran while the master was away."""
+    def _begin(self, event: MasterStarted | MasterStoodStill, tell: Tell) -> Reply:
+        """Renew every lease: they ran while the master was stopped."""
         for worker in self.state.workers.values():
             leases.renew(self.state, worker)
             self.state.put(worker)
         return Done()
 
-    def _hear(self, event: WorkersHeard, outbox: Outbox) -> Reply:
-        """Take in when workers were last heard whose Reports were kept back, and their leases from then."""
+    def _hear(self, event: WorkersHeard, tell: Tell) -> Reply:
+        """Take in the times of Reports that were kept back, and renew the leases."""
         for name, ago_s in event.ago_s.items():
             worker = self.state.workers[name]
             worker.reported_at = self.state.now - ago_s
@@ -57,7 +57,7 @@ class Leases(Mechanism):
             self.state.put(worker)
         return Done()
 
-    def _forget(self, event: WorkerForgotten, outbox: Outbox) -> Reply:
+    def _forget(self, event: WorkerForgotten, tell: Tell) -> Reply:
         """Forget a worker, unless it is connected or a gang still needs it."""
         worker = self.state.workers.get(event.worker)
         if worker is None or event.worker in self.state.effects.gone:

@@ -1,6 +1,6 @@
 """The wing *exemptions*: jobs that stall or are overdrawn hold no other job, and each such time is noted.
 
-Its two parts are two mechanisms, for a job that stalls holds nobody when it is asked who is overdrawn.
+It has two mechanisms: stalled jobs are marked first, because only jobs that hold others can be overdrawn.
 """
 
 from __future__ import annotations
@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import takewhile
 
+from loopline_master.core.kernel.door.wing import Wing
 from loopline_master.core.kernel.entities import Job
-from loopline_master.core.kernel.mechanism import Mechanism
 from loopline_master.core.wings.exemptions import overdrawn
 from loopline_master.core.wings.exemptions.exemption import renew
 
 
-class Stalls(Mechanism):
+class StallExemptions(Wing):
     """Marks jobs as stalled that no worker could run for too long, and notes all exemptions."""
 
     def due_at(self) -> float | None:
@@ -34,7 +34,7 @@ class Stalls(Mechanism):
             self.state.effects.tell(row)
 
 
-class Overdrafts(Mechanism):
+class OverdrawnExemptions(Wing):
     """Marks jobs as overdrawn that hold others and have used many times their size."""
 
     def due_at(self) -> float | None:

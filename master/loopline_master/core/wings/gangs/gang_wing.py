@@ -6,16 +6,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from loopline_master.core.events import Checkpointed
+from loopline_master.core.kernel.door.mechanism import Handler, Lead, Purpose, Tell, Veto
+from loopline_master.core.kernel.door.wing import Wing
 from loopline_master.core.kernel.entities import Attempt, Job, Worker
-from loopline_master.core.kernel.events import MasterStarted
-from loopline_master.core.kernel.mechanism import Lead, Mechanism, Purpose, Veto
-from loopline_master.core.kernel.state import Rows, State
-from loopline_master.core.kernel.worker_sessions import Outbox
+from loopline_master.core.kernel.kernel_events import MasterStarted
+from loopline_master.core.kernel.state import State
+from loopline_master.core.kernel.stored_rows import Rows
 from loopline_master.core.wings.gangs import launch, members, phases, replicas, words
-from loopline_master.core.wings.gangs.checks import check_gang
 from loopline_master.core.wings.gangs.gang import Gang, GangPhase
+from loopline_master.core.wings.gangs.gang_checks import check_gang
 from loopline_master.core.wings.gangs.gang_index import GangIndex
-from loopline_master.core.wings.gangs.memory import GangMemory
+from loopline_master.core.wings.gangs.gang_memory import GangMemory
 from loopline_master.core.wings.gangs.phases import gang_of
 from loopline_master.core.wings.gangs.planning.live import Planning
 from loopline_master.core.wings.gangs.planning.plan import Plan
@@ -27,7 +28,7 @@ _DELAYS_A_GANG = Veto("gang", spends_turn=True)
 _PLANNED = Veto("gang")
 
 
-class Gangs(Mechanism, Lead):
+class Gangs(Wing, Lead):
     """Awake while a job of several nodes is in memory."""
 
     def __init__(self, state: State) -> None:
@@ -52,10 +53,10 @@ class Gangs(Mechanism, Lead):
             self._memory.gangs[gang.id] = gang
             self._memory.index.place(gang.id, gang, self.state.jobs[gang.job])
 
-    def handlers(self) -> Mapping[type, Callable[[Any, Outbox], None]]:
+    def handlers(self) -> Mapping[type, Handler]:
         return {MasterStarted: self._open, Checkpointed: self._open}
 
-    def _open(self, event: MasterStarted | Checkpointed, outbox: Outbox) -> None:
+    def _open(self, event: MasterStarted | Checkpointed, tell: Tell) -> None:
         self.planning.open()
 
     def _note_gang(self, gang: Gang) -> None:
@@ -83,7 +84,7 @@ class Gangs(Mechanism, Lead):
     # Time, and the starts of a step.
 
     def due_at(self) -> float | None:
-        """Return when a launch will have taken too long, a gang is due, or a revision of the plans goes on."""
+        """Return when a launch times out, a gang is due, or the plans must be revised."""
         times = [at for at in (phases.wake_at(self.state), self.planning.wake_at) if at is not None]
         return min(times, default=None)
 
@@ -107,7 +108,7 @@ class Gangs(Mechanism, Lead):
     def finish_step(self) -> None:
         self.planning.finish_step()
         self._is_arranged = self.is_awake
-        if not self._is_arranged:
+        if not self._is_arranged and self.is_awake:
             self.state.wings.arrange()
 
     def veto(self, job: Job, task: int, worker: Worker, purpose: Purpose) -> Veto | None:
@@ -124,7 +125,7 @@ class Gangs(Mechanism, Lead):
         return task in self._memory.index.launches
 
     def job_placed(self, job: Job) -> None:
-        if not self._is_arranged:
+        if not self._is_arranged and self.is_awake:
             self._is_arranged = True
             self.state.wings.arrange()
 

@@ -17,12 +17,13 @@ from typing import Any
 
 from loopline_master.core.events import ShareChanged
 from loopline_master.core.kernel import lifecycle
+from loopline_master.core.kernel.door.mechanism import Ask, Handler, Purpose, Tell, Veto
+from loopline_master.core.kernel.door.wing import Wing
 from loopline_master.core.kernel.effects import Declined, Done, Reply
 from loopline_master.core.kernel.entities import Attempt, Job, SessionKey, Worker
 from loopline_master.core.kernel.index.attempts import is_at_work, is_prefetched, milliseconds
-from loopline_master.core.kernel.mechanism import Ask, Mechanism, Purpose, Veto
-from loopline_master.core.kernel.state import Rows, State
-from loopline_master.core.kernel.worker_sessions import Outbox
+from loopline_master.core.kernel.state import State
+from loopline_master.core.kernel.stored_rows import Rows
 from loopline_master.core.wings.shares.accounts import Accounts, in_hand_ms
 from loopline_master.core.wings.shares.turns import in_turn
 from loopline_master.core.wings.shares.user import User
@@ -40,7 +41,7 @@ _LIMITED = (
 _NO_SLOTS = Veto("user_slots")
 
 
-class Shares(Mechanism):
+class Shares(Wing):
     """Awake while accounts are kept: there are several users, or each has a limit of slots."""
 
     def __init__(self, state: State) -> None:
@@ -58,14 +59,14 @@ class Shares(Mechanism):
     def restore(self, rows: Rows) -> None:
         self._accounts.users |= {user.name: user for user in rows.of(User)}
 
-    def handlers(self) -> Mapping[type, Callable[[Any, Outbox], Reply | None]]:
+    def handlers(self) -> Mapping[type, Handler]:
         return {ShareChanged: self._change_share}
 
     def _note(self, user: User) -> None:
         self._accounts.users[user.name] = user
         self.state.effects.note(user.name, user)
 
-    # Users come, with what they may have.
+    # Users and their limits.
 
     def admit(self, owner: str, tasks: int, spec_bytes: int, session: SessionKey | None) -> Declined | None:
         """Return the refusal of a job that would exceed a limit of its user. All jobs of a session count as one."""
@@ -93,7 +94,7 @@ class Shares(Mechanism):
                 self._cut_queues()
         return self._accounts.users[name]
 
-    def _change_share(self, event: ShareChanged, outbox: Outbox) -> Reply:
+    def _change_share(self, event: ShareChanged, tell: Tell) -> Reply:
         """Give a user another share, also one who has not submitted a job yet."""
         user = self._account_of(event.user)
         user.share = event.share
@@ -108,7 +109,7 @@ class Shares(Mechanism):
         accounts.are_kept = state.settings.shares and (len(accounts.users) > 1 or is_limited)
         under_way = ((state.jobs[one.job].owner, one, roles.get(one.id, 0)) for one in state.attempts.values())
         state.put(*accounts.open(under_way, state.now))
-        if accounts.are_shared:  # whatever the policy sends ahead for one user would stand before the others' tasks
+        if accounts.are_shared:  # prefetched tasks of one user would delay those of the others
             state.prefetch_s = min(state.prefetch_s, state.settings.prefetch_s)
         state.wings.arrange()
 
@@ -142,7 +143,7 @@ class Shares(Mechanism):
         return _NO_SLOTS
 
     def role_changes(self, attempt: Attempt, before: int, after: int) -> None:
-        """Charge a user for what an attempt of theirs holds now."""
+        """Charge the attempt's user for its slots."""
         owner = self.state.jobs[attempt.job].owner
         if user := self._accounts.charge(owner, attempt, before, after, self.state.now):
             self.state.put(user)

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from loopline_master.core.kernel.mechanism import Mechanism, Purpose, Veto
-
-if TYPE_CHECKING:
-    from loopline_master.core.kernel.effects import Reply
-    from loopline_master.core.kernel.entities import Job, Worker
-    from loopline_master.core.kernel.worker_sessions import Outbox
+from loopline_master.core.kernel.door.mechanism import Handler, Mechanism, Purpose, Veto
+from loopline_master.core.kernel.entities import Job, Worker
 
 W = TypeVar("W", bound=Mechanism)
 Given = ParamSpec("Given")
@@ -23,7 +19,7 @@ class Wings:
 
     def __init__(self, wings: Iterable[Mechanism]) -> None:
         self.all = standing = tuple(wings)
-        self.events = defaultdict[type, list[Callable[[Any, "Outbox"], "Reply | None"]]](list)
+        self.events = defaultdict[type, list[Handler]](list)
         self.parts: list[tuple[str, Callable[[Worker, Any], None]]] = []
         for wing in self.all:
             self.parts += wing.parts().items()
@@ -46,8 +42,8 @@ class Wings:
         raise KeyError(kind)
 
     def arrange(self) -> None:
-        """Find anew which wings are awake."""
-        awake = [wing for wing in self.all if wing.is_awake]
+        """Update the tuples after a wing woke up or fell asleep."""
+        self.awake = awake = [wing for wing in self.all if wing.is_awake]
         self.due_at = _overriding(awake, Mechanism.due_at)
         self.expire = _overriding(awake, Mechanism.expire)
         self.place = _overriding(awake, Mechanism.place)
@@ -69,7 +65,7 @@ class Wings:
         self.assign = _overriding(awake, Mechanism.assign)
 
     def veto(self, job: Job, task: int, worker: Worker, purpose: Purpose) -> Veto | None:
-        """Return an objection to this attempt, if there is one: rather one that does not spend the job's turn."""
+        """Return an objection to this attempt, preferably one that does not spend the job's turn."""
         found = None
         for veto in self.vetoes:
             objection = veto(job, task, worker, purpose)
@@ -80,7 +76,7 @@ class Wings:
         return found
 
     def rank(self, owner: str) -> float:
-        """Return how much a user has had of the grid, for their share; the least is next. 0 where nobody counts."""
+        """Return how much a user has had of the grid, for their share; the least is next. 0 without accounts."""
         return sum(rank(owner) for rank in self.ranks)
 
 

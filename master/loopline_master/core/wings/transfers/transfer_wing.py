@@ -6,21 +6,21 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from loopline_master.core.events import Checkpointed, NetworkChanged, TransfersPlanned
-from loopline_master.core.kernel.effects import Reply
+from loopline_master.core.kernel.door.mechanism import Handler, Tell
+from loopline_master.core.kernel.door.wing import Wing
 from loopline_master.core.kernel.entities import Job, Worker
-from loopline_master.core.kernel.events import MasterStarted
-from loopline_master.core.kernel.mechanism import Mechanism
-from loopline_master.core.kernel.state import Rows, State
-from loopline_master.core.kernel.worker_sessions import Outbox
+from loopline_master.core.kernel.kernel_events import MasterStarted
+from loopline_master.core.kernel.state import State
+from loopline_master.core.kernel.stored_rows import Rows
 from loopline_master.core.wings.transfers import carrying
 from loopline_master.core.wings.transfers.carrier import Carrier
 from loopline_master.core.wings.transfers.data_delay import DataDelays
-from loopline_master.core.wings.transfers.memory import TransferMemory
+from loopline_master.core.wings.transfers.transfer_memory import TransferMemory
 from loopline_shared.protocol.transfers import PeerReport
 from loopline_shared.protocol.worker_link import Assign, Report
 
 
-class Transfers(Mechanism):
+class Transfers(Wing):
     """Awake as soon as a worker has, or fetches, a large file."""
 
     def __init__(self, state: State) -> None:
@@ -39,12 +39,12 @@ class Transfers(Mechanism):
     def restore(self, rows: Rows) -> None:
         self._memory.carriers |= {carrier.name: carrier for carrier in rows.of(Carrier)}
 
-    def handlers(self) -> Mapping[type, Callable[[Any, Outbox], Reply | None]]:
+    def handlers(self) -> Mapping[type, Handler]:
         return {
             MasterStarted: self._begin,
             Checkpointed: self._go_on,
             NetworkChanged: lambda event, _: carrying.change_network(self.state, event),
-            TransfersPlanned: lambda event, outbox: carrying.adopt(self.state, event, outbox.answer),
+            TransfersPlanned: lambda event, tell: carrying.adopt(self.state, event, tell),
         }
 
     def parts(self) -> Mapping[str, Callable[[Worker, Any], None]]:
@@ -61,10 +61,10 @@ class Transfers(Mechanism):
         if is_first:
             self.state.wings.arrange()
 
-    def _begin(self, event: MasterStarted, outbox: Outbox) -> None:
+    def _begin(self, event: MasterStarted, tell: Tell) -> None:
         carrying.begin(self.state)
 
-    def _go_on(self, event: Checkpointed, outbox: Outbox) -> None:
+    def _go_on(self, event: Checkpointed, tell: Tell) -> None:
         carrying.go_on(self.state, event.nodes, event.request)
 
     def _hear(self, worker: Worker, told: PeerReport) -> None:

@@ -13,21 +13,16 @@ from loopline_shared.spec import JobSpec
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """The log can be replayed from here, for what came before may be forgotten: first event of its step.
-
-    The rows are noted with it, as they were before this step (store/checkpoint.py). Wings add what they need beside
-    rows (``Mechanism.checkpoint``).
-    """
+class Beginning:
+    """Base of the events that can begin a log."""
 
     settings: SchedulerSettings
 
 
 @dataclass(frozen=True, slots=True)
-class MasterStarted:
+class MasterStarted(Beginning):
     """First event of every run: no link is open, and every lease begins anew."""
 
-    settings: SchedulerSettings
     kind: Literal["master_started"] = "master_started"
 
 
@@ -105,7 +100,7 @@ class WorkerReported:
 
 @dataclass(frozen=True, slots=True)
 class WorkersHeard:
-    """Workers reported as before: these Reports are no events of their own (reports/kept_back.py).
+    """Workers reported as before: these Reports are no events of their own (wings/leases/kept_back.py).
 
     Each was last heard so many seconds ago, in its open session; its lease lasts for so long from then on.
     """

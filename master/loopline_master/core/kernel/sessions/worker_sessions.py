@@ -24,10 +24,11 @@ from __future__ import annotations
 from collections.abc import Set
 from itertools import islice
 
-from loopline_master.core.kernel import figures, leases, lifecycle, lost_workers, transitions
+from loopline_master.core.kernel import lifecycle, transitions
 from loopline_master.core.kernel.effects import Declined, Done, Reply
 from loopline_master.core.kernel.entities import LIVE, OCCUPYING, Attempt, Worker
-from loopline_master.core.kernel.events import WorkerJoined
+from loopline_master.core.kernel.kernel_events import WorkerJoined
+from loopline_master.core.kernel.sessions import figures, leases, lost_workers
 from loopline_master.core.kernel.state import State
 from loopline_shared.model import AttemptId, AttemptState, Facts, Held, TaskState
 from loopline_shared.protocol.attempt_ranges import attempts_of
