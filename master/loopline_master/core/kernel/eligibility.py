@@ -152,6 +152,8 @@ class Prefetch:
     def may_wait(self, job: Job, task: int, worker: Worker) -> bool:
         """True if this worker may prefetch the task: a task to start, of one slot, and known to be short."""
         index = self._index
+        if not job.is_live or job.paused:
+            return False
         is_fresh = task in self._state.fresh[job.id] and not index.is_held(job)
         if not (is_fresh or task in index.ready_sets[job.id].to_retry) or job.slots > 1 or job.nodes > 1:
             return False

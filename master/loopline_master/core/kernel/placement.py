@@ -17,7 +17,7 @@ from loopline_master.core.kernel.eligibility import Prefetch
 from loopline_master.core.kernel.entities import Attempt, Job, Worker
 from loopline_master.core.kernel.state import State
 from loopline_master.core.policies.first_come import FirstCome
-from loopline_master.core.policies.policy import Instead, Later, Placement, Policy, Proposal, View
+from loopline_master.core.policies.policy import Later, Placement, Policy, Proposal, View
 
 _MOST_PREFETCHED = 1024
 """In one step: nobody is to wait for its end while the queues of a thousand workers are filled."""
@@ -68,44 +68,54 @@ class Placer:
             yield
 
     def accept(self, placement: Placement) -> bool:
-        """Carry out a proposal if it may be; True if it led to an attempt.
+        """Start or prefetch a task as proposed, if it may be; True if it led to an attempt.
 
-        What the policy has just asked the View is not asked again: nothing has changed meanwhile.
+        A placement that is held, or under some vetoes, still spends its job's turn. The answer that the View gave to
+        the policy just before is not computed again: nothing has changed meanwhile.
         """
         state, name, task = self._state, placement.worker, placement.task
-        accepted, state.accepted = state.accepted, None
-        is_known = accepted is not None and accepted == (placement.job, task, name)
-        job, worker = state.jobs.get(placement.job), state.workers.get(name)
+        answered, job, worker = state.accepted, state.jobs.get(placement.job), state.workers.get(name)
         if job is None or worker is None:
             return False
-        if name in state.index.slots.idle.keys:
-            return self._start(job, task, worker, is_known=is_known)
-        return self._send_ahead(job, task, worker, is_known=is_known)
+        if answered != (placement.job, task, name) and not self._view.accepts(job, task, worker):
+            return False
+        state.accepted = None
+        is_free = name in state.index.slots.idle.keys
+        purpose = Purpose.START if is_free else Purpose.PREFETCH
+        veto = state.wings.veto(job, task, worker, purpose) if state.wings.vetoes else None
+        if veto is not None and not (is_free and veto.spends_turn):
+            return False
+        self._spend_turn(job, placement)
+        is_fresh = task in state.fresh[job.id]
+        if veto is not None or (is_free and is_fresh and state.index.is_held(job)):
+            state.put(job)
+            return False
+        if is_free and not is_fresh:
+            lifecycle.retract_task(state, job.task_id(task), f"worker {worker.name} could begin it at once")
+        lifecycle.start_attempt(state, job, task, worker, ahead=not is_free)
+        return True
 
-    def _accept_instead(self, proposal: Instead) -> bool:
-        """Carry out a proposal of another task than the one whose turn it is, if it may be."""
-        job = self._state.jobs[proposal.placement.job]
-        cursor = job.cursor
-        accepted = self.accept(proposal.placement)
-        job.cursor = cursor
-        return accepted
+    def _spend_turn(self, job: Job, placement: Placement) -> None:
+        if not placement.keeps_place:
+            job.cursor = placement.task
+        self._state.grid.pointer = job.turn
+        for take_in in self._state.wings.turn_passes:
+            take_in(job)
 
     def _start_on_free(self, proposals: Iterator[Proposal]) -> Iterator[None]:
         """Accept proposals until they end, or too many in a row were in vain for a grid of this size."""
         index = self._state.index
         patience = most = 2 * (len(index.live) + len(index.slots.idle.order)) + 10
         for proposal in proposals:
-            if isinstance(proposal, Placement):
+            if isinstance(proposal, Later):
+                self._note(proposal)
+                accepted = False
+            else:
                 for turn in proposal.spent:
                     self.accept(turn)
                     yield
                 accepted = self.accept(proposal)
                 yield
-            elif isinstance(proposal, Instead):
-                accepted = self._accept_instead(proposal)
-                yield
-            else:
-                accepted = self._note(proposal)
             patience = most if accepted else patience - 1
             if patience < 0:
                 break
@@ -113,29 +123,23 @@ class Placer:
     def _prefetch(self, proposals: Iterator[Proposal]) -> Iterator[None]:
         """Accept what may wait. Proposals end by themselves where nothing more may; the next step goes on."""
         for proposal in islice(proposals, _MOST_PREFETCHED):
-            if isinstance(proposal, Placement):
+            if isinstance(proposal, Later):
+                self._note(proposal)
+            else:
                 self.accept(proposal)
                 yield
-            elif isinstance(proposal, Instead):
-                self._accept_instead(proposal)
-                yield
-            else:
-                self._note(proposal)
 
     def _keep_going(self) -> None:
         """Start one task in a grid that the policy left all idle."""
         for proposal in self._fallback.plan(self._view):
             if isinstance(proposal, Placement) and self.accept(proposal):
                 return
-            if isinstance(proposal, Instead) and self._accept_instead(proposal):
-                return
 
-    def _note(self, later: Later) -> bool:
+    def _note(self, later: Later) -> None:
         """Remember when to ask again, in an hour at the latest. A time that is over counts as no answer."""
         now = self._state.now
         if later.at > now:
             self.wake_at = min(later.at, now + _LONGEST_WAIT_S, self.wake_at or inf)
-        return False
 
     def _relieve(self, *, unless_ready: bool) -> Iterator[None]:
         """Have idle workers begin attempts that only wait elsewhere. (These come before replicas.)
@@ -157,39 +161,6 @@ class Placer:
                 yield
                 if not has_begun:
                     break
-
-    def _start(self, job: Job, task: int, worker: Worker, *, is_known: bool) -> bool:
-        """Start the task on a free worker, if it may. Held, or under some vetoes, it spends its job's turn."""
-        state = self._state
-        is_fresh = task in state.fresh[job.id]
-        if not (is_known or eligibility.may_start(state, job, task, worker, is_fresh=is_fresh)):
-            return False
-        veto = state.wings.veto(job, task, worker, Purpose.START) if state.wings.vetoes else None
-        if veto is not None and not veto.spends_turn:
-            return False
-        self._spend_turn(job, task)
-        if veto is not None or (is_fresh and state.index.is_held(job)):
-            state.put(job)
-            return False
-        if not is_fresh:
-            lifecycle.retract_task(state, job.task_id(task), f"worker {worker.name} could begin it at once")
-        lifecycle.start_attempt(state, job, task, worker)
-        return True
-
-    def _send_ahead(self, job: Job, task: int, worker: Worker, *, is_known: bool) -> bool:
-        """Have the task wait at a busy worker for a slot, if it may."""
-        if not job.is_live or job.paused or not (is_known or self._view.prefetch.may_wait(job, task, worker)):
-            return False
-        if self._state.wings.vetoes and self._state.wings.veto(job, task, worker, Purpose.PREFETCH) is not None:
-            return False
-        self._spend_turn(job, task)
-        lifecycle.start_attempt(self._state, job, task, worker, ahead=True)
-        return True
-
-    def _spend_turn(self, job: Job, task: int) -> None:
-        job.cursor, self._state.grid.pointer = task, job.turn
-        for take_in in self._state.wings.turn_passes:
-            take_in(job)
 
 
 def _could_start(state: State, worker: Worker) -> bool:

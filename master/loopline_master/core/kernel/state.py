@@ -6,16 +6,16 @@
   entity, and are what the policies and the next event look things up in.
 
 The rule: whoever changes an entity calls ``put(entity)`` before the event (or the grant) that it belongs to is over;
-``Scheduler.step`` alone calls ``flush()``, between events and between grants.
+only the scheduler's step calls ``flush()``, between events and between grants.
 
 ``put`` notes the row for the store and that the entity is to be indexed anew. An attempt is entered into
 ``index.attempts`` at once, for lifecycle.py counts a task's attempts within an event; every other index stands as
 ``flush`` left it. A function that needs another one is two, which the step calls one after the other
 (``lifecycle.complete_next`` and ``requests.release_followers``).
 
-``flush`` decides how much is to be done for an entity: it skips a worker of which only the load has changed and a job
-of which only the counts have, as long as no index can differ for it. Reports of one step may share a flush, unless
-one of them ends its job (``is_due``): what one worker says bears on no other.
+``flush`` indexes each changed entity once, and no job of which the index says that it stays where it is
+(``Index.stays``). Of a worker of which only the load has changed, only the slots are indexed. Reports of one step may
+share a flush, unless one of them ends its job (``is_due``): one worker's Report does not concern another.
 
 A new entity is put like a changed one. Only a job that comes with tasks that are over (one that is retried) is told
 so first: ``restore``.
@@ -177,24 +177,12 @@ class State:
         self.workers[name] = self.effects.workers[name] = self._changed_workers[name] = worker
 
     def _note_job(self, job: Job) -> None:
-        """Note a job, and skip its indexing if only its counts can have changed.
-
-        That is so if several of its tasks run and several are fresh, and it was not paused, resumed or starved: a job
-        that enters or leaves the grid has no task running. Replicas use up a budget, and failures may be too many:
-        with either of these, the job is indexed.
-        """
         number = job.id
         self.effects.jobs[number] = job
-        if (
-            job.running > 1
-            and self.fresh[number].count > 1
-            and job.budget_s is None
-            and job.most_failed is None
-            and self.index.signatures[number][0] == (job.paused, job.stalled, job.starved_since, job.overdrawn)
-        ):
-            return
         if number not in self.jobs:
             self.restore(job)
+        elif self.index.stays(job, self.fresh[number]):
+            return
         self._changed_jobs[number] = job
         if job.succeeded + job.failed == job.task_count:
             self.is_due = True

@@ -35,7 +35,7 @@ user each.
 
 **Data.** The time that a candidate needs to fetch missing inputs is a term of ``cost``, in the same seconds. What a
 WorkerFirst policy proposes goes as it is, or another task of the same job in its place whose files are there
-(``Instead``).
+(``Placement.keeps_place``).
 
 **Where more would go.** *Gangs*: a task that needs N workers at once asks as a third kind beside these two, and
 ``Placement`` names them all, to be accepted all or none.

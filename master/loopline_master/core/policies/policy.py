@@ -293,6 +293,8 @@ class Placement:
     worker: str
     spent: tuple[Placement, ...] = ()
     """Placements of held tasks whose jobs spend their turn, just before this one."""
+    keeps_place: bool = False
+    """The task is another one than the task whose turn it is, which keeps its place in the job's queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,14 +304,7 @@ class Later:
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class Instead:
-    """A placement of another task than the one whose turn it is, which keeps its place in the job's queue."""
-
-    placement: Placement
-
-
-Proposal = Placement | Instead | Later
+Proposal = Placement | Later
 
 
 class Policy(ABC):
@@ -413,4 +408,4 @@ def _nearer(view: View, answer: Proposal) -> Proposal:
     if not isinstance(answer, Placement) or answer.spent:
         return answer
     task = view.data.nearer_task(view.jobs[answer.job], answer.task, answer.worker)
-    return answer if task == answer.task else Instead(replace(answer, task=task))
+    return answer if task == answer.task else replace(answer, task=task, keeps_place=True)

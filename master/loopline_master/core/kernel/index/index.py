@@ -141,6 +141,20 @@ class Index:
             index.place_job(job, fresh[job.id])
         return index
 
+    def stays(self, job: Job, fresh: IntervalSet) -> bool:
+        """True if a changed job keeps all its places, because only its counts can have changed.
+
+        Several of its tasks run and several are fresh, and it was not paused, resumed or starved since it was placed.
+        A job with a budget for replicas, or a limit of failures, must be placed.
+        """
+        return (
+            job.running > 1
+            and fresh.count > 1
+            and job.budget_s is None
+            and job.most_failed is None
+            and self.signatures[job.id][0] == (job.paused, job.stalled, job.starved_since, job.overdrawn)
+        )
+
     def place_job(self, job: Job, fresh: IntervalSet) -> bool:
         """Enter a job as it is now. Return True if its place may have changed.
 
