@@ -30,6 +30,7 @@ _DEFAULTS = {
     "prefetch_s": 1.0,
     "shares": True,
     "overdrawn_after": 10.0,
+    "idle_budget_s": 300.0,
     "user_jobs": 5_000,
     "user_tasks": 5_000_000,
     "user_spec_bytes": 256 * _MIB,

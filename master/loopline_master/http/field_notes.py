@@ -110,7 +110,7 @@ NAMED: dict[str, str] = {
     "status": "The status",
     "attempts": "The attempts",
     "paused": "Nothing more of it is started until it is resumed",
-    "stalled": "No worker that is there can run what is left of it, so that it holds no other job",
+    "stalled": "It holds no other job: no worker can run what is left of it, or it made no progress for too long",
     "overdrawn": "It has used many times its size, so that it holds no other job",
     "size_source": "Where the size comes from",
     "order": "The order guarantee under which it was submitted",

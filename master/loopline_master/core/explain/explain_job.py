@@ -105,10 +105,7 @@ def _reasons(state: State, job: Job) -> list[Reason]:
     if job.running and not state.index.may_replicate(job):
         detail = f"no more replicas of it: its budget of {job.spec.replica_budget_s:g} s is spent"
         reasons.append(Reason(code="replica_budget", count=job.running, detail=detail))
-    if job.overdrawn and job.size:
-        used = f"it has used {used_now(state, job) / job.size:.0f} times its size of {spoken(job.size)}"
-        detail = f"{used} (overdrawn), so it holds no other job any more"
-        reasons.append(Reason(code="overdrawn", count=1, detail=detail))
+    reasons += _exempt(state, job)
     if job.mismatches:
         detail = f"results of {_tasks(job.mismatches)} differ between workers"
         reasons.append(Reason(code="mismatch", count=job.mismatches, detail=detail))
@@ -142,6 +139,19 @@ def _preparing(state: State, job: Job, workers: set[str]) -> list[Reason]:
         return []
     more = f"; and {len(said) - _MOST_PREPARING} more" if len(said) > _MOST_PREPARING else ""
     return [Reason(code="preparing", count=len(said), detail="; ".join(said[:_MOST_PREPARING]) + more)]
+
+
+def _exempt(state: State, job: Job) -> list[Reason]:
+    """Return the reasons of its own for which the job holds no other."""
+    reasons = []
+    if job.stalled and job.starved_since is None:
+        detail = f"it held other jobs for {spoken(job.idle_s)} without progress while slots were free for them"
+        reasons.append(Reason(code="idle", count=1, detail=f"{detail}, so it holds no other job until it makes some"))
+    if job.overdrawn and job.size:
+        used = f"it has used {used_now(state, job) / job.size:.0f} times its size of {spoken(job.size)}"
+        detail = f"{used} (overdrawn), so it holds no other job any more"
+        reasons.append(Reason(code="overdrawn", count=1, detail=detail))
+    return reasons
 
 
 def _blocked(state: State, job: Job) -> Reason | None:

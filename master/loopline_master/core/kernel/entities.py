@@ -94,6 +94,7 @@ class Grid:
     plan_cursor_job: int = 0  # ... and this job
     plan_again: bool = False  # something was freed since it began
     looked_at: float = 0.0  # when jobs that hold others were last looked at: whether they are overdrawn
+    idle_looked_at: float = 0.0  # ... whether they make progress (wings/exemptions/idle_budget.py)
 
 
 def most_failed(max_fails: int | str | None, task_count: int) -> int | None:
@@ -121,7 +122,7 @@ class Job:
     state: JobState = JobState.QUEUED
     paused: bool = False
     starved_since: float | None = None  # no connected worker can run it since then
-    stalled: bool = False  # starved for stall_after_s with nothing under way: holds nobody
+    stalled: bool = False  # starved for stall_after_s, or its idle budget is spent: holds nobody
     cursor: int = 0  # the task whose turn was last (round robin)
     running: int = 0
     succeeded: int = 0
@@ -152,6 +153,8 @@ class Job:
     confirmed: int = 0  # attempts in a row that took about as long as expected (wings/shares/shares_wing.py)
     exempt_since: float | None = None  # it has held nobody since then, for the reason that it has now
     shown: float | None = None  # of a job without a size: its weight, measured on its tasks; only falls
+    idle_s: float = 0.0  # of its idle budget that is spent (wings/exemptions/idle_budget.py)
+    most_used: float = 0.0  # the most work measured so far while it held others
     turn: int = 0  # place in a policy's round: its arrival; in a session, the arrival of the session's first job
     sweep: Annotated[SkipValidation[Sweep], Field(exclude=True)] = field(init=False, repr=False, compare=False)
     runs: Annotated[SkipValidation[Runs], Field(exclude=True)] = field(init=False, repr=False, compare=False)

@@ -50,6 +50,15 @@ class SchedulerSettings:
             ge=0, le=1e6, description="a job that has used so many times its size holds no other any more; 0: it does"
         ),
     ] = 0.0  # in tests and simulations; a master's default is 10
+    idle_budget_s: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=1e9,
+            description="how long a job may hold others without progress, beside a slot that is free for them "
+            "(or for its size, if that is longer); 0: for ever",
+        ),
+    ] = 0.0  # in tests and simulations; a master's default is 300
     max_attempts: Annotated[
         int, Field(ge=1, le=1000, description="attempts at a task that may fail, unless its job says otherwise")
     ] = 3

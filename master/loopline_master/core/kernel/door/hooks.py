@@ -30,6 +30,7 @@ class Wings:
         self.settings_change = _overriding(standing, Mechanism.settings_change)
         self.worker_left = _overriding(standing, Mechanism.worker_left)
         self.needs = _overriding(standing, Mechanism.needs)
+        self.excuses = _overriding(standing, Mechanism.excuses)
         self.brings_news = _overriding(standing, Mechanism.brings_news)
         self.workers_to_hear = _overriding(standing, Mechanism.workers_to_hear)
         self.arrange()

@@ -88,6 +88,10 @@ class Mechanism:
     def worker_left(self, name: str) -> None:
         """Take in that a worker has left or fallen silent: its last Report may be outdated."""
 
+    def excuses(self, job: Job) -> bool:
+        """True if the job waits for a start that the wing has promised."""
+        return False
+
     def brings_news(self, worker: Worker, report: Report) -> bool:
         """True if something of the wing's follows from a Report that tells the kernel nothing new."""
         return False

@@ -6,7 +6,7 @@ also when it is retried: its size is disproved.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from loopline_master.core.estimates import measure
 from loopline_master.core.kernel.entities import Attempt, Job
@@ -42,7 +42,12 @@ def look(state: State) -> None:
 
 def workers_of_holders(state: State) -> set[str]:
     """Return the workers whose last Report decides how much work the next check counts."""
-    jobs = (state.index.live[arrival] for arrival in _holders(state))
+    return workers_of(state, _holders(state))
+
+
+def workers_of(state: State, arrivals: Iterable[int]) -> set[str]:
+    """Return the workers at which attempts of these live jobs count for them."""
+    jobs = (state.index.live[arrival] for arrival in arrivals if arrival in state.index.live)
     return {attempt.worker for job in jobs for attempt in _at_work(state, job)}
 
 

@@ -19,7 +19,7 @@ from loopline_master.core.wings.gangs.gang_index import GangIndex
 from loopline_master.core.wings.gangs.gang_memory import GangMemory
 from loopline_master.core.wings.gangs.phases import gang_of
 from loopline_master.core.wings.gangs.planning.live import Planning
-from loopline_master.core.wings.gangs.planning.plan import Plan
+from loopline_master.core.wings.gangs.planning.plan import Plan, PlanKind
 from loopline_shared.model import AttemptState, Result, TaskId
 from loopline_shared.protocol.gang_messages import GangPlace, Word
 from loopline_shared.protocol.worker_link import Report
@@ -68,6 +68,10 @@ class Gangs(Wing, Lead):
     def needs(self, worker: Worker) -> bool:
         """True if a plan names the worker."""
         return any(worker.name in plan.machines for plan in self._memory.plans.values())
+
+    def excuses(self, job: Job) -> bool:
+        plan = self._memory.plans.get(job.id)
+        return plan is not None and plan.kind is PlanKind.PROMISE and (plan.start or 0.0) > self.state.now
 
     def brings_news(self, worker: Worker, report: Report) -> bool:
         """True if a member of a gang may be due a word."""

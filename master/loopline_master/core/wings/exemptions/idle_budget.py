@@ -1,0 +1,111 @@
+"""Idle budgets: for how long a job may hold others without progress, beside a slot that is free for them.
+
+A job that holds others is charged for the time in which it makes no progress while a free slot could run a task of a
+held job and none of its own. Progress is growth of its measured work beyond the former maximum, and nothing else. It
+covers the time that the work takes on the slowest worker, and it refills the budget second for second. The budget is
+``idle_budget_s``, or the job's size if that is more. Without any left a job is *stalled*.
+
+Of a chain of jobs that hold one another, only the first is charged. A gang is not charged before its promised start.
+docs/design/hold.md derives the bound.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from loopline_master.core.estimates import measure
+from loopline_master.core.kernel.door.wing import Wing
+from loopline_master.core.kernel.eligibility import fits
+from loopline_master.core.kernel.entities import Job
+from loopline_master.core.kernel.state import State
+from loopline_master.core.wings.exemptions.overdrawn import LOOK_EVERY_S, used_now, workers_of
+
+_WORKERS, _JOBS = 32, 8
+"""The most idle workers, and held jobs, that are looked at for one job."""
+_LEAST_SPEED = 0.05
+
+
+def budget_s(state: State, job: Job) -> float:
+    """Return for how many seconds the job may hold others without progress."""
+    return max(state.settings.idle_budget_s, job.size or 0.0)
+
+
+class IdleExemptions(Wing):
+    """Marks jobs as stalled whose idle budget is spent. Awake where there is such a budget."""
+
+    def __init__(self, state: State) -> None:
+        super().__init__(state)
+        self._spent: set[int] = set()  # live jobs that are stalled for it
+
+    @property
+    def is_awake(self) -> bool:
+        return self.state.settings.idle_budget_s > 0
+
+    def settings_change(self) -> None:
+        self._spent = {job.id for job in self.state.index.live.values() if job.stalled and self._is_spent(job)}
+        self.state.wings.arrange()
+
+    def due_at(self) -> float | None:
+        return self.state.grid.idle_looked_at + LOOK_EVERY_S if self.state.index.blocked or self._spent else None
+
+    def expire(self) -> None:
+        state = self.state
+        passed_s = state.now - state.grid.idle_looked_at
+        if passed_s < LOOK_EVERY_S or not (state.index.blocked or self._spent):
+            return
+        state.grid.idle_looked_at = state.now
+        holders, slowest = self._holders(), self._slowest()
+        spent = {state.jobs[number].arrival for number in self._spent if number in state.jobs}
+        for arrival in sorted({*holders, *spent} & state.index.live.keys()):
+            job = state.index.live[arrival]
+            growth = max(0.0, used_now(state, job) - job.most_used)
+            idle_s = min(passed_s, LOOK_EVERY_S) if self._is_idle(job, holders.get(arrival, ())) else 0.0
+            job.most_used += growth
+            job.idle_s = max(0.0, job.idle_s + max(0.0, idle_s - growth / slowest) - growth)
+            self._mark(job)
+            state.put(job)  # also without a change: a step without effects is not in the log
+        self._spent &= state.jobs.keys()
+
+    def workers_to_hear(self, now: float) -> Iterable[str]:
+        """Return the workers whose last Reports decide how much progress the next check counts."""
+        if not self.is_awake or now < (self.due_at() or now + 1.0):
+            return ()
+        arrivals = {*self._holders(), *(self.state.jobs[number].arrival for number in self._spent)}
+        return workers_of(self.state, arrivals)
+
+    def _mark(self, job: Job) -> None:
+        if self._is_spent(job):
+            job.stalled = True
+            self._spent.add(job.id)
+        elif job.id in self._spent:
+            self._spent.discard(job.id)
+            job.stalled = False  # if it starves, the wing's other part will mark it
+
+    def _is_spent(self, job: Job) -> bool:
+        return job.idle_s >= budget_s(self.state, job)
+
+    def _holders(self) -> Mapping[int, list[Job]]:
+        """Return the jobs that are held, by the arrival of a job that holds them and is not held itself."""
+        index, holders = self.state.index, defaultdict[int, list[Job]](list)
+        for number in index.blockers:
+            job = self.state.jobs[number]
+            while (arrival := index.hold_over(job).blocker(job.arrival, job.weight)) is not None:
+                job = index.live[arrival]
+            holders[job.arrival].append(self.state.jobs[number])
+        return holders
+
+    def _is_idle(self, job: Job, held: Iterable[Job]) -> bool:
+        """True if a free slot could run a task of a held job, and nothing of this job."""
+        state = self.state
+        if any(excuses(job) for excuses in state.wings.excuses):
+            return False
+        idle = [state.workers[entry[-1]] for entry in state.index.slots.idle.order[:_WORKERS]]
+        if job.id in state.index.places:
+            idle = [worker for worker in idle if not fits(state, job, worker)]
+        return any(fits(state, other, worker) for other in [*held][:_JOBS] for worker in idle)
+
+    def _slowest(self) -> float:
+        """Return the speed of the slowest connected worker; 1 at most."""
+        speeds = (measure.speed_now(one) for one in self.state.workers.values() if one.is_available)
+        return max(_LEAST_SPEED, min((1.0, *speeds)))
