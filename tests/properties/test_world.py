@@ -84,6 +84,7 @@ class WorldMachine(RuleBasedStateMachine):
         peers=st.booleans(),
         shares=st.booleans(),
         overdrawn_after=st.sampled_from([0.0, 0.5, 3.0]),
+        idle_budget=st.sampled_from([0.0, 1.0, 40.0]),
         within=st.sampled_from(list(OrderWithin)),
         single=st.sampled_from(["deliver", "hold"]),
     )
@@ -104,6 +105,7 @@ class WorldMachine(RuleBasedStateMachine):
         peers: bool,
         shares: bool,
         overdrawn_after: float,
+        idle_budget: float,
         within: OrderWithin,
         single: Literal["deliver", "hold"],
     ) -> None:
@@ -125,6 +127,7 @@ class WorldMachine(RuleBasedStateMachine):
             peers=peers,
             shares=shares,
             overdrawn_after=overdrawn_after,
+            idle_budget_s=idle_budget,
             order_within=within,
             share_half_life_s=20.0,
         )
