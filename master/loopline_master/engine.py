@@ -181,7 +181,7 @@ class Engine:
             if not future.done():  # its poster may have been cancelled
                 future.set_result(reply)
         self._taken = []
-        if self._plan and (request := asked(effects)):
+        if effects.told_by_wings and self._plan and (request := asked(effects)):
             self._plan(request)
         if self._after_step:
             took_s = perf_counter() - start

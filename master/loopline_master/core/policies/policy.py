@@ -12,6 +12,7 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from loopline_master.core.kernel import eligibility
+from loopline_master.core.kernel.door.mechanism import DataPlaces
 from loopline_master.core.kernel.eligibility import Prefetch
 from loopline_master.core.kernel.entities import Grid, Job, Program, Task, Worker
 from loopline_master.core.kernel.index.attempts import Attempts, ReadySet, Slots
@@ -113,10 +114,13 @@ class View:
         """All tasks in memory: those that were started and are not over."""
         self.index: PolicyIndexes = state.index
         """Indexes, for what the questions below leave open and for a policy's own index."""
-        self.data = state.data
-        """Where large files are, and how long they would take to another worker."""
         self.prefetch = Prefetch(state)
         """The room that busy workers have, and the tasks that may wait there."""
+
+    @property
+    def data(self) -> DataPlaces:
+        """Where large files are, and how long they would take to another worker."""
+        return self._state.data
 
     # --- workers --------------------------------------------------------------------------------------------
 

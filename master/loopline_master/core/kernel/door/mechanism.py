@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from math import inf
-from typing import Any
+from typing import Any, ClassVar
 
 from loopline_master.core.kernel.effects import Declined, Reply
 from loopline_master.core.kernel.entities import Attempt, Job, SessionKey, Task, Worker
@@ -231,10 +231,8 @@ NO_LEAD = Lead()
 class DataPlaces:
     """Places of large files, and the time they would take to another worker: a part of the policies' View."""
 
-    @property
-    def is_known(self) -> bool:
-        """True if some worker has, or fetches, a large file."""
-        return False
+    is_known: ClassVar = False
+    """True if some worker has, or fetches, a large file."""
 
     def delay(self, job: Job, task: int, worker: str) -> float:
         """Return seconds until the task's large files are expected to be at this worker."""

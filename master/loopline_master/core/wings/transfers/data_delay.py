@@ -122,14 +122,10 @@ def nearest(
 class DataDelays(DataPlaces):
     """Answers from the wing's memory, by the module's functions."""
 
-    __slots__ = ("_memory", "_state")
+    is_known = True
 
-    def __init__(self, state: State, memory: TransferMemory) -> None:
-        self._state, self._memory = state, memory
-
-    @property
-    def is_known(self) -> bool:
-        return bool(self._memory.carriers)
+    def __init__(self, state: State) -> None:
+        self._state = state
 
     def delay(self, job: Job, task: int, worker: str) -> float:
         return data_delay(self._state, job, task, worker)
@@ -140,4 +136,4 @@ class DataDelays(DataPlaces):
         return nearer_task(self._state, job, task, worker)
 
     def near(self, job: Job, task: int) -> list[str]:
-        return near(self._state, job, task) if self._memory.carriers else []
+        return near(self._state, job, task)

@@ -27,7 +27,6 @@ class Transfers(Wing):
         super().__init__(state)
         self._memory = TransferMemory()
         state.keep(self._memory)
-        state.data = DataDelays(state, self._memory)
 
     @property
     def is_awake(self) -> bool:
@@ -38,6 +37,8 @@ class Transfers(Wing):
 
     def restore(self, rows: Rows) -> None:
         self._memory.carriers |= {carrier.name: carrier for carrier in rows.of(Carrier)}
+        if self.is_awake:
+            self.state.data = DataDelays(self.state)
 
     def handlers(self) -> Mapping[type, Handler]:
         return {
@@ -59,6 +60,7 @@ class Transfers(Wing):
         self._memory.carriers[carrier.name] = carrier
         self.state.effects.note(carrier.name, carrier)
         if is_first:
+            self.state.data = DataDelays(self.state)
             self.state.wings.arrange()
 
     def _begin(self, event: MasterStarted, tell: Tell) -> None:
