@@ -119,7 +119,7 @@ class View:
 
     @property
     def data(self) -> DataPlaces:
-        """Where large files are, and how long they would take to another worker."""
+        """Places of large files, and the time that they would take to another worker."""
         return self._state.data
 
     # --- workers --------------------------------------------------------------------------------------------
