@@ -109,7 +109,10 @@ def answers(fake: FakeMaster) -> None:
     for what in ("cancel", "pause", "resume", "retry"):
         for number in (7, 8):
             fake.on(f"POST /jobs/{number}/{what}", ok(job(number)))
-    fake.on("GET /workers", page(worker(last_hour=LastHour(delivered=3600.0, promised=14400.0, slot_s=1.0, tasks=7))))
+    fake.on(
+        "GET /workers",
+        page(worker(last_hour=LastHour(used=3600.0, offered=14400.0, share=0.25, slot_s=1.0, tasks=7))),
+    )
     fake.on("GET /programs", page(program()))
     for what in ("drain", "undrain", "forget"):
         for name in ("pc-1", "pc-2"):

@@ -242,7 +242,7 @@ async def test_a_held_job_names_its_predecessor(visit: Visit, grid: Grid) -> Non
         await go(page, "Jobs")
         await expect(row_of(page, "later")).to_contain_text(f"waits for job {first}")
         await row_of(page, "later").get_by_role("link", name="later").click()
-        await expect(page.get_by_text(f"job {first} (size 10 s) came first")).to_be_visible()
+        await expect(page.get_by_text(f"job {first} (size 10 s) entered the grid before it")).to_be_visible()
         await page.get_by_role("link", name=f"job {first}").first.click()
         await expect(heading(page, re.compile("earlier"))).to_be_visible()
     await expect(page.get_by_text("succeeded").first).to_be_visible()

@@ -91,11 +91,12 @@ def never_starts(job: int, reason: Reason) -> LooplineError:
 
 def outcome(job: JobDetail) -> RenderableType:
     """Return the outcome of a job in a line."""
-    took = human.between(job.submitted_at, job.finished_at, job.submitted_at)
-    line = Text.assemble("job ", (f"{job.id} {job.name} ", "bold"), tables.state(job.state), f" after {took}: ")
-    line.append(tables.counts(job))
-    if job.held_at is not None:
-        line.append(f", held back for {human.between(job.held_at, job.released_at, job.held_at)}")
+    now = job.finished_at or job.submitted_at
+    took = f" after {human.period(job.took, now)}" if job.took is not None else ""
+    line = Text.assemble("job ", (f"{job.id} {job.name} ", "bold"), tables.state(job.state), took)
+    line.append(f" (waited {human.period(job.waited, now)}): {tables.counts(job)}")
+    if job.was_held is not None:
+        line.append(f", held for {human.period(job.was_held, now)}")
     if job.tasks.failed:
         line.append(f"\nwhy: loopline explain {job.id}; each of them: loopline tasks {job.id} --state failed", "dim")
     return line

@@ -92,7 +92,7 @@ ContentRange = Annotated[
 WithLastHour = Annotated[
     bool,
     BeforeValidator(_flag),
-    Field(description="Add each worker's work of the last hour, against what it promised"),
+    Field(description="Add the work that each worker offered in the last hour, and the part that tasks used"),
 ]
 WithParameters = Annotated[bool, BeforeValidator(_flag), Field(description="Add each task's parameters")]
 OnlyTasks = Annotated[

@@ -10,6 +10,7 @@ export type AttemptState = Schemas["AttemptState"];
 
 export type Counts = Schemas["Counts"];
 export type Whoami = Schemas["Whoami"];
+export type Period = Schemas["Period"];
 export type TaskView = Schemas["TaskView"];
 export type TaskDetail = Schemas["TaskDetail"];
 export type AttemptView = Schemas["AttemptView"];

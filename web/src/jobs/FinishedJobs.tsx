@@ -4,7 +4,7 @@ import type { JobView, Page } from "../api/types";
 import { anyJob, useResource } from "../live/resource";
 import { now } from "../live/clock";
 import { useWord } from "../router";
-import { between, shortMoment } from "../text/human";
+import { period, shortMoment } from "../text/human";
 import type { Column } from "../lists/Cards";
 import { Chip } from "../ui/Chip";
 import { useSorting } from "../lists/sorting";
@@ -106,8 +106,9 @@ const COLUMNS: Column<JobView>[] = [
   {
     name: "Took",
     id: "took",
+    about: "from the start of its first task to its end",
     order: (job) => job.finished_at,
     class: "right number",
-    show: (job) => between(job.submitted_at, job.finished_at, now.value),
+    show: (job) => period(job.took, now.value),
   },
 ];

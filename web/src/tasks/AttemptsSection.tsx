@@ -1,11 +1,12 @@
 import type { AttemptView } from "../api/types";
 import { now } from "../live/clock";
 import { Link } from "../router";
-import { amount, between, clock, duration } from "../text/human";
+import { amount, clock, duration } from "../text/human";
 import { Cards, type Column } from "../lists/Cards";
 import { Chip } from "../ui/Chip";
 import { Section } from "../ui/Section";
 import { Empty } from "../ui/states";
+import { tookOfAttempt } from "./runs";
 
 /** Attempts of a task: worker, times, and the accepted result. */
 export function AttemptsSection({ attempts }: { attempts: AttemptView[] }) {
@@ -44,7 +45,7 @@ function Took({ attempt }: { attempt: AttemptView }) {
         not known
       </span>
     );
-  return <>{between(attempt.started_at, attempt.ended_at, now.value)}</>;
+  return <>{tookOfAttempt(attempt, now.value)}</>;
 }
 
 function AttemptState({ attempt }: { attempt: AttemptView }) {

@@ -1,5 +1,7 @@
 /** Numbers as people read them; times in the viewer's zone. The command line writes them alike. */
 
+import type { Period } from "../api/types";
+
 const UNITS: [number, string][] = [
   [86400, "d"],
   [3600, "h"],
@@ -35,6 +37,11 @@ export function ago(then: number | null | undefined, now: number): string {
 /** How long something took, or has taken so far. */
 export function between(start: number | null, end: number | null, now: number): string {
   return start === null ? "–" : duration((end ?? now) - start);
+}
+
+/** How long a period of the master's took, or has taken so far: the master says where it begins and ends. */
+export function period(of: Period | null | undefined, now: number): string {
+  return of ? between(of.since, of.until ?? null, now) : "–";
 }
 
 const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });

@@ -12,7 +12,7 @@ import { Section } from "../ui/Section";
 import { Empty, Shown } from "../ui/states";
 import { Drain } from "./Drain";
 import { SpareCpuSection } from "./SpareCpuSection";
-import { keptWord, loadOf, stateOf } from "./workers";
+import { usedWord, loadOf, stateOf } from "./workers";
 import { Latency } from "./WorkersTable";
 
 const SPAN_S = 3600;
@@ -83,7 +83,7 @@ function WorkerFacts({ worker }: { worker: WorkerView }) {
         [
           "Last hour",
           worker.last_hour &&
-            (worker.last_hour.promised ? `delivered ${keptWord(worker.last_hour)} of the work promised, ` : "") +
+            (worker.last_hour.share === null ? "" : `${usedWord(worker.last_hour)} of its offer used, `) +
               plural(worker.last_hour.tasks, "task"),
         ],
         ["Network", load && networkOf(load)],

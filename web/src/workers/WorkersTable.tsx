@@ -12,7 +12,7 @@ import { useSorting } from "../lists/sorting";
 import { DEEDS, Drain } from "./Drain";
 import { Meter } from "./Meter";
 import { Sparkline } from "./Sparkline";
-import { keptWord, loadOf, stateOf, type Trend, useLastHours, useTrends } from "./workers";
+import { usedWord, loadOf, stateOf, type Trend, useLastHours, useTrends } from "./workers";
 
 const nameOf = ({ name }: WorkerView): string => name;
 const BY_NAME = { column: "Worker", isDown: false };
@@ -70,11 +70,12 @@ const columnsOf = (hourOf: Of<LastHour>, trendOf: Of<Trend>): Column<WorkerView>
     show: (worker) => <Latency worker={worker} />,
   },
   {
-    name: "Delivered",
+    name: "Used",
     class: "right number",
-    about: "In the last hour: work of tasks with accepted results, as a share of what its speed and slots promise",
-    order: (worker) => sharePromised(hourOf(worker)),
-    show: (worker) => keptWord(hourOf(worker)),
+    about:
+      "In the last hour: work of accepted results, as a share of what its slots can do; little if there was little to do",
+    order: (worker) => hourOf(worker)?.share,
+    show: (worker) => usedWord(hourOf(worker)),
   },
   {
     name: "Last seen",
@@ -84,9 +85,6 @@ const columnsOf = (hourOf: Of<LastHour>, trendOf: Of<Trend>): Column<WorkerView>
   },
   { name: "Withheld", class: "reason", show: (worker) => loadOf(worker)?.withheld },
 ];
-
-const sharePromised = (hour: LastHour | undefined): number | null =>
-  hour?.promised ? hour.delivered / hour.promised : null;
 
 function State({ worker }: { worker: WorkerView }) {
   return (

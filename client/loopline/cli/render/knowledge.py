@@ -75,11 +75,11 @@ def _throughput(bytes_s: float | None) -> str:
 
 
 def _last_hour(did: LastHour | None) -> str:
-    """Return the work done against speed times slots: ``40 % of 2h, 12 tasks``."""
-    if did is None or not did.promised:
+    """Return what tasks used of speed times slots: ``40 % of 2h used, 12 tasks``."""
+    if did is None or did.share is None:
         return "-"
-    share = 100 * did.delivered / did.promised
-    return f"{share:.0f} % of {human.duration(did.promised)}, {human.plural(did.tasks, 'task')}"
+    used = f"{100 * did.share:.0f} % of {human.duration(did.offered)} used"
+    return f"{used}, {human.plural(did.tasks, 'task')}"
 
 
 def _health(worker: WorkerView, now: float) -> str:

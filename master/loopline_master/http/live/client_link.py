@@ -24,6 +24,7 @@ from loopline_master.http.live.open_streams import OpenStreams
 from loopline_master.http.operations import InvalidRequest, Routes
 from loopline_master.settings import Limits
 from loopline_master.store import Store
+from loopline_master.store.queries.attempt_queries import why_failed
 from loopline_master.submissions.submissions import Submissions
 from loopline_master.timings import ANSWER_WITHIN_S, CLOSE_WITHIN_S, STILL_HERE_EVERY_S
 from loopline_shared.errors import LooplineError, ProtocolError
@@ -363,7 +364,7 @@ def _run(work: Coroutine[object, None, None]) -> None:
 
 
 def _end_of(_job: Job | None, task: Task, attempt: Attempt) -> TaskEnd:
-    reason = task.verdict or attempt.reason
+    reason = task.verdict or attempt.reason or why_failed(attempt.state, attempt.exit_code)
     return TaskEnd(
         number=task.number,
         state=task.state,

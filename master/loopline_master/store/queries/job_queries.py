@@ -35,10 +35,12 @@ from loopline_master.store.tables import jobs, specs
 from loopline_shared.model import MAX_ID, JobState, TaskState
 from loopline_shared.rest.bodies import (
     Counts,
+    JobCondition,
     JobDetail,
     JobPage,
     JobView,
     LiveTotals,
+    Period,
     PlanReport,
     PlanView,
     WaitingPlans,
@@ -72,7 +74,7 @@ SORTS: Mapping[str, ColumnElement[Any]] = {
     "tasks": jobs.c.task_count,
     "submitted": jobs.c.submitted_at,
     "ended": jobs.c.finished_at,
-    "took": jobs.c.finished_at - jobs.c.submitted_at,
+    "took": jobs.c.finished_at - jobs.c.started_at,
 }
 
 
@@ -248,7 +250,32 @@ def state_of_absent(job: Row[Any]) -> TaskState:
 
 def _fields(job: Row[Any]) -> dict[str, Any]:
     is_held = job.departure is None and job.held_at is not None and job.released_at is None
-    return {**job._mapping, "tasks": _counts(job), "held": is_held, "ledger": accounting_of(job)}
+    fields = {**job._mapping, "tasks": _counts(job), "held": is_held, "ledger": accounting_of(job)}
+    return fields | _periods(job) | {"condition": _condition(job, is_held=is_held)}
+
+
+def _periods(job: Row[Any]) -> dict[str, Period | None]:
+    """Return how long the job waited, took and was held: the one definition for REST, command line and page."""
+    ended, started, held = job.finished_at, job.started_at, job.held_at
+    return {
+        "waited": Period(since=job.submitted_at, until=ended if started is None else started),
+        "took": None if started is None else Period(since=started, until=ended),
+        "was_held": None if held is None else Period(since=held, until=job.released_at or ended),
+    }
+
+
+def _condition(job: Row[Any], *, is_held: bool) -> JobCondition:
+    """Return the state of a job in one word. Nothing of a paused or stalled job starts, held or not."""
+    state: JobCondition = job.state
+    if job.departure is not None:
+        return state
+    reasons: dict[JobCondition, bool] = {
+        "paused": job.paused,
+        "stalled": job.stalled,
+        "held": is_held,
+        "overdrawn": job.overdrawn,
+    }
+    return next((word for word, applies in reasons.items() if applies), state)
 
 
 def _counts(job: Row[Any]) -> Counts:

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row, Select, and_, bindparam, exists, func, s
 
 from loopline_master.core.entities import UNSEATED
 from loopline_master.store.database import Transact
-from loopline_master.store.queries.attempt_queries import attempts_of_task
+from loopline_master.store.queries.attempt_queries import attempts_of_task, why_failed
 from loopline_master.store.queries.job_queries import state_of_absent
 from loopline_master.store.queries.paging import after, number, page_of
 from loopline_master.store.row_source import Rows, no_rows
@@ -161,7 +161,7 @@ def task_fields(task: Row[Any]) -> dict[str, Any]:
     return {
         **task._mapping,
         "id": TaskId(task.job, task.number),
-        "reason": task.verdict or task.reason or "",
+        "reason": task.verdict or task.reason or why_failed(task.attempt_state, task.exit_code),
         "wall_s": None if task.ended_at is None else task.wall_s,
         "prefetched": task.state is TaskState.RUNNING and task.attempt_state in UNSEATED,
     }

@@ -4,13 +4,14 @@ Requests are validated by the models in spec.py (jobs) and here; times are secon
 RFC 3339 on the way (rest/times.py).
 """
 
-from loopline_shared.rest.bodies.base import Body, FieldError, Page, Problem
+from loopline_shared.rest.bodies.base import Body, FieldError, Page, Period, Problem
 from loopline_shared.rest.bodies.jobs import (
     Counts,
     Eta,
     Expected,
     Explanation,
     JobAccounting,
+    JobCondition,
     JobDetail,
     JobPage,
     JobView,
@@ -79,6 +80,7 @@ __all__ = [
     "HistoryReport",
     "HistorySubject",
     "JobAccounting",
+    "JobCondition",
     "JobDetail",
     "JobPage",
     "JobView",
@@ -95,6 +97,7 @@ __all__ = [
     "Page",
     "Passing",
     "PassingReport",
+    "Period",
     "PlanReport",
     "PlanView",
     "PlannedTask",

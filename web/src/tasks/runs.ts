@@ -1,0 +1,15 @@
+/** How long attempts ran: one definition of "took" for the tables of tasks and of attempts. */
+import type { AttemptView, TaskView } from "../api/types";
+import { between, duration } from "../text/human";
+
+type Row = Partial<Pick<TaskView, "began_at" | "wall_s" | "prefetched">>;
+
+/** Of a task: the attempt that its row describes. */
+export function tookOfTask({ began_at, wall_s, prefetched }: Row, now: number): string {
+  if (typeof wall_s === "number") return duration(wall_s);
+  return prefetched ? "–" : between(began_at ?? null, null, now);
+}
+
+export function tookOfAttempt({ started_at, ended_at, wall_s }: AttemptView, now: number): string {
+  return ended_at === null ? between(started_at, null, now) : duration(wall_s);
+}
