@@ -44,6 +44,7 @@ from loopline_shared.protocol.client_link import (
     key_of,
     number_of,
 )
+from loopline_shared.spec import JobSpec
 
 routes = Routes("calls")
 _Subscription = Subscription[TaskEnd]
@@ -173,7 +174,7 @@ class _ClientLink:
             if number is None:
                 raise ProtocolError("this is no message of a client that calls functions") from None
             self._count_submission(number)
-            return _refusal(number, InvalidRequest("body", error))
+            return _refusal(number, InvalidRequest("body", error, JobSpec))
         if isinstance(message, Submit):
             self._count_submission(message.number)
         return message
