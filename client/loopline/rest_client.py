@@ -27,7 +27,9 @@ from loopline_shared.rest.bodies import (
     AttemptView,
     DemandView,
     Explanation,
+    FailureReport,
     ForecastReport,
+    FoundLine,
     GridChange,
     HistoryReport,
     HistorySubject,
@@ -218,6 +220,15 @@ class RestClient:
         """Explain the state of a job, a task or a worker (by its name)."""
         place = f"/workers/{quote(subject, safe='')}" if isinstance(subject, str) else _at(subject)
         return await self._get(Explanation, f"{place}/explain")
+
+    async def failures(self, user: str | None = None, since: float = 0.0) -> FailureReport:
+        """Return the failures of the latest jobs that have any, grouped by reason."""
+        query = {"since": repr(since), **({} if user is None else {"owner": user})}
+        return await self._get(FailureReport, "/failures", query)
+
+    def lines(self, job: int, text: str) -> AsyncIterator[FoundLine]:
+        """Yield the lines that contain a text, of all tasks of a job."""
+        return self._pages(Page[FoundLine], f"/jobs/{job}/lines", more={"text": text})
 
     async def forecasts(self) -> ForecastReport:
         """Return how accurate past ETAs were."""

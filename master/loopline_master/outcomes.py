@@ -58,7 +58,8 @@ def explain_ended_job(
     if job.task_count > 1:
         sentence += f": {succeeded_words(job.tasks.succeeded, job.task_count, job.tasks.failed)}"
     if job.took is not None and job.took.until is not None:
-        sentence += f", in {spoken(job.took.until - job.took.since)}"
+        sentence += "," if job.task_count > 1 else ""
+        sentence += f" in {spoken(job.took.until - job.took.since)}"
     if max_fails is not None and job.state is JobState.CANCELLED and job.tasks.failed >= max_fails:
         sentence += f"; it was stopped because {counted(job.tasks.failed, 'task')} failed (--max-fails)"
     reasons = [*failures, *_reasons(job, story)]
@@ -111,7 +112,7 @@ def explain_ended_task(task: TaskDetail) -> Explanation:
     reason = f": {task.reason}" if task.reason else ""
     verb = "was" if task.state is TaskState.CANCELLED else "has"
     about = attempt_described(task)
-    ends = Counter(_end_of(one, task) for one in task.attempts if one is not about)
+    ends = Counter(_end_of(one, task) for one in task.attempts if not (one is about or one.accepted))
     tries = ends.pop("failed", 0) + 1
     after = f" after {tries} attempts" if tries > 1 else ""
     sentence = f"it {verb} {task.state}{place}{after}{reason}"
@@ -128,6 +129,8 @@ def explain_ended_task(task: TaskDetail) -> Explanation:
 
 def _end_of(attempt: AttemptView, task: TaskDetail) -> str:
     """Return how an attempt ended that does not describe the task: only failed ones use up the job's attempts."""
+    if attempt.state is AttemptState.SUCCEEDED:
+        return "voted" if len(task.votes) > 1 else "superseded"
     if attempt.state is not AttemptState.CANCELLED:
         return attempt.state.value
     if "owner" in attempt.reason:

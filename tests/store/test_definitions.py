@@ -61,7 +61,7 @@ async def test_time_of_a_hold_is_not_counted_as_waiting_for_a_slot(store: Store)
     view, story = await store.jobs.view(1), await store.job_histories.of_job(1)
     assert view is not None
     assert story is not None
-    assert explain_ended_job(view, story).sentence == "it has succeeded, in 19 s; held 71 s"
+    assert explain_ended_job(view, story).sentence == "it has succeeded in 19 s; held 71 s"
 
 
 async def test_sort_by_took_counts_from_the_start(store: Store) -> None:
@@ -76,6 +76,14 @@ async def test_failed_attempts_of_a_task_are_counted(store: Store) -> None:
     task = await store.tasks.detail(TaskId(1, 1))
     assert task is not None
     assert explain_ended_task(task).sentence == "it has succeeded on ant after 2 attempts"
+
+
+async def test_members_of_a_gang_are_not_other_attempts(store: Store) -> None:
+    await keep(store, a_job(1), a_task(1, state=TaskState.SUCCEEDED, winner=1, attempts=2), a_worker("ant"))
+    await keep(store, an_attempt(1, number=1, **ended()), an_attempt(1, number=2, worker="bee", **ended()))
+    task = await store.tasks.detail(TaskId(1, 1))
+    assert task is not None
+    assert explain_ended_task(task).sentence == "it has succeeded on ant"
 
 
 async def test_losing_replica_is_not_an_attempt_that_failed(store: Store) -> None:

@@ -328,7 +328,7 @@ async def test_the_master_says_beforehand_what_would_come_of_a_job(visit: Visit,
     await page.get_by_label("Size").fill("20s")
     tasks = page.get_by_role("region", name="Tasks")
     await expect(tasks.get_by_text(re.compile("^If submitted now: 50 % likely to end within"))).to_be_visible()
-    await page.get_by_text("Requirements, environment").click()
+    await page.get_by_text("Requirements, packages").click()
     await page.get_by_label("Labels").fill("matlab")
     await expect(tasks.get_by_text(re.compile("no worker", re.IGNORECASE))).to_be_visible()
     await page.get_by_label("Depends on jobs").fill("999999")

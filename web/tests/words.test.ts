@@ -7,7 +7,7 @@ import { shellWord, wordsOf } from "../src/submit/words";
 import { ordered, waitsFor } from "../src/jobs/jobs";
 import { inOrder } from "../src/lists/steady";
 import { encodedPath, kindOf } from "../src/tasks/outputs";
-import { ago, amount, between, duration, percent } from "../src/text/human";
+import { ago, amount, between, duration, endOfDay, percent, startOfDay } from "../src/text/human";
 import { shares } from "../src/ui/shares";
 import { withGaps } from "../src/ui/gaps";
 
@@ -42,6 +42,12 @@ describe("numbers as people read them", () => {
       "2.5 GB",
       "3.0 TB",
     ]);
+  });
+
+  it("take a day as a whole, in the viewer's zone", () => {
+    const start = new Date(2026, 10, 21).getTime() / 1000;
+    expect([startOfDay("2026-11-21"), endOfDay("2026-11-20")]).toEqual([start, start]);
+    expect([startOfDay(null), startOfDay("soon"), endOfDay("")]).toEqual([null, null, null]);
   });
 
   it("say how long, and how long ago", () => {

@@ -28,6 +28,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from loopline_master import timings
 from loopline_master.busy_time import BusyTime
+from loopline_master.dashboard.pages import not_found, wants_page
 from loopline_master.http.answers import JSON, Encoded, json_answer
 from loopline_master.http.auth import ANYBODY, Access, Auth, Caller, Deeds
 from loopline_master.http.live.shared_answers import SharedAnswers
@@ -378,6 +379,9 @@ def _is_redirection(error: Exception) -> bool:
 
 
 def _answer_to(request: web.Request, error: Exception) -> web.Response:
+    is_page = not request.path.startswith(API_PREFIX) and wants_page(request)
+    if is_page and isinstance(error, LooplineError | web.HTTPException) and error.status == HTTPStatus.NOT_FOUND:
+        return not_found(error.message if isinstance(error, LooplineError) else f"This master has no {request.path}.")
     if isinstance(error, LooplineError):
         errors = error.errors if isinstance(error, InvalidRequest) else []
         headers = _quota_headers(error.code, error.quota) if error.quota else {}

@@ -42,6 +42,11 @@ export type WaitingPlans = Schemas["WaitingPlans"];
 export type WaitingPlan = Schemas["WaitingPlan"];
 export type ForecastReport = Schemas["ForecastReport"];
 export type JobDetail = Schemas["JobDetail"];
+/** Failed tasks of several jobs with one reason. */
+export type FailureKind = Schemas["FailureKind"];
+export type FailureReport = Schemas["FailureReport"];
+/** A line of a task's output that a search has found. */
+export type FoundLine = Schemas["FoundLine"];
 export type Explanation = Schemas["Explanation"];
 export type HistoryReport = Schemas["HistoryReport"];
 export type HistoryLine = Schemas["HistoryLine"];

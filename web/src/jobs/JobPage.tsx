@@ -1,9 +1,11 @@
 import { get } from "../api/client";
-import type { Explanation, JobDetail } from "../api/types";
+import type { Explanation, JobDetail, TaskDetail } from "../api/types";
 import { now } from "../live/clock";
 import { anyJob, thisJob, useResource } from "../live/resource";
 import { Link } from "../router";
 import { maySubmit } from "../session/session";
+import { LogsSection } from "../tasks/LogsSection";
+import { OutputsSection } from "../tasks/OutputsSection";
 import { Gantt } from "../timeline/Gantt";
 import { count, cpuTime, duration, moment, period, plural } from "../text/human";
 import { Chip } from "../ui/Chip";
@@ -17,6 +19,7 @@ import { Explained } from "./Explained";
 import { Differing, JobLinks } from "./Hold";
 import { isOver, sizeOf } from "./jobs";
 import { Download } from "./Download";
+import { LinesSection } from "./LinesSection";
 import { SpecSection } from "./SpecSection";
 import { Steering } from "./Steering";
 import { Swatch } from "../ui/Swatch";
@@ -54,7 +57,8 @@ export function JobPage({ job: id }: { job: number }) {
             </span>
           </header>
           {why.data && <Explained explanation={why.data} own={id} />}
-          <Progress tasks={job.tasks} total={job.task_count} />
+          {job.task_count > 1 && <Progress tasks={job.tasks} total={job.task_count} />}
+          {job.task_count === 1 && <OnlyTask job={id} />}
           <JobFacts job={job} />
           {job.started_at !== null && <JobTimeline job={job} />}
           {job.files_coming && job.files_coming.length > 0 && (
@@ -64,10 +68,24 @@ export function JobPage({ job: id }: { job: number }) {
           )}
           {isSwept(job) && <MapSection job={job} />}
           <TasksSection job={job} />
+          {job.task_count > 1 && job.started_at !== null && <LinesSection job={id} />}
           <SpecSection job={job} />
         </>
       )}
     </Shown>
+  );
+}
+
+/** A job of one task opens at what it printed and wrote. */
+function OnlyTask({ job }: { job: number }) {
+  const path = `/jobs/${job}/tasks/1`;
+  const task = useResource(path, (signal) => get<TaskDetail>(path, {}, signal), thisJob(job));
+  if (!task.data?.attempts.length) return null;
+  return (
+    <>
+      <LogsSection path={path} task={task.data} />
+      <OutputsSection path={path} task={task.data} />
+    </>
   );
 }
 

@@ -1,4 +1,4 @@
-/** How long attempts ran: one definition of "took" for the tables of tasks and of attempts. */
+/** Attempts of a task: how long they ran, by one definition for all tables, and the ranks of a gang. */
 import type { AttemptView, TaskView } from "../api/types";
 import { between, duration } from "../text/human";
 
@@ -13,3 +13,7 @@ export function tookOfTask({ began_at, wall_s, prefetched }: Row, now: number): 
 export function tookOfAttempt({ started_at, ended_at, wall_s }: AttemptView, now: number): string {
   return ended_at === null ? between(started_at, null, now) : duration(wall_s);
 }
+
+/** The ranks of a gang's members, in order; none of a task that runs on one worker. */
+export const ranksOf = (attempts: readonly AttemptView[]): number[] =>
+  [...new Set(attempts.map(({ rank }) => rank).filter((rank) => typeof rank === "number"))].sort((a, b) => a - b);

@@ -80,6 +80,25 @@ export function day(then: number): string {
   return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
 }
 
+const DAY = /^(\d{4})-(\d\d)-(\d\d)$/;
+
+/** When a day such as `2026-11-21` begins, in the viewer's zone; null: it is no day. */
+export function startOfDay(text: string | null): number | null {
+  return midnight(text, 0);
+}
+
+/** When the day after it begins: days may have 23 or 25 hours. */
+export function endOfDay(text: string | null): number | null {
+  return midnight(text, 1);
+}
+
+function midnight(text: string | null, more: number): number | null {
+  const [, year, month, date] = DAY.exec(text ?? "") ?? [];
+  if (!year) return null;
+  const at = new Date(Number(year), Number(month) - 1, Number(date) + more).getTime();
+  return Number.isNaN(at) ? null : at / 1000;
+}
+
 /** As `<input type="datetime-local">` holds it. */
 export function toInput(then: number): string {
   const date = new Date(then * 1000);

@@ -3,14 +3,14 @@ import type { Explanation, Load, WorkerView } from "../api/types";
 import { now } from "../live/clock";
 import { Explained } from "../jobs/Explained";
 import { anything, thisWorker, useResource } from "../live/resource";
-import { Link } from "../router";
+import { go, Link } from "../router";
 import { Gantt } from "../timeline/Gantt";
 import { ago, amount, decimal, delay, duration, moment, plural } from "../text/human";
 import { Chip } from "../ui/Chip";
 import { Facts } from "../ui/Facts";
 import { Section } from "../ui/Section";
 import { Empty, Shown } from "../ui/states";
-import { Drain } from "./Drain";
+import { Drain, Forget } from "./Drain";
 import { SpareCpuSection } from "./SpareCpuSection";
 import { usedWord, loadOf, stateOf } from "./workers";
 import { Latency } from "./WorkersTable";
@@ -39,6 +39,7 @@ export function WorkerPage({ worker: name }: { worker: string }) {
             {worker.drain_reason && <span class="faint">{worker.drain_reason}</span>}
             <span class="buttons end">
               <Drain worker={worker} onDone={detail.reload} />
+              <Forget worker={worker} onDone={() => go("/workers")} />
             </span>
           </header>
           {why.data && <Explained explanation={why.data} />}

@@ -9,7 +9,7 @@ import { Chip } from "../ui/Chip";
 import { usePicks } from "../lists/picks";
 import { sorted } from "../lists/sorted";
 import { useSorting } from "../lists/sorting";
-import { DEEDS, Drain } from "./Drain";
+import { DEEDS, Drain, Forget } from "./Drain";
 import { Meter } from "./Meter";
 import { Sparkline } from "./Sparkline";
 import { usedWord, loadOf, stateOf, type Trend, useLastHours, useTrends } from "./workers";
@@ -27,7 +27,11 @@ export function WorkersTable({ workers, onDone }: { workers: WorkerView[]; onDon
     ({ name }) => trends?.get(name),
   );
   const steering = isAdmin.value
-    ? { picks, actions: (worker: WorkerView) => <Drain worker={worker} onDone={onDone} /> }
+    ? {
+        picks,
+        actions: (worker: WorkerView) =>
+          worker.connected ? <Drain {...{ worker, onDone }} /> : <Forget {...{ worker, onDone }} />,
+      }
     : {};
   return (
     <>

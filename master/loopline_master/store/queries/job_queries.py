@@ -119,13 +119,17 @@ class JobQueries:
         owner: str | None = None,
         named: str | None = None,
         label: str | None = None,
+        ended: tuple[float | None, float | None] = (None, None),
         sort: str = "-id",
         cursor: str | None = None,
         limit: int = 100,
     ) -> JobPage:
-        """Return a page of jobs by this key of SORTS, with a minus the largest first."""
+        """Return a page of jobs by this key of SORTS, with a minus the largest first.
+
+        ``ended``: only jobs that ended since the first moment and before the second one.
+        """
         last = after(cursor, number, 0)
-        query = _sorted(_VIEW.where(*_only(state, owner, named, label)), sort, last).limit(limit + 1)
+        query = _sorted(_VIEW.where(*_only(state, owner, named, label), *_ended(*ended)), sort, last).limit(limit + 1)
         rows = await self._read(lambda connection: connection.execute(query).all())
         return _page(rows, limit, lambda row: row.id)
 
@@ -206,6 +210,13 @@ def _only(
         yield jobs.c.id.in_(select(specs.c.job).where(specs.c.name.icontains(named, autoescape=True)))
     if label is not None:
         yield jobs.c.id.in_(select(specs.c.job).where(_labels(specs.c.spec).contains(f'"{label}"', autoescape=True)))
+
+
+def _ended(since: float | None, until: float | None) -> Iterator[ColumnElement[bool]]:
+    if since is not None:
+        yield jobs.c.finished_at >= since
+    if until is not None:
+        yield jobs.c.finished_at < until
 
 
 def _sorted(query: Select[Any], sort: str, last: int) -> Select[Any]:

@@ -53,6 +53,9 @@ from loopline_shared.rest.bodies.reports import (
 )
 from loopline_shared.rest.bodies.tasks import (
     AttemptView,
+    FailureKind,
+    FailureReport,
+    FoundLine,
     OutputFiles,
     TaskDetail,
     TaskResult,
@@ -71,9 +74,12 @@ __all__ = [
     "Eta",
     "Expected",
     "Explanation",
+    "FailureKind",
+    "FailureReport",
     "FieldError",
     "FileFlow",
     "ForecastReport",
+    "FoundLine",
     "GridChange",
     "Health",
     "HistoryLine",

@@ -60,8 +60,9 @@ export function paint(context: CanvasRenderingContext2D, picture: Picture, looke
     const colour = colourOf(picture, cell, colours);
     context.fillStyle = colour ?? scheme.stripe;
     context.fillRect(x, y, cellWidth - gap, cellHeight - gap);
-    if (picture.measure === "state" && cellHeight >= MARKED_PX)
-      mark(context, stateOf(cell), scheme.ground, [x, y, cellWidth - gap, cellHeight - gap]);
+    const ink = picture.measure === "state" ? scheme.ground : scheme.ink;
+    const state = marked(cell, picture.measure);
+    if (cellHeight >= MARKED_PX && state) mark(context, state, ink, [x, y, cellWidth - gap, cellHeight - gap]);
   });
   paintNames(context, picture);
   if (looked === null) return;
@@ -79,6 +80,12 @@ function colourOf({ measure, scale }: Picture, cell: Grid["cells"][number], stat
   }
   const value = numberOf(cell, measure);
   return value === null || !scale ? null : toneAt(shareOf(value, scale));
+}
+
+/** The state that a cell is marked with; of numbers only failures are marked, which have no number or a doubtful one. */
+export function marked(cell: Grid["cells"][number], measure: Measure): TaskState | null {
+  const state = stateOf(cell);
+  return measure === "state" || state === "failed" ? state : null;
 }
 
 /** What failed has a cross and what runs a dot: they are not told apart by colour alone. */
