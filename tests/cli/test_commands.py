@@ -310,7 +310,7 @@ def test_waiting_ends_with_the_job(fake: FakeMaster, run: Run) -> None:
     fake.on("GET /jobs/7", ok(running), ok(running), ok(failed))
     ran = run("submit", "--wait", "--", "pi")
     assert ran.code == Exit.FAILED
-    assert ran.out.startswith("job 7 pi failed after 10s: ")
+    assert ran.out.startswith("job 7 pi failed after 9.0s (waited 1.0s): ")
     assert "no worker is a mac" in ran.err
 
 
@@ -327,7 +327,8 @@ def test_waiting_ends_where_the_job_can_never_start(fake: FakeMaster, run: Run) 
     explained = [
         Explanation(subject="7", state="waiting", sentence=one.detail, reasons=[one]) for one in (waits, lost)
     ]
-    for words in (("job", "7", "--wait"), ("submit", "--wait", "--after", "5", "--", "pi")):
+    commands = ("job 7 --wait", "submit --wait --after 5 -- pi", "results 7", "logs 7.1 --follow")
+    for words in map(str.split, commands):
         fake.on("GET /jobs/7/explain", *map(ok, explained))
         ran = run(*words)
         assert ran.code == Exit.FAILED
@@ -385,6 +386,7 @@ def test_ctrl_c_leaves_the_job_running_and_says_how_to_come_back(fake: FakeMaste
 
 def test_results_say_where_they_are_cut(fake: FakeMaster, run: Run) -> None:
     lines = (result(1, "a\n"), result(2, "b", cut=True))
+    fake.on("GET /jobs/7", ok(job(7)))
     fake.on("GET /jobs/7/results", ok(b"\n".join(line.model_dump_json().encode() for line in lines) + b"\n"))
     ran = run("results", "7")
     assert ran.out == "a\nb"

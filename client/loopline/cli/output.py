@@ -12,6 +12,7 @@ from cyclopts import Parameter
 from loopline.cli.common import PATIENCE_S, PLAIN, Common, JobNumber, Subject
 from loopline.cli.errors import usage
 from loopline.cli.render.printable import Printable, printable
+from loopline.predecessors import until_entered
 from loopline_shared.model import Stream, TaskId
 from loopline_shared.rest.bodies import TaskResult
 
@@ -43,15 +44,15 @@ async def logs(
         task = await _only_task(task, common)
     again = ["logs", str(task), *["--stderr"] * stderr, *["--follow"] * follow]
     with common.interruptible(f"task {task} is not touched by this; read on with", *again):
-        async with (
-            common.client() as client,
-            aclosing(client.output(task, stream, follow=follow, rank=rank)) as pieces,
-        ):
-            if common.json:
-                text = b"".join([piece async for piece in pieces]).decode(errors="replace")
-                common.show({"task": str(task), "stream": stream, "text": text}, str)
-                return
-            await _print_pieces(pieces)
+        async with common.client() as client:
+            if follow:
+                await until_entered(client, await client.job(task.job))
+            async with aclosing(client.output(task, stream, follow=follow, rank=rank)) as pieces:
+                if common.json:
+                    text = b"".join([piece async for piece in pieces]).decode(errors="replace")
+                    common.show({"task": str(task), "stream": stream, "text": text}, str)
+                    return
+                await _print_pieces(pieces)
 
 
 async def _only_task(job: int, common: Common) -> TaskId:
@@ -77,15 +78,19 @@ async def _print_pieces(pieces: AsyncIterator[bytes]) -> None:
 async def results(job: JobNumber, /, *, common: Common = PLAIN) -> None:
     """Print the output of every task, as the tasks finish; `--json` prints one result a line.
 
+    It ends with an error if the job can never start, because a job before it failed or was cancelled.
+
     Parameters
     ----------
     job
         Number of the job.
     """
     with common.interruptible(f"job {job} continues; read its results again with", "results", str(job)):
-        async with common.client(PATIENCE_S) as client, aclosing(client.results(job)) as lines:
-            async for result in lines:
-                _print(result, common)
+        async with common.client(PATIENCE_S) as client:
+            await until_entered(client, await client.job(job))
+            async with aclosing(client.results(job)) as lines:
+                async for result in lines:
+                    _print(result, common)
 
 
 def _print(result: TaskResult, common: Common) -> None:
