@@ -147,7 +147,12 @@ async def test_long_names_leave_all_columns_in_sight(visit: Visit, grid: Grid) -
 
 async def test_each_view_links_to_its_page_of_the_manual(visit: Visit) -> None:
     page = visit.page
-    for path, manual in (("/", "page"), ("/jobs", "waiting"), ("/jobs/1/tasks/1", "failures"), ("/submit", "sweeps")):
+    for path, manual in (
+        ("/", "page"),
+        ("/jobs", "troubleshooting"),
+        ("/jobs/1/tasks/1", "failures"),
+        ("/submit", "sweeps"),
+    ):
         await visit.show(path)
         link = page.get_by_role("link", name="Manual", exact=True)
         assert await link.get_attribute("href") == f"/manual/{manual}.html"

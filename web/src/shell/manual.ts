@@ -4,7 +4,7 @@
 export const PAGES: Record<string, string> = {
   "": "page",
   timeline: "page",
-  jobs: "waiting",
+  jobs: "troubleshooting",
   workers: "knowing",
   guarantee: "guarantee",
   master: "operating",
