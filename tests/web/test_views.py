@@ -145,6 +145,35 @@ async def test_long_names_leave_all_columns_in_sight(visit: Visit, grid: Grid) -
             assert box is None or box["x"] + box["width"] <= DESKTOP["width"], await cell.inner_text()
 
 
+async def test_new_views_are_open_to_all_and_fit_a_phone(visit: Visit, grid: Grid) -> None:
+    sweep = JobSpec(
+        command=["sh", "-c", "echo needle; exit $(({a} + {b} == 2))"],
+        parameters={"a": [1, 2], "b": [1, 2]},
+        max_attempts=1,
+    )
+    swept = (await grid.client().submit(sweep)).id
+    gang = await grid.submit("echo", nodes=2)
+    single = await grid.submit("echo at once")
+    for job in (swept, gang, single):
+        await grid.ended(job)
+    views = {
+        "/jobs?over=failed&from=2020-01-01": "Jobs",
+        f"/jobs/{swept}?lines=needle&map=a,b&colour=took&as=table": f"Job {swept}",
+        f"/jobs/{gang}/tasks/1": f"Task {gang}.1",
+        f"/jobs/{single}": f"Job {single}",
+        "/submit": "Submit a job",
+    }
+    found = list[str]()
+    await visit.show()
+    for view, heading in views.items():
+        await visit.turn_to(view, heading)
+        if view == "/submit":
+            await visit.page.get_by_text("Requirements, packages").click()
+        found += [f"{view}: {barrier}" for barrier in await visit.barriers()]
+        found += [f"{view} scrolls sideways at {width} px" for width in await visit.too_narrow()]
+    assert not found, "\n".join(found)
+
+
 async def test_each_view_links_to_its_page_of_the_manual(visit: Visit) -> None:
     page = visit.page
     for path, manual in (

@@ -202,8 +202,11 @@ function ValueTable({ job, grid, x, y, measure }: TableProps) {
                 const cell = grid.cells[line * grid.xs.length + column]!;
                 return (
                   <td key={column} class="right number">
-                    {cell[0] ? <Link to={`/jobs/${job}/tasks/${cell[0].number}`}>{text(cell)}</Link> : "–"}
-                    {failed(cell)}
+                    {cell[0] ? (
+                      <Link to={`/jobs/${job}/tasks/${cell[0].number}`}>{text(cell) + failed(cell)}</Link>
+                    ) : (
+                      "–"
+                    )}
                   </td>
                 );
               })}
