@@ -226,7 +226,7 @@ class RestClient:
         query = {"since": repr(since), **({} if user is None else {"owner": user})}
         return await self._get(FailureReport, "/failures", query)
 
-    def lines(self, job: int, text: str) -> AsyncIterator[FoundLine]:
+    def lines(self, job: int, text: str) -> AsyncGenerator[FoundLine, None]:
         """Yield the lines that contain a text, of all tasks of a job."""
         return self._pages(Page[FoundLine], f"/jobs/{job}/lines", more={"text": text})
 
@@ -367,7 +367,7 @@ class RestClient:
         size: int = LARGEST_PAGE,
         state: str | None = None,
         more: dict[str, str] | None = None,
-    ) -> AsyncIterator[Item]:
+    ) -> AsyncGenerator[Item, None]:
         query = {"limit": str(size)} | ({"state": state} if state else {}) | (more or {})
         while True:
             answer = await self._get(page, path, query)

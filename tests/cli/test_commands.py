@@ -15,7 +15,7 @@ from aiohttp import web
 from loopline.cli.app import COMMANDS
 from loopline.cli.errors import EXIT_CODES, Exit
 from loopline.client import AsyncClient
-from loopline_shared.model import JobState, Order, TaskState
+from loopline_shared.model import JobState, Order, TaskId, TaskState
 from loopline_shared.rest.access import (
     AuditEntry,
     EncryptionView,
@@ -30,7 +30,10 @@ from loopline_shared.rest.bodies import (
     DemandLine,
     DemandView,
     Explanation,
+    FailureKind,
+    FailureReport,
     FieldError,
+    FoundLine,
     HistoryLine,
     HistoryReport,
     LastHour,
@@ -93,6 +96,10 @@ PRUNED = PruneReport(
 REASON = Reason(code="slots", count=4, detail="no slot is free")
 
 
+KIND = FailureKind(exit_code=3, reason="no licence", tasks=1200, jobs=[7, 6], example=TaskId(7, 2))
+FAILURES = FailureReport(kinds=[KIND], job_count=2, truncated=False)
+
+
 def answers(fake: FakeMaster) -> None:
     """All that the commands below ask for."""
     fake.on("GET /jobs", page(job(7), job(6)))
@@ -100,6 +107,7 @@ def answers(fake: FakeMaster) -> None:
     fake.on("GET /jobs/7/tasks", page(task(1), task(2, TaskState.FAILED, exit_code=3)))
     fake.on("GET /jobs/7/attempts", page())
     fake.on("GET /jobs/7/results", ok(result(1, "about 3.14\n").model_dump_json().encode() + b"\n"))
+    fake.on("GET /failures", ok(FAILURES))
     fake.on("GET /jobs/7/tasks/1/stdout", ok(b"about 3.14\n"))
     fake.on("GET /jobs/7/tasks/1/stderr", ok(b"oh\n"))
     fake.on(
@@ -139,6 +147,7 @@ LINES = [
     ("submit --json -- pi", "id"),
     ("submit --json --wait -- pi", "state"),
     ("jobs --json", None),
+    ("failures --json", "kinds"),
     ("job 7 --json", "spec"),
     ("job 7 --json --wait", "spec"),
     ("tasks 7 --json", None),
@@ -302,6 +311,25 @@ def test_times_are_printed_with_their_zone(fake: FakeMaster, run: Run, monkeypat
         monkeypatch.undo()
         time.tzset()
     assert fake.asked("GET /audit-log")[-1].query["since"].startswith("1801382400")
+
+
+def test_failures_are_listed_by_reason(fake: FakeMaster, run: Run) -> None:
+    fake.on("GET /failures", ok(FAILURES))
+    out = run("failures", "--user", "ann", "--since", "2027-01-31T08:00:00Z").out
+    assert [word in out for word in ("1,200", "7, 6", "7.2", "no licence", "of 2 jobs")] == [True] * 5
+    assert fake.asked("GET /failures")[0].query == {"since": "1801382400.0", "owner": "ann"}
+    fake.on("GET /failures", ok(FAILURES.model_copy(update={"kinds": []})))
+    assert run("failures").out == "no task has failed\n"
+
+
+def test_text_is_found_in_the_output_of_all_tasks(fake: FakeMaster, run: Run) -> None:
+    hits = [FoundLine(task=TaskId(7, n), stream="stderr", line=n, text=f"oh\x1b[2J {n}") for n in (1, 2)]
+    fake.on("GET /jobs/7/lines", page(*hits))
+    assert run("logs", "7", "--find", "oh").out == "7.1 stderr:1: oh^[[2J 1\n7.2 stderr:2: oh^[[2J 2\n"
+    assert run("logs", "7.2", "--find", "oh").out == "7.2 stderr:2: oh^[[2J 2\n"
+    lines = run("logs", "7", "--find", "oh", "--json").out.splitlines()
+    assert [json.loads(line)["task"] for line in lines] == ["7.1", "7.2"]
+    assert fake.asked("GET /jobs/7/lines")[0].query["text"] == "oh"
 
 
 def test_waiting_ends_with_the_job(fake: FakeMaster, run: Run) -> None:

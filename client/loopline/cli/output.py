@@ -24,6 +24,7 @@ async def logs(
     stderr: bool = False,
     rank: int = 0,
     follow: Annotated[bool, Parameter(alias="-f")] = False,
+    find: str | None = None,
     common: Common = PLAIN,
 ) -> None:
     """Print the output of a task. On a terminal its colours are kept, and other control characters shown as ^X.
@@ -38,7 +39,13 @@ async def logs(
         Of a task on several nodes: the member whose output it is.
     follow
         Go on printing while the task writes, until it is over.
+    find
+        Print only the lines of stdout and stderr that contain this text, in capitals or not; of a job, those of all
+        its tasks.
     """
+    if find is not None:
+        await _find(task, find, common)
+        return
     stream: Stream = "stderr" if stderr else "stdout"
     if not isinstance(task, TaskId):
         task = await _only_task(task, common)
@@ -53,6 +60,19 @@ async def logs(
                     common.show({"task": str(task), "stream": stream, "text": text}, str)
                     return
                 await _print_pieces(pieces)
+
+
+async def _find(subject: TaskId | int, text: str, common: Common) -> None:
+    """Print the lines of a job, or of one task, that contain the text, each with its task, stream and number."""
+    job, only = (subject.job, subject) if isinstance(subject, TaskId) else (subject, None)
+    async with common.client() as client, aclosing(client.lines(job, text)) as lines:
+        async for line in lines:
+            if only not in (None, line.task):
+                continue
+            if common.json:
+                print(line.model_dump_json(), flush=True)
+            else:
+                print(f"{line.task} {line.stream}:{line.line}: {printable(line.text)}", flush=True)
 
 
 async def _only_task(job: int, common: Common) -> TaskId:
