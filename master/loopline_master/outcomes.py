@@ -108,7 +108,8 @@ def _phases(story: JobHistory, in_total: str) -> Iterator[Reason]:
 
 def explain_ended_task(task: TaskDetail) -> Explanation:
     """Explain how a task ended."""
-    place = f" on {task.worker}" if task.worker else ""
+    accepted = [one.worker for one in task.attempts if one.accepted]  # several: the members of a gang
+    place = f" on {' and '.join(accepted or [task.worker or ''])}" if accepted or task.worker else ""
     reason = f": {task.reason}" if task.reason else ""
     verb = "was" if task.state is TaskState.CANCELLED else "has"
     about = attempt_described(task)

@@ -83,7 +83,7 @@ async def test_members_of_a_gang_are_not_other_attempts(store: Store) -> None:
     await keep(store, an_attempt(1, number=1, **ended()), an_attempt(1, number=2, worker="bee", **ended()))
     task = await store.tasks.detail(TaskId(1, 1))
     assert task is not None
-    assert explain_ended_task(task).sentence == "it has succeeded on ant"
+    assert explain_ended_task(task).sentence == "it has succeeded on ant and bee"
 
 
 async def test_losing_replica_is_not_an_attempt_that_failed(store: Store) -> None:

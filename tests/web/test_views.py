@@ -85,6 +85,8 @@ async def test_ranks_of_a_gang_have_their_own_output(visit: Visit, grid: Grid) -
     page = visit.page
     attempts = region(page, "Attempts")
     await expect(attempts.get_by_role("columnheader", name="Rank")).to_be_visible()
+    workers = page.locator("dl.facts div").filter(has_text="Workers, by rank").locator("dd")
+    await expect(workers).to_have_text(re.compile("0 (ant 1 bee|bee 1 ant)"))
     await expect(page.locator("pre.log")).to_contain_text("I am rank 0")
     await page.get_by_label("rank").select_option("1")
     await expect(page.locator("pre.log")).to_contain_text("I am rank 1")

@@ -6,7 +6,7 @@ import { Button } from "../ui/Button";
 import { Section } from "../ui/Section";
 import { LogPane, wayOf } from "./LogPane";
 import { placeOf, type Stream } from "./lines";
-import { ranksOf } from "./runs";
+import { ranksOf, workerOf } from "./runs";
 
 const STREAMS: Stream[] = ["stdout", "stderr"];
 type View = Stream | "both";
@@ -84,10 +84,6 @@ export function LogsSection({ path, task }: { path: string; task: TaskDetail }) 
 }
 
 const ofRank = (rank: number | null): string => (rank === null ? "" : `?rank=${rank}`);
-
-/** The worker of a rank's latest attempt. */
-const workerOf = (task: TaskDetail, rank: number): string =>
-  task.attempts.findLast((attempt) => attempt.rank === rank)?.worker ?? "no worker";
 
 /** What is opened: of a failed task stderr, where it printed something that will say why. */
 const firstOf = (task: TaskDetail): Stream =>

@@ -12,7 +12,7 @@ import { AttemptsSection } from "./AttemptsSection";
 import { Explained } from "../jobs/Explained";
 import { LogsSection } from "./LogsSection";
 import { OutputsSection } from "./OutputsSection";
-import { tookOfTask } from "./runs";
+import { ranksOf, tookOfTask, workerOf } from "./runs";
 
 interface Props {
   job: number;
@@ -47,7 +47,8 @@ export function TaskPage({ job, task: number }: Props) {
               ...Object.entries(task.parameters).map(([name, value]): [string, string] => [name, String(value)]),
               ["Started", task.started_at !== null && moment(task.started_at)],
               ["Took", task.began_at !== null && tookOfTask(task, now.value)],
-              ["Worker", task.worker && <Link to={`/workers/${task.worker}`}>{task.worker}</Link>],
+              ["Worker", task.worker && !isGang(task) && <WorkerLink name={task.worker} />],
+              ["Workers, by rank", isGang(task) && <WorkersOfGang task={task} />],
               ["Exit code", task.exit_code],
               ["Failures", task.failures > 0 && task.failures],
               ["Reason", task.reason || null],
@@ -60,6 +61,23 @@ export function TaskPage({ job, task: number }: Props) {
         </>
       )}
     </Shown>
+  );
+}
+
+const isGang = ({ attempts }: TaskDetail): boolean => ranksOf(attempts).length > 0;
+
+const WorkerLink = ({ name }: { name: string }) => <Link to={`/workers/${name}`}>{name}</Link>;
+
+/** Those of its latest launch. */
+function WorkersOfGang({ task }: { task: TaskDetail }) {
+  return (
+    <>
+      {ranksOf(task.attempts).map((rank) => (
+        <span key={rank}>
+          {rank} <WorkerLink name={workerOf(task, rank)} />{" "}
+        </span>
+      ))}
+    </>
   );
 }
 

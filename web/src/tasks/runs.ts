@@ -17,3 +17,7 @@ export function tookOfAttempt({ started_at, ended_at, wall_s }: AttemptView, now
 /** The ranks of a gang's members, in order; none of a task that runs on one worker. */
 export const ranksOf = (attempts: readonly AttemptView[]): number[] =>
   [...new Set(attempts.map(({ rank }) => rank).filter((rank) => typeof rank === "number"))].sort((a, b) => a - b);
+
+/** The worker of a rank's latest attempt. */
+export const workerOf = ({ attempts }: { attempts: readonly AttemptView[] }, rank: number): string =>
+  attempts.findLast((attempt) => attempt.rank === rank)?.worker ?? "";

@@ -4,7 +4,7 @@ import type { FailureKind, FailureReport } from "../../api/types";
 import { Cards, type Column } from "../../lists/Cards";
 import { sorted } from "../../lists/sorted";
 import { useSorting } from "../../lists/sorting";
-import { anyJob, useResource } from "../../live/resource";
+import { never, useResource } from "../../live/resource";
 import { Link } from "../../router";
 import { count, plural } from "../../text/human";
 import { Section } from "../../ui/Section";
@@ -12,7 +12,8 @@ import { Shown } from "../../ui/states";
 import { JobLinks } from "../Hold";
 import { useJobFilter } from "../JobFinder";
 
-const EVERY_MS = 60_000;
+/** Reading them costs much more than a list of jobs, so it is not done at each change. */
+const EVERY_MS = 20_000;
 
 /** Nothing is shown where nothing has failed. */
 export function FailuresSection() {
@@ -21,7 +22,7 @@ export function FailuresSection() {
   const report = useResource(
     `failures/${owner ?? ""}`,
     (signal) => get<FailureReport>("/failures", { owner }, signal),
-    anyJob,
+    never,
     EVERY_MS,
   );
   if (report.data && !report.data.kinds.length) return null;
