@@ -1,5 +1,6 @@
 """One definition for each word about the time and the state of jobs and tasks."""
 
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -113,3 +114,13 @@ async def test_task_that_failed_without_stderr_has_a_reason(store: Store, exit_c
     assert page is not None
     assert page.items[0].reason == reason
     assert explain_ended_task(task).sentence == f"it has failed on ant: {reason}"
+
+
+@pytest.mark.parametrize("below_us", [0.2, 0.8])
+async def test_end_of_a_job_as_rest_rounds_it_finds_the_job(store: Store, below_us: float) -> None:
+    await keep(store, a_job(1, **OVER | {"finished_at": 1_800_000_000.000001 + below_us * 1e-6}))
+    view = await store.jobs.view(1)
+    assert view is not None
+    answered = datetime.fromisoformat(view.model_dump(mode="json")["finished_at"]).timestamp()
+    assert [job.id for job in (await store.jobs.page(ended=(answered, None))).items] == [1]
+    assert (await store.jobs.page(ended=(None, answered))).items == []

@@ -78,6 +78,10 @@ SORTS: Mapping[str, ColumnElement[Any]] = {
 }
 
 
+_ROUNDED_S = 1e-6
+"""REST rounds times to microseconds: a job's end as it was answered must find that job."""
+
+
 class _labels(FunctionElement[str]):  # noqa: N801 a function of SQL
     """The labels that a job's workers must have, as the text of a JSON array."""
 
@@ -214,9 +218,9 @@ def _only(
 
 def _ended(since: float | None, until: float | None) -> Iterator[ColumnElement[bool]]:
     if since is not None:
-        yield jobs.c.finished_at >= since
+        yield jobs.c.finished_at >= since - _ROUNDED_S
     if until is not None:
-        yield jobs.c.finished_at < until
+        yield jobs.c.finished_at < until - _ROUNDED_S
 
 
 def _sorted(query: Select[Any], sort: str, last: int) -> Select[Any]:
