@@ -8,6 +8,7 @@ from typing import Any
 
 from loopline.functions.calls import CallError, CallOutcome, content_of, outcomes_of, read_call
 from loopline.page_links import html_of
+from loopline.predecessors import explained_wait, until_entered
 from loopline.rest_client import RestClient
 from loopline_shared.model import Function, JobState
 from loopline_shared.rest.bodies import JobDetail, JobView, TaskResult
@@ -45,18 +46,32 @@ class AsyncJob:
         return (await self.view()).state
 
     async def wait(self, timeout_s: float | None = None) -> JobDetail:
-        """Wait until the job is over, however it ended. Raises TimeoutError if that takes longer."""
+        """Wait until the job is over, however it ended. Raises TimeoutError if that takes longer.
+
+        Raises LooplineError if it can never start, because a job before it failed or was cancelled.
+        """
+        is_waiting = False
         async with asyncio.timeout(timeout_s):
             async for change in self._client.changes():
-                if change.missed or self.id in change.jobs:
+                if change.missed or self.id in change.jobs or is_waiting:
                     view = await self.view()
                     if view.finished_at is not None:
                         return view
+                    if is_waiting := view.state is JobState.WAITING:
+                        await explained_wait(self._client, view)
         raise AssertionError("changes do not end")
 
     async def results(self) -> AsyncGenerator[TaskResult, None]:
-        """Yield every task's result as it finishes, until the job is over; a CallResult if the task is one call."""
-        function = (self._spec or (await self.view()).spec).function
+        """Yield every task's result as it finishes, until the job is over; a CallResult if the task is one call.
+
+        Raises LooplineError if it can never start, because a job before it failed or was cancelled.
+        """
+        spec = self._spec
+        if spec is None or spec.after:
+            view = await self.view()
+            spec = view.spec
+            await until_entered(self._client, view)
+        function = spec.function
         async for result in self._client.results(self.id):
             yield await read_call(self._client, result) if function and not function.chunk else result
 
@@ -69,6 +84,7 @@ class AsyncJob:
         function = view.spec.function
         if function is None:
             raise TypeError(f"job {self.id} runs commands: results() has their output")
+        await until_entered(self._client, view)
         waiting: dict[int, list[CallOutcome]] = {}
         following = 1
         async for result in self._client.results(self.id):

@@ -27,7 +27,9 @@ from loopline_shared.rest.bodies import (
     AttemptView,
     DemandView,
     Explanation,
+    FailureReport,
     ForecastReport,
+    FoundLine,
     GridChange,
     HistoryReport,
     HistorySubject,
@@ -219,6 +221,15 @@ class RestClient:
         place = f"/workers/{quote(subject, safe='')}" if isinstance(subject, str) else _at(subject)
         return await self._get(Explanation, f"{place}/explain")
 
+    async def failures(self, user: str | None = None, since: float = 0.0) -> FailureReport:
+        """Return the failures of the latest jobs that have any, grouped by reason."""
+        query = {"since": repr(since), **({} if user is None else {"owner": user})}
+        return await self._get(FailureReport, "/failures", query)
+
+    def lines(self, job: int, text: str) -> AsyncGenerator[FoundLine, None]:
+        """Yield the lines that contain a text, of all tasks of a job."""
+        return self._pages(Page[FoundLine], f"/jobs/{job}/lines", more={"text": text})
+
     async def forecasts(self) -> ForecastReport:
         """Return how accurate past ETAs were."""
         return await self._get(ForecastReport, "/forecasts")
@@ -356,7 +367,7 @@ class RestClient:
         size: int = LARGEST_PAGE,
         state: str | None = None,
         more: dict[str, str] | None = None,
-    ) -> AsyncIterator[Item]:
+    ) -> AsyncGenerator[Item, None]:
         query = {"limit": str(size)} | ({"state": state} if state else {}) | (more or {})
         while True:
             answer = await self._get(page, path, query)

@@ -31,6 +31,7 @@ from loopline_master.history.summing import Summing
 from loopline_master.http.auth import Auth, Deeds
 from loopline_master.http.live.client_link import ClientLinks
 from loopline_master.http.live.open_streams import OpenStreams
+from loopline_master.http.live.output_search import OutputSearch
 from loopline_master.http.live.shared_answers import SharedAnswers
 from loopline_master.http.live.stored_results import StoredResults
 from loopline_master.http.live.streams import FollowedResults
@@ -192,6 +193,7 @@ def _add_streams(parts: Parts) -> None:
         changes=engine.changes,
         streams=streams,
     )
+    parts.add(OutputSearch(store, parts[RetainedFiles]))
     auth = Auth(store.tokens, session_key(parts[MasterSettings]), streams.end, required=parts[MasterSettings].tokens)
     engine.changes.add_listener(auth)
     clients = ClientLinks(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from loopline_master.core.explain.explain_job import counted, spoken
+from loopline_master.core.explain.explain_job import counted, spoken, succeeded_words
 from loopline_master.store.queries.failure_queries import FailureGroup
 from loopline_master.store.queries.job_history import JobHistory
-from loopline_shared.model import JobState, TaskState
-from loopline_shared.rest.bodies import Explanation, JobView, Reason, TaskDetail
+from loopline_shared.model import AttemptState, JobState, TaskState
+from loopline_shared.rest.bodies import AttemptView, Explanation, JobView, Reason, TaskDetail
 
 _NOTABLE_S = 1.0
 _MOST_GROUPS = 5
@@ -53,10 +54,12 @@ def explain_ended_job(
     ``max_fails``: it was to be stopped at so many failures.
     """
     verb = "was" if job.state is JobState.CANCELLED else "has"
-    failed = f", {job.tasks.failed} failed" if job.tasks.failed else ""
-    sentence = f"it {verb} {job.state}: {job.tasks.succeeded} of {job.task_count} tasks succeeded{failed}"
-    if job.started_at is not None and job.finished_at is not None:
-        sentence += f", in {spoken(job.finished_at - job.started_at)}"
+    sentence = f"it {verb} {job.state}"
+    if job.task_count > 1:
+        sentence += f": {succeeded_words(job.tasks.succeeded, job.task_count, job.tasks.failed)}"
+    if job.took is not None and job.took.until is not None:
+        sentence += "," if job.task_count > 1 else ""
+        sentence += f" in {spoken(job.took.until - job.took.since)}"
     if max_fails is not None and job.state is JobState.CANCELLED and job.tasks.failed >= max_fails:
         sentence += f"; it was stopped because {counted(job.tasks.failed, 'task')} failed (--max-fails)"
     reasons = [*failures, *_reasons(job, story)]
@@ -105,10 +108,17 @@ def _phases(story: JobHistory, in_total: str) -> Iterator[Reason]:
 
 def explain_ended_task(task: TaskDetail) -> Explanation:
     """Explain how a task ended."""
-    place = f" on {task.worker}" if task.worker else ""
+    accepted = [one.worker for one in task.attempts if one.accepted]  # several: the members of a gang
+    place = f" on {' and '.join(accepted or [task.worker or ''])}" if accepted or task.worker else ""
     reason = f": {task.reason}" if task.reason else ""
     verb = "was" if task.state is TaskState.CANCELLED else "has"
-    sentence = f"it {verb} {task.state}{place} after {counted(len(task.attempts), 'attempt')}{reason}"
+    about = attempt_described(task)
+    ends = Counter(_end_of(one, task) for one in task.attempts if not (one is about or one.accepted))
+    tries = ends.pop("failed", 0) + 1
+    after = f" after {tries} attempts" if tries > 1 else ""
+    sentence = f"it {verb} {task.state}{place}{after}{reason}"
+    if ends:
+        sentence += f"; other attempts: {', '.join(f'{count} {how}' for how, count in ends.items())}"
     if times := _times_of(task):
         sentence += f"; {', '.join(times)}"
     if task.mismatch:
@@ -118,14 +128,30 @@ def explain_ended_task(task: TaskDetail) -> Explanation:
     return Explanation(subject=str(task.id), state=task.state, sentence=sentence)
 
 
+def _end_of(attempt: AttemptView, task: TaskDetail) -> str:
+    """Return how an attempt ended that does not describe the task: only failed ones use up the job's attempts."""
+    if attempt.state is AttemptState.SUCCEEDED:
+        return "voted" if len(task.votes) > 1 else "superseded"
+    if attempt.state is not AttemptState.CANCELLED:
+        return attempt.state.value
+    if "owner" in attempt.reason:
+        return "preempted"
+    return "superseded" if task.state is TaskState.SUCCEEDED else "cancelled"
+
+
+def attempt_described(task: TaskDetail) -> AttemptView | None:
+    """Return the attempt that a task's row describes: the accepted one, else the latest."""
+    return next((one for one in task.attempts if one.accepted), task.attempts[-1] if task.attempts else None)
+
+
 def _times_of(task: TaskDetail) -> list[str]:
-    """Return how long the phases of its last attempt took, those of a second or more."""
-    attempt = next((one for one in task.attempts if one.accepted), task.attempts[-1] if task.attempts else None)
+    """Return the phases of a second or more of the attempt that describes the task."""
+    attempt = attempt_described(task)
     if attempt is None or attempt.started_at is None or attempt.phases is None:
         return []
     phases = attempt.phases
     times = {
-        "waited {} for a slot": attempt.started_at - attempt.dispatched_at,
+        "waited {} at its worker for a slot": attempt.started_at - attempt.dispatched_at,
         "took {} to fetch inputs and software": phases.inputs_s,
         "ran {}": attempt.wall_s,
         "was frozen for {}": phases.frozen_s,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import is_dataclass
+from typing import Any, get_args, get_type_hints
+
+from pydantic import BaseModel
 
 _KINDS = {
     "string_type": "expected a text",
@@ -24,9 +27,11 @@ _KINDS = {
     "none_required": "expected nothing here",
     "missing": "this is missing",
     "extra_forbidden": "there is no such key",
+    "unexpected_keyword_argument": "there is no such key",
     "path_type": "expected a path",
     "url_parsing": "expected a URL",
 }
+_UNKNOWN_KEY = ("extra_forbidden", "unexpected_keyword_argument")
 _LIMITS = {
     "greater_than": "has to be greater than {gt:.16g}",
     "greater_than_equal": "has to be at least {ge:.16g}",
@@ -49,6 +54,38 @@ _TEXTS = {
 """What is expected where a text does not match this pattern."""
 
 
+def plain_of(mistake: Mapping[str, Any], model: type[BaseModel]) -> str:
+    """Return the message of a mistake in a document of this model: of an unknown key, the key that was meant."""
+    said = plain(mistake)
+    if mistake["type"] not in _UNKNOWN_KEY:
+        return said
+    *path, wrong = mistake["loc"]
+    return f"{said}: {meant(str(wrong), _known_keys(model, path))}"
+
+
+def _known_keys(model: type[BaseModel], path: Sequence[str | int]) -> set[str]:
+    """Return the keys of the object at this path. Places in lists and kinds of a union are steps of it, too."""
+    kinds: list[type[Any]] = [model]
+    for step in path:
+        fields = [annotation for kind in kinds if (annotation := _fields_of(kind).get(step)) is not None]
+        kinds = [found for annotation in fields for found in _kinds_in(annotation)] or kinds
+    return {name for kind in kinds for name in _fields_of(kind)}
+
+
+def _fields_of(kind: type[Any]) -> dict[Any, Any]:
+    if issubclass(kind, BaseModel):
+        return {name: field.annotation for name, field in kind.model_fields.items()}
+    return {name: hint for name, hint in get_type_hints(kind).items() if name in kind.__dataclass_fields__}
+
+
+def _kinds_in(annotation: Any) -> Iterator[type[Any]]:
+    """Yield the models and dataclasses in an annotation."""
+    if isinstance(annotation, type) and (is_dataclass(annotation) or issubclass(annotation, BaseModel)):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _kinds_in(part)
+
+
 def plain(mistake: Mapping[str, Any]) -> str:
     """Return the message of one of ``ValidationError.errors()`` in plain words; where there are none, pydantic's."""
     kind, context = str(mistake["type"]), mistake.get("ctx") or {}
@@ -59,3 +96,12 @@ def plain(mistake: Mapping[str, Any]) -> str:
     if kind in _LIMITS and context:
         return _LIMITS[kind].format(**context)
     return str(mistake["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
+
+
+def meant(wrong: str, right: Iterable[str]) -> str:
+    """Return a hint that names the nearest known word, or all of them."""
+    import difflib  # hardly ever
+
+    known = sorted(right)
+    close = difflib.get_close_matches(wrong, known, n=1, cutoff=0.5)
+    return f"did you mean {close[0]}?" if close else f"known are: {', '.join(known) or 'none'}"

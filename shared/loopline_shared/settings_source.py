@@ -16,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 
 from loopline_shared.errors import LooplineError
-from loopline_shared.plain_words import plain
+from loopline_shared.plain_words import meant, plain
 
 FolderKind = Literal["config", "data", "state", "log"]
 _NO_HOME = "this user has no home folder: HOME is not set, and passwd has no entry"
@@ -169,12 +169,3 @@ def _known(settings: type[BaseModel], tables: list[str]) -> Iterable[str]:
     for table in tables:
         model = model.model_fields[table].annotation
     return list(model.model_fields)
-
-
-def meant(wrong: str, right: Iterable[str]) -> str:
-    """Return a hint that names the nearest known word, or all of them."""
-    import difflib  # hardly ever
-
-    known = sorted(right)
-    close = difflib.get_close_matches(wrong, known, n=1, cutoff=0.5)
-    return f"did you mean {close[0]}?" if close else f"known are: {', '.join(known) or 'none'}"

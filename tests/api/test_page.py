@@ -88,6 +88,28 @@ async def test_nothing_else_is_served(small: TestClient, path: str) -> None:
     assert (await small.get(path)).status == 404
 
 
+BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("path", ["//nothing/<b>", "//manual/nothing", "//assets/nothing"])
+async def test_unknown_address_is_a_page_in_a_browser(shared_master: Bench, path: str) -> None:
+    answer = await shared_master.ask("GET", path, None, headers=BROWSER)
+    text = answer.content.decode()
+    assert (answer.status, answer.headers["Content-Type"]) == (404, "text/html; charset=utf-8")
+    assert "There is no such page" in text
+    assert 'href="/manual/"' in text
+    assert "<b>" not in text
+    assert "style-src 'sha256-" in answer.headers["Content-Security-Policy"]
+    assert (await shared_master.ask("GET", path, None)).body["status"] == 404, "programs get problem+json"
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_unknown_address_of_the_api_is_no_page(shared_master: Bench) -> None:
+    answer = await shared_master.ask("GET", "/jobs/9", headers=BROWSER)
+    assert (answer.status, answer.body["code"]) == (404, "not_found")
+
+
 async def test_a_master_whose_page_was_not_built_says_so(tmp_path: Path) -> None:
     app = web.Application(middlewares=[problems])
     add_page(app.router, tmp_path / "nothing")

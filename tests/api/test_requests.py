@@ -126,6 +126,13 @@ async def test_errors_point_at_each_field(shared_master: Bench) -> None:
     assert {error["at"] for error in answer.body["errors"]} == {"body.command.1", "body.size", "body.requires.ram"}
 
 
+async def test_unknown_keys_get_the_nearest_known_one(shared_master: Bench) -> None:
+    answer = await shared_master.ask("POST", "/jobs", json={"command": ["a"], "requires": {"memory": 1}})
+    assert answer.body["errors"][0]["message"] == "there is no such key: did you mean memory_bytes?"
+    answer = await shared_master.ask("GET", "/jobs?limt=3")
+    assert answer.body["errors"][0]["message"] == "there is no such key: did you mean limit?"
+
+
 async def test_many_errors_are_told_in_part(shared_master: Bench) -> None:
     answer = await shared_master.ask("POST", "/jobs", json={"command": [1] * 900})
     assert len(answer.body["errors"]) == 20

@@ -7,7 +7,7 @@ from loopline import AsyncClient, Client
 from loopline.transfer import row_upload
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import JobState, TaskId
-from loopline_shared.rest.bodies import FieldError, Submission
+from loopline_shared.rest.bodies import Explanation, FieldError, GridChange, Reason, Submission
 from loopline_shared.spec import JobSpec
 from tests.cli.fake_master import FakeMaster, hang_up, ok, page, refuse
 from tests.cli.views import job, result, task
@@ -184,3 +184,22 @@ async def test_several_at_once(fake: FakeMaster) -> None:
     fake.on("GET /jobs/7/tasks", page(task(1)))
     async with client(fake) as master:
         await asyncio.gather(*(anext(master.tasks(7)) for _ in range(20)))
+
+
+async def test_job_that_can_never_start_ends_waits_and_results(fake: FakeMaster) -> None:
+    waiting = job(7, JobState.WAITING, finished_at=None, spec=JobSpec(command=["true"], after=[5]))
+    fake.on("GET /jobs/7", ok(waiting))
+    fake.on("GET /events", ok(f"data: {GridChange(missed=True).model_dump_json()}\n\n".encode()))
+    detail = "can never start: job 5 has failed; retry that one, or cancel this one"
+    lost = Reason(code="waits_in_vain", count=1, detail=detail, job=5)
+    waits = Reason(code="waits", count=1, detail="waits for job 5 to succeed", job=5)
+    explained = [
+        Explanation(subject="7", state="waiting", sentence=one.detail, reasons=[one]) for one in (waits, lost)
+    ]
+    async with client(fake) as master:
+        there = master.attach(7)
+        for ends in (there.wait, there.results().__anext__):
+            fake.on("GET /jobs/7/explain", *map(ok, explained))
+            with pytest.raises(LooplineError, match="job 7 can never start: job 5 has failed") as ended:
+                await asyncio.wait_for(ends(), 30)
+            assert ended.value.hint == "`loopline retry 5`, or `loopline cancel 7`"

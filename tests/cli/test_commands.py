@@ -15,7 +15,7 @@ from aiohttp import web
 from loopline.cli.app import COMMANDS
 from loopline.cli.errors import EXIT_CODES, Exit
 from loopline.client import AsyncClient
-from loopline_shared.model import JobState, Order, TaskState
+from loopline_shared.model import JobState, Order, TaskId, TaskState
 from loopline_shared.rest.access import (
     AuditEntry,
     EncryptionView,
@@ -30,7 +30,10 @@ from loopline_shared.rest.bodies import (
     DemandLine,
     DemandView,
     Explanation,
+    FailureKind,
+    FailureReport,
     FieldError,
+    FoundLine,
     HistoryLine,
     HistoryReport,
     LastHour,
@@ -93,6 +96,10 @@ PRUNED = PruneReport(
 REASON = Reason(code="slots", count=4, detail="no slot is free")
 
 
+KIND = FailureKind(exit_code=3, reason="no licence", tasks=1200, jobs=[7, 6], example=TaskId(7, 2))
+FAILURES = FailureReport(kinds=[KIND], job_count=2, truncated=False)
+
+
 def answers(fake: FakeMaster) -> None:
     """All that the commands below ask for."""
     fake.on("GET /jobs", page(job(7), job(6)))
@@ -100,6 +107,7 @@ def answers(fake: FakeMaster) -> None:
     fake.on("GET /jobs/7/tasks", page(task(1), task(2, TaskState.FAILED, exit_code=3)))
     fake.on("GET /jobs/7/attempts", page())
     fake.on("GET /jobs/7/results", ok(result(1, "about 3.14\n").model_dump_json().encode() + b"\n"))
+    fake.on("GET /failures", ok(FAILURES))
     fake.on("GET /jobs/7/tasks/1/stdout", ok(b"about 3.14\n"))
     fake.on("GET /jobs/7/tasks/1/stderr", ok(b"oh\n"))
     fake.on(
@@ -109,7 +117,10 @@ def answers(fake: FakeMaster) -> None:
     for what in ("cancel", "pause", "resume", "retry"):
         for number in (7, 8):
             fake.on(f"POST /jobs/{number}/{what}", ok(job(number)))
-    fake.on("GET /workers", page(worker(last_hour=LastHour(delivered=3600.0, promised=14400.0, slot_s=1.0, tasks=7))))
+    fake.on(
+        "GET /workers",
+        page(worker(last_hour=LastHour(used=3600.0, offered=14400.0, share=0.25, slot_s=1.0, tasks=7))),
+    )
     fake.on("GET /programs", page(program()))
     for what in ("drain", "undrain", "forget"):
         for name in ("pc-1", "pc-2"):
@@ -136,6 +147,7 @@ LINES = [
     ("submit --json -- pi", "id"),
     ("submit --json --wait -- pi", "state"),
     ("jobs --json", None),
+    ("failures --json", "kinds"),
     ("job 7 --json", "spec"),
     ("job 7 --json --wait", "spec"),
     ("tasks 7 --json", None),
@@ -301,13 +313,32 @@ def test_times_are_printed_with_their_zone(fake: FakeMaster, run: Run, monkeypat
     assert fake.asked("GET /audit-log")[-1].query["since"].startswith("1801382400")
 
 
+def test_failures_are_listed_by_reason(fake: FakeMaster, run: Run) -> None:
+    fake.on("GET /failures", ok(FAILURES))
+    out = run("failures", "--user", "ann", "--since", "2027-01-31T08:00:00Z").out
+    assert [word in out for word in ("1,200", "7, 6", "7.2", "no licence", "of 2 jobs")] == [True] * 5
+    assert fake.asked("GET /failures")[0].query == {"since": "1801382400.0", "owner": "ann"}
+    fake.on("GET /failures", ok(FAILURES.model_copy(update={"kinds": []})))
+    assert run("failures").out == "no task has failed\n"
+
+
+def test_text_is_found_in_the_output_of_all_tasks(fake: FakeMaster, run: Run) -> None:
+    hits = [FoundLine(task=TaskId(7, n), stream="stderr", line=n, text=f"oh\x1b[2J {n}") for n in (1, 2)]
+    fake.on("GET /jobs/7/lines", page(*hits))
+    assert run("logs", "7", "--find", "oh").out == "7.1 stderr:1: oh^[[2J 1\n7.2 stderr:2: oh^[[2J 2\n"
+    assert run("logs", "7.2", "--find", "oh").out == "7.2 stderr:2: oh^[[2J 2\n"
+    lines = run("logs", "7", "--find", "oh", "--json").out.splitlines()
+    assert [json.loads(line)["task"] for line in lines] == ["7.1", "7.2"]
+    assert fake.asked("GET /jobs/7/lines")[0].query["text"] == "oh"
+
+
 def test_waiting_ends_with_the_job(fake: FakeMaster, run: Run) -> None:
     answers(fake)
     running, failed = job(7, JobState.RUNNING), job(7, JobState.FAILED)
     fake.on("GET /jobs/7", ok(running), ok(running), ok(failed))
     ran = run("submit", "--wait", "--", "pi")
     assert ran.code == Exit.FAILED
-    assert ran.out.startswith("job 7 pi failed after 10s: ")
+    assert ran.out.startswith("job 7 pi failed after 9.0s (waited 1.0s): ")
     assert "no worker is a mac" in ran.err
 
 
@@ -324,7 +355,8 @@ def test_waiting_ends_where_the_job_can_never_start(fake: FakeMaster, run: Run) 
     explained = [
         Explanation(subject="7", state="waiting", sentence=one.detail, reasons=[one]) for one in (waits, lost)
     ]
-    for words in (("job", "7", "--wait"), ("submit", "--wait", "--after", "5", "--", "pi")):
+    commands = ("job 7 --wait", "submit --wait --after 5 -- pi", "results 7", "logs 7.1 --follow")
+    for words in map(str.split, commands):
         fake.on("GET /jobs/7/explain", *map(ok, explained))
         ran = run(*words)
         assert ran.code == Exit.FAILED
@@ -382,6 +414,7 @@ def test_ctrl_c_leaves_the_job_running_and_says_how_to_come_back(fake: FakeMaste
 
 def test_results_say_where_they_are_cut(fake: FakeMaster, run: Run) -> None:
     lines = (result(1, "a\n"), result(2, "b", cut=True))
+    fake.on("GET /jobs/7", ok(job(7)))
     fake.on("GET /jobs/7/results", ok(b"\n".join(line.model_dump_json().encode() for line in lines) + b"\n"))
     ran = run("results", "7")
     assert ran.out == "a\nb"

@@ -5,17 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from loopline_shared.model import Facts, JobState, Load, Order, Prediction, TaskId, TaskState
-from loopline_shared.rest.bodies import Counts, JobDetail, ProgramView, TaskResult, TaskView, WorkerView
+from loopline_shared.rest.bodies import Counts, JobDetail, Period, ProgramView, TaskResult, TaskView, WorkerView
 from loopline_shared.spec import JobSpec
 
 
 def job(number: int = 7, state: JobState = JobState.SUCCEEDED, **changes: Any) -> JobDetail:
     over = state not in (JobState.QUEUED, JobState.RUNNING)
     known: dict[str, Any] = {
-        "id": number, "name": "pi", "owner": "ann", "state": state, "paused": False, "stalled": False, "held": False,
+        "id": number, "name": "pi", "owner": "ann", "state": state, "condition": state.value,
+        "paused": False, "stalled": False, "held": False,
         "size": 60.0, "order": Order.HOLD, "task_count": 2,
         "tasks": Counts(succeeded=2) if over else Counts(running=2),
         "submitted_at": 1000.0, "started_at": 1001.0, "finished_at": 1010.0 if over else None, "held_at": None,
+        "waited": Period(since=1000.0, until=1001.0), "took": Period(since=1001.0, until=1010.0 if over else None),
         "released_at": None, "max_attempts": 3, "max_replicas": 2, "spec": JobSpec(command=["python3", "pi.py"]),
     }  # fmt: skip
     return JobDetail(**known | changes)

@@ -35,7 +35,9 @@ async def test_a_computed_job_is_delivered_after_its_predecessor(tmp_path: Path,
         assert (view.state, view.held) == (JobState.RUNNING, True)
         explanation = await grid.client().explain(second)
         what = "it is computed and its output can be fetched, its delivery is held"
-        assert explanation.sentence.startswith(f"{what}: job {first} (size 10 s) came first and is not larger")
+        assert explanation.sentence.startswith(
+            f"{what}: job {first} (size 10 s) entered the grid before it and is not larger"
+        )
         assert b"".join([piece async for piece in grid.client().output(TaskId(second, 3))]) == b"3\n"
         gate.open()
         one, two = await grid.ended(first), await grid.ended(second)

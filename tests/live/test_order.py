@@ -21,7 +21,7 @@ async def test_an_equal_job_waits_for_the_one_that_came_first(grid: Grid) -> Non
 
     await wait_for("the second job to be held", is_held)
     explanation = await client.explain(second)
-    assert f"job {first} (size 10 s) came first and is not larger" in explanation.sentence
+    assert f"job {first} (size 10 s) entered the grid before it and is not larger" in explanation.sentence
     assert (await client.explain(TaskId(second, 3))).reasons[0].code == "held"
     gate.open()
     one, two = await grid.ended(first), await grid.ended(second)

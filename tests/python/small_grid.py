@@ -39,6 +39,7 @@ from loopline_shared.rest.bodies import (
     GridChange,
     JobDetail,
     Page,
+    Period,
     Problem,
     Reason,
     Submission,
@@ -263,7 +264,8 @@ class SmallGrid:
         known = {name: None for name, info in JobDetail.model_fields.items() if info.is_required()}
         given = {
             "id": number, "name": job.spec.name, "owner": "me", "state": job.state, "paused": False, "stalled": False,
-            "held": False, "order": Order.NONE, "task_count": len(job.calls), "tasks": Counts(), "submitted_at": 0.0,
+            "held": False, "condition": job.state.value, "waited": Period(since=0.0), "order": Order.NONE,
+            "task_count": len(job.calls), "tasks": Counts(), "submitted_at": 0.0,
             "finished_at": 1.0 if is_over else None, "max_attempts": 1, "spec": job.spec,
         }  # fmt: skip
         document = JobDetail.model_construct(**{**known, **given}).model_dump(mode="json", warnings=False)

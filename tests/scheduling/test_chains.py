@@ -92,7 +92,7 @@ def test_it_says_whom_it_waits_for() -> None:
     after = grid.submit(1, after=[first])
     for explained in (explain_job(grid.scheduler, after), explain_task(grid.scheduler, TaskId(after, 1))):
         assert explained is not None
-        assert explained.sentence == f"waits for job {first} to succeed (queued, 3 of its 3 tasks left)"
+        assert explained.sentence == f"waits for job {first} to succeed (queued; all 3 tasks are left)"
 
 
 def test_those_that_ended_before_are_told_by_the_event() -> None:

@@ -72,8 +72,8 @@ def test_it_is_explained() -> None:
     assert explanation is not None
     assert explanation.reasons[0].code == "held"
     what = "it is computed and its output can be fetched, its delivery is held"
-    came = f"{what}: job 1 (size 10 s) came first and is not larger"
-    assert explanation.sentence == f"{came}; 1 of job 1's 1 task are left; 2 tasks done"
+    entered = f"{what}: job 1 (size 10 s) entered the grid before it and is not larger"
+    assert explanation.sentence == f"{entered}; the only task of job 1 is left; 2 of 2 tasks succeeded"
 
 
 def test_a_restart_between_computing_and_delivery_loses_nothing() -> None:

@@ -86,8 +86,8 @@ def test_a_held_job() -> None:
     grid.submit(1, 4.0, max_replicas=1)
     later = grid.submit(2, 5.0, max_replicas=1)
     held = (
-        f"its last task is held: job {first} (size 5 s) came first and is not larger, as did 1 other job; "
-        f"2 of job {first}'s 2 tasks are left"
+        f"its last task is held: job {first} (size 5 s) entered the grid before it and is not larger, "
+        f"as did 1 other job; all 2 tasks of job {first} are left"
     )
     assert codes(grid, later) == [("held", 1), ("running", 1)]
     assert job_says(grid, later) == f"{held}; 1 task of 2 running on 1 worker"
@@ -95,7 +95,8 @@ def test_a_held_job() -> None:
     grid.end(grid.attempts_of(TaskId(2, 1))[0])
     grid.end(grid.attempts_of(TaskId(first, 1))[0])
     assert task_says(grid, later, 2)[1].endswith(
-        f"job {first} (size 5 s) came first and is not larger; 1 of job {first}'s 2 tasks are left"
+        f"job {first} (size 5 s) entered the grid before it and is not larger; "
+        f"1 of the 2 tasks of job {first} is left"
     )
 
 
@@ -104,7 +105,10 @@ def test_job_without_size_is_held_and_has_no_claim() -> None:
     grid.submit(1, None)
     grid.submit(1, 5.0)
     later = grid.submit(1, None)
-    assert "job 2 (size 5 s) came first and is not larger; " in job_says(grid, later)
+    assert (
+        "job 2 (size 5 s) entered the grid before it and is not larger; the only task of job 2 is left"
+        in job_says(grid, later)
+    )
     assert codes(grid, later) == [("no_worker", 1), ("held", 1)]
     explanations = [explain_job(grid.scheduler, job) for job in (1, 2, later)]
     assert [NO_SIZE in str(explanation) for explanation in explanations] == [True, False, True]
@@ -130,7 +134,7 @@ def test_a_job_under_way() -> None:
     grid.end(grid.running("b")[0], Outcome.FAILED)
     assert job_says(grid, job) == (
         "2 tasks of 5 running on 2 workers; 1 task waits for a free slot: 2 of 2 in use on 2 workers; "
-        "2 tasks done, 1 of them failed"
+        "1 of 5 tasks succeeded, 1 failed"
     )
     assert codes(grid, job) == [("running", 2), ("no_slot", 1), ("done", 2)]
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from loopline_shared.plain_words import plain
+from loopline_shared.plain_words import plain, plain_of
 from loopline_shared.spec import JobSpec
 
 WRONG: list[dict[str, Any]] = [
@@ -55,3 +55,21 @@ def test_what_is_expected_is_said(wrong: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError) as found:
         JobSpec.model_validate({"command": ["x"], **wrong})
     assert plain(found.value.errors()[0]).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"),
+    [
+        ({"siez": 1}, "size"),
+        ({"requires": {"memory_byte": 1}}, "memory_bytes"),
+        ({"requires": {"software": {"package": "x"}}}, "packages"),
+        ({"tasks": [{"command": ["x"]}, {"comand": ["x"]}]}, "command"),
+        ({"parameters": {"a": {"range": [1, 2], "rang": 1}}}, "range"),
+        ({"outputs": [{"path": "x", "optionl": True}]}, "optional"),
+    ],
+)
+def test_unknown_key_names_the_nearest_key_of_its_object(wrong: dict[str, Any], meant: str) -> None:
+    with pytest.raises(ValidationError) as found:
+        JobSpec.model_validate({"command": ["x"], **wrong})
+    mistake = next(one for one in found.value.errors() if plain(one) == "there is no such key")
+    assert plain_of(mistake, JobSpec) == f"there is no such key: did you mean {meant}?"

@@ -78,7 +78,7 @@ async def test_a_view_says_what_runs_have_shown(store: Store) -> None:
     assert [run.work for run in view.latest] == [1.0, 2.0, 3.0]
 
 
-async def test_the_last_hour_against_what_was_promised(store: Store) -> None:
+async def test_last_hour_has_the_share_that_tasks_used(store: Store) -> None:
     now = time.time()
     done = ended(ended_at=now - 60, work=600.0, wall_s=300.0)
     await keep(
@@ -92,12 +92,13 @@ async def test_the_last_hour_against_what_was_promised(store: Store) -> None:
     ant = await store.workers.detail("ant", last_hour=True)
     assert ant is not None
     assert ant.last_hour is not None
-    assert (ant.last_hour.delivered, ant.last_hour.tasks) == (600.0 + 3600.0, 2)
+    assert (ant.last_hour.used, ant.last_hour.tasks) == (600.0 + 3600.0, 2)
     assert ant.last_hour.slot_s == 300.0 + 100.0 + 3600.0
-    assert ant.last_hour.promised == 4 * 1.5 * 3600.0, "slots x speed x one hour"
+    assert ant.last_hour.offered == 4 * 1.5 * 3600.0, "slots x speed x one hour"
+    assert ant.last_hour.share == ant.last_hour.used / ant.last_hour.offered
     bee = (await store.workers.page(last_hour=True)).items[1]
     assert bee.last_hour is not None
-    assert (bee.last_hour.delivered, bee.last_hour.promised) == (0.0, 0.0)
+    assert (bee.last_hour.used, bee.last_hour.share) == (0.0, None)
     assert (await store.workers.page()).items[0].last_hour is None, "only where asked for"
 
 

@@ -32,9 +32,9 @@ test("of a long output two pieces are asked for, of a short one one", async () =
     const range = `bytes ${first}-${Number(first) + piece.length - 1}/${BYTES.length}`;
     return Promise.resolve(new Response(piece, { status: 206, headers: { "Content-Range": range } }));
   });
-  whole(await readParts("/stdout", new AbortController().signal, 500));
+  whole(await readParts("/stdout", null, new AbortController().signal, 500));
   expect(asked).toEqual(["bytes=0-999", `bytes=${BYTES.length - 500}-`]);
-  expect(await readParts("/stdout", new AbortController().signal, BYTES.length)).toEqual({
+  expect(await readParts("/stdout", null, new AbortController().signal, BYTES.length)).toEqual({
     ...NO_PARTS,
     head: LINES,
   });

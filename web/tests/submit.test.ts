@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import type { JobSpec } from "../src/api/types";
 import { draftOf, EMPTY, meaningOf, leftOut } from "../src/submit/draft";
 import { filesOf, inputsOf } from "../src/submit/inputs";
 import { bytes, seconds } from "../src/submit/measures";
@@ -160,8 +161,43 @@ describe("a job that was submitted before", () => {
   it("loses what the form has no field for, and says so", () => {
     const parameters = { file: `sha256:${"c".repeat(64)}`, count: 5 };
     const notify = { webhook: "https://a.example/", command: null, on: ["failed" as const] };
-    expect(leftOut({ ...spec, parameters, notify, quorum: null })).toEqual(["notify", "parameters from a file"]);
+    const requires = { software: { packages: `sha256:${"d".repeat(64)}` } } as JobSpec["requires"];
+    expect(
+      leftOut({ ...spec, parameters, notify, requires, environment: { KEY: "(hidden)" }, quorum: null }),
+    ).toEqual(["the value of KEY", "parameters from a file", "packages", "the events of its notification"]);
     expect(draftOf({ ...spec, parameters }).parameters).toEqual([]);
     expect(leftOut(spec)).toEqual([]);
+  });
+
+  it("brings packages or an image, secrets and a notification along", () => {
+    const draft = { ...EMPTY, command: "run" };
+    const { spec, packages, mistakes } = meaningOf({
+      ...draft,
+      packages: "# mine\n numpy==2.3.1 ",
+      secrets: "KEY=a=b",
+      notify: "https://a.example/hook",
+    });
+    expect(mistakes).toEqual({});
+    expect(packages).toBe("# mine\nnumpy==2.3.1\n");
+    expect([spec.secrets, spec.notify]).toEqual([{ KEY: "a=b" }, { webhook: "https://a.example/hook" }]);
+    expect(meaningOf({ ...draft, image: "r-base:4.4.2", notify: "chat" }).spec).toMatchObject({
+      requires: { software: { image: "r-base:4.4.2" } },
+      notify: { command: "chat" },
+    });
+    const { image, notify } = draftOf(meaningOf({ ...draft, image: "r-base:4.4.2", notify: "chat" }).spec);
+    expect([image, notify]).toEqual(["r-base:4.4.2", "chat"]);
+  });
+
+  it("asks again for secrets of an earlier job", () => {
+    const draft = draftOf({ ...spec, environment: { A: "1", KEY: "(hidden)" } });
+    expect([draft.environment, draft.secrets]).toEqual(["A=1", "KEY="]);
+    expect(meaningOf(draft).mistakes.secrets).toContain("KEY");
+  });
+
+  it("refuses packages that workers cannot have, or that an image takes the place of", () => {
+    const of = (packages: string, image = "") => meaningOf({ ...EMPTY, command: "run", packages, image }).mistakes;
+    expect(of("-r other.txt").packages).toContain("-r other.txt");
+    expect(of("# nothing").packages).toContain("name a package");
+    expect(of("numpy", "r-base").packages).toContain("packages or an image");
   });
 });

@@ -4,10 +4,10 @@ import type { JobView } from "../src/api/types";
 import { summed } from "../src/guarantee/ledger";
 import { pieces } from "../src/jobs/pieces";
 import { shellWord, wordsOf } from "../src/submit/words";
-import { ordered, stateOf } from "../src/jobs/jobs";
+import { ordered, waitsFor } from "../src/jobs/jobs";
 import { inOrder } from "../src/lists/steady";
 import { encodedPath, kindOf } from "../src/tasks/outputs";
-import { ago, amount, between, duration, percent } from "../src/text/human";
+import { ago, amount, between, duration, endOfDay, percent, startOfDay } from "../src/text/human";
 import { shares } from "../src/ui/shares";
 import { withGaps } from "../src/ui/gaps";
 
@@ -42,6 +42,12 @@ describe("numbers as people read them", () => {
       "2.5 GB",
       "3.0 TB",
     ]);
+  });
+
+  it("take a day as a whole, in the viewer's zone", () => {
+    const start = new Date(2026, 10, 21).getTime() / 1000;
+    expect([startOfDay("2026-11-21"), endOfDay("2026-11-20")]).toEqual([start, start]);
+    expect([startOfDay(null), startOfDay("soon"), endOfDay("")]).toEqual([null, null, null]);
   });
 
   it("say how long, and how long ago", () => {
@@ -81,17 +87,19 @@ describe("jobs", () => {
     expect(inOrder([job(9), job(2), job(1)], [1, 3, 2]).map(({ id }) => id)).toEqual([1, 2, 9]);
   });
 
-  it("are called by what holds them up", () => {
-    expect(stateOf(job(1, { held: true, paused: true }))).toBe("paused");
-    expect(stateOf(job(1, { held: true }))).toBe("held");
-    expect(stateOf(job(1, { held: true, finished_at: 5, state: "succeeded" }))).toBe("succeeded");
+  it("wait for the job that holds them, and not while they are stalled or paused", () => {
+    const held = { ...job(2, { condition: "held" }), heldBy: 1 };
+    expect(waitsFor(held)).toEqual([1]);
+    expect(waitsFor({ ...held, condition: "stalled" })).toEqual([]);
+    expect(waitsFor({ ...held, condition: "paused" })).toEqual([]);
+    expect(waitsFor({ ...held, condition: "waiting", heldBy: null, waiting_for: [7] })).toEqual([7]);
   });
 
   it("are linked where a sentence names them", () => {
-    expect(pieces("waits: job 12 came first")).toEqual([
+    expect(pieces("waits: job 12 is earlier")).toEqual([
       { text: "Waits: ", job: null },
       { text: "job 12", job: 12 },
-      { text: " came first.", job: null },
+      { text: " is earlier.", job: null },
     ]);
   });
 });

@@ -30,6 +30,7 @@ COMMANDS: dict[str, tuple[Group, str, str]] = {
     "job": (_JOBS, "loopline.cli.jobs:job", "Show one job, or wait for it."),
     "tasks": (_JOBS, "loopline.cli.jobs:tasks", "List a job's tasks."),
     "explain": (_JOBS, "loopline.cli.jobs:explain", "Explain the state of a job, a task or a worker."),
+    "failures": (_JOBS, "loopline.cli.jobs:failures", "Group failed tasks of the latest jobs by their reason."),
     "gantt": (_JOBS, "loopline.cli.gantt:gantt", "Draw which worker ran what, and when."),
     "cancel": (_STEERING, "loopline.cli.steer:cancel", "Cancel jobs."),
     "pause": (_STEERING, "loopline.cli.steer:pause", "Start nothing more of a job until it is resumed."),

@@ -14,11 +14,11 @@ from loopline.cli.errors import Exit
 from loopline.cli.render import human, tables
 from loopline.cli.render.bars import Show, bars
 from loopline.client import AsyncClient
+from loopline.predecessors import FIRST_PAUSE_S, LONGEST_PAUSE_S, explained_wait
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import JobState
-from loopline_shared.rest.bodies import JobDetail, JobView, Reason
+from loopline_shared.rest.bodies import JobDetail, JobView
 
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 1.0
 OPEN = (JobState.WAITING, JobState.QUEUED, JobState.RUNNING)
 
 
@@ -68,10 +68,7 @@ async def _note(client: AsyncClient, job: JobView) -> str:
     if job.state not in OPEN:
         return job.state
     if job.state == JobState.WAITING:
-        explained = await client.explain(job.id)
-        if in_vain := [reason for reason in explained.reasons if reason.code == "waits_in_vain"]:
-            raise never_starts(job.id, in_vain[0])
-        return explained.sentence
+        return await explained_wait(client, job)
     if job.held or not job.tasks.running:
         return (await client.explain(job.id)).sentence
     if job.tasks.queued:
@@ -83,19 +80,14 @@ async def _note(client: AsyncClient, job: JobView) -> str:
     return human.plural(replicas, "replica") if replicas > 0 else ""
 
 
-def never_starts(job: int, reason: Reason) -> LooplineError:
-    """Return the error of a job behind a failed or cancelled job."""
-    hint = f"`loopline retry {reason.job}`, or `loopline cancel {job}`"
-    return LooplineError("never_starts", f"job {job} {reason.detail}", hint)
-
-
 def outcome(job: JobDetail) -> RenderableType:
     """Return the outcome of a job in a line."""
-    took = human.between(job.submitted_at, job.finished_at, job.submitted_at)
-    line = Text.assemble("job ", (f"{job.id} {job.name} ", "bold"), tables.state(job.state), f" after {took}: ")
-    line.append(tables.counts(job))
-    if job.held_at is not None:
-        line.append(f", held back for {human.between(job.held_at, job.released_at, job.held_at)}")
+    now = job.finished_at or job.submitted_at
+    took = f" after {human.period(job.took, now)}" if job.took is not None else ""
+    line = Text.assemble("job ", (f"{job.id} {job.name} ", "bold"), tables.state(job.state), took)
+    line.append(f" (waited {human.period(job.waited, now)}): {tables.counts(job)}")
+    if job.was_held is not None:
+        line.append(f", held for {human.period(job.was_held, now)}")
     if job.tasks.failed:
         line.append(f"\nwhy: loopline explain {job.id}; each of them: loopline tasks {job.id} --state failed", "dim")
     return line

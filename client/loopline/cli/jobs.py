@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from loopline.cli.common import PLAIN, Common, JobNumber, SubjectOrWorker, page_size, some
+from typing import Annotated
+
+from loopline.cli import values
+from loopline.cli.common import PLAIN, Common, JobNumber, SubjectOrWorker, page_size, read_by, some
 from loopline.cli.follow import follow
-from loopline.cli.render import tables
+from loopline.cli.render import knowledge, tables
 from loopline_shared.model import JobState, TaskState
 
 
@@ -58,6 +61,29 @@ async def tasks(
     async with common.client() as client:
         items = await some(limit, client.tasks(job, state, page_size=page_size(limit), parameters=True))
     common.show(items, lambda: tables.cut(tables.tasks(items), len(items), limit))
+
+
+async def failures(
+    *,
+    user: str | None = None,
+    since: Annotated[float, read_by(values.since, "TIME")] = 0.0,
+    common: Common = PLAIN,
+) -> None:
+    """Group the failed tasks of the latest jobs by exit code and reason, the most frequent first.
+
+    Reasons that differ only in numbers, or in the parameters of their task, are one line.
+
+    Parameters
+    ----------
+    user
+        Only jobs of this user.
+    since
+        Only jobs that ended since then: 7d ago, or a time with its zone such as 2027-01-31T08:00:00+01:00 (default:
+        the latest 100 jobs with failed tasks).
+    """
+    async with common.client() as client:
+        report = await client.failures(user, since)
+    common.show(report, lambda: knowledge.failures(report))
 
 
 async def explain(subject: SubjectOrWorker, /, *, common: Common = PLAIN) -> None:

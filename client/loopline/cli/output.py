@@ -12,6 +12,7 @@ from cyclopts import Parameter
 from loopline.cli.common import PATIENCE_S, PLAIN, Common, JobNumber, Subject
 from loopline.cli.errors import usage
 from loopline.cli.render.printable import Printable, printable
+from loopline.predecessors import until_entered
 from loopline_shared.model import Stream, TaskId
 from loopline_shared.rest.bodies import TaskResult
 
@@ -23,6 +24,7 @@ async def logs(
     stderr: bool = False,
     rank: int = 0,
     follow: Annotated[bool, Parameter(alias="-f")] = False,
+    find: str | None = None,
     common: Common = PLAIN,
 ) -> None:
     """Print the output of a task. On a terminal its colours are kept, and other control characters shown as ^X.
@@ -37,21 +39,40 @@ async def logs(
         Of a task on several nodes: the member whose output it is.
     follow
         Go on printing while the task writes, until it is over.
+    find
+        Print only the lines of stdout and stderr that contain this text, in capitals or not; of a job, those of all
+        its tasks.
     """
+    if find is not None:
+        await _find(task, find, common)
+        return
     stream: Stream = "stderr" if stderr else "stdout"
     if not isinstance(task, TaskId):
         task = await _only_task(task, common)
     again = ["logs", str(task), *["--stderr"] * stderr, *["--follow"] * follow]
     with common.interruptible(f"task {task} is not touched by this; read on with", *again):
-        async with (
-            common.client() as client,
-            aclosing(client.output(task, stream, follow=follow, rank=rank)) as pieces,
-        ):
+        async with common.client() as client:
+            if follow:
+                await until_entered(client, await client.job(task.job))
+            async with aclosing(client.output(task, stream, follow=follow, rank=rank)) as pieces:
+                if common.json:
+                    text = b"".join([piece async for piece in pieces]).decode(errors="replace")
+                    common.show({"task": str(task), "stream": stream, "text": text}, str)
+                    return
+                await _print_pieces(pieces)
+
+
+async def _find(subject: TaskId | int, text: str, common: Common) -> None:
+    """Print the lines of a job, or of one task, that contain the text, each with its task, stream and number."""
+    job, only = (subject.job, subject) if isinstance(subject, TaskId) else (subject, None)
+    async with common.client() as client, aclosing(client.lines(job, text)) as lines:
+        async for line in lines:
+            if only not in (None, line.task):
+                continue
             if common.json:
-                text = b"".join([piece async for piece in pieces]).decode(errors="replace")
-                common.show({"task": str(task), "stream": stream, "text": text}, str)
-                return
-            await _print_pieces(pieces)
+                print(line.model_dump_json(), flush=True)
+            else:
+                print(f"{line.task} {line.stream}:{line.line}: {printable(line.text)}", flush=True)
 
 
 async def _only_task(job: int, common: Common) -> TaskId:
@@ -77,15 +98,19 @@ async def _print_pieces(pieces: AsyncIterator[bytes]) -> None:
 async def results(job: JobNumber, /, *, common: Common = PLAIN) -> None:
     """Print the output of every task, as the tasks finish; `--json` prints one result a line.
 
+    It ends with an error if the job can never start, because a job before it failed or was cancelled.
+
     Parameters
     ----------
     job
         Number of the job.
     """
     with common.interruptible(f"job {job} continues; read its results again with", "results", str(job)):
-        async with common.client(PATIENCE_S) as client, aclosing(client.results(job)) as lines:
-            async for result in lines:
-                _print(result, common)
+        async with common.client(PATIENCE_S) as client:
+            await until_entered(client, await client.job(job))
+            async with aclosing(client.results(job)) as lines:
+                async for result in lines:
+                    _print(result, common)
 
 
 def _print(result: TaskResult, common: Common) -> None:

@@ -161,7 +161,7 @@ def _jobs(jobs: list[JobView], look: Snapshot) -> RenderableType:
     for job in jobs:
         made.add_row(
             str(job.id), Text(job.name), tables.job_state(job), _progress(job), tables.counts(job),
-            human.between(job.started_at, job.finished_at, look.at),
+            human.period(job.took, look.at),
         )  # fmt: skip
     left = len(look.jobs) - len(jobs)
     return Group(made, Text(f"... and {human.plural(left, 'job')} more", "dim")) if left else made

@@ -23,7 +23,7 @@ async def workers(*, long: bool = False, outdated: bool = False, common: Common 
     Parameters
     ----------
     long
-        Show what is known of them instead: speed, queue, network, the last hour against what was promised, health.
+        Show what is known of them instead: speed, queue, network, use in the last hour, health.
     outdated
         List only those that run another release than the master.
     """

@@ -31,14 +31,13 @@ from loopline.transfer.files import hash_of, in_parallel, upload
 from loopline.transfer.package_list import PackageList, with_software
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import Function, TaskId, TaskState
-from loopline_shared.plain_words import plain
+from loopline_shared.plain_words import meant, plain
 from loopline_shared.protocol.chunks import RAISED, RETURNED, ends
 from loopline_shared.protocol.client_link import TaskEnd
 from loopline_shared.protocol.software import PACKAGES
 from loopline_shared.rest.bodies import TaskResult
 from loopline_shared.row_lines import write_row
 from loopline_shared.scalar import MAX_TEXT_CHARACTERS
-from loopline_shared.settings_source import meant
 from loopline_shared.spec import JobSpec, Requirements, RowFile, Table
 
 LONGEST_INLINE_BYTES = MAX_TEXT_CHARACTERS // 4 * 3

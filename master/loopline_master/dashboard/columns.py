@@ -10,6 +10,7 @@ from pydantic_core import to_json
 from sqlalchemy import Row
 
 from loopline_master.core.kernel.entities import UNSEATED
+from loopline_master.store.queries.attempt_queries import why_failed
 from loopline_master.store.queries.task_queries import SweepTasks
 from loopline_master.store.queries.timeline_queries import Bar, Window
 from loopline_shared.model import TaskState
@@ -111,7 +112,7 @@ def sweep(tasks: SweepTasks) -> bytes:
         "wall_s": _ms(row.wall_s if row and row.ended_at is not None else None for row in rows),
         "exit_code": [row and row.exit_code for row in rows],
         "failures": [row.failures if row else 0 for row in rows],
-        "reason": [(row and (row.verdict or row.reason)) or "" for row in rows],
+        "reason": [_reason(row) for row in rows],
         "parameters": {name: [_number(value) for value in column] for name, column in parameters.items()},
         "metrics": _by_name((row and row.metrics) or {} for row in rows),
     }
@@ -129,6 +130,13 @@ def _ms(times: Iterable[Any]) -> list[float | None]:
 
 def _is_prefetched(row: Row[Any] | None) -> bool:
     return row is not None and row.state is TaskState.RUNNING and row.attempt_state in UNSEATED
+
+
+def _reason(row: Row[Any] | None) -> str:
+    """Return why a task failed, or why its last attempt did."""
+    if row is None:
+        return ""
+    return row.verdict or row.reason or why_failed(row.attempt_state, row.exit_code)
 
 
 def _number(value: Scalar | None) -> Scalar | None:

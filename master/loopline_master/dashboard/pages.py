@@ -5,11 +5,13 @@ The content security policy forbids inline scripts and anything from other hosts
 
 from __future__ import annotations
 
+import base64
 import gzip
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from html import escape
 from pathlib import Path
 
 from aiohttp import web
@@ -47,6 +49,24 @@ _KINDS = {  # fixed here: the table of the operating system may differ
 }
 _TEXT = ("text/", "application/json", "image/svg+xml")
 _WORTH_IT_BYTES = 500
+_STYLE = """:root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif }
+main { max-width: 40rem; margin: 15vh auto; padding: 0 1rem }
+a { color: LinkText; margin-right: 1.5rem }"""
+_STYLE_POLICY = (
+    "default-src 'none'; style-src 'sha256-{}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_NOT_FOUND = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Not found – Loopline</title>
+<style>{style}</style>
+<main>
+<h1>There is no such page</h1>
+<p>{said}</p>
+<p><a href="/">Overview</a><a href="/manual/">Manual</a><a href="/docs">REST API</a></p>
+</main>
+"""
 
 
 @dataclass(frozen=True)
@@ -80,6 +100,20 @@ class Asset:
         if "gzip" in request.headers.get("Accept-Encoding", "") and self.zipped is not None:
             return web.Response(body=self.zipped, headers={**headers, "Content-Encoding": "gzip"})
         return web.Response(body=self.content, headers=headers)
+
+
+def wants_page(request: web.Request) -> bool:
+    """Return True for a browser that opens an address: programs and scripts of a page do not ask for HTML."""
+    return request.method in ("GET", "HEAD") and "text/html" in request.headers.get("Accept", "")
+
+
+def not_found(said: str) -> web.Response:
+    """Return a page for people that says that there is no such page."""
+    digest = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+    headers = {**_HEADERS, "Content-Security-Policy": _STYLE_POLICY.format(digest)}
+    sentence = f"{said[:1].upper()}{said[1:].rstrip('.')}."
+    text = _NOT_FOUND.format(style=_STYLE, said=escape(sentence))
+    return web.Response(status=404, text=text, content_type="text/html", headers=headers)
 
 
 def add_page(router: web.UrlDispatcher, folder: Path = ASSETS) -> None:

@@ -28,6 +28,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from loopline_master import timings
 from loopline_master.busy_time import BusyTime
+from loopline_master.dashboard.pages import not_found, wants_page
 from loopline_master.http.answers import JSON, Encoded, json_answer
 from loopline_master.http.auth import ANYBODY, Access, Auth, Caller, Deeds
 from loopline_master.http.live.shared_answers import SharedAnswers
@@ -35,7 +36,7 @@ from loopline_master.metrics import Metrics
 from loopline_master.settings import is_loopback
 from loopline_master.store.queries.audit_log import Deed
 from loopline_shared.errors import ExceededLimit, LooplineError
-from loopline_shared.plain_words import plain
+from loopline_shared.plain_words import plain_of
 from loopline_shared.rest.address import API_PREFIX
 from loopline_shared.rest.bodies import FieldError, Problem
 
@@ -256,7 +257,7 @@ class Operation:
         try:
             checked = self._checks.model_validate(given)
         except ValidationError as error:
-            raise InvalidRequest("parameters", error) from None
+            raise InvalidRequest("parameters", error, self._checks) from None
         return {one.name: getattr(checked, one.name) for one in self.parameters}
 
 
@@ -311,7 +312,7 @@ async def _read_body(request: web.Request, model: type[BaseModel], busy_time: Bu
     except ValidationError as error:
         if error.error_count() == 1 and (only := error.errors()[0])["type"] == "json_invalid":
             raise LooplineError("malformed_json", only["msg"], "check the body with a JSON tool") from None
-        raise InvalidRequest("body", error) from None
+        raise InvalidRequest("body", error, model) from None
 
 
 async def _read_little(request: web.Request) -> bytes:
@@ -333,18 +334,18 @@ def too_slow() -> LooplineError:
 class InvalidRequest(LooplineError):  # noqa: N818 it is what the request is
     """The request's parameters or body are not what the operation takes; ``place`` is body or parameters."""
 
-    def __init__(self, place: str, error: ValidationError) -> None:
+    def __init__(self, place: str, error: ValidationError, model: type[BaseModel]) -> None:
         message = f"something in the {place} of this request is not valid"
         super().__init__("invalid", message, "/docs shows what is", status=422)
-        self.errors = _pointers(place, error)
+        self.errors = _pointers(place, error, model)
 
 
-def _pointers(place: str, error: ValidationError) -> list[FieldError]:
+def _pointers(place: str, error: ValidationError, model: type[BaseModel]) -> list[FieldError]:
     if error.error_count() > _MANY:  # all of them would be formatted, for the few that are shown
         return [FieldError(at=place, message=f"{error.error_count():,} mistakes, too many to tell")]
     found = error.errors(include_url=False, include_input=False)
     return [
-        FieldError(at=".".join(map(str, (place, *one["loc"])))[:_LONGEST_POINTER], message=plain(one))
+        FieldError(at=".".join(map(str, (place, *one["loc"])))[:_LONGEST_POINTER], message=plain_of(one, model))
         for one in found[:_MOST_TOLD]
     ]
 
@@ -378,6 +379,9 @@ def _is_redirection(error: Exception) -> bool:
 
 
 def _answer_to(request: web.Request, error: Exception) -> web.Response:
+    is_page = not request.path.startswith(API_PREFIX) and wants_page(request)
+    if is_page and isinstance(error, LooplineError | web.HTTPException) and error.status == HTTPStatus.NOT_FOUND:
+        return not_found(error.message if isinstance(error, LooplineError) else f"This master has no {request.path}.")
     if isinstance(error, LooplineError):
         errors = error.errors if isinstance(error, InvalidRequest) else []
         headers = _quota_headers(error.code, error.quota) if error.quota else {}

@@ -11,6 +11,7 @@ from loopline_master.store.queries.job_queries import SORTS
 from loopline_shared.model import MAX_ID, NO_NUL, JobState, Name, Sha256, TaskState
 from loopline_shared.parallel import MAX_NODES
 from loopline_shared.paths import MAX_PATH_CHARACTERS
+from loopline_shared.rest.times import Moment
 
 
 def _flag(value: object) -> object:
@@ -46,6 +47,8 @@ OnlyLive = Annotated[
         "come last. The answer's `live` has totals over all of them"
     ),
 ]
+EndedSince = Annotated[Moment, Field(description="Only jobs that ended at this time or later, RFC 3339 or seconds")]
+EndedUntil = Annotated[Moment, Field(description="Only jobs that ended before this time, RFC 3339 or seconds")]
 OfOwner = Annotated[Name, Field(description="Only jobs of this user")]
 Named = Annotated[str, Field(min_length=1, max_length=200, description="Only jobs whose name contains this text")]
 WithLabel = Annotated[Name, Field(description="Only jobs whose workers must have this label")]
@@ -92,7 +95,7 @@ ContentRange = Annotated[
 WithLastHour = Annotated[
     bool,
     BeforeValidator(_flag),
-    Field(description="Add each worker's work of the last hour, against what it promised"),
+    Field(description="Add the work that each worker offered in the last hour, and the part that tasks used"),
 ]
 WithParameters = Annotated[bool, BeforeValidator(_flag), Field(description="Add each task's parameters")]
 OnlyTasks = Annotated[

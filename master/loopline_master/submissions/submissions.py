@@ -28,8 +28,8 @@ from loopline_master.submissions.large_tables import has_many_rows, with_its_tab
 from loopline_shared import manifest, paths
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import InputFile
+from loopline_shared.plain_words import meant
 from loopline_shared.rest.bodies import Submission
-from loopline_shared.settings_source import meant
 from loopline_shared.spec import JobSpec, RowFile, named_files, staged
 from loopline_shared.sweep import unknown_names
 

@@ -10,6 +10,7 @@ export type AttemptState = Schemas["AttemptState"];
 
 export type Counts = Schemas["Counts"];
 export type Whoami = Schemas["Whoami"];
+export type Period = Schemas["Period"];
 export type TaskView = Schemas["TaskView"];
 export type TaskDetail = Schemas["TaskDetail"];
 export type AttemptView = Schemas["AttemptView"];
@@ -41,6 +42,11 @@ export type WaitingPlans = Schemas["WaitingPlans"];
 export type WaitingPlan = Schemas["WaitingPlan"];
 export type ForecastReport = Schemas["ForecastReport"];
 export type JobDetail = Schemas["JobDetail"];
+/** Failed tasks of several jobs with one reason. */
+export type FailureKind = Schemas["FailureKind"];
+export type FailureReport = Schemas["FailureReport"];
+/** A line of a task's output that a search has found. */
+export type FoundLine = Schemas["FoundLine"];
 export type Explanation = Schemas["Explanation"];
 export type HistoryReport = Schemas["HistoryReport"];
 export type HistoryLine = Schemas["HistoryLine"];

@@ -2,19 +2,18 @@ import type { JobView } from "../api/types";
 import { Link } from "../router";
 import { plural } from "../text/human";
 import { Chip } from "../ui/Chip";
-import { stateOf } from "./jobs";
-import type { LiveJob } from "./jobs";
+import { type LiveJob, waitsFor } from "./jobs";
 
 const MOST_NAMED = 3;
 
 /** A job's state, with the job that is the reason for it, if any. */
 export function StateCell({ job }: { job: LiveJob }) {
-  const others = job.heldBy !== null ? [job.heldBy] : (job.waiting_for ?? []);
+  const others = waitsFor(job);
   return (
     <span class="state-cell">
-      <Chip state={stateOf(job)} />
+      <Chip state={job.condition} />
       <Differing job={job} />
-      {others.length > 0 && !job.paused && (
+      {others.length > 0 && (
         <span class="faint">
           waits for <JobLinks jobs={others} />
         </span>

@@ -1,11 +1,13 @@
 import { get } from "../api/client";
-import type { Explanation, JobDetail } from "../api/types";
+import type { Explanation, JobDetail, TaskDetail } from "../api/types";
 import { now } from "../live/clock";
 import { anyJob, thisJob, useResource } from "../live/resource";
 import { Link } from "../router";
 import { maySubmit } from "../session/session";
+import { LogsSection } from "../tasks/LogsSection";
+import { OutputsSection } from "../tasks/OutputsSection";
 import { Gantt } from "../timeline/Gantt";
-import { between, count, cpuTime, duration, moment, plural } from "../text/human";
+import { count, cpuTime, duration, moment, period, plural } from "../text/human";
 import { Chip } from "../ui/Chip";
 import { Facts } from "../ui/Facts";
 import { Progress } from "../ui/Progress";
@@ -15,8 +17,9 @@ import { Flows } from "../workers/Flows";
 import { EtaText } from "./EtaText";
 import { Explained } from "./Explained";
 import { Differing, JobLinks } from "./Hold";
-import { isOver, sizeOf, stateOf } from "./jobs";
+import { isOver, sizeOf } from "./jobs";
 import { Download } from "./Download";
+import { LinesSection } from "./LinesSection";
 import { SpecSection } from "./SpecSection";
 import { Steering } from "./Steering";
 import { Swatch } from "../ui/Swatch";
@@ -41,7 +44,7 @@ export function JobPage({ job: id }: { job: number }) {
             <h1>
               <Swatch job={id} /> Job {id} <span class="name">{job.name}</span>
             </h1>
-            <Chip state={stateOf(job)} />
+            <Chip state={job.condition} />
             <Differing job={job} />
             <span class="buttons end">
               {isOver(job) && <Download job={job} />}
@@ -54,7 +57,8 @@ export function JobPage({ job: id }: { job: number }) {
             </span>
           </header>
           {why.data && <Explained explanation={why.data} own={id} />}
-          <Progress tasks={job.tasks} total={job.task_count} />
+          {job.task_count > 1 && <Progress tasks={job.tasks} total={job.task_count} />}
+          {job.task_count === 1 && <OnlyTask job={id} />}
           <JobFacts job={job} />
           {job.started_at !== null && <JobTimeline job={job} />}
           {job.files_coming && job.files_coming.length > 0 && (
@@ -64,10 +68,24 @@ export function JobPage({ job: id }: { job: number }) {
           )}
           {isSwept(job) && <MapSection job={job} />}
           <TasksSection job={job} />
+          {job.task_count > 1 && job.started_at !== null && <LinesSection job={id} />}
           <SpecSection job={job} />
         </>
       )}
     </Shown>
+  );
+}
+
+/** A job of one task opens at what it printed and wrote. */
+function OnlyTask({ job }: { job: number }) {
+  const path = `/jobs/${job}/tasks/1`;
+  const task = useResource(path, (signal) => get<TaskDetail>(path, {}, signal), thisJob(job));
+  if (!task.data?.attempts.length) return null;
+  return (
+    <>
+      <LogsSection path={path} task={task.data} />
+      <OutputsSection path={path} task={task.data} />
+    </>
   );
 }
 
@@ -89,11 +107,11 @@ function JobFacts({ job }: { job: JobDetail }) {
         ["Submitted", moment(job.submitted_at)],
         ["Depends on", after.length > 0 && <JobLinks jobs={after} />],
         ["Entered the grid", after.length > 0 && job.entered_at && moment(job.entered_at)],
-        ["Waited", between(job.submitted_at, job.started_at ?? job.finished_at, now.value)],
+        ["Waited", period(job.waited, now.value)],
         ["Started", job.started_at !== null && moment(job.started_at)],
         isOver(job) ? ["Ended", moment(job.finished_at)] : ["ETA", <EtaText eta={job.eta} note={job.eta_note} />],
-        ["Took", job.started_at !== null && between(job.started_at, job.finished_at, now.value)],
-        ["Held for", job.held_at !== null && between(job.held_at, job.released_at ?? job.finished_at, now.value)],
+        ["Took", job.took && period(job.took, now.value)],
+        ["Held for", job.was_held && period(job.was_held, now.value)],
         ["Order", job.order],
         ["Attempts per task", `at most ${job.max_attempts}`],
         ["Replicas", job.max_replicas === null ? "unlimited" : `at most ${job.max_replicas}`],

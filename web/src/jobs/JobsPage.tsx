@@ -8,7 +8,8 @@ import { count, plural } from "../text/human";
 import { Button } from "../ui/Button";
 import { Section } from "../ui/Section";
 import { Empty, Shown } from "../ui/states";
-import { FinishedJobs } from "./FinishedJobs";
+import { FailuresSection } from "./over/FailuresSection";
+import { FinishedJobs } from "./over/FinishedJobs";
 import { allOf, isSearch, type JobFilter, type LiveJobs, useLiveJobs } from "./jobs";
 import { JobFinder, useJobFilter } from "./JobFinder";
 import { COLUMNS, LiveJobsTable } from "./LiveJobsTable";
@@ -22,6 +23,7 @@ export function JobsPage() {
       <QueueSection most={200} filter={useJobFilter()} />
       <SharesSection />
       <FinishedJobs />
+      <FailuresSection />
     </>
   );
 }

@@ -5,7 +5,7 @@ import type { Column } from "../lists/Cards";
 import { Progress } from "../ui/Progress";
 import { EtaText } from "./EtaText";
 import { StateCell } from "./Hold";
-import { type LiveJob, sizeOf, stateOf } from "./jobs";
+import { type LiveJob, sizeOf } from "./jobs";
 import type { Sorting } from "../lists/sorting";
 import { useSteadyOrder } from "../lists/steady";
 import { SteeredJobs } from "./SteeredJobs";
@@ -25,10 +25,10 @@ export function LiveJobsTable({ jobs, sorting, onDone }: Props) {
 
 export const COLUMNS: Column<LiveJob>[] = [
   { name: "Job", order: ({ id }) => id, show: (job) => <JobName job={job} /> },
-  { name: "State", order: stateOf, show: (job) => <StateCell job={job} /> },
+  { name: "State", order: ({ condition }) => condition, show: (job) => <StateCell job={job} /> },
   {
     name: "Progress",
-    order: ({ tasks, task_count }) => ((tasks.succeeded ?? 0) + (tasks.failed ?? 0)) / task_count,
+    order: ({ tasks, task_count }) => (tasks.succeeded ?? 0) / task_count,
     show: (job) => <Progress tasks={job.tasks} total={job.task_count} />,
   },
   {

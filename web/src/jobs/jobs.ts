@@ -62,12 +62,8 @@ export const sizeOf = (job: JobView): string =>
 
 export const isOver = (job: JobView): boolean => job.finished_at !== null;
 
-/** The state of a job in one word: a reason for waiting comes before its state. */
-export function stateOf(job: JobView): string {
-  if (isOver(job)) return job.state;
-  if (job.paused) return "paused";
-  if (job.stalled) return "stalled";
-  if (job.held) return "held";
-  if (job.overdrawn) return "overdrawn";
-  return job.state;
+/** The jobs that a job waits for. A paused or stalled one waits for something else, whatever holds it. */
+export function waitsFor({ condition, heldBy, waiting_for }: LiveJob): number[] {
+  if (condition === "held") return heldBy === null ? [] : [heldBy];
+  return condition === "waiting" ? (waiting_for ?? []) : [];
 }

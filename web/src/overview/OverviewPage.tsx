@@ -8,6 +8,7 @@ import { Gantt } from "../timeline/Gantt";
 import { count, decimal, percent, plural } from "../text/human";
 import { Section } from "../ui/Section";
 import { Tally } from "../ui/Tally";
+import { NoWorkers } from "../workers/NoWorkers";
 import { totals, useWorkers } from "../workers/workers";
 
 const SPAN_S = 900;
@@ -15,9 +16,15 @@ const GANTT_PX = 380;
 
 /** The overview: running tasks, the head of the queue, and the state of the order guarantee. */
 export function OverviewPage() {
+  const workers = useWorkers();
   return (
     <>
       <h1 class="unseen">Overview</h1>
+      {workers.data?.length === 0 && (
+        <Section title="Add a worker first">
+          <NoWorkers />
+        </Section>
+      )}
       <Tallies />
       <Section title="The last quarter of an hour" aside={<Link to="/timeline">any window, zoom, export</Link>}>
         <Gantt span={SPAN_S} maxHeight={GANTT_PX} />

@@ -7,6 +7,7 @@ import { clock } from "../text/human";
 import { Button } from "../ui/Button";
 import { ThemeSwitch } from "../ui/theme";
 import { attempt } from "../ui/toast";
+import { manualOf } from "./manual";
 
 const PLACES: [string, string][] = [
   ["/", "Overview"],
@@ -40,6 +41,10 @@ export function Frame({ children }: { children: ComponentChildren }) {
           )}
         </nav>
         <div class="who">
+          <span class="help">
+            <a href={manualOf(path.value)}>Manual</a>
+            <a href="/docs">API</a>
+          </span>
           <LinkLamp />
           <ThemeSwitch />
           <Who />

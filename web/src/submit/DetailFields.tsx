@@ -11,7 +11,18 @@ interface Props {
 /** Optional details of a job. */
 export function DetailFields({ draft, mistakes, onChange }: Props) {
   const text = (
-    field: "nodes" | "timeout" | "attempts" | "replicas" | "memory" | "slots" | "labels" | "after" | "folder",
+    field:
+      | "nodes"
+      | "timeout"
+      | "attempts"
+      | "replicas"
+      | "memory"
+      | "slots"
+      | "labels"
+      | "after"
+      | "folder"
+      | "image"
+      | "notify",
     label: string,
     hint: string,
   ) => (
@@ -25,7 +36,7 @@ export function DetailFields({ draft, mistakes, onChange }: Props) {
   );
   return (
     <details>
-      <summary>Requirements, environment, limits, dependencies</summary>
+      <summary>Requirements, packages, environment, limits, dependencies, notification</summary>
       <div class="columns">
         <Field label="System" hint="that tasks run on">
           {(attributes) => (
@@ -53,6 +64,8 @@ export function DetailFields({ draft, mistakes, onChange }: Props) {
         {text("attempts", "Attempts per task", "maximum, if it fails")}
         {text("replicas", "Replicas", "attempts of one task at once: a number, or unlimited; 1: no replicas")}
         {text("folder", "Folder", "jobs of one name and folder are runs of one program, whose size is learnt")}
+        {text("image", "Image", "a container image that tasks run in: docker.io/library/r-base:4.4.2")}
+        {text("notify", "Notify", "when the job ends: a URL, or the name of one of the master’s commands")}
         {text("after", "Depends on jobs", "numbers of jobs that must succeed first: 12 13")}
         <Field label="Network" hint="in a sandbox tasks have none otherwise">
           {(attributes) => (
@@ -66,6 +79,15 @@ export function DetailFields({ draft, mistakes, onChange }: Props) {
         </Field>
       </div>
       <TextField
+        label="Packages"
+        hint="Python packages in an environment of the job, one a line as in requirements.txt: numpy==2.3.1"
+        rows={3}
+        isCode
+        value={draft.packages}
+        mistake={mistakes.packages}
+        onChange={(packages) => onChange({ packages })}
+      />
+      <TextField
         label="Environment"
         hint="NAME=VALUE, one a line"
         rows={3}
@@ -73,6 +95,15 @@ export function DetailFields({ draft, mistakes, onChange }: Props) {
         value={draft.environment}
         mistake={mistakes.environment}
         onChange={(environment) => onChange({ environment })}
+      />
+      <TextField
+        label="Secrets"
+        hint="NAME=VALUE, one a line; stored sealed, never shown again, and not kept by this page"
+        rows={2}
+        isCode
+        value={draft.secrets}
+        mistake={mistakes.secrets}
+        onChange={(secrets) => onChange({ secrets })}
       />
     </details>
   );

@@ -1,6 +1,6 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { asProblem, get, post, type Problem } from "../api/client";
-import type { JobDetail, Submission } from "../api/types";
+import type { JobDetail, JobSpec, Submission } from "../api/types";
 import { go, search } from "../router";
 import { caller, maySubmit } from "../session/session";
 import { plural } from "../text/human";
@@ -9,7 +9,7 @@ import { Section } from "../ui/Section";
 import { Empty, ProblemNote } from "../ui/states";
 import { say } from "../ui/toast";
 import { DetailFields } from "./DetailFields";
-import { type Draft, draftOf, EMPTY, leftOut, meaningOf } from "./draft";
+import { type Draft, draftOf, EMPTY, leftOut, type Meant, meaningOf } from "./draft";
 import { FilesField, type InputFile } from "./FilesField";
 import { filesOf, inputsOf } from "./inputs";
 import { keepDraft, keptDraft } from "./kept";
@@ -17,6 +17,7 @@ import { PreviewPane } from "./PreviewPane";
 import { SweepFields } from "./SweepFields";
 import { taskCount } from "./sweep";
 import { TextField } from "./TextField";
+import { upload } from "./upload";
 
 export function SubmitPage() {
   return (
@@ -72,7 +73,7 @@ function SubmitForm() {
     setBusy(true);
     setProblem(null);
     try {
-      const done = await post<Submission>("/jobs", meant.spec, { "Idempotency-Key": key.current });
+      const done = await post<Submission>("/jobs", await withPackages(meant), { "Idempotency-Key": key.current });
       say(
         [`Job ${done.id} with ${plural(done.task_count, "task")} is submitted.`, ...(done.warnings ?? [])].join(" "),
       );
@@ -152,6 +153,13 @@ function SubmitForm() {
       </Section>
     </form>
   );
+}
+
+/** The job with its list of packages, which is sent before it. */
+async function withPackages({ spec, packages }: Meant): Promise<JobSpec> {
+  if (packages === null) return spec;
+  const hash = await upload(new Blob([packages]), () => undefined, new AbortController().signal);
+  return { ...spec, requires: { ...spec.requires, software: { packages: `sha256:${hash}` } } } as JobSpec;
 }
 
 /** `?like=12`: starts from job 12; names the parts that the form cannot express. */

@@ -29,6 +29,10 @@ export interface Draft {
   labels: string;
   network: boolean;
   environment: string;
+  secrets: string;
+  packages: string;
+  image: string;
+  notify: string;
   outputs: string;
   optionalOutputs: string;
   after: string;
@@ -42,6 +46,8 @@ export interface Meant {
   spec: JobSpec;
   command: string[];
   parameters: Parameters | null;
+  /** The list of packages, which is a file of the job; null: there is none. */
+  packages: string | null;
   mistakes: Mistakes;
 }
 
@@ -62,14 +68,21 @@ export const EMPTY: Draft = {
   labels: "",
   network: false,
   environment: "",
+  secrets: "",
+  packages: "",
+  image: "",
+  notify: "",
   outputs: "",
   optionalOutputs: "",
   after: "",
   folder: "",
 };
 
+const OTHER_FILE = /^(-r|--requirement|-c|--constraint|-e|--editable|\.|\/|file:)/;
 const NAME = /^[A-Za-z_][A-Za-z0-9_]{0,63}$/;
-const NO_FIELD = ["tasks", "function", "notify", "quorum", "replica_budget_s"];
+const NO_FIELD = ["tasks", "function", "quorum", "replica_budget_s"];
+/** Events of which a job's user is notified by default. */
+const EVENTS = 4;
 const MOST_TASKS = 100_000_000;
 
 /** `inputs`: files that are there already, by the path that a task finds them under. */
@@ -104,6 +117,8 @@ export function meaningOf(draft: Draft, inputs: Inputs = {}): Meant {
     max_attempts: optional("attempts", whole),
     max_replicas: optional("replicas", (text) => (text === "unlimited" ? text : whole(text))),
     environment: optional("environment", environmentOf),
+    secrets: optional("secrets", secretsOf),
+    notify: optional("notify", notifyOf),
     inputs: Object.keys(inputs).length ? inputs : undefined,
     outputs: outputs.length ? outputs : undefined,
     after: optional("after", (text) => text.split(/[\s,]+/).map(whole)),
@@ -113,15 +128,24 @@ export function meaningOf(draft: Draft, inputs: Inputs = {}): Meant {
       slots: optional("slots", whole),
       labels: optional("labels", (text) => text.split(/[\s,]+/)),
       network: draft.network || undefined,
+      software: optional("image", (text) => ({ image: text })),
     }),
   }) as JobSpec;
-  return { spec, command, parameters, mistakes };
+  const packages = optional("packages", packagesOf) ?? null;
+  if (packages && draft.image.trim()) mistakes.packages = "give packages or an image: an image has its own";
+  return { spec, command, parameters, packages, mistakes };
 }
 
 /** Parts of a job that the form has no field for. */
 export function leftOut(spec: JobSpec): string[] {
-  const parts = Object.entries(spec).filter(([name, value]) => NO_FIELD.includes(name) && value);
-  return [...parts.map(([name]) => name), ...(isRowFile(spec.parameters) ? ["parameters from a file"] : [])];
+  const parts = Object.entries(spec).filter(([name, value]) => NO_FIELD.includes(name) && isGiven(value));
+  return [
+    ...parts.map(([name]) => name),
+    ...hiddenIn(spec).map((name) => `the value of ${name}`),
+    ...(isRowFile(spec.parameters) ? ["parameters from a file"] : []),
+    ...(spec.requires?.software?.packages ? ["packages"] : []),
+    ...((spec.notify?.on?.length ?? EVENTS) < EVENTS ? ["the events of its notification"] : []),
+  ];
 }
 
 /** Returns the form of an earlier job, as far as the form can express it. */
@@ -150,9 +174,10 @@ export function draftOf(spec: JobSpec): Draft {
     slots: requires?.slots && requires.slots > 1 ? String(requires.slots) : "",
     labels: (requires?.labels ?? []).join(" "),
     network: requires?.network ?? false,
-    environment: Object.entries(spec.environment ?? {})
-      .map(([name, value]) => `${name}=${value}`)
-      .join("\n"),
+    environment: linesOf(Object.entries(spec.environment ?? {}).filter(([, value]) => value !== HIDDEN)),
+    secrets: linesOf(hiddenIn(spec).map((name) => [name, ""])),
+    image: requires?.software?.image ?? "",
+    notify: spec.notify?.webhook ?? spec.notify?.command ?? "",
     outputs: patternsIn(spec, false),
     optionalOutputs: patternsIn(spec, true),
   };
@@ -212,6 +237,39 @@ function environmentOf(lines: string): Record<string, string> {
     }),
   );
 }
+
+/** What the master answers in place of a secret, or of a variable of another user's job. */
+const HIDDEN = "(hidden)";
+
+const hiddenIn = ({ environment }: JobSpec): string[] =>
+  Object.entries(environment ?? {}).flatMap(([name, value]) => (value === HIDDEN ? [name] : []));
+
+const linesOf = (pairs: [string, string][]): string => pairs.map(([name, value]) => `${name}=${value}`).join("\n");
+
+function secretsOf(lines: string): Record<string, string> {
+  const secrets = environmentOf(lines);
+  const empty = Object.keys(secrets).find((name) => !secrets[name]);
+  if (empty) throw new Error(`give the value of ${empty}: nobody is shown it again`);
+  return secrets;
+}
+
+/** A list as pip reads it. Workers have no other files of this computer. */
+function packagesOf(text: string): string {
+  const lines = text.split("\n").map((line) => line.trim());
+  const wrong = lines.find((line) => OTHER_FILE.test(line));
+  if (wrong) throw new Error(`workers do not have the file that this line names: ${wrong}`);
+  if (!lines.some((line) => line && !/^[#-]/.test(line))) throw new Error("name a package, such as numpy==2.3.1");
+  return lines.map((line) => `${line}\n`).join("");
+}
+
+/** A URL gets a signed POST; any other word is a command that the master's settings name. */
+function notifyOf(text: string): { webhook: string } | { command: string } {
+  if (/\s/.test(text)) throw new Error("give one URL, or the name of one of the master's commands");
+  return /^https?:\/\//.test(text) ? { webhook: text } : { command: text };
+}
+
+const isGiven = (value: unknown): boolean =>
+  typeof value === "object" && value !== null ? Object.keys(value).length > 0 : Boolean(value);
 
 function whole(text: string): number {
   if (!/^\d{1,9}$/.test(text) || Number(text) < 1) throw new Error("give a whole number from 1 on");

@@ -27,12 +27,19 @@ export function keptDraft(empty: Draft, user: string): Kept | null {
 /** Keeps the form, or forgets it: it is empty, or was submitted. */
 export function keepDraft(kept: Kept | null): void {
   try {
-    if (kept) sessionStorage.setItem(KEY, JSON.stringify({ ...kept, files: kept.files.filter((file) => file.hash) }));
+    if (kept) sessionStorage.setItem(KEY, JSON.stringify(withoutSecrets(kept)));
     else sessionStorage.removeItem(KEY);
   } catch {
     // the browser keeps nothing, or no more than it has
   }
 }
+
+/** Without secrets, and without files that the master does not have. */
+const withoutSecrets = ({ draft, files, ...rest }: Kept): Kept => ({
+  ...rest,
+  draft: { ...draft, secrets: "" },
+  files: files.filter((file) => file.hash),
+});
 
 /** Whether it has the same fields, of the same kinds. */
 function fits(draft: Draft, empty: Draft): boolean {

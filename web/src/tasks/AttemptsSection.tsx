@@ -1,18 +1,19 @@
 import type { AttemptView } from "../api/types";
 import { now } from "../live/clock";
 import { Link } from "../router";
-import { amount, between, clock, duration } from "../text/human";
+import { amount, clock, duration } from "../text/human";
 import { Cards, type Column } from "../lists/Cards";
 import { Chip } from "../ui/Chip";
 import { Section } from "../ui/Section";
 import { Empty } from "../ui/states";
+import { ranksOf, tookOfAttempt } from "./runs";
 
 /** Attempts of a task: worker, times, and the accepted result. */
 export function AttemptsSection({ attempts }: { attempts: AttemptView[] }) {
   return (
     <Section title="Attempts">
       {attempts.length ? (
-        <Cards rows={attempts} keyOf={({ id }) => id} columns={COLUMNS} />
+        <Cards rows={attempts} keyOf={({ id }) => id} columns={columnsOf(attempts)} />
       ) : (
         <Empty>No attempt yet.</Empty>
       )}
@@ -20,6 +21,13 @@ export function AttemptsSection({ attempts }: { attempts: AttemptView[] }) {
   );
 }
 
+/** Members of a gang have a rank each. */
+const columnsOf = (attempts: AttemptView[]): Column<AttemptView>[] => {
+  const [id, ...others] = COLUMNS;
+  return ranksOf(attempts).length ? [id!, RANK, ...others] : COLUMNS;
+};
+
+const RANK: Column<AttemptView> = { name: "Rank", class: "right number", show: ({ rank }) => rank ?? "–" };
 const COLUMNS: Column<AttemptView>[] = [
   { name: "Attempt", class: "number", show: (attempt) => attempt.id },
   { name: "State", show: (attempt) => <AttemptState attempt={attempt} /> },
@@ -44,7 +52,7 @@ function Took({ attempt }: { attempt: AttemptView }) {
         not known
       </span>
     );
-  return <>{between(attempt.started_at, attempt.ended_at, now.value)}</>;
+  return <>{tookOfAttempt(attempt, now.value)}</>;
 }
 
 function AttemptState({ attempt }: { attempt: AttemptView }) {

@@ -16,14 +16,16 @@ const BLOCK = 200;
 interface Props {
   path: string;
   stream: Stream;
+  /** Of a gang: the member whose output it is. */
+  rank: number | null;
   task: TaskDetail;
   isWrapped: boolean;
   /** Whether it opens at the line that says why the task failed. */
   isAtError: boolean;
 }
 
-export function LogPane({ path, stream, task, isWrapped, isAtError }: Props) {
-  const log = useLog(`${path}/${stream}`, wayOf(task), endedAttempts(task));
+export function LogPane({ path, stream, rank, task, isWrapped, isAtError }: Props) {
+  const log = useLog(`${path}/${stream}`, rank, wayOf(task), endedAttempts(task));
   const [text] = useWord("find");
   const [place] = useWord("line");
   const lines = useMemo(() => numbered(log), [log.head, log.end, log.missingBytes]);

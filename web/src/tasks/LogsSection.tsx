@@ -6,6 +6,7 @@ import { Button } from "../ui/Button";
 import { Section } from "../ui/Section";
 import { LogPane, wayOf } from "./LogPane";
 import { placeOf, type Stream } from "./lines";
+import { ranksOf, workerOf } from "./runs";
 
 const STREAMS: Stream[] = ["stdout", "stderr"];
 type View = Stream | "both";
@@ -19,9 +20,13 @@ export function LogsSection({ path, task }: { path: string; task: TaskDetail }) 
   const [word] = useWord("output");
   const [line] = useWord("line");
   const [wrap] = useWord("wrap");
+  const [rankWord] = useWord("rank");
+  const ranks = ranksOf(task.attempts);
+  const rank = ranks.find((one) => String(one) === rankWord) ?? ranks[0] ?? null;
   const look = (words: Record<string, string | null>): void => setWords(words, { replace: true });
   const view = ([...STREAMS, "both"] as View[]).find((one) => one === word) ?? placeOf(line)?.stream ?? firstOf(task);
   const streams = view === "both" ? STREAMS : [view];
+  const nameOf = (stream: Stream): string => `${task.id}${rank === null ? "" : `.rank-${rank}`}.${stream}.txt`;
   return (
     <Section
       title="Output"
@@ -30,10 +35,22 @@ export function LogsSection({ path, task }: { path: string; task: TaskDetail }) 
           {wayOf(task) === "follow" && <span class="faint">as it is written</span>}
           <SearchField name="find" label="Find in the output" placeholder="Find" />
           {streams.map((stream) => (
-            <a class="faint" key={stream} href={`${API}${path}/${stream}`} download={`${task.id}.${stream}.txt`}>
+            <a class="faint" key={stream} href={`${API}${path}/${stream}${ofRank(rank)}`} download={nameOf(stream)}>
               save{view === "both" && ` ${stream}`}
             </a>
           ))}
+          {rank !== null && (
+            <label>
+              rank{" "}
+              <select value={rank} onChange={(event) => look({ rank: event.currentTarget.value, line: null })}>
+                {ranks.map((one) => (
+                  <option key={one} value={one}>
+                    {one} on {workerOf(task, one)}
+                  </option>
+                ))}
+              </select>
+            </label>
+          )}
           <Button isPressed={wrap !== null} onClick={() => look({ wrap: wrap === null ? "1" : null })}>
             wrap
           </Button>
@@ -53,8 +70,9 @@ export function LogsSection({ path, task }: { path: string; task: TaskDetail }) 
     >
       {streams.map((stream) => (
         <LogPane
-          key={stream}
+          key={`${stream} ${rank}`}
           path={path}
+          rank={rank}
           stream={stream}
           task={task}
           isWrapped={wrap !== null}
@@ -64,6 +82,8 @@ export function LogsSection({ path, task }: { path: string; task: TaskDetail }) 
     </Section>
   );
 }
+
+const ofRank = (rank: number | null): string => (rank === null ? "" : `?rank=${rank}`);
 
 /** What is opened: of a failed task stderr, where it printed something that will say why. */
 const firstOf = (task: TaskDetail): Stream =>

@@ -3,7 +3,7 @@ import type { Explanation, TaskDetail } from "../api/types";
 import { now } from "../live/clock";
 import { anyJob, thisJob, useResource } from "../live/resource";
 import { Link } from "../router";
-import { between, moment } from "../text/human";
+import { moment } from "../text/human";
 import { Chip } from "../ui/Chip";
 import { Facts } from "../ui/Facts";
 import { Section } from "../ui/Section";
@@ -12,6 +12,7 @@ import { AttemptsSection } from "./AttemptsSection";
 import { Explained } from "../jobs/Explained";
 import { LogsSection } from "./LogsSection";
 import { OutputsSection } from "./OutputsSection";
+import { ranksOf, tookOfTask, workerOf } from "./runs";
 
 interface Props {
   job: number;
@@ -45,8 +46,9 @@ export function TaskPage({ job, task: number }: Props) {
             of={[
               ...Object.entries(task.parameters).map(([name, value]): [string, string] => [name, String(value)]),
               ["Started", task.started_at !== null && moment(task.started_at)],
-              ["Took", task.started_at !== null && between(task.started_at, task.finished_at, now.value)],
-              ["Worker", task.worker && <Link to={`/workers/${task.worker}`}>{task.worker}</Link>],
+              ["Took", task.began_at !== null && tookOfTask(task, now.value)],
+              ["Worker", task.worker && !isGang(task) && <WorkerLink name={task.worker} />],
+              ["Workers, by rank", isGang(task) && <WorkersOfGang task={task} />],
               ["Exit code", task.exit_code],
               ["Failures", task.failures > 0 && task.failures],
               ["Reason", task.reason || null],
@@ -59,6 +61,23 @@ export function TaskPage({ job, task: number }: Props) {
         </>
       )}
     </Shown>
+  );
+}
+
+const isGang = ({ attempts }: TaskDetail): boolean => ranksOf(attempts).length > 0;
+
+const WorkerLink = ({ name }: { name: string }) => <Link to={`/workers/${name}`}>{name}</Link>;
+
+/** Those of its latest launch. */
+function WorkersOfGang({ task }: { task: TaskDetail }) {
+  return (
+    <>
+      {ranksOf(task.attempts).map((rank) => (
+        <span key={rank}>
+          {rank} <WorkerLink name={workerOf(task, rank)} />{" "}
+        </span>
+      ))}
+    </>
   );
 }
 

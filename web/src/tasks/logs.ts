@@ -17,11 +17,11 @@ const NOTHING: Log = { ...NO_PARTS, isRead: false, problem: null };
 export type Way = "follow" | "once" | null;
 
 /**
- * `path` ends in stdout or stderr; with another `version` there is something else to read. What was read stays until
+ * `path` ends in stdout or stderr; `rank`: of a gang's member, else null; with another `version` there is something else to read. What was read stays until
  * there is more. A stream that breaks off, because the master went away or nobody looked, is begun again once the
  * master is there.
  */
-export function useLog(path: string, way: Way, version: number): Log {
+export function useLog(path: string, rank: number | null, way: Way, version: number): Log {
   const [log, setLog] = useState<Log>(NOTHING);
   const [turn, setTurn] = useState(0);
   const isFollowed = way === "follow";
@@ -33,14 +33,15 @@ export function useLog(path: string, way: Way, version: number): Log {
     if (!isPossible) return;
     const controller = new AbortController();
     let timer: ReturnType<typeof setTimeout> | undefined;
-    (isFollowed ? follow(path, controller.signal, setLog) : readOnce(path, controller.signal, setLog)).catch(
-      (error: unknown) => {
-        if (controller.signal.aborted) return;
-        const problem = asProblem(error);
-        setLog((before) => failed(before, problem));
-        if (isFollowed && problem.isAway) timer = setTimeout(() => setTurn((count) => count + 1), AGAIN_MS);
-      },
-    );
+    (isFollowed
+      ? follow(path, rank, controller.signal, setLog)
+      : readOnce(path, rank, controller.signal, setLog)
+    ).catch((error: unknown) => {
+      if (controller.signal.aborted) return;
+      const problem = asProblem(error);
+      setLog((before) => failed(before, problem));
+      if (isFollowed && problem.isAway) timer = setTimeout(() => setTurn((count) => count + 1), AGAIN_MS);
+    });
     return () => {
       controller.abort();
       clearTimeout(timer);
@@ -58,13 +59,13 @@ function failed(before: Log, problem: Problem): Log {
 
 type Tell = (change: (before: Log) => Log) => void;
 
-async function readOnce(path: string, signal: AbortSignal, tell: Tell): Promise<void> {
-  const parts = await readParts(path, signal);
+async function readOnce(path: string, rank: number | null, signal: AbortSignal, tell: Tell): Promise<void> {
+  const parts = await readParts(path, rank, signal);
   tell(() => ({ ...parts, isRead: true, problem: null }));
 }
 
-async function follow(path: string, signal: AbortSignal, tell: Tell): Promise<void> {
-  const response = await request("GET", path, { query: { follow: true }, signal });
+async function follow(path: string, rank: number | null, signal: AbortSignal, tell: Tell): Promise<void> {
+  const response = await request("GET", path, { query: { follow: true, rank }, signal });
   tell((before) => ({ ...before, isRead: true, problem: null }));
   const reader = response.body!.getReader();
   const decoder = new TextDecoder();

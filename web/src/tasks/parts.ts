@@ -26,12 +26,13 @@ export function partsOf(before: Parts, text: string, part = PART): Parts {
 }
 
 /** Reads an output that goes on no more, of a long one its two ends alone. */
-export async function readParts(path: string, signal: AbortSignal, part = PART): Promise<Parts> {
-  const first = await request("GET", path, { headers: { Range: `bytes=0-${2 * part - 1}` }, signal });
+export async function readParts(path: string, rank: number | null, signal: AbortSignal, part = PART): Promise<Parts> {
+  const query = { rank };
+  const first = await request("GET", path, { query, headers: { Range: `bytes=0-${2 * part - 1}` }, signal });
   const text = await first.text();
   const totalBytes = first.status === 206 ? lengthOf(first) : 0;
   if (totalBytes <= 2 * part) return { ...NO_PARTS, head: text };
-  const last = await request("GET", path, { headers: { Range: `bytes=${totalBytes - part}-` }, signal });
+  const last = await request("GET", path, { query, headers: { Range: `bytes=${totalBytes - part}-` }, signal });
   const head = headOf(text.slice(0, part));
   const end = endOf(await last.text());
   return { head, missingBytes: totalBytes - bytesOf(head) - bytesOf(end), end };

@@ -1,5 +1,7 @@
 /** Numbers as people read them; times in the viewer's zone. The command line writes them alike. */
 
+import type { Period } from "../api/types";
+
 const UNITS: [number, string][] = [
   [86400, "d"],
   [3600, "h"],
@@ -37,6 +39,11 @@ export function between(start: number | null, end: number | null, now: number): 
   return start === null ? "–" : duration((end ?? now) - start);
 }
 
+/** How long a period of the master's took, or has taken so far: the master says where it begins and ends. */
+export function period(of: Period | null | undefined, now: number): string {
+  return of ? between(of.since, of.until ?? null, now) : "–";
+}
+
 const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
 const CLOCK_S = new Intl.DateTimeFormat(undefined, {
   hour: "2-digit",
@@ -71,6 +78,25 @@ export function clock(then: number): string {
 export function day(then: number): string {
   const date = new Date(then * 1000);
   return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
+}
+
+const DAY = /^(\d{4})-(\d\d)-(\d\d)$/;
+
+/** When a day such as `2026-11-21` begins, in the viewer's zone; null: it is no day. */
+export function startOfDay(text: string | null): number | null {
+  return midnight(text, 0);
+}
+
+/** When the day after it begins: days may have 23 or 25 hours. */
+export function endOfDay(text: string | null): number | null {
+  return midnight(text, 1);
+}
+
+function midnight(text: string | null, more: number): number | null {
+  const [, year, month, date] = DAY.exec(text ?? "") ?? [];
+  if (!year) return null;
+  const at = new Date(Number(year), Number(month) - 1, Number(date) + more).getTime();
+  return Number.isNaN(at) ? null : at / 1000;
 }
 
 /** As `<input type="datetime-local">` holds it. */

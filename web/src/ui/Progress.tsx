@@ -2,11 +2,10 @@ import type { Counts } from "../api/types";
 import { count } from "../text/human";
 import { shares } from "./shares";
 
-/** How far a job is: a strip of its tasks by state, and the same in words. */
+/** How far a job is: a strip of its tasks by state, and the number that succeeded, of all. */
 export function Progress({ tasks, total }: { tasks: Counts; total: number }) {
   const parts = shares(tasks);
   const said = parts.map(([share, number]) => `${count(number)} ${share}`);
-  const done = (tasks.succeeded ?? 0) + (tasks.failed ?? 0) + (tasks.cancelled ?? 0);
   let place = 0;
   return (
     <div class="progress">
@@ -23,7 +22,9 @@ export function Progress({ tasks, total }: { tasks: Counts; total: number }) {
         })}
       </svg>
       <span class="number" title={said.join(", ")}>
-        {count(done)}/{count(total)}
+        {count(tasks.succeeded ?? 0)} of {count(total)}
+        {!!tasks.failed && <span class="bad">, {count(tasks.failed)} failed</span>}
+        {!!tasks.cancelled && `, ${count(tasks.cancelled)} cancelled`}
       </span>
     </div>
   );

@@ -3,16 +3,16 @@ import type { Explanation, Load, WorkerView } from "../api/types";
 import { now } from "../live/clock";
 import { Explained } from "../jobs/Explained";
 import { anything, thisWorker, useResource } from "../live/resource";
-import { Link } from "../router";
+import { go, Link } from "../router";
 import { Gantt } from "../timeline/Gantt";
 import { ago, amount, decimal, delay, duration, moment, plural } from "../text/human";
 import { Chip } from "../ui/Chip";
 import { Facts } from "../ui/Facts";
 import { Section } from "../ui/Section";
 import { Empty, Shown } from "../ui/states";
-import { Drain } from "./Drain";
+import { Drain, Forget } from "./Drain";
 import { SpareCpuSection } from "./SpareCpuSection";
-import { keptWord, loadOf, stateOf } from "./workers";
+import { usedWord, loadOf, stateOf } from "./workers";
 import { Latency } from "./WorkersTable";
 
 const SPAN_S = 3600;
@@ -39,6 +39,7 @@ export function WorkerPage({ worker: name }: { worker: string }) {
             {worker.drain_reason && <span class="faint">{worker.drain_reason}</span>}
             <span class="buttons end">
               <Drain worker={worker} onDone={detail.reload} />
+              <Forget worker={worker} onDone={() => go("/workers")} />
             </span>
           </header>
           {why.data && <Explained explanation={why.data} />}
@@ -83,7 +84,7 @@ function WorkerFacts({ worker }: { worker: WorkerView }) {
         [
           "Last hour",
           worker.last_hour &&
-            (worker.last_hour.promised ? `delivered ${keptWord(worker.last_hour)} of the work promised, ` : "") +
+            (worker.last_hour.share === null ? "" : `${usedWord(worker.last_hour)} of its offer used, `) +
               plural(worker.last_hour.tasks, "task"),
         ],
         ["Network", load && networkOf(load)],

@@ -1,11 +1,12 @@
 import type { WorkerView } from "../api/types";
-import { Link, useWord } from "../router";
+import { useWord } from "../router";
 import { amount, decimal, plural } from "../text/human";
 import { SpareCpuSection } from "./SpareCpuSection";
 import { SearchField } from "../lists/SearchField";
 import { Section } from "../ui/Section";
 import { Empty, Shown } from "../ui/states";
 import { loadOf, totals, useWorkers } from "./workers";
+import { NoWorkers } from "./NoWorkers";
 import { NetworkSection } from "./NetworkSection";
 import { WorkersTable } from "./WorkersTable";
 import { Tally } from "../ui/Tally";
@@ -59,21 +60,6 @@ function WorkerTallies({ all }: { all: WorkerView[] }) {
       />
       <Tally label="Memory available" value={amount(memory)} />
     </dl>
-  );
-}
-
-function NoWorkers() {
-  return (
-    <Empty>
-      <p>No computer has joined yet.</p>
-      <p class="faint">
-        <code>loopline token join</code> prints a line; on each computer: <code>loopline join LINE --service</code>.{" "}
-        To try it on this one: <code>loopline worker --dedicated</code>.
-      </p>
-      <p>
-        <Link to="/">To the overview</Link>
-      </p>
-    </Empty>
   );
 }
 

@@ -9,10 +9,10 @@ import { Chip } from "../ui/Chip";
 import { usePicks } from "../lists/picks";
 import { sorted } from "../lists/sorted";
 import { useSorting } from "../lists/sorting";
-import { DEEDS, Drain } from "./Drain";
+import { DEEDS, Drain, Forget } from "./Drain";
 import { Meter } from "./Meter";
 import { Sparkline } from "./Sparkline";
-import { keptWord, loadOf, stateOf, type Trend, useLastHours, useTrends } from "./workers";
+import { usedWord, loadOf, stateOf, type Trend, useLastHours, useTrends } from "./workers";
 
 const nameOf = ({ name }: WorkerView): string => name;
 const BY_NAME = { column: "Worker", isDown: false };
@@ -27,7 +27,11 @@ export function WorkersTable({ workers, onDone }: { workers: WorkerView[]; onDon
     ({ name }) => trends?.get(name),
   );
   const steering = isAdmin.value
-    ? { picks, actions: (worker: WorkerView) => <Drain worker={worker} onDone={onDone} /> }
+    ? {
+        picks,
+        actions: (worker: WorkerView) =>
+          worker.connected ? <Drain {...{ worker, onDone }} /> : <Forget {...{ worker, onDone }} />,
+      }
     : {};
   return (
     <>
@@ -70,11 +74,12 @@ const columnsOf = (hourOf: Of<LastHour>, trendOf: Of<Trend>): Column<WorkerView>
     show: (worker) => <Latency worker={worker} />,
   },
   {
-    name: "Delivered",
+    name: "Used",
     class: "right number",
-    about: "In the last hour: work of tasks with accepted results, as a share of what its speed and slots promise",
-    order: (worker) => sharePromised(hourOf(worker)),
-    show: (worker) => keptWord(hourOf(worker)),
+    about:
+      "In the last hour: work of accepted results, as a share of what its slots can do; little if there was little to do",
+    order: (worker) => hourOf(worker)?.share,
+    show: (worker) => usedWord(hourOf(worker)),
   },
   {
     name: "Last seen",
@@ -84,9 +89,6 @@ const columnsOf = (hourOf: Of<LastHour>, trendOf: Of<Trend>): Column<WorkerView>
   },
   { name: "Withheld", class: "reason", show: (worker) => loadOf(worker)?.withheld },
 ];
-
-const sharePromised = (hour: LastHour | undefined): number | null =>
-  hour?.promised ? hour.delivered / hour.promised : null;
 
 function State({ worker }: { worker: WorkerView }) {
   return (

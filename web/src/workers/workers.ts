@@ -28,7 +28,7 @@ async function readAll(query: Query, signal: AbortSignal): Promise<WorkerView[]>
 
 export type LastHours = ReadonlyMap<string, LastHour>;
 
-/** What each delivered against what it promised: dearer to find out, so read now and then. */
+/** What tasks used of each in the last hour: it costs more to read, so it is read by the minute. */
 export function useLastHours(): LastHours | undefined {
   const read = useResource("workers/last-hour", readLastHours, never, LAST_HOUR_EVERY_MS);
   return read.data;
@@ -60,9 +60,9 @@ async function readTrends(signal: AbortSignal): Promise<ReadonlyMap<string, Tren
   return new Map(workers.map((name, place) => [name, { spare: spare_cpu[place]!, used: used[place]! }]));
 }
 
-/** Share of the promised work that was delivered; of one whose slots are withheld now, nothing is promised. */
-export const keptWord = (hour: LastHour | null | undefined): string =>
-  !hour ? "–" : hour.promised ? percent(hour.delivered, hour.promised) : "nothing promised";
+/** Share of what a worker offered that tasks used; one whose slots are withheld now offers nothing. */
+export const usedWord = (hour: LastHour | null | undefined): string =>
+  !hour ? "–" : hour.share === null ? "nothing offered" : percent(hour.share, 1);
 
 /** The latest load that is known of a worker; null: nothing, as of one that is away. */
 export const loadOf = (worker: WorkerView): Load | null => (worker.connected ? worker.load : null);

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+from loopline_shared.rest.bodies import Period
+
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
@@ -30,6 +32,11 @@ def ago(then: float | None, now: float) -> str:
 def between(start: float | None, end: float | None, now: float) -> str:
     """Return how long something took, or has taken so far."""
     return "-" if start is None else duration((now if end is None else end) - start)
+
+
+def period(of: Period | None, now: float) -> str:
+    """Return the duration of a period, up to now if it continues."""
+    return "-" if of is None else between(of.since, of.until, now)
 
 
 def moment(then: float | None) -> str:

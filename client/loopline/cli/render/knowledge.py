@@ -1,18 +1,18 @@
-"""Tables of what the grid has learnt of workers and programs."""
+"""Tables of speed and health of workers, of programs and their runs, and of failures."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from loopline.cli.render import human, tables
 from loopline_shared.model import Facts, SpeedSource
-from loopline_shared.rest.bodies import LastHour, ProgramView, WorkerView
+from loopline_shared.rest.bodies import FailureReport, LastHour, ProgramView, WorkerView
 
-_PLACES = 3
+_PLACES, _MOST_JOBS = 3, 10
 
 
 def workers(items: Sequence[WorkerView]) -> RenderableType:
@@ -60,6 +60,23 @@ def programs(items: Sequence[ProgramView]) -> RenderableType:
     return made
 
 
+def failures(report: FailureReport) -> RenderableType:
+    """Return a table of the kinds of failures."""
+    if not report.kinds:
+        return Text("no task has failed")
+    made = tables.table(
+        "failed tasks", "exit", "jobs", "example", "why", right=("failed tasks", "exit"), drop=("exit",),
+        fold={"jobs": 16, "why": 30},
+    )  # fmt: skip
+    for kind in report.kinds:
+        shown = ", ".join(map(str, kind.jobs[:_MOST_JOBS])) + (", ..." if len(kind.jobs) > _MOST_JOBS else "")
+        code = "-" if kind.exit_code is None else str(kind.exit_code)
+        made.add_row(f"{kind.tasks:,}", code, shown, str(kind.example), Text(kind.reason))
+    jobs = human.plural(report.job_count, "job")
+    more = f"of the latest {jobs} with failed tasks" if report.truncated else f"of {jobs}"
+    return Group(made, Text(more, "dim"))
+
+
 def _measured(facts: Facts, now: float) -> str:
     if facts.speed_source is SpeedSource.ASSUMED:
         return f"{facts.speed:.2f}, assumed"
@@ -75,11 +92,11 @@ def _throughput(bytes_s: float | None) -> str:
 
 
 def _last_hour(did: LastHour | None) -> str:
-    """Return the work done against speed times slots: ``40 % of 2h, 12 tasks``."""
-    if did is None or not did.promised:
+    """Return what tasks used of speed times slots: ``40 % of 2h used, 12 tasks``."""
+    if did is None or did.share is None:
         return "-"
-    share = 100 * did.delivered / did.promised
-    return f"{share:.0f} % of {human.duration(did.promised)}, {human.plural(did.tasks, 'task')}"
+    used = f"{100 * did.share:.0f} % of {human.duration(did.offered)} used"
+    return f"{used}, {human.plural(did.tasks, 'task')}"
 
 
 def _health(worker: WorkerView, now: float) -> str:

@@ -30,6 +30,10 @@ from loopline_shared.rest.bodies import (
 _MOST_FLOWS = 20
 _STYLES = {
     "waiting": "dim yellow",
+    "held": "dim yellow",
+    "paused": "yellow",
+    "stalled": "red",
+    "overdrawn": "red",
     "queued": "yellow",
     "running": "cyan",
     "prefetched": "dim cyan",
@@ -62,9 +66,9 @@ def cut(shown: RenderableType, count: int, limit: int) -> RenderableType:
     return Group(shown, Text(f"showing the first {limit:,}; use --limit 0 for all", "dim"))
 
 
-def state(name: str, *remarks: str) -> Text:
-    """Return the name of a state in its colour, with remarks."""
-    return Text.assemble((name, _STYLES.get(name, "")), *(f", {remark}" for remark in remarks if remark))
+def state(name: str) -> Text:
+    """Return the name of a state in its colour."""
+    return Text(name, _STYLES.get(name, ""))
 
 
 def jobs(items: Sequence[JobView]) -> RenderableType:
@@ -79,7 +83,7 @@ def jobs(items: Sequence[JobView]) -> RenderableType:
     for job in items:
         made.add_row(
             str(job.id), Text(job.name), job_state(job), counts(job), size(job),
-            human.ago(job.submitted_at, now), human.between(job.started_at, job.finished_at, now), eta(job, now),
+            human.ago(job.submitted_at, now), human.period(job.took, now), eta(job, now),
         )  # fmt: skip
     return made
 
@@ -92,9 +96,8 @@ def eta(job: JobView, now: float) -> str:
 
 
 def job_state(job: JobView) -> Text:
-    """Return the state of a job, with remarks."""
-    remarks = {"paused": job.paused, "held": job.held, "stalled": job.stalled, "overdrawn": job.overdrawn}
-    return state(job.state, *(remark for remark, applies in remarks.items() if applies))
+    """Return the condition of a job in its colour."""
+    return state(job.condition)
 
 
 def size(job: JobView) -> str:
@@ -140,9 +143,10 @@ def _facts(job: JobDetail, now: float) -> Iterable[tuple[str, RenderableType]]:
     if job.spec.command:
         yield "command", Text(" ".join(job.spec.command))
     yield "submitted", f"{human.moment(job.submitted_at)}  ({human.ago(job.submitted_at, now)})"
+    yield "waited", human.period(job.waited, now)
     yield "started", human.moment(job.started_at)
-    if job.held_at is not None:
-        yield "held", f"{human.moment(job.held_at)}  for {human.between(job.held_at, job.released_at, now)}"
+    if job.was_held is not None:
+        yield "held", f"{human.moment(job.was_held.since)}  for {human.period(job.was_held, now)}"
     yield "finished", human.moment(job.finished_at)
     if job.eta is not None:
         yield "ETA", f"in {eta(job, now)}, from {job.eta.based_on}{_held_so_far(job.eta)}"
@@ -154,7 +158,7 @@ def _facts(job: JobDetail, now: float) -> Iterable[tuple[str, RenderableType]]:
         yield "waits for", ", ".join(f"job {one}" for one in job.waiting_for)
     if job.files_coming:
         yield "files coming", Group(*flow_lines(job.files_coming, _MOST_FLOWS))
-    yield "took", human.between(job.started_at, job.finished_at, now)
+    yield "took", human.period(job.took, now)
     yield "CPU time", _accounting(job.ledger)
     if job.mismatches:
         yield (

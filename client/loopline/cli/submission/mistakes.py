@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel
-
-from loopline_shared.plain_words import plain
+from loopline_shared.plain_words import plain_of
 from loopline_shared.row_lines import ABOUT_NAMES
-from loopline_shared.settings_source import meant
-from loopline_shared.spec import JobSpec, Requirements, TaskSpec
+from loopline_shared.spec import JobSpec
 
 Location = tuple[str | int, ...]
-
-_MODELS: tuple[type[BaseModel], ...] = (JobSpec, Requirements, TaskSpec)
 
 
 def place(document: Any, loc: Location) -> Location:
@@ -34,14 +29,11 @@ def said(path: Location, message: str) -> str:
 
 def message(found: Any) -> str:
     """Return the message for one of ValidationError.errors()."""
-    if found["type"] == "extra_forbidden":
-        known = {name for model in _MODELS for name in model.model_fields}
-        return f"there is no such key: {meant(str(found['loc'][-1]), known)}"
     if found["type"] == "missing":
         return f"{found['loc'][-1]} is missing"
     if found["loc"][-1:] == ("[key]",):
         return ABOUT_NAMES
-    return plain(found)
+    return plain_of(found, JobSpec)
 
 
 def _has(document: Any, step: str | int) -> bool:

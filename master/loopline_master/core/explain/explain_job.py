@@ -91,7 +91,8 @@ def _reasons(state: State, job: Job) -> list[Reason]:
         reasons.append(_held(state, job))
     if job.running:
         workers = {a.worker for a in state.attempts.values() if a.job == job.id and a.state in LIVE}
-        detail = f"{_tasks(job.running)} of {job.task_count} running on {counted(len(workers), 'worker')}"
+        which = "its only task" if job.task_count == 1 else f"{_tasks(job.running)} of {job.task_count}"
+        detail = f"{which} running on {counted(len(workers), 'worker')}"
         reasons.append(Reason(code="running", count=job.running, detail=detail))
         reasons += [explain_gang.what_it_does(state, gang) for gang in explain_gang.not_running(state, job)]
         reasons += _preparing(state, job, workers)
@@ -109,10 +110,9 @@ def _reasons(state: State, job: Job) -> list[Reason]:
     if job.mismatches:
         detail = f"results of {_tasks(job.mismatches)} differ between workers"
         reasons.append(Reason(code="mismatch", count=job.mismatches, detail=detail))
-    done = job.succeeded + job.failed
-    if done:
-        failed = f", {job.failed} of them failed" if job.failed else ""
-        reasons.append(Reason(code="done", count=done, detail=f"{_tasks(done)} done{failed}"))
+    if done := job.succeeded + job.failed:
+        detail = succeeded_words(job.succeeded, job.task_count, job.failed)
+        reasons.append(Reason(code="done", count=done, detail=detail))
     return [*reasons, *_no_claim(job)]
 
 
@@ -180,13 +180,12 @@ def _blocked(state: State, job: Job) -> Reason | None:
 def _held(state: State, job: Job) -> Reason:
     predecessors = state.index.hold_over(job).predecessors(job.arrival, job.weight)
     first = state.index.live[predecessors[0]]
-    left = first.task_count - first.succeeded - first.failed
     more = f", as did {counted(len(predecessors) - 1, 'other job')}" if len(predecessors) > 1 else ""
-    came = f"job {first.id} ({size_of(first)}) came first and is not larger{more}"
+    entered = f"job {first.id} ({size_of(first)}) entered the grid before it and is not larger{more}"
     what = "its last task is held"
     if job.is_computed:
         what = "it is computed and its output can be fetched, its delivery is held"
-    detail = f"{what}: {came}; {left} of job {first.id}'s {_tasks(first.task_count)} are left"
+    detail = f"{what}: {entered}; {_left(first, f'of job {first.id}')}"
     if job.shown is not None:
         detail += f"; it has no size, and counts as {spoken(job.shown)}, twice what its tasks have measured"
     return Reason(code="held", count=1, detail=detail, job=first.id)
@@ -213,7 +212,7 @@ def _leader(state: State, number: int, root: int | None, ended: Mapping[int, Job
     if leader is None or leader.is_over:
         return Reason(code="waits", count=0, detail=f"job {number} has just succeeded", job=number)
     left = leader.task_count - leader.succeeded - leader.failed
-    detail = f"waits for job {number} to succeed ({leader.state}, {left} of its {_tasks(leader.task_count)} left)"
+    detail = f"waits for job {number} to succeed ({leader.state}; {_left(leader)})"
     return Reason(code="waits", count=left, detail=detail, job=number)
 
 
@@ -355,6 +354,23 @@ def spoken(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.3g} s"
     return f"{seconds / 60:.3g} min" if seconds < 7200 else f"{seconds / 3600:.3g} h"
+
+
+def _left(job: Job, whose: str = "") -> str:
+    """Return how many tasks of a job are left; ``whose``: the job in words, in a sentence about another one."""
+    left, total = job.task_count - job.succeeded - job.failed, job.task_count
+    of = whose and f" {whose}"
+    if total == 1:
+        return f"the only task{of} is left"
+    which = "all" if left == total else f"{left} of the"
+    return f"{which} {total} tasks{of} {'is' if left == 1 else 'are'} left"
+
+
+def succeeded_words(succeeded: int, total: int, failed: int = 0) -> str:
+    """Return how many tasks of a job succeeded, and how many failed if any did."""
+    if total == 1:
+        return f"its only task {'failed' if failed else 'succeeded'}"
+    return f"{succeeded} of {total} tasks succeeded" + (f", {failed} failed" if failed else "")
 
 
 def _tasks(count: int) -> str:

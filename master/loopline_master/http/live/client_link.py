@@ -24,6 +24,7 @@ from loopline_master.http.live.open_streams import OpenStreams
 from loopline_master.http.operations import InvalidRequest, Routes
 from loopline_master.settings import Limits
 from loopline_master.store import Store
+from loopline_master.store.queries.attempt_queries import why_failed
 from loopline_master.submissions.submissions import Submissions
 from loopline_master.timings import ANSWER_WITHIN_S, CLOSE_WITHIN_S, STILL_HERE_EVERY_S
 from loopline_shared.errors import LooplineError, ProtocolError
@@ -43,6 +44,7 @@ from loopline_shared.protocol.client_link import (
     key_of,
     number_of,
 )
+from loopline_shared.spec import JobSpec
 
 routes = Routes("calls")
 _Subscription = Subscription[TaskEnd]
@@ -172,7 +174,7 @@ class _ClientLink:
             if number is None:
                 raise ProtocolError("this is no message of a client that calls functions") from None
             self._count_submission(number)
-            return _refusal(number, InvalidRequest("body", error))
+            return _refusal(number, InvalidRequest("body", error, JobSpec))
         if isinstance(message, Submit):
             self._count_submission(message.number)
         return message
@@ -363,7 +365,7 @@ def _run(work: Coroutine[object, None, None]) -> None:
 
 
 def _end_of(_job: Job | None, task: Task, attempt: Attempt) -> TaskEnd:
-    reason = task.verdict or attempt.reason
+    reason = task.verdict or attempt.reason or why_failed(attempt.state, attempt.exit_code)
     return TaskEnd(
         number=task.number,
         state=task.state,

@@ -24,6 +24,7 @@ from loopline_master.http.live.stored_results import MAX_STDOUT_BYTES, Piece, St
 from loopline_master.http.lookups import found
 from loopline_master.http.operations import Routes
 from loopline_master.http.parameters import AfterEvent, Follow, JobNumber, LastEventId, RestSeconds, ResultCursor
+from loopline_master.store.queries.attempt_queries import why_failed
 from loopline_master.store.queries.result_queries import CHUNK
 from loopline_master.timings import (
     ANSWER_WITHIN_S,
@@ -263,7 +264,7 @@ def _result_of(job: Job | None, task: Task, attempt: Attempt) -> TaskResult | No
         finished_at=task.finished_at,
         worker=attempt.worker,
         exit_code=attempt.exit_code,
-        reason=task.verdict or attempt.reason,
+        reason=task.verdict or attempt.reason or why_failed(attempt.state, attempt.exit_code),
         mismatch=task.mismatch,
         began_at=attempt.started_at,
         wall_s=None if attempt.ended_at is None else attempt.wall_s,

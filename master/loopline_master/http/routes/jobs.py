@@ -18,6 +18,8 @@ from loopline_master.http.lookups import found, job_view
 from loopline_master.http.operations import Routes
 from loopline_master.http.parameters import (
     Cursor,
+    EndedSince,
+    EndedUntil,
     IdempotencyKey,
     InJobState,
     JobNumber,
@@ -87,9 +89,12 @@ async def list_jobs(
     cursor: Cursor | None = None,
     limit: Limit = 100,
     live: OnlyLive = False,
+    ended_since: EndedSince | None = None,
+    ended_until: EndedUntil | None = None,
 ) -> JobPage:
     """List jobs, newest first; live jobs in the order of their arrival."""
-    read = store.jobs.live_page if live else partial(store.jobs.page, sort=sort)
+    ended = partial(store.jobs.page, sort=sort, ended=(ended_since, ended_until))
+    read = store.jobs.live_page if live else ended
     page = await read(
         state=state, owner=owner, named=named, label=label, cursor=cursor, limit=limits.page_size(limit)
     )

@@ -1,16 +1,19 @@
-"""The tasks of a job: their attempts and their output."""
+"""The tasks of a job: their attempts and their output; failures of all jobs."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import Annotated
 
 from aiohttp import web
+from pydantic import Field
 
 from loopline_master.core.explain.explain_job import explain_task, files_of_job
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.dashboard import columns
 from loopline_master.files.row_files import RowFiles
 from loopline_master.http.auth import READERS, Caller
+from loopline_master.http.live.output_search import OutputSearch
 from loopline_master.http.live.task_output import TaskOutput
 from loopline_master.http.lookups import found, job_view
 from loopline_master.http.operations import Routes
@@ -20,6 +23,7 @@ from loopline_master.http.parameters import (
     InTaskState,
     JobNumber,
     Limit,
+    OfOwner,
     Rank,
     TaskNumber,
     WithParameters,
@@ -30,13 +34,26 @@ from loopline_master.peers.ways import with_ways
 from loopline_master.settings import Limits
 from loopline_master.store import Store
 from loopline_shared.model import MAX_ID, TaskId
-from loopline_shared.rest.bodies import AttemptView, Explanation, Page, TaskDetail, TaskView
+from loopline_shared.rest.bodies import (
+    AttemptView,
+    Explanation,
+    FailureReport,
+    FoundLine,
+    Page,
+    TaskDetail,
+    TaskView,
+)
 from loopline_shared.rest.columns import SweepColumns
 from loopline_shared.rest.times import Moment
 
 routes = Routes("tasks")
 
 MOST_SWEPT = 20_000
+MOST_JOBS = 100
+"""The latest jobs with failures whose groups are merged; as many are kept once they were read."""
+SearchText = Annotated[
+    str, Field(min_length=1, max_length=200, pattern=r"^[^\r\n]*$", description="The text that lines must contain")
+]
 PRINTED = {"media_type": "text/plain", "headers": {"X-Loopline-Cut": "true where some of it was not kept"}}
 
 
@@ -133,3 +150,33 @@ async def list_attempts(
     """List the attempts that were on their workers at some time between two moments, by dispatch."""
     end = float(MAX_ID) if until is None else until
     return await store.attempts.between(since, end, cursor=cursor, limit=limits.page_size(limit))
+
+
+@routes("GET /failures", READERS, is_shared=True)
+async def list_failures(
+    store: Store, row_files: RowFiles, owner: OfOwner | None = None, since: Moment = 0.0
+) -> FailureReport:
+    """Group the failed tasks of the latest 100 jobs that have any by exit code and reason, the most frequent first.
+
+    Jobs that ended before `since` are left out. Reasons that differ in numbers, or in the parameters of their task,
+    are one kind.
+    """
+    return await store.failures.across_jobs(owner=owner, since=since, most_jobs=MOST_JOBS, rows=row_files.rows)
+
+
+@routes("GET /jobs/{job}/lines", READERS)
+async def find_lines(
+    store: Store,
+    search: OutputSearch,
+    limits: Limits,
+    job: JobNumber,
+    text: SearchText,
+    cursor: Cursor | None = None,
+    limit: Limit = 100,
+) -> Page[FoundLine]:
+    """Find the lines of stdout and stderr that contain a text, in all tasks of a job, by task.
+
+    A page may be empty and have a `next`: at most 64 MiB are read for each.
+    """
+    await job_view(store, job)
+    return await search.lines(job, text, cursor=cursor, limit=limits.page_size(limit))

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Row, Select, or_, select, tuple_
 from loopline_master.store.database import Transact
 from loopline_master.store.queries.paging import after, moment, page_of
 from loopline_master.store.tables import attempts, jobs
-from loopline_shared.model import AttemptId, Output, Stream, TaskId
+from loopline_shared.model import AttemptId, AttemptState, Output, Stream, TaskId
 from loopline_shared.parallel import rank_of
 from loopline_shared.rest.bodies import AttemptView, Page
 
@@ -79,11 +79,19 @@ def attempts_of_task(connection: Connection, task: TaskId) -> list[AttemptView]:
     return [_view(row) for row in reversed(rows)]
 
 
+def why_failed(state: AttemptState | None, exit_code: int | None) -> str:
+    """Return the reason of an attempt that failed and printed none on stderr; empty for any other attempt."""
+    if state is not AttemptState.FAILED or not exit_code:
+        return ""
+    return f"killed by signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"
+
+
 def _view(row: Row[Any]) -> AttemptView:
     return AttemptView(
         **{
             **row._mapping,
             "id": AttemptId(row.job, row.task, row.number),
+            "reason": row.reason or why_failed(row.state, row.exit_code),
             "rank": rank_of(row.number, row.nodes) if row.nodes > 1 else None,
             "stdout_bytes": row.stdout.size_bytes if row.stdout else 0,
             "stderr_bytes": row.stderr.size_bytes if row.stderr else 0,

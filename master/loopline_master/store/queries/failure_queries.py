@@ -1,4 +1,4 @@
-"""Failures of a job, grouped by their common text."""
+"""Failures of a job, or of many jobs, grouped by their common text."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sqlalchemy import Connection, bindparam, func, select
+from sqlalchemy import Connection, bindparam, func, or_, select
 
 from loopline_master.store.database import Transact
+from loopline_master.store.queries.attempt_queries import why_failed
 from loopline_master.store.queries.task_queries import SPEC, TOLD_BY
 from loopline_master.store.row_source import Rows, no_rows
-from loopline_master.store.tables import attempts, tasks
-from loopline_shared.model import AttemptState, TaskState
+from loopline_master.store.tables import attempts, jobs, tasks
+from loopline_shared.model import AttemptState, TaskId, TaskState
+from loopline_shared.rest.bodies import FailureKind, FailureReport
 from loopline_shared.scalar import Scalar
 from loopline_shared.spec import JobSpec, RowFile
 from loopline_shared.sweep import Sweep
@@ -46,6 +48,9 @@ _LOST = (
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+")
 
 
+_JOBS = select(jobs.c.id, jobs.c.finished_at).where(jobs.c.failed > 0).order_by(jobs.c.id.desc())
+
+
 @dataclass(frozen=True, slots=True)
 class FailureGroup:
     """Failed tasks of a job with one exit code, and one reason but for numbers and the task's own parameters."""
@@ -54,6 +59,12 @@ class FailureGroup:
     reason: str  # of the example, which mostly is the last line of its stderr
     count: int
     example: int  # the number of such a task
+    pattern: str = ""  # the reason without numbers, and with names of parameters for their values
+
+    @property
+    def key(self) -> tuple[int | None, str]:
+        """The part of it that other failures of the same kind share."""
+        return self.exit_code, self.pattern or _NUMBER.sub("#", self.reason)
 
 
 class FailureQueries:
@@ -75,7 +86,7 @@ class FailureQueries:
         def work(connection: Connection) -> tuple[list[FailureGroup], JobSpec | None, bool]:
             may_change = finished_at is None or connection.execute(_LOST, {"of_job": job}).first() is not None
             groups = _merged(_ends(connection, job))
-            spec = connection.execute(SPEC, {"of_job": job}).scalar_one() if len(groups) > 1 else None
+            spec = connection.execute(SPEC, {"of_job": job}).scalar_one() if groups else None
             return groups, spec, may_change
 
         groups, spec, may_change = await self._read(work)
@@ -88,6 +99,33 @@ class FailureQueries:
             self._kept[job, finished_at] = groups
         return groups
 
+    async def across_jobs(
+        self, *, owner: str | None, since: float, most_jobs: int, rows: Rows = no_rows
+    ) -> FailureReport:
+        """Return the failures of the latest jobs with failed tasks that ended since then, or have not ended."""
+        query = _JOBS.where(or_(jobs.c.finished_at.is_(None), jobs.c.finished_at >= since)).limit(most_jobs + 1)
+        if owner is not None:
+            query = query.where(jobs.c.owner == owner)
+        found = await self._read(lambda connection: connection.execute(query).all())
+        kinds: dict[tuple[int | None, str], FailureKind] = {}
+        for job, finished_at in found[:most_jobs]:
+            for group in await self.of_job(job, finished_at, rows):
+                kinds[group.key] = _with(kinds.get(group.key), job, group)
+        return FailureReport(
+            kinds=sorted(kinds.values(), key=lambda kind: (-kind.tasks, kind.example)),
+            job_count=len(found[:most_jobs]),
+            truncated=len(found) > most_jobs,
+        )
+
+
+def _with(kind: FailureKind | None, job: int, group: FailureGroup) -> FailureKind:
+    """Return the kind with one more job; jobs are added from the latest to the earliest."""
+    if kind is None:
+        reason = group.reason or why_failed(AttemptState.FAILED, group.exit_code)
+        example = TaskId(job, group.example)
+        return FailureKind(exit_code=group.exit_code, reason=reason, tasks=group.count, jobs=[job], example=example)
+    return kind.model_copy(update={"tasks": kind.tasks + group.count, "jobs": [*kind.jobs, job]})
+
 
 def _ends(connection: Connection, job: int) -> Iterator[FailureGroup]:
     for row in connection.execute(_ENDS, {"of_job": job}):
@@ -98,9 +136,10 @@ def _merged(ends: Iterable[FailureGroup], neutral: Callable[[FailureGroup], str]
     """Return groups of equal exit code and reason, apart from numbers; ``neutral`` returns the reason to compare."""
     groups: dict[tuple[int | None, str], FailureGroup] = {}
     for found in ends:
-        key = found.exit_code, _NUMBER.sub("#", neutral(found) if neutral else found.reason)
-        first = groups.setdefault(key, found)
-        if first is not found:
+        pattern = _NUMBER.sub("#", neutral(found) if neutral else found.reason)
+        key = found.exit_code, pattern
+        first = groups.setdefault(key, replace(found, pattern=pattern))
+        if first.example != found.example:
             groups[key] = replace(groups[key], count=groups[key].count + found.count)
     return sorted(groups.values(), key=lambda group: (-group.count, group.example))
 

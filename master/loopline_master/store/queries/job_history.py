@@ -36,7 +36,7 @@ class JobHistory:
     """The history of one job: times in seconds, and counts of attempts."""
 
     chained_s: float  # before it entered the grid
-    queued_s: float  # from then until its first task was started
+    queued_s: float  # from then until its first task was started, without the time that it was held
     held_s: float
     held_behind: int | None
     lost: int
@@ -68,11 +68,12 @@ def _story(connection: Connection, number: int) -> JobHistory | None:
     sums = {name: sum(getattr(row, name) or 0 for _, row in parts) for name in _ADDED}
     slowest, _ = max(parts, key=lambda part: (part[1].slowest_s or 0.0, -part[0][0]))
     entered = job.entered_at or job.submitted_at
-    held_until = job.released_at if job.released_at is not None else job.finished_at
+    started = job.started_at or job.finished_at or entered
+    held = _held(job)
     return JobHistory(
         chained_s=max(0.0, entered - job.submitted_at) if job.entered_at is not None else 0.0,
-        queued_s=max(0.0, (job.started_at or job.finished_at or entered) - entered),
-        held_s=max(0.0, (held_until or job.held_at) - job.held_at) if job.held_at is not None else 0.0,
+        queued_s=max(0.0, started - entered - max(0.0, min(started, held[1]) - max(entered, held[0]))),
+        held_s=held[1] - held[0],
         held_behind=_held_behind(connection, job),
         lost=sums["lost"],
         failed=sums["failed"],
@@ -83,6 +84,14 @@ def _story(connection: Connection, number: int) -> JobHistory | None:
         replicas_won=sums["replicas_won"],
         slowest=_slowest(connection, number, slowest, sums["accepted_s"] / (sums["tasks"] or 1)),
     )
+
+
+def _held(job: Row[Any]) -> tuple[float, float]:
+    """Return when a job that has ended was held and released; twice the same moment if it never was."""
+    if job.held_at is None:
+        return 0.0, 0.0
+    until = job.released_at if job.released_at is not None else job.finished_at
+    return job.held_at, max(job.held_at, until or job.held_at)
 
 
 def _parts(connection: Connection, job: Row[Any]) -> Iterator[tuple[Tasks, Row[Any]]]:

@@ -35,10 +35,12 @@ from loopline_master.store.tables import jobs, specs
 from loopline_shared.model import MAX_ID, JobState, TaskState
 from loopline_shared.rest.bodies import (
     Counts,
+    JobCondition,
     JobDetail,
     JobPage,
     JobView,
     LiveTotals,
+    Period,
     PlanReport,
     PlanView,
     WaitingPlans,
@@ -72,8 +74,12 @@ SORTS: Mapping[str, ColumnElement[Any]] = {
     "tasks": jobs.c.task_count,
     "submitted": jobs.c.submitted_at,
     "ended": jobs.c.finished_at,
-    "took": jobs.c.finished_at - jobs.c.submitted_at,
+    "took": jobs.c.finished_at - jobs.c.started_at,
 }
+
+
+_ROUNDED_S = 1e-6
+"""REST rounds times to microseconds: a job's end as it was answered must find that job."""
 
 
 class _labels(FunctionElement[str]):  # noqa: N801 a function of SQL
@@ -117,13 +123,17 @@ class JobQueries:
         owner: str | None = None,
         named: str | None = None,
         label: str | None = None,
+        ended: tuple[float | None, float | None] = (None, None),
         sort: str = "-id",
         cursor: str | None = None,
         limit: int = 100,
     ) -> JobPage:
-        """Return a page of jobs by this key of SORTS, with a minus the largest first."""
+        """Return a page of jobs by this key of SORTS, with a minus the largest first.
+
+        ``ended``: only jobs that ended since the first moment and before the second one.
+        """
         last = after(cursor, number, 0)
-        query = _sorted(_VIEW.where(*_only(state, owner, named, label)), sort, last).limit(limit + 1)
+        query = _sorted(_VIEW.where(*_only(state, owner, named, label), *_ended(*ended)), sort, last).limit(limit + 1)
         rows = await self._read(lambda connection: connection.execute(query).all())
         return _page(rows, limit, lambda row: row.id)
 
@@ -206,6 +216,13 @@ def _only(
         yield jobs.c.id.in_(select(specs.c.job).where(_labels(specs.c.spec).contains(f'"{label}"', autoescape=True)))
 
 
+def _ended(since: float | None, until: float | None) -> Iterator[ColumnElement[bool]]:
+    if since is not None:
+        yield jobs.c.finished_at >= since - _ROUNDED_S
+    if until is not None:
+        yield jobs.c.finished_at < until - _ROUNDED_S
+
+
 def _sorted(query: Select[Any], sort: str, last: int) -> Select[Any]:
     """Return the query in this order, after the job with the number ``last`` (0: from the first on).
 
@@ -248,7 +265,32 @@ def state_of_absent(job: Row[Any]) -> TaskState:
 
 def _fields(job: Row[Any]) -> dict[str, Any]:
     is_held = job.departure is None and job.held_at is not None and job.released_at is None
-    return {**job._mapping, "tasks": _counts(job), "held": is_held, "ledger": accounting_of(job)}
+    fields = {**job._mapping, "tasks": _counts(job), "held": is_held, "ledger": accounting_of(job)}
+    return fields | _periods(job) | {"condition": _condition(job, is_held=is_held)}
+
+
+def _periods(job: Row[Any]) -> dict[str, Period | None]:
+    """Return how long the job waited, took and was held: the one definition for REST, command line and page."""
+    ended, started, held = job.finished_at, job.started_at, job.held_at
+    return {
+        "waited": Period(since=job.submitted_at, until=ended if started is None else started),
+        "took": None if started is None else Period(since=started, until=ended),
+        "was_held": None if held is None else Period(since=held, until=job.released_at or ended),
+    }
+
+
+def _condition(job: Row[Any], *, is_held: bool) -> JobCondition:
+    """Return the state of a job in one word. Nothing of a paused or stalled job starts, held or not."""
+    state: JobCondition = job.state
+    if job.departure is not None:
+        return state
+    reasons: dict[JobCondition, bool] = {
+        "paused": job.paused,
+        "stalled": job.stalled,
+        "held": is_held,
+        "overdrawn": job.overdrawn,
+    }
+    return next((word for word, applies in reasons.items() if applies), state)
 
 
 def _counts(job: Row[Any]) -> Counts:

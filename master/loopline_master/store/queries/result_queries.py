@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, bindparam, select, tuple_
 
 from loopline_master.store.database import Transact
+from loopline_master.store.queries.attempt_queries import why_failed
 from loopline_master.store.queries.paging import after, moment, number
 from loopline_master.store.queries.task_queries import TASK_ROWS, TOLD_BY, task_fields
 from loopline_master.store.row_source import Rows, no_rows
@@ -44,6 +45,7 @@ def _which(job: int, last: tuple[float, int], most: int) -> dict[str, float]:
 _ENDS = _finished(select(
     tasks.c.number, tasks.c.state, tasks.c.verdict, tasks.c.finished_at,
     attempts.c.worker, attempts.c.exit_code, attempts.c.reason, attempts.c.value,
+    attempts.c.state.label("attempt_state"),
 ).outerjoin_from(tasks, attempts, TOLD_BY))  # fmt: skip
 _RESULTS = _finished(TASK_ROWS.add_columns(attempts.c.stdout, attempts.c.value))
 _STATE = select(jobs.c.state, jobs.c.departure).where(jobs.c.id == bindparam("of_job"))
@@ -146,7 +148,7 @@ class JobResults:
 
 
 def _end(row: Row[Any]) -> TaskEnd:
-    reason = row.verdict or row.reason or ""
+    reason = row.verdict or row.reason or why_failed(row.attempt_state, row.exit_code)
     return TaskEnd(
         number=row.number,
         state=row.state,

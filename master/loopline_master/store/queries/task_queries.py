@@ -11,12 +11,12 @@ from sqlalchemy import Connection, Row, Select, and_, bindparam, exists, func, s
 
 from loopline_master.core.kernel.entities import UNSEATED
 from loopline_master.store.database import Transact
-from loopline_master.store.queries.attempt_queries import attempts_of_task
+from loopline_master.store.queries.attempt_queries import attempts_of_task, why_failed
 from loopline_master.store.queries.job_queries import state_of_absent
 from loopline_master.store.queries.paging import after, number, page_of
 from loopline_master.store.row_source import Rows, no_rows
 from loopline_master.store.tables import attempts, jobs, specs, tasks
-from loopline_shared.model import TaskId, TaskState
+from loopline_shared.model import Output, TaskId, TaskState
 from loopline_shared.rest.bodies import AttemptView, Page, TaskDetail, TaskView, VoteView
 from loopline_shared.scalar import Scalar
 from loopline_shared.spec import JobSpec, RowFile
@@ -40,6 +40,12 @@ _SWEEP = (
     ).outerjoin_from(tasks, attempts, TOLD_BY)
     .where(tasks.c.job == bindparam("of_job"), tasks.c.number <= bindparam("most"))
 )  # fmt: skip
+_OUTPUTS = (
+    select(tasks.c.number, attempts.c.stdout, attempts.c.stderr)
+    .join_from(tasks, attempts, TOLD_BY)
+    .where(attempts.c.stdout.is_not(None))
+    .order_by(tasks.c.number)
+)
 SPEC = select(specs.c.spec).where(specs.c.job == bindparam("of_job"))
 
 
@@ -53,6 +59,15 @@ class SweepTasks:
     rows: Mapping[int, Row[Any]]
     absent: TaskState
     lines: Mapping[int, Mapping[str, Scalar]]  # of the job's row file
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOutputs:
+    """Output of the attempt that describes a task."""
+
+    number: int
+    stdout: Output | None
+    stderr: Output | None
 
 
 class TaskQueries:
@@ -110,6 +125,12 @@ class TaskQueries:
         is_cut = of.task_count > count
         return SweepTasks(of.spec, count, is_cut, found, absent=state_of_absent(of), lines=lines)
 
+    async def outputs(self, job: int, last: int, limit: int) -> list[TaskOutputs]:
+        """Return stdout and stderr of the job's first ``limit`` tasks after number ``last`` that have any."""
+        query = _OUTPUTS.where(tasks.c.job == job, tasks.c.number > last).limit(limit)
+        rows = await self._read(lambda connection: connection.execute(query).all())
+        return [TaskOutputs(row.number, row.stdout, row.stderr) for row in rows]
+
     async def detail(self, task: TaskId, rows: Rows = no_rows) -> TaskDetail | None:
         """Return a task with its latest attempts; None if there is no such task."""
         found = await self._read(lambda connection: _found(connection, task))
@@ -161,7 +182,7 @@ def task_fields(task: Row[Any]) -> dict[str, Any]:
     return {
         **task._mapping,
         "id": TaskId(task.job, task.number),
-        "reason": task.verdict or task.reason or "",
+        "reason": task.verdict or task.reason or why_failed(task.attempt_state, task.exit_code),
         "wall_s": None if task.ended_at is None else task.wall_s,
         "prefetched": task.state is TaskState.RUNNING and task.attempt_state in UNSEATED,
     }

@@ -69,7 +69,7 @@ def _last_hour(connection: Connection, names: Iterable[str], now: float) -> dict
     query: Select[Any] = (
         select(
             attempts.c.worker,
-            func.sum(attempts.c.work * within).label("delivered"),
+            func.sum(attempts.c.work * within).label("used"),
             func.sum(attempts.c.wall_s * attempts.c.slots * within).label("slot_s"),
             func.sum(case((attempts.c.accepted, 1), else_=0)).label("tasks"),
         )
@@ -109,7 +109,7 @@ def _view(
         quarantine=quarantine,
         half_open=worker.half_open,
         queue_s=sum(_left_s(attempt, now) for attempt in in_hand),
-        last_hour=_against_promise(did, speed * worker.offered * _HOUR_S) if last_hour else None,
+        last_hour=_last_hour_of(did, speed * worker.offered * _HOUR_S) if last_hour else None,
     )
 
 
@@ -122,10 +122,9 @@ def _left_s(attempt: Row[Any], now: float) -> float:
     return max(0.0, float(attempt.dispatched_at + attempt.waited_s + attempt.expected_s - now))
 
 
-def _against_promise(did: Row[Any] | None, promised: float) -> LastHour:
-    if did is None:
-        return LastHour(delivered=0.0, promised=promised, slot_s=0.0, tasks=0)
-    return LastHour(delivered=did.delivered, promised=promised, slot_s=did.slot_s, tasks=did.tasks)
+def _last_hour_of(did: Row[Any] | None, offered: float) -> LastHour:
+    used, slot_s, tasks = (did.used, did.slot_s, did.tasks) if did is not None else (0.0, 0.0, 0)
+    return LastHour(used=used, offered=offered, share=used / offered if offered else None, slot_s=slot_s, tasks=tasks)
 
 
 def _id(attempt: Row[Any]) -> AttemptId:

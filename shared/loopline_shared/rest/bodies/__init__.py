@@ -4,13 +4,14 @@ Requests are validated by the models in spec.py (jobs) and here; times are secon
 RFC 3339 on the way (rest/times.py).
 """
 
-from loopline_shared.rest.bodies.base import Body, FieldError, Page, Problem
+from loopline_shared.rest.bodies.base import Body, FieldError, Page, Period, Problem
 from loopline_shared.rest.bodies.jobs import (
     Counts,
     Eta,
     Expected,
     Explanation,
     JobAccounting,
+    JobCondition,
     JobDetail,
     JobPage,
     JobView,
@@ -52,6 +53,9 @@ from loopline_shared.rest.bodies.reports import (
 )
 from loopline_shared.rest.bodies.tasks import (
     AttemptView,
+    FailureKind,
+    FailureReport,
+    FoundLine,
     OutputFiles,
     TaskDetail,
     TaskResult,
@@ -70,15 +74,19 @@ __all__ = [
     "Eta",
     "Expected",
     "Explanation",
+    "FailureKind",
+    "FailureReport",
     "FieldError",
     "FileFlow",
     "ForecastReport",
+    "FoundLine",
     "GridChange",
     "Health",
     "HistoryLine",
     "HistoryReport",
     "HistorySubject",
     "JobAccounting",
+    "JobCondition",
     "JobDetail",
     "JobPage",
     "JobView",
@@ -95,6 +103,7 @@ __all__ = [
     "Page",
     "Passing",
     "PassingReport",
+    "Period",
     "PlanReport",
     "PlanView",
     "PlannedTask",

@@ -6,11 +6,20 @@ from typing import Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
+from loopline_shared.rest.times import Time
+
 
 class Body(BaseModel):
     """Base of all bodies. Readers ignore unknown keys, so that a newer master serves an older client."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)  # few of them are needed at a start
+
+
+class Period(Body):
+    """A period of time. ``until`` is null while it continues."""
+
+    since: Time
+    until: Time | None = None
 
 
 class FieldError(Body):

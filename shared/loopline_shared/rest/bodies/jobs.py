@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from loopline_shared.model import JobState, Order, OrderWithin, Prediction, SizeSource
-from loopline_shared.rest.bodies.base import Body, Page
+from loopline_shared.rest.bodies.base import Body, Page, Period
 from loopline_shared.rest.bodies.network import FileFlow
 from loopline_shared.rest.bodies.tasks import TaskResult
 from loopline_shared.rest.times import Time
 from loopline_shared.scalar import Scalar
 from loopline_shared.spec import JobSpec
 
+JobCondition = Literal[
+    "waiting", "queued", "running", "succeeded", "failed", "cancelled", "paused", "stalled", "held", "overdrawn"
+]
+"""A job's state in one word; a reason for waiting takes the place of queued and running."""
+
 
 class Counts(Body):
-    """Tasks of a job by state."""
+    """Tasks of a job by state. Its progress is the number that succeeded, of all tasks."""
 
     queued: int = 0
     running: int = 0  # or at a worker, to run there
@@ -90,6 +97,7 @@ class JobView(Body):
     name: str
     owner: str
     state: JobState
+    condition: JobCondition  # the state in one word; a reason for waiting comes first
     paused: bool
     stalled: bool
     overdrawn: bool = False
@@ -106,6 +114,9 @@ class JobView(Body):
     finished_at: Time | None
     held_at: Time | None
     released_at: Time | None
+    waited: Period  # from its submission until its first task started, or until it ended without one
+    took: Period | None = None  # from the start of its first task to its end; null: none has started
+    was_held: Period | None = None  # while the order guarantee held its last task, or its delivery; null: never
     max_attempts: int
     max_replicas: int | None  # null: unlimited
     entered_at: Time | None = None  # when it (last) entered the grid

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from loopline_shared.model import AttemptId, AttemptState, Output, OutputFile, Phases, TaskId, TaskState
+from loopline_shared.model import AttemptId, AttemptState, Output, OutputFile, Phases, Stream, TaskId, TaskState
 from loopline_shared.protocol.task_metrics import Metrics
 from loopline_shared.rest.bodies.base import Body
 from loopline_shared.rest.times import Time
@@ -84,6 +84,33 @@ class TaskResult(TaskView):
     # Of a function: a pickle of what it returned, or of (exception, traceback); where a task makes several calls,
     # the ends of all of them, one behind the other (protocol/chunks.py).
     cursor: str = ""  # asking with it goes on after this line
+
+
+class FailureKind(Body):
+    """Failed tasks of several jobs with one exit code and one reason, apart from numbers and their own parameters."""
+
+    exit_code: int | None
+    reason: str  # of the example; mostly the last line of its stderr
+    tasks: int
+    jobs: list[int]  # the latest first
+    example: TaskId  # of the latest job
+
+
+class FailureReport(Body):
+    """Failures of the latest jobs with failed tasks, the most frequent kind first."""
+
+    kinds: list[FailureKind]  # by exit code and reason
+    job_count: int  # jobs with failed tasks that were read
+    truncated: bool  # there are more such jobs in this time
+
+
+class FoundLine(Body):
+    """A line of a task's output that contains the text."""
+
+    task: TaskId
+    stream: Stream  # of the task that printed it
+    line: int = Field(description="its number, from 1")
+    text: str = Field(description="the line, or 500 bytes of it around the text (UTF-8, invalid bytes replaced)")
 
 
 class OutputFiles(Body):

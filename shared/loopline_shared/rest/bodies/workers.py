@@ -10,10 +10,11 @@ from loopline_shared.rest.times import Time
 
 
 class LastHour(Body):
-    """Work that a worker delivered and promised within the last hour, in reference CPU-seconds."""
+    """Work that a worker offered within the last hour, and the part that tasks used, in reference CPU-seconds."""
 
-    delivered: float  # by attempts that ended with their tasks' results
-    promised: float  # speed x slots offered now
+    used: float  # by attempts that ended with their tasks' results; little if there was little to do
+    offered: float  # speed x slots offered now
+    share: float | None  # used / offered; null: it offers no slots now
     slot_s: float  # that all its attempts took up, failed ones included
     tasks: int
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from loopline_shared.settings_source import meant
+from loopline_shared.plain_words import meant
 from loopline_simulator.kernel import Kernel
 from loopline_simulator.papers.global_computing import servers
 from loopline_simulator.papers.global_computing.laws import Exponential, Law

@@ -152,6 +152,7 @@ function MapLegend({ measure, scale }: { measure: Measure; scale: Scale | null }
         </li>
       ))}
       <li class="faint">no colour: none yet</li>
+      <li class="faint">×: failed</li>
     </ul>
   );
 }
@@ -172,6 +173,7 @@ interface TableProps {
 function ValueTable({ job, grid, x, y, measure }: TableProps) {
   const text = (cell: SweepRow[]): string =>
     measure === "state" ? (stateOf(cell) ?? "–") : cell.length ? valueText(numberOf(cell, measure), measure) : "–";
+  const failed = (cell: SweepRow[]): string => (measure !== "state" && stateOf(cell) === "failed" ? " × failed" : "");
   return (
     <div class="scroller map-table">
       <table>
@@ -200,7 +202,11 @@ function ValueTable({ job, grid, x, y, measure }: TableProps) {
                 const cell = grid.cells[line * grid.xs.length + column]!;
                 return (
                   <td key={column} class="right number">
-                    {cell[0] ? <Link to={`/jobs/${job}/tasks/${cell[0].number}`}>{text(cell)}</Link> : "–"}
+                    {cell[0] ? (
+                      <Link to={`/jobs/${job}/tasks/${cell[0].number}`}>{text(cell) + failed(cell)}</Link>
+                    ) : (
+                      "–"
+                    )}
                   </td>
                 );
               })}

@@ -2,8 +2,8 @@
 import { now } from "../../live/clock";
 import type { Column } from "../../lists/Cards";
 import { Link } from "../../router";
-import { between, duration } from "../../text/human";
 import { Chip } from "../../ui/Chip";
+import { tookOfTask } from "../../tasks/runs";
 import { namesIn, type Scalar, shown, type SweepRow } from "./rows";
 
 const MOST_OWN_COLUMNS = 6;
@@ -27,7 +27,7 @@ export const columnsOf = (job: number, tasks: SweepRow[]): Column<SweepRow>[] =>
     show: ({ worker }) => (worker ? <Link to={`/workers/${worker}`}>{worker}</Link> : <span class="faint">–</span>),
     order: (task) => task.worker,
   },
-  { name: "Took", class: "right number", show: tookOf, order: (task) => task.wall_s },
+  { name: "Took", class: "right number", show: (task) => tookOfTask(task, now.value), order: (task) => task.wall_s },
   ...columnsFor("metric", tasks, (task) => task.metrics),
   { name: "Exit", class: "right number", show: (task) => task.exit_code ?? "–", order: (task) => task.exit_code },
   { name: "Failures", class: "right number", show: (task) => task.failures || "–", order: (task) => task.failures },
@@ -81,10 +81,4 @@ function TaskChip({ task }: { task: SweepRow }) {
       prefetched
     </span>
   );
-}
-
-/** How long the attempt took that the row is about. */
-function tookOf(task: SweepRow): string {
-  if (task.wall_s !== null && task.wall_s !== undefined) return duration(task.wall_s);
-  return between(task.began_at ?? null, task.finished_at ?? null, now.value);
 }

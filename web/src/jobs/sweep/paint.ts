@@ -11,7 +11,11 @@ const GUTTER_PX = 86;
 const FOOT_PX = 20;
 const MARKED_PX = 7;
 const LETTER_PX = 7;
+/** A mark on a colour of the scale has an edge, so that it is seen on light and on dark cells. */
+const [LINE_PX, EDGE_PX] = [1.5, 4];
 const FONT = "11px system-ui, sans-serif";
+
+type Box = [x: number, y: number, width: number, height: number];
 
 export interface Layout {
   left: number;
@@ -60,8 +64,12 @@ export function paint(context: CanvasRenderingContext2D, picture: Picture, looke
     const colour = colourOf(picture, cell, colours);
     context.fillStyle = colour ?? scheme.stripe;
     context.fillRect(x, y, cellWidth - gap, cellHeight - gap);
-    if (picture.measure === "state" && cellHeight >= MARKED_PX)
-      mark(context, stateOf(cell), scheme.ground, [x, y, cellWidth - gap, cellHeight - gap]);
+    const state = marked(cell, picture.measure);
+    if (cellHeight >= MARKED_PX && state) {
+      const box: Box = [x, y, cellWidth - gap, cellHeight - gap];
+      if (picture.measure !== "state") mark(context, state, scheme.ink, EDGE_PX, box);
+      mark(context, state, scheme.ground, LINE_PX, box);
+    }
   });
   paintNames(context, picture);
   if (looked === null) return;
@@ -81,16 +89,23 @@ function colourOf({ measure, scale }: Picture, cell: Grid["cells"][number], stat
   return value === null || !scale ? null : toneAt(shareOf(value, scale));
 }
 
+/** The state that a cell is marked with; of numbers only failures are marked, which have no number or a doubtful one. */
+export function marked(cell: Grid["cells"][number], measure: Measure): TaskState | null {
+  const state = stateOf(cell);
+  return measure === "state" || state === "failed" ? state : null;
+}
+
 /** What failed has a cross and what runs a dot: they are not told apart by colour alone. */
 function mark(
   context: CanvasRenderingContext2D,
   state: TaskState | null,
   colour: string,
-  [x, y, width, height]: [number, number, number, number],
+  line_px: number,
+  [x, y, width, height]: Box,
 ): void {
   const [middleX, middleY, half] = [x + width / 2, y + height / 2, Math.min(width, height) / 4];
   context.strokeStyle = context.fillStyle = colour;
-  context.lineWidth = 1.5;
+  context.lineWidth = line_px;
   context.beginPath();
   if (state === "failed") {
     context.moveTo(middleX - half, middleY - half);

@@ -1,22 +1,23 @@
 /** Jobs that are over, the newest first, a page at a time. */
-import { get } from "../api/client";
-import type { JobView, Page } from "../api/types";
-import { anyJob, useResource } from "../live/resource";
-import { now } from "../live/clock";
-import { useWord } from "../router";
-import { between, shortMoment } from "../text/human";
-import type { Column } from "../lists/Cards";
-import { Chip } from "../ui/Chip";
-import { useSorting } from "../lists/sorting";
-import { choose, Pager, usePages } from "../lists/Pager";
-import { Progress } from "../ui/Progress";
-import { Section } from "../ui/Section";
-import { Empty, Shown } from "../ui/states";
-import { Differing } from "./Hold";
-import { useJobFilter } from "./JobFinder";
-import { isSearch, sizeOf } from "./jobs";
-import { JobName } from "./LiveJobsTable";
-import { SteeredJobs } from "./SteeredJobs";
+import { get } from "../../api/client";
+import type { JobView, Page } from "../../api/types";
+import { anyJob, useResource } from "../../live/resource";
+import { now } from "../../live/clock";
+import { useWord } from "../../router";
+import { period, shortMoment } from "../../text/human";
+import type { Column } from "../../lists/Cards";
+import { Chip } from "../../ui/Chip";
+import { useSorting } from "../../lists/sorting";
+import { choose, Pager, usePages } from "../../lists/Pager";
+import { Progress } from "../../ui/Progress";
+import { Section } from "../../ui/Section";
+import { Empty, Shown } from "../../ui/states";
+import { Differing } from "../Hold";
+import { useJobFilter } from "../JobFinder";
+import { isSearch, sizeOf } from "../jobs";
+import { DayField, useDays } from "./Days";
+import { JobName } from "../LiveJobsTable";
+import { SteeredJobs } from "../SteeredJobs";
 
 const STATES = ["succeeded", "failed", "cancelled"] as const;
 const PAGE = 25;
@@ -27,14 +28,24 @@ export function FinishedJobs() {
   const pages = usePages("page");
   const filter = useJobFilter();
   const sorting = useSorting("order");
-  const query = { ...filter, state, sort: sorting.word, cursor: pages.cursor, limit: PAGE };
+  const { query: ended, isAny } = useDays();
+  const query = { ...filter, ...ended, state, sort: sorting.word, cursor: pages.cursor, limit: PAGE };
   const finished = useResource(
     `jobs/${JSON.stringify(query)}`,
     (signal) => get<Page<JobView>>("/jobs", query, signal),
     anyJob,
   );
   return (
-    <Section title="Over" aside={<StateChoice chosen={state} onChoose={(one) => choose("over", one, "page")} />}>
+    <Section
+      title="Over"
+      aside={
+        <>
+          <DayField name="from" label="Ended from" />
+          <DayField name="to" label="to" />
+          <StateChoice chosen={state} onChoose={(one) => choose("over", one, "page")} />
+        </>
+      }
+    >
       <Shown of={finished} what="jobs">
         {({ items, next }) =>
           items.length ? (
@@ -44,7 +55,8 @@ export function FinishedJobs() {
             </>
           ) : (
             <Empty>
-              No {isSearch(filter) ? "such job" : "job"} has {state === "cancelled" ? "been cancelled" : state} yet.
+              No {isSearch(filter) || isAny ? "such job" : "job"} has{" "}
+              {state === "cancelled" ? "been cancelled" : state} yet.
             </Empty>
           )
         }
@@ -106,8 +118,9 @@ const COLUMNS: Column<JobView>[] = [
   {
     name: "Took",
     id: "took",
+    about: "from the start of its first task to its end",
     order: (job) => job.finished_at,
     class: "right number",
-    show: (job) => between(job.submitted_at, job.finished_at, now.value),
+    show: (job) => period(job.took, now.value),
   },
 ];
