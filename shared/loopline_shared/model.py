@@ -102,6 +102,20 @@ class JobState(StrEnum):
     CANCELLED = "cancelled"
 
 
+AfterState = Literal["succeeded", "ended", "failed"]
+"""State that the jobs before a job must have reached, so that it enters the grid; failed: or cancelled."""
+_REACHED: dict[AfterState, tuple[JobState, ...]] = {
+    "succeeded": (JobState.SUCCEEDED,),
+    "ended": (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED),
+    "failed": (JobState.FAILED, JobState.CANCELLED),
+}
+
+
+def is_reached(awaited: AfterState, state: JobState) -> bool:
+    """True if a job in this state lets those enter the grid that come after it."""
+    return state in _REACHED[awaited]
+
+
 class TaskState(StrEnum):
     QUEUED = "queued"
     RUNNING = "running"

@@ -16,6 +16,7 @@ from loopline_shared.model import (
     MAX_OUTPUT_PATTERNS,
     MAX_OWN_INPUTS,
     NO_NUL,
+    AfterState,
     FileName,
     Function,
     InputFile,
@@ -282,8 +283,11 @@ class JobSpec(Spec):
     notify: Notify | None = None
     after: Annotated[
         list[Annotated[int, Field(ge=1, le=MAX_ID)]],
-        Field(max_length=MAX_AFTER, description="jobs that must have succeeded before this one enters the grid"),
+        Field(max_length=MAX_AFTER, description="jobs that must be over before this one enters the grid"),
     ] = _fresh(list)
+    after_state: Annotated[
+        AfterState, Field(description="the state that they must have reached: failed also means cancelled")
+    ] = "succeeded"
     session: Annotated[
         str | None,
         Field(

@@ -29,14 +29,14 @@ def bug(plant: Callable[[], None]) -> Callable[[], None]:
 
 @bug
 def losers_are_not_killed() -> None:
-    from loopline_master.core import lifecycle
+    from loopline_master.core.kernel import lifecycle
 
     lifecycle.cancel_attempt = lambda state, attempt, reason: None
 
 
 @bug
 def a_second_result_is_accepted() -> None:
-    from loopline_master.core import lifecycle
+    from loopline_master.core.kernel import lifecycle
     from loopline_shared.model import AttemptState
 
     record = lifecycle.record

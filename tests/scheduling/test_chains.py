@@ -75,9 +75,9 @@ def test_one_of_them_fails_and_is_retried(policy: str) -> None:
     assert [(reason.code, reason.job) for reason in explained.reasons] == [("waits_in_vain", first)]
     state = grid.scheduler.state
     assert ends_of_chains(state, [last]) == {first}
-    (warning,) = never_starts(state, [last], {first: JobState.CANCELLED})
+    (warning,) = never_starts(state, spec(after=[last]), {first: JobState.CANCELLED})
     assert warning.startswith(f"it can never start: job {last} waits for job {first}, which was cancelled; ")
-    assert never_starts(state, [first], {first: JobState.SUCCEEDED}) == []
+    assert never_starts(state, spec(after=[first]), {first: JobState.SUCCEEDED}) == []
     grid.restart()
     grid.join("a")
     grid.step(grid.retry_event(first))
@@ -147,3 +147,73 @@ def test_a_cancelled_one_that_is_retried_waits_again() -> None:
     grid.step(JobCancelled(after))
     grid.step(grid.retry_event(after))
     assert (grid.job(after).state, grid.job(after).waiting_for) == (JobState.WAITING, (first,))
+
+
+@pytest.mark.parametrize("outcome", [Outcome.SUCCEEDED, Outcome.FAILED])
+def test_job_after_any_end_starts_however_the_first_one_ends(outcome: Outcome) -> None:
+    grid = Grid(max_attempts=1)
+    grid.workers("a")
+    first = grid.submit()
+    report = grid.submit(after=[first], after_state="ended")
+    assert grid.job(report).state is JobState.WAITING
+    explained = explain_job(grid.scheduler, report)
+    assert explained is not None
+    assert f"waits for job {first} to end" in explained.sentence
+    finish(grid, first, outcome)
+    assert grid.job(report).state is JobState.RUNNING
+
+
+def test_job_after_any_end_starts_when_the_first_one_is_cancelled() -> None:
+    grid = Grid()
+    grid.workers("a")
+    first = grid.submit()
+    report = grid.submit(after=[first], after_state="ended")
+    last = grid.submit(after=[report])
+    grid.ask(JobCancelled(first))
+    grid.report("a")
+    assert grid.job(report).state is JobState.RUNNING
+    finish(grid, report)
+    assert grid.job(last).state is JobState.RUNNING
+    grid.restart()
+    assert grid.job(last).state is JobState.RUNNING
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_clean_up_job_starts_after_a_failure(is_cancelled: bool) -> None:
+    grid = Grid(max_attempts=1)
+    grid.workers("a")
+    first = grid.submit()
+    clean_up = grid.submit(after=[first], after_state="failed")
+    if is_cancelled:
+        grid.ask(JobCancelled(first))
+        grid.report("a")
+    else:
+        finish(grid, first, Outcome.FAILED)
+    assert grid.job(clean_up).state is JobState.RUNNING
+
+
+def test_clean_up_job_is_cancelled_when_nothing_has_failed() -> None:
+    grid = Grid()
+    grid.workers("a")
+    first = grid.submit()
+    clean_up = grid.submit(after=[first], after_state="failed")
+    behind = grid.submit(after=[clean_up], after_state="ended")
+    finish(grid, first)
+    assert grid.job(clean_up).state is JobState.CANCELLED
+    assert grid.job(behind).state is JobState.RUNNING, "the end of the one lets the next one start in the same step"
+    declined = grid.declined(
+        JobSubmitted("user", spec(after=[first], after_state="failed"), ended=grid.ended([first]))
+    )
+    assert declined.code == "has_succeeded"
+
+
+def test_explain_names_the_failure_at_the_start_of_a_chain() -> None:
+    grid = Grid(max_attempts=1)
+    grid.workers("a")
+    first = grid.submit()
+    second = grid.submit(after=[first])
+    report = grid.submit(after=[second], after_state="ended")
+    finish(grid, first, Outcome.FAILED)
+    explained = explain_job(grid.scheduler, report, grid.ended([first]))
+    assert explained is not None
+    assert f"can never start: job {second} waits for job {first}, which has failed" in explained.sentence

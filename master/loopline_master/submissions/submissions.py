@@ -158,7 +158,7 @@ async def warnings_about_chain(scheduler: Scheduler, store: Store, spec: JobSpec
     """Return warnings about jobs that this one is to run after, and that cannot succeed unless they are retried."""
     ends = ends_of_chains(scheduler.state, spec.after)
     ended = await store.jobs.states(ends) if ends else {}
-    return never_starts(scheduler.state, spec.after, ended)
+    return never_starts(scheduler.state, spec, ended)
 
 
 async def with_rows_counted(rows: RowFiles, spec: JobSpec) -> tuple[JobSpec, list[str]]:

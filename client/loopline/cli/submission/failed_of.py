@@ -52,7 +52,7 @@ async def read(client: AsyncClient, number: int) -> FailedTasks:
 
 def _shared(spec: JobSpec, count: int) -> JobDocument:
     """Return what so many tasks of a job share; the jobs that it came after have succeeded."""
-    document = spec.model_dump(exclude_defaults=True, exclude={"parameters", "tasks", "after"})
+    document = spec.model_dump(exclude_defaults=True, exclude={"parameters", "tasks", "after", "after_state"})
     if isinstance(spec.size, float | int):
         document["size"] = spec.size * count / spec.task_count
     return document

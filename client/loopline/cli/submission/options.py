@@ -10,6 +10,7 @@ from cyclopts import Group, Parameter
 
 from loopline.cli import values
 from loopline.cli.common import read_by, read_each_by
+from loopline_shared.errors import LooplineError
 
 JobDocument = dict[str, Any]
 """Part of a job as JSON; values that are None or empty are removed later."""
@@ -52,6 +53,10 @@ class JobOptions:
         what that job said.
     after
         A job that must succeed before this one starts; may be given several times.
+    after_any
+        A job that must end before this one starts, however it ends; may be given several times.
+    after_failed
+        A job that must fail or be cancelled before this one starts, which is cancelled if that job succeeds.
     max_fails
         Stop the job once so many of its tasks have failed: 5, or a share of them such as 10%.
     notify
@@ -64,6 +69,8 @@ class JobOptions:
     folder: str | None = None
     only_failed_of: Annotated[int | None, read_by(values.job, "JOB")] = None
     after: Annotated[tuple[int, ...], read_each_by(values.job, "ID")] = ()
+    after_any: Annotated[tuple[int, ...], read_each_by(values.job, "ID")] = ()
+    after_failed: Annotated[tuple[int, ...], read_each_by(values.job, "ID")] = ()
     max_fails: Annotated[int | str | None, read_by(values.count_or_share, "N|P%")] = None
     notify: Annotated[JobDocument | None, read_by(values.notification, "URL|command:NAME")] = None
 
@@ -73,10 +80,20 @@ class JobOptions:
             "name": self.name,
             "size": self.size,
             "folder": self.folder,
-            "after": list(self.after),
+            **self._after(),
             "max_fails": self.max_fails,
             "notify": self.notify,
         }
+
+    def _after(self) -> JobDocument:
+        """Return the jobs before this one, and the state that they must reach."""
+        given = {"succeeded": self.after, "ended": self.after_any, "failed": self.after_failed}
+        named = {state: list(jobs) for state, jobs in given.items() if jobs}
+        if len(named) > 1:
+            message = "--after, --after-any and --after-failed exclude one another"
+            raise LooplineError("usage", message, "give all jobs before this one by one of them")
+        state, jobs = next(iter(named.items()), ("succeeded", []))
+        return {"after": jobs, "after_state": state if jobs else None}
 
 
 @Parameter(name="*", group=Group("A sweep", sort_key=2))

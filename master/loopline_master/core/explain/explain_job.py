@@ -19,8 +19,9 @@ from loopline_master.core.wings.gangs.planning.explain_plan import explain_start
 from loopline_master.core.wings.transfers.data_delay import known_files
 from loopline_master.core.wings.transfers.transfer_memory import TransferMemory
 from loopline_master.core.wings.trust import trust
-from loopline_shared.model import AttemptState, JobState, Order, SizeSource, TaskId, TaskState
+from loopline_shared.model import AfterState, AttemptState, JobState, Order, SizeSource, TaskId, TaskState, is_reached
 from loopline_shared.rest.bodies import Explanation, FileFlow, Reason
+from loopline_shared.spec import JobSpec
 
 _MOST_LEADERS = 5
 _MOST_TRANSFERS = 3
@@ -142,7 +143,7 @@ def _preparing(state: State, job: Job, workers: set[str]) -> list[Reason]:
 
 
 def _exempt(state: State, job: Job) -> list[Reason]:
-    """Return the reasons of its own for which the job holds no other."""
+    """Return the reasons for the job's exemption: it made no progress, or is overdrawn."""
     reasons = []
     if job.stalled and job.starved_since is None:
         detail = f"it held other jobs for {spoken(job.idle_s)} without progress while slots were free for them"
@@ -193,8 +194,8 @@ def _held(state: State, job: Job) -> Reason:
 
 def _chained(state: State, job: Job, ended: Mapping[int, JobState]) -> list[Reason]:
     """Return the jobs that a job waits for outside the grid; first those about which somebody has to do something."""
-    roots = _roots(state, job.waiting_for, ended)
-    reasons = [_leader(state, number, roots.get(number), ended) for number in job.waiting_for]
+    roots = _roots(state, job.waiting_for, ended, job.spec.after_state)
+    reasons = [_leader(state, job, number, roots.get(number), ended) for number in job.waiting_for]
     reasons.sort(key=lambda reason: (reason.code != "waits_in_vain", reason.job or 0))
     if len(reasons) > _MOST_LEADERS:
         left = len(reasons) - _MOST_LEADERS
@@ -202,7 +203,10 @@ def _chained(state: State, job: Job, ended: Mapping[int, JobState]) -> list[Reas
     return reasons
 
 
-def _leader(state: State, number: int, root: int | None, ended: Mapping[int, JobState]) -> Reason:
+_TO = {"succeeded": "to succeed", "ended": "to end", "failed": "to fail"}
+
+
+def _leader(state: State, job: Job, number: int, root: int | None, ended: Mapping[int, JobState]) -> Reason:
     if root is not None:
         detail = f"can never start: {_why_never(state, number, root, ended)}"
         step = "that one" if root == number else f"job {root}"
@@ -210,44 +214,49 @@ def _leader(state: State, number: int, root: int | None, ended: Mapping[int, Job
         return Reason(code="waits_in_vain", count=1, detail=detail, job=root)
     leader = state.jobs.get(number)
     if leader is None or leader.is_over:
-        return Reason(code="waits", count=0, detail=f"job {number} has just succeeded", job=number)
+        return Reason(code="waits", count=0, detail=f"job {number} has just ended", job=number)
     left = leader.task_count - leader.succeeded - leader.failed
-    detail = f"waits for job {number} to succeed ({leader.state}; {_left(leader)})"
+    detail = f"waits for job {number} {_TO[job.spec.after_state]} ({leader.state}; {_left(leader)})"
     return Reason(code="waits", count=left, detail=detail, job=number)
 
 
-def never_starts(state: State, after: Collection[int], ended: Mapping[int, JobState]) -> list[str]:
-    """Return a warning for each job that cannot succeed, for a job that is to run ``after`` these."""
-    roots = _roots(state, after, ended)
+def never_starts(state: State, spec: JobSpec, ended: Mapping[int, JobState]) -> list[str]:
+    """Return a warning for each dependency that this job awaits in vain."""
+    roots = _roots(state, spec.after, ended, spec.after_state)
     return [
         f"it can never start: {_why_never(state, number, root, ended)}; `loopline retry {root}` runs that one again"
         for number, root in sorted(roots.items())
-        if number in after
+        if number in spec.after
     ][:_MOST_LEADERS]
 
 
 def ends_of_chains(state: State, after: Collection[int]) -> set[int]:
     """Return the jobs at the ends of these chains that are over or forgotten: rows say how they ended."""
-    return set(_roots(state, after, {}).values())
+    return set(_roots(state, after, {}, "succeeded").values())
 
 
-def _roots(state: State, numbers: Iterable[int], ended: Mapping[int, JobState]) -> dict[int, int]:
-    """Return, for each of these jobs and those before them that cannot succeed, the ended job that it waits for."""
+def _roots(
+    state: State, numbers: Iterable[int], ended: Mapping[int, JobState], awaited: AfterState
+) -> dict[int, int]:
+    """Return the jobs that cannot reach the awaited state, each with the ended job that is the reason."""
     roots: dict[int, int] = {}
     seen: set[int] = set()
-    left = [(number, False) for number in numbers]
+    left = [(number, awaited, False) for number in numbers]
     while left:
-        number, are_earlier_known = left.pop()
+        number, state_awaited, are_earlier_known = left.pop()
         job = state.jobs.get(number)
         if job is None or job.is_over:
-            if (job.state if job is not None else ended.get(number)) is not JobState.SUCCEEDED:
+            found = job.state if job is not None else ended.get(number)
+            reaches = state_awaited == "ended" if found is None else is_reached(state_awaited, found)
+            if not reaches:
                 roots[number] = number
         elif are_earlier_known:
             if (root := next((roots[one] for one in job.waiting_for if one in roots), None)) is not None:
                 roots[number] = root
         elif number not in seen:
             seen.add(number)
-            left += [(number, True), *((one, False) for one in job.waiting_for)]
+            left += [(number, state_awaited, True)]
+            left += [(one, job.spec.after_state, False) for one in job.waiting_for]
     return roots
 
 

@@ -133,10 +133,12 @@ class KernelScheduler:
         if self.state.index.failing:
             requests.stop_failing_jobs(self.state)
             self.state.flush()
-        while job := lifecycle.complete_next(self.state):
+        while lifecycle.complete_next(self.state) or self.state.departed:
+            departed, self.state.departed = self.state.departed, []
             self.state.flush()
-            requests.release_followers(self.state, job)
-            self.state.flush()
+            for job in departed:
+                requests.release_followers(self.state, job)
+                self.state.flush()
 
     def _apply(self, event: Any) -> Reply:
         """Take in an event: first the kernel, then the wings that handle it. Only one of them replies."""

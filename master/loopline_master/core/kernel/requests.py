@@ -7,7 +7,7 @@ job whose dependency failed or was cancelled goes on waiting: a retry of that jo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from loopline_master.core.estimates import measure, program_history
@@ -27,7 +27,7 @@ from loopline_master.core.kernel.kernel_events import (
     WorkerUndrained,
 )
 from loopline_master.core.kernel.state import State
-from loopline_shared.model import JobState, SizeSource, TaskState
+from loopline_shared.model import JobState, SizeSource, TaskState, is_reached
 from loopline_shared.spec import JobSpec
 
 
@@ -37,7 +37,7 @@ def submit(state: State, event: JobSubmitted) -> Reply:
     declined = too_much(state, count) or _refusal(state, owner, count, event.spec_bytes, session)
     if declined is not None:
         return declined
-    waits_for = _left_to_wait_for(state, spec.after, event.ended)
+    waits_for = _left_to_wait_for(state, spec, event.ended)
     if isinstance(waits_for, Declined):
         return waits_for
     job = _new_job(state, event, count)
@@ -82,7 +82,7 @@ def retry(state: State, event: JobRetried) -> Reply:
     declined = _refusal(state, was.owner, was.task_count, was.spec_bytes, was.session)
     if declined is not None:
         return declined
-    waits_for = _left_to_wait_for(state, event.job.spec.after, event.ended)
+    waits_for = _left_to_wait_for(state, event.job.spec, event.ended)
     if isinstance(waits_for, Declined):
         return waits_for
     job, tasks = replace(event.job), [replace(task) for task in event.tasks]  # the event is for the log
@@ -259,20 +259,20 @@ def warnings(workers: Iterable[Worker], spec: JobSpec) -> list[str]:
     return [f"no worker has {missing} (stalled: it waits for one that has, and holds no other job meanwhile)"]
 
 
-def _left_to_wait_for(
-    state: State, after: Collection[int], ended: Mapping[int, JobState]
-) -> tuple[int, ...] | Declined:
-    """Return those of the jobs ``after`` that have yet to succeed.
+def _left_to_wait_for(state: State, spec: JobSpec, ended: Mapping[int, JobState]) -> tuple[int, ...] | Declined:
+    """Return the dependencies that the job must still wait for.
 
     ``ended`` has the states of jobs that have left memory. For a job that is in neither, the request is declined: its
     state has to be read again.
     """
     waits_for = []
-    for one in sorted(set(after)):
+    for one in sorted(set(spec.after)):
         found = state.jobs[one].state if one in state.jobs else ended.get(one)
         if found is None:
             return Declined(409, "changed_meanwhile", f"job {one} has changed meanwhile", "try again")
-        if found is not JobState.SUCCEEDED:
+        if found is JobState.SUCCEEDED and spec.after_state == "failed":
+            return Declined(409, "has_succeeded", f"job {one} has succeeded: nothing is left to do after it", "")
+        if not is_reached(spec.after_state, found):
             waits_for.append(one)
     return tuple(waits_for)
 
@@ -303,11 +303,16 @@ def stop_failing_jobs(state: State) -> None:
 
 
 def release_followers(state: State, job: Job) -> None:
-    """Let the jobs enter the grid that waited only for this one, if it succeeded, in the order of submission."""
-    if job.state is not JobState.SUCCEEDED:
-        return
+    """Let jobs enter the grid that waited only for this one, in the order of submission.
+
+    A job that waited for its failure is cancelled after its success, because it could never start.
+    """
     for number in state.index.dependents.followers(job.id):
         follower = state.jobs[number]
+        if job.state is JobState.SUCCEEDED and follower.spec.after_state == "failed":
+            _end(state, follower, f"job {job.id} succeeded")
+        if follower.is_over or not is_reached(follower.spec.after_state, job.state):
+            continue
         follower.waiting_for = tuple(one for one in follower.waiting_for if one != job.id)
         if follower.waiting_for:
             state.put(follower)

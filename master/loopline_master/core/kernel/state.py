@@ -69,6 +69,7 @@ class State:
         self.accepted: tuple[int, int, str] | None = (
             None  # job, task, worker: View.accepts said yes, all is as it was
         )
+        self.departed: list[Job] = []  # jobs that ended in this event
         self.is_due = False  # a job's last task is over: flush before anything else is taken in
         self._changed_workers: dict[str, Worker] = {}  # put, but not yet indexed anew ...
         self._busied: dict[str, Worker] = {}  # ... or only what they hold has
