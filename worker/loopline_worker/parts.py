@@ -121,7 +121,7 @@ def assemble(
     runner = Runner(
         task_group, launcher, spool, data_directory.scratch, post,
         worker=name, output_limit_bytes=settings.output_limit_bytes, quota=quota, attempt_files=attempt_files,
-        environments=environments, functions=launcher if launcher.lines else None,
+        environments=environments,
     )  # fmt: skip
     environments.use_by(runner.software)
     monitor = OwnerMonitor(

@@ -25,12 +25,11 @@ from loopline_worker.files.task_files import TaskFiles
 from loopline_worker.functions.results import read_result
 from loopline_worker.host import own_code
 from loopline_worker.launch.interface import (
-    DirectStart,
     Ended,
     Job,
     Launcher,
-    LaunchListener,
     Prefetching,
+    PrefetchListener,
     Tree,
     Usage,
 )
@@ -41,14 +40,14 @@ from loopline_worker.timings import FIRST_CHECK_S
 log = logging.getLogger(__name__)
 
 _LEAST_FREE_BYTES = 2**20
-"""With less, the disk is full: what a task could not write may be why it failed."""
+"""Below this the disk counts as full: a task may have failed because it could not write."""
 
 
 class Attempt:
     """Handle of an attempt: ends, freezes, reads and measures its process tree, and keeps it within its limits.
 
-    The runner takes it through its stages: ``begin``, or else ``run``, starts the task; ``ended`` takes in the end,
-    and ``conclude`` does the part of that which takes a while. It has exactly one Result, whatever happens.
+    ``run`` is one path from the preparation to the only Result. It takes the steps that the task needs: most tasks
+    have no files and leave none. The other methods may be called at any point of that path.
     """
 
     def __init__(
@@ -74,12 +73,13 @@ class Attempt:
         self.slot = 0  # the lowest number of them; 0: not known
         self.is_frozen = False
         self.is_prefetched = False  # a supervisor begins it later
-        self.folder_is_left = True
-        self.trouble = ""  # what this computer could not do
-        self.obstructs = True  # it cannot do so for other tasks either, until files can be written
+        self.is_taken_back = False  # it was prefetched, and has neither started nor a result
+        self.folder_is_left = True  # there is a scratch folder to remove, once ``run`` is over
+        self.trouble = ""  # this computer's failure
+        self.obstructs = True  # the failure concerns other tasks too, until files can be written
         self._took_down = False
         self.usage = Usage()  # when last measured
-        self.spent_cpu_s = 0.0  # all that it cost here, known at its end
+        self.spent_cpu_s = 0.0  # CPU time of the task and its supervisor, known at its end
         self._timeout_s, self._kill_after_s = run.timeout_s, run.kill_after_s
         self._killing: asyncio.TimerHandle | None = None  # SIGTERM was sent, SIGKILL follows
         self._job = job
@@ -88,12 +88,13 @@ class Attempt:
         self._provision = provision
         self._gate = gate
         self._setting_up: asyncio.Task[None] | None = None
+        self._may_start: asyncio.Event | None = None  # while it is frozen before its start
         self._stdout = Capture(lambda: spool.output_files(run.attempt)[0], limit_bytes, self._give_up)
         self._stderr = Capture(lambda: spool.output_files(run.attempt)[1], limit_bytes, self._give_up)
         self._watch: Watch | None = None
         self._tree: Tree | None = None
         self._is_followed = False
-        self._verdict: Verdict | None = None  # what it was told to end as
+        self._verdict: Verdict | None = None  # the requested outcome and reason, if it must end
         self._peak_memory_bytes = 0
         self._clock = AttemptClock()
 
@@ -113,7 +114,7 @@ class Attempt:
 
     @property
     def is_unwanted(self) -> bool:
-        """True once the attempt was told to end."""
+        """True once ``end`` was called."""
         return self._verdict is not None
 
     @property
@@ -133,6 +134,8 @@ class Attempt:
             self._setting_up.cancel()
         if self._gate:
             self._gate.open()
+        if self._may_start:
+            self._may_start.set()
         if self._task_files and outcome is not Outcome.FAILED:  # the files of a failed task are kept
             self._task_files.give_up()
         if self._tree:
@@ -143,7 +146,7 @@ class Attempt:
                 self._tree.kill()
 
     def _terminate(self, tree: Tree, grace_s: float) -> None:
-        if self._killing is None:
+        if self._killing is None and not tree.has_ended:
             self._killing = asyncio.get_running_loop().call_later(grace_s, tree.kill)
             tree.terminate()
 
@@ -165,6 +168,8 @@ class Attempt:
     def thaw(self) -> None:
         """Let a frozen tree go on."""
         self.is_frozen = False
+        if self._may_start:
+            self._may_start.set()
         if self._tree:
             self._clock.thaw()
             self._tree.thaw()
@@ -172,7 +177,7 @@ class Attempt:
             self._provision.freeze(False)
 
     def release(self, delay_s: float, environment: dict[str, str]) -> None:
-        """Let a member that is prepared start so many seconds from now, with these variables besides."""
+        """Start a prepared gang member after ``delay_s``, with these additional variables."""
         self._job.environment.update(environment)
         if self._gate:
             self._gate.open(delay_s)
@@ -204,19 +209,8 @@ class Attempt:
             self._watch = Watch(self._job.limits, self.folder, self._measure_now, self._output_bytes, self._break_off)
         return self._watch.look(now)
 
-    # Its start.
-
-    def is_for(self, starter: DirectStart) -> bool:
-        """True if this part of the launcher can start the task at once."""
-        return starter.takes(self._job)
-
-    def begin(self, starter: DirectStart, listener: LaunchListener) -> None:
-        """Start the task at once. Raises OSError if this computer cannot."""
-        self._bring_up_to_date(starter.begin(listener, self.id, self._job, self._stdout, self._stderr))
-        self.begins()
-
-    def prefetch(self, prefetching: Prefetching, listener: LaunchListener) -> None:
-        """Prefetch the task: ``begins()`` is called once it has started."""
+    def prefetch(self, prefetching: Prefetching, listener: PrefetchListener) -> None:
+        """Prefetch the task: ``begins()`` is called once it has started. Raises OSError."""
         self.is_prefetched = True
         self._bring_up_to_date(prefetching.prefetch(listener, self.id, self._job, self._stdout, self._stderr))
 
@@ -225,17 +219,34 @@ class Attempt:
         self.is_prefetched = False
         self._clock.begins(self._timeout_s, self._time_out)
 
-    async def run(self, launcher: Launcher) -> Ended:
-        """Run the task from where it stands to its end. Raises OSError if this computer cannot."""
-        if self._tree is None:
-            if not (self._job.makes_folder or self._verdict):
-                await self._set_up()
-            if self._gate and not self._verdict:
-                await self._gate.passed()
-            if self._verdict:
-                return Ended(killed=True)
+    # From its start to its result.
+
+    async def run(self, launcher: Launcher) -> Result | None:
+        """Run the task, unless a supervisor does, and return its result; None if it was taken back."""
+        try:
+            ended = await self._until_end(launcher)
+        except OSError as error:
+            ended = Ended(trouble=f"cannot run a task here: {error}", elapsed_s=0.0)
+        if self.is_taken_back:
+            return None
+        if self.is_prefetched:  # its supervisor was lost before it reported the start
             self.begins()
-            self._bring_up_to_date(await launcher.start(self._job, self._stdout, self._stderr))
+        ended = self._take_in(ended)
+        try:
+            return await self._conclude(ended)
+        except OSError as error:
+            return self._fail(error)
+        finally:
+            await self._detach()
+
+    async def _until_end(self, launcher: Launcher) -> Ended:
+        """Start the task, and wait until nothing of it runs. Raises OSError if this computer cannot."""
+        if self._tree is None:
+            await self._prepare()
+            if self._verdict:
+                return _not_started(has_folder=not self._job.makes_folder)
+            self.begins()
+            self._bring_up_to_date(await launcher.start(self._job, self._stdout, self._stderr, self.id))
         assert self._tree
         try:
             ended = await self._tree.wait()
@@ -246,6 +257,16 @@ class Attempt:
             if stream.is_piped:
                 await stream.drain()
         return ended
+
+    async def _prepare(self) -> None:
+        """Set up the folder, then wait for the gang and for the owner: a frozen attempt does not start."""
+        if not (self._job.makes_folder or self._verdict):
+            await self._set_up()
+        if self._gate and not self._verdict:
+            await self._gate.passed()
+        while self.is_frozen and not self._verdict:
+            self._may_start = asyncio.Event()
+            await self._may_start.wait()
 
     async def _set_up(self) -> None:
         """Make the scratch folder and stage the inputs; end the attempt if one cannot be had."""
@@ -270,7 +291,7 @@ class Attempt:
         self._clock.has_inputs()
 
     def _bring_up_to_date(self, tree: Tree) -> None:
-        """Apply to a new tree whatever the attempt was told before."""
+        """Apply earlier calls of ``read``, ``end`` and ``freeze`` to a new tree."""
         self._tree = tree
         if self._is_followed:
             tree.follow()
@@ -297,14 +318,14 @@ class Attempt:
         self.end(Outcome.FAILED, f"timed out after {self._timeout_s:g} s", grace_s=math.inf)
 
     def _give_up(self, error: OSError) -> None:
-        """End the attempt because its output cannot be kept: it would run in vain."""
+        """End the attempt, because its output cannot be kept."""
         self.trouble, self._took_down = f"cannot keep its output: {error}", True
         self.end(Outcome.GIVEN_BACK, self.trouble)
 
     # Its end.
 
-    def ended(self, ended: Ended) -> Result | None:
-        """Take in the end, and return the result; None if that takes a while, and ``conclude`` is to be called."""
+    def _take_in(self, ended: Ended) -> Ended:
+        """Record the end and the usage. Return the end, with a breach of the output limit if there was one."""
         self._stop_watching()
         self._tree = None
         if self._killing:
@@ -319,11 +340,8 @@ class Attempt:
             self._took_down, self.obstructs = bool(self.trouble), not ended.took_down
             self.trouble = self.trouble or self._lack_of_disk(ended)
         if is_over(self._output_bytes(), self._job.limits.output_bytes):  # it was quicker than the watch, or its kill
-            ended = replace(ended, breach=Breach.OUTPUT)
-        if self._task_files or (ended.folder_is_left and (ended.exit_code or result_file.is_there(self.folder))):
-            return None
-        verdict = self._judge(ended)
-        return None if self._has_value_file(ended, verdict[0]) else self._result(ended, verdict)
+            return replace(ended, breach=Breach.OUTPUT)
+        return ended
 
     def _judge(self, ended: Ended) -> Verdict:
         """Return the verdict. A task that was asked to end counts as ended, even if it exits by itself."""
@@ -339,16 +357,8 @@ class Attempt:
                 return "the disk was full as the task failed"
         return ""
 
-    async def conclude(self, ended: Ended) -> Result:
-        """Look at what the task left in its folder, and return the result."""
-        try:
-            return await self._conclude(ended)
-        except OSError as error:
-            return self._fail(error)
-        finally:
-            await self._detach()
-
     async def _conclude(self, ended: Ended) -> Result:
+        """Collect outputs, value and metrics, as the outcome requires, and return the result. Raises OSError."""
         ended = await self._with_breach(ended)
         outcome, reason = self._judge(ended)
         outputs: tuple[OutputFile, ...] = ()
@@ -367,11 +377,11 @@ class Attempt:
             value = await asyncio.to_thread(read_result, self.folder, value_file, self._job.limits.value_bytes)
             ended = replace(ended, value=value)
         metrics, remark = None, ""
-        if is_read(outcome) and ended.folder_is_left:
+        if is_read(outcome) and ended.folder_is_left and result_file.is_there(self.folder):
             metrics, remark = await asyncio.to_thread(result_file.read, self.folder)
         if outcome is Outcome.SUCCEEDED:
             reason = "; ".join(filter(None, (reason, remark)))
-        return replace(self._result(ended, (outcome, reason), outputs), metrics=metrics, is_final=is_final)
+        return self._result(ended, (outcome, reason), outputs, metrics, is_final)
 
     async def _with_breach(self, ended: Ended) -> Ended:
         """Return the end with a breach of the scratch limit, if that explains the failure."""
@@ -407,7 +417,7 @@ class Attempt:
             try:
                 await self._task_files.detach()
             except StagingError:
-                pass  # nobody reads the outcome that this would change
+                pass  # the outcome is decided already
             except OSError as error:
                 log.warning("cannot clear up after %s: %s", self.id, error)
 
@@ -415,7 +425,14 @@ class Attempt:
         """True if the return value or error of a function has to be read from its file."""
         return self._job.call is not None and not ended.value and is_read(outcome)
 
-    def _result(self, ended: Ended, verdict: Verdict, outputs: tuple[OutputFile, ...] = ()) -> Result:
+    def _result(
+        self,
+        ended: Ended,
+        verdict: Verdict,
+        outputs: tuple[OutputFile, ...],
+        metrics: dict[str, float] | None,
+        is_final: bool,
+    ) -> Result:
         outcome, reason = verdict
         is_whole = is_read(outcome)
         try:
@@ -437,6 +454,8 @@ class Attempt:
             outputs,
             ended.value if is_whole else None,
             ended.system_s,
+            is_final=is_final,
+            metrics=metrics,
             slot=self.slot,
             phases=self._clock.phases(has_outputs=bool(outputs)),
             took_down=outcome is Outcome.GIVEN_BACK and self._is_blamed(),
@@ -456,3 +475,8 @@ class Attempt:
             slot=self.slot,
             took_down=not own_code.own_code.has_changed(at_once=True),
         )
+
+
+def _not_started(has_folder: bool) -> Ended:
+    """Return the end of a task that ``end`` stopped before its start."""
+    return Ended(killed=True) if has_folder else Ended(killed=True, elapsed_s=0.0, folder_is_left=False)

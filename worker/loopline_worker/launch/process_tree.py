@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from loopline_worker.launch.interface import Ended, LaunchListener, Limits, Usage
+from loopline_worker.launch.interface import Ended, Limits, PrefetchListener, Usage
 from loopline_worker.launch.memory_shares import MemoryShares
 from loopline_worker.launch.portable_family import signal_all, usage_of
 from loopline_worker.launch.sinks import Sink
@@ -59,8 +59,8 @@ class TreeLink(Protocol):
 class PosixTree:
     """Task at a supervisor.
 
-    ``sinks`` receive stdout and stderr (none if the task writes to files). ``listener`` is called with ``name``;
-    without one, the caller awaits ``wait()``.
+    ``sinks`` receive stdout and stderr (none if the task writes to files). Tasks may be prefetched behind one with a
+    ``name``. One that is prefetched itself has a ``listener``, which is called with its name.
     """
 
     link: TreeLink
@@ -73,12 +73,12 @@ class PosixTree:
         limits: Limits,
         *,
         yields: bool,
-        listener: LaunchListener | None = None,
         name: AttemptId | None = None,
+        listener: PrefetchListener | None = None,
     ) -> None:
         self.order = order
-        self.listener = listener
         self.name = name
+        self.listener = listener
         self.is_frozen = False  # or is to be
         self.started_at = math.inf  # by ``time.monotonic``
         self._sinks = sinks
@@ -93,12 +93,12 @@ class PosixTree:
         self._shares: MemoryShares | None = None  # read once the tree seems to be above its limit
         self._hits = 0, 0
         self._usage = Usage()
-        self._has_ended = False
-        self._ended: asyncio.Future[Ended] | None = None if listener else asyncio.get_running_loop().create_future()
+        self.has_ended = False
+        self._ended: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
 
     def kill(self) -> None:
         """Kill it from here, because its supervisor has as low a priority; that one ensures that nothing is left."""
-        if self._has_ended:
+        if self.has_ended:
             return
         self.link.retract_prefetched()
         if self.link.last is not self:  # it has ended, or was prefetched itself
@@ -110,7 +110,7 @@ class PosixTree:
 
     def terminate(self) -> None:
         """Send SIGTERM to all of its processes; kill it if it may not have begun."""
-        if self._has_ended:
+        if self.has_ended:
             return
         self.link.retract_prefetched()
         if self.link.last is not self or not self._root:
@@ -121,7 +121,7 @@ class PosixTree:
 
     def freeze(self) -> None:
         """Freeze what runs in its slot, for this task may have ended just now."""
-        if not self._has_ended:
+        if not self.has_ended:
             self.link.retract_prefetched()
             self._set_frozen(True)
 
@@ -131,7 +131,7 @@ class PosixTree:
 
     def follow(self) -> None:
         """Have the supervisor pass on its output as it comes."""
-        if not self._has_ended:
+        if not self.has_ended:
             self.link.request("follow", self.number)
 
     def lend(self, folder: str) -> None:
@@ -147,7 +147,7 @@ class PosixTree:
         A process that is to stop never again runs a line of its program. But on a busy computer a process of the
         lowest priority may wait long for its turn to stop. A process that cannot be read is not taken for stopped.
         """
-        if self._has_ended:
+        if self.has_ended:
             return True
         if not self._root or sys.platform != "linux":  # on other systems only the signal is known
             return bool(self._root)
@@ -184,7 +184,6 @@ class PosixTree:
 
     async def wait(self) -> Ended:
         """Wait for its end; if that is cancelled, the supervisor kills it."""
-        assert self._ended
         try:
             return await self._ended
         except asyncio.CancelledError:
@@ -216,6 +215,10 @@ class PosixTree:
         """Take in the report of the end."""
         self._end(_ended(report))
 
+    def retracted(self) -> None:
+        """Note that it was retracted, and will never start."""
+        self._end(Ended(killed=True, elapsed_s=0.0, folder_is_left=False))
+
     def lose(self) -> None:
         """Take note that the supervisor was killed."""
         self._end(Ended(trouble="its supervisor was killed", took_down=True))
@@ -223,10 +226,8 @@ class PosixTree:
     def _end(self, ended: Ended) -> None:
         if self._is_in_frozen_group:  # the next task must not find itself frozen as soon as it is moved there
             self._group.freeze(False)
-        self._has_ended = True
-        if self.listener and self.name:
-            self.listener.ended(self.name, ended)
-        elif self._ended and not self._ended.done():
+        self.has_ended = True
+        if not self._ended.done():  # it may have been cancelled
             self._ended.set_result(ended)
 
     # Measuring and stopping.
@@ -234,7 +235,7 @@ class PosixTree:
     @property
     def _root(self) -> int:
         """The process whose children are the task's; 0 before it is known and after the task has ended."""
-        return 0 if self._has_ended else self.link.root
+        return 0 if self.has_ended else self.link.root
 
     @property
     def _group(self) -> ControlGroup:
@@ -248,7 +249,7 @@ class PosixTree:
         self.is_frozen = frozen
         if not frozen:
             self._seen_cpu_s.clear()
-        if self._has_ended:
+        if self.has_ended:
             return
         try:
             if frozen:
