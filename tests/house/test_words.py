@@ -26,7 +26,7 @@ ORDINARY = {
     *("forecast", "history", "hours", "invariant", "inventory", "learning", "lifecycle", "lognormal", "note"),
     *("measure", "outbox", "placer", "queue", "ranking", "record", "request"),
     *("scheduler", "settings", "sign", "snapshot", "state", "transition", "trust"),
-    *("unknown", "vote", "chunk", "fetching", "file", "measured", "message", "place", "protocol", "range"),
+    *("unknown", "vote", "wing", "chunk", "fetching", "file", "measured", "message", "place", "protocol", "range"),
 }
 """Words that mean in a name what they mean in any program."""
 

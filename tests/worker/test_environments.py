@@ -8,6 +8,7 @@ import os
 import tarfile
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -126,20 +127,21 @@ async def test_a_build_for_one_that_is_frozen_already_stands_still(
     may_go.set()
     able = Abilities(uv=Uv("uv", None))
     environments = Environments(able, None, stored(tmp_path), tmp_path, lambda uv: Lasting())  # type: ignore[arg-type, return-value]
+    environments.attach(SimpleNamespace(speak=lambda: None))  # type: ignore[arg-type]
     first, second = (Provision(environments, Recipe(packages="a"), job) for job in (1, 2))
     job = Job(["true"], str(tmp_path), {})
-    waiting = asyncio.create_task(first.provide(job))
+    waiting = asyncio.create_task(first.prepare(job))
     await until(lambda: makers)
     may_go.clear()
     waiting.cancel()
     await asyncio.wait([waiting])
-    waiting = asyncio.create_task(second.provide(job))
+    waiting = asyncio.create_task(second.prepare(job))
     await asyncio.sleep(0)
-    second.freeze(True)
+    second.on_frozen(True)
     may_go.set()
     await until(lambda: len(makers) == 2)
     assert makers[1].told == ["freeze"]
-    second.freeze(False)
+    second.on_frozen(False)
     assert makers[1].told == ["freeze", "thaw"]
     waiting.cancel()
     await asyncio.wait([waiting])

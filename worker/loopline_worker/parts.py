@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loopline_shared.model import Facts
+from loopline_shared.protocol.transfers import FlowMeasured, MeasureFlow
+from loopline_worker.attempts.agent_wing import AgentWing
 from loopline_worker.attempts.limits import quota_of
 from loopline_worker.attempts.runner import Runner
+from loopline_worker.attempts.start_gate import GangGates
 from loopline_worker.core.events import Event
 from loopline_worker.core.machine import Machine
 from loopline_worker.departure import Departure
@@ -66,11 +69,11 @@ class Parts:
     spool: Spool
     journal: Journal
     link_quality: LinkQuality
-    peering: Peering
+    wings: tuple[AgentWing, ...]
+    probe: Callable[[MeasureFlow], Awaitable[FlowMeasured]]
     cache: Cache
     launcher: FunctionLauncher
     runner: Runner
-    environments: Environments
     delivery: ResultDelivery
     monitor: OwnerMonitor
     disk: Disk
@@ -81,7 +84,8 @@ class Parts:
         """Let go of files, probes and processes."""
         self.journal.close()
         self.attempt_log.contribution.save(at_once=True)
-        self.peering.close()
+        for wing in self.wings:
+            wing.close()
         self.monitor.close()
         self.launcher.close()
 
@@ -98,7 +102,6 @@ def assemble(
     departure = _departure(settings)
     own = replace(_facts(settings, data_directory, computer, python, sandbox, abilities), until=departure.told)
     preferences = preferences_of(settings, computer.memory_bytes())
-    machine = Machine(own.slots, preferences, settings.grace_s)
     meter, link_quality = Meter(computer), LinkQuality()
     allowance = _allowance(settings, data_directory)
     uploads = Uploads(http_client, link_quality.moved, allowance)
@@ -118,21 +121,24 @@ def assemble(
         abilities, python, settings, data_directory, cache,
         lambda found: PackageMaker(found, launcher, cache, quota.limits(None, 1)),
     )  # fmt: skip
+    wings: tuple[AgentWing, ...] = (environments, GangGates(), peering)
+    machine = Machine(
+        own.slots, preferences, settings.grace_s, [wing.machine_wing for wing in wings if wing.machine_wing]
+    )
     runner = Runner(
         task_group, launcher, spool, data_directory.scratch, post,
         worker=name, output_limit_bytes=settings.output_limit_bytes, quota=quota, attempt_files=attempt_files,
-        environments=environments,
+        wings=wings,
     )  # fmt: skip
-    environments.use_by(runner.software)
     monitor = OwnerMonitor(
         settings, computer, machine, post,
         preferences=preferences, meter=meter, pause=pause, free_bytes=data_directory.free_bytes, allowance=allowance,
     )  # fmt: skip
     return Parts(
         settings=settings, facts=own, data_directory=data_directory, http_client=http_client, machine=machine,
-        meter=meter, spool=spool, journal=journal, link_quality=link_quality, peering=peering, cache=cache,
-        launcher=launcher, runner=runner, environments=environments,
-        delivery=ResultDelivery(journal, spool, uploads, task_group, post, on_uploaded=peering.keep_outputs),
+        meter=meter, spool=spool, journal=journal, link_quality=link_quality, wings=wings, probe=peering.probe,
+        cache=cache, launcher=launcher, runner=runner,
+        delivery=ResultDelivery(journal, spool, uploads, task_group, post, wings=wings),
         monitor=monitor, disk=Disk(data_directory, settings.disk_reserve_bytes),
         attempt_log=AttemptLog(Contribution(data_directory.contribution)), departure=departure,
     )  # fmt: skip

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import math
 import shutil
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -13,12 +14,11 @@ from pathlib import Path
 from loopline_shared.model import Held, Outcome, OutputFile, Result, Stream
 from loopline_shared.protocol.worker_link import Run
 from loopline_worker.attempts import result_file, scratch
+from loopline_worker.attempts.agent_wing import AttemptPart
 from loopline_worker.attempts.attempt_clock import AttemptClock
 from loopline_worker.attempts.capture import Capture
 from loopline_worker.attempts.judge import Verdict, is_read, judge, with_last_line
 from loopline_worker.attempts.limits import Watch, fills, is_over, time_to_fill
-from loopline_worker.attempts.start_gate import StartGate
-from loopline_worker.environments.environments import Provision
 from loopline_worker.files.outputs import OutputsError
 from loopline_worker.files.staging import StagingError
 from loopline_worker.files.task_files import TaskFiles
@@ -58,14 +58,12 @@ class Attempt:
         limit_bytes: int,
         *,
         task_files: TaskFiles | None = None,
-        provision: Provision | None = None,
-        gate: StartGate | None = None,
+        parts: Sequence[AttemptPart] = (),
     ) -> None:
         """Prepare an attempt; nothing runs yet.
 
         ``spool`` receives stdout and stderr if they are long, each up to ``limit_bytes``, and a long value of a
-        function. ``task_files`` has the task's inputs and outputs, if there are any, ``provision`` its software.
-        Before the ``gate`` a gang's member waits when it is prepared.
+        function. ``task_files`` has the task's inputs and outputs, if there are any; ``parts`` are those of wings.
         """
         self.id = run.attempt
         self.job_name = run.job_name
@@ -85,8 +83,7 @@ class Attempt:
         self._job = job
         self._spool = spool
         self._task_files = task_files
-        self._provision = provision
-        self._gate = gate
+        self._parts = parts
         self._setting_up: asyncio.Task[None] | None = None
         self._may_start: asyncio.Event | None = None  # while it is frozen before its start
         self._stdout = Capture(lambda: spool.output_files(run.attempt)[0], limit_bytes, self._give_up)
@@ -108,11 +105,6 @@ class Attempt:
         return Path(self._job.folder)
 
     @property
-    def software(self) -> str:
-        """The key of its environment; empty: it has none."""
-        return self._provision.key if self._provision else ""
-
-    @property
     def is_unwanted(self) -> bool:
         """True once ``end`` was called."""
         return self._verdict is not None
@@ -132,8 +124,6 @@ class Attempt:
         self._verdict = self._verdict or (outcome, reason)
         if self._setting_up:
             self._setting_up.cancel()
-        if self._gate:
-            self._gate.open()
         if self._may_start:
             self._may_start.set()
         if self._task_files and outcome is not Outcome.FAILED:  # the files of a failed task are kept
@@ -162,8 +152,9 @@ class Attempt:
         self._clock.freeze()
         if self._tree:
             self._tree.freeze()
-        elif self._provision:
-            self._provision.freeze(True)
+        else:
+            for part in self._parts:
+                part.on_frozen(True)
 
     def thaw(self) -> None:
         """Let a frozen tree go on."""
@@ -173,14 +164,14 @@ class Attempt:
         if self._tree:
             self._clock.thaw()
             self._tree.thaw()
-        elif self._provision:
-            self._provision.freeze(False)
+        else:
+            for part in self._parts:
+                part.on_frozen(False)
 
-    def release(self, delay_s: float, environment: dict[str, str]) -> None:
-        """Start a prepared gang member after ``delay_s``, with these additional variables."""
-        self._job.environment.update(environment)
-        if self._gate:
-            self._gate.open(delay_s)
+    def forget(self) -> None:
+        """Have the wings release what it used: its result was posted, and its folder is removed."""
+        for part in self._parts:
+            part.after_end()
 
     async def read(self, stream: Stream, offset: int, most_bytes: int) -> bytes:
         """Return output from this byte on, as soon as there is any; empty at the end of the output."""
@@ -259,36 +250,39 @@ class Attempt:
         return ended
 
     async def _prepare(self) -> None:
-        """Set up the folder, then wait for the gang and for the owner: a frozen attempt does not start."""
+        """Set up the folder, unless the launcher does, then wait for a thaw: a frozen attempt does not start."""
         if not (self._job.makes_folder or self._verdict):
             await self._set_up()
-        if self._gate and not self._verdict:
-            await self._gate.passed()
         while self.is_frozen and not self._verdict:
             self._may_start = asyncio.Event()
             await self._may_start.wait()
 
     async def _set_up(self) -> None:
-        """Make the scratch folder and stage the inputs; end the attempt if one cannot be had."""
+        """Make the scratch folder and have it filled; end the attempt if an input or its software is missing."""
         await asyncio.to_thread(scratch.make, self.folder)
-        if (self._task_files or self._provision) and not self._verdict:
-            self._clock.sets_up()
-            self._setting_up = asyncio.create_task(self._bring())
-            try:
-                await asyncio.wait([self._setting_up])
-            finally:
-                self._setting_up.cancel()
-            if not self._setting_up.cancelled() and (error := self._setting_up.exception()):
-                if not isinstance(error, StagingError):
-                    raise error
-                self.end(error.outcome, str(error))
+        if self._verdict:
+            return
+        self._setting_up = asyncio.create_task(self._fill())
+        try:
+            await asyncio.wait([self._setting_up])
+        finally:
+            self._setting_up.cancel()
+        if not self._setting_up.cancelled() and (error := self._setting_up.exception()):
+            if not isinstance(error, StagingError):
+                raise error
+            self.end(error.outcome, str(error))
 
-    async def _bring(self) -> None:
-        if self._provision:
-            await self._provision.provide(self._job)
-        if self._task_files:
-            await self._task_files.stage()
-        self._clock.has_inputs()
+    async def _fill(self) -> None:
+        """Get software, then inputs, then wait until every wing lets the task start. Cancelled by ``end``."""
+        if self._task_files or any(part.prepares for part in self._parts):
+            self._clock.sets_up()
+            for part in self._parts:
+                await part.prepare(self._job)
+            if self._task_files:
+                await self._task_files.stage()
+            self._clock.has_inputs()
+        for part in self._parts:
+            await part.before_start()
 
     def _bring_up_to_date(self, tree: Tree) -> None:
         """Apply earlier calls of ``read``, ``end`` and ``freeze`` to a new tree."""

@@ -13,12 +13,11 @@ from pathlib import Path
 from loopline_shared.model import AttemptId, Held, Outcome, Stream
 from loopline_shared.protocol.worker_link import Run
 from loopline_worker.attempts import scratch
+from loopline_worker.attempts.agent_wing import AgentWing
 from loopline_worker.attempts.attempt import Attempt
 from loopline_worker.attempts.limits import Quota
-from loopline_worker.attempts.preparation import RENDEZVOUS, Preparation
-from loopline_worker.attempts.start_gate import StartGate
-from loopline_worker.core.events import AttemptEnded, Cleared, Event, Followed, MemberPrepared, Retracted, Returned
-from loopline_worker.environments.environments import Environments
+from loopline_worker.attempts.preparation import Preparation
+from loopline_worker.core.events import AttemptEnded, Cleared, Event, Followed, Retracted, Returned
 from loopline_worker.files.task_files import AttemptFiles
 from loopline_worker.launch.interface import Launcher
 from loopline_worker.state.journal import Spool
@@ -47,7 +46,7 @@ class Runner:
         output_limit_bytes: int,
         quota: Quota | None = None,
         attempt_files: AttemptFiles | None = None,
-        environments: Environments | None = None,
+        wings: Sequence[AgentWing] = (),
     ) -> None:
         self._task_group = task_group
         self._launcher = launcher
@@ -56,7 +55,7 @@ class Runner:
         self._output_limit_bytes = output_limit_bytes
         self._post = post
         self._attempt_files = attempt_files
-        self._environments = environments
+        self._wings = wings
         self._prefetching = launcher.prefetching
         self._attempts: dict[AttemptId, Attempt] = {}
         self._none_left = asyncio.Event()
@@ -65,7 +64,7 @@ class Runner:
         self._past_cpu_s = 0.0
 
     def start(self, run: Run, slot: int = 0) -> None:
-        """Start an attempt now, in this slot; a gang's member is prepared, and starts when it is released."""
+        """Start an attempt now, in this slot, unless a wing has it wait."""
         attempt = self._attempts[run.attempt] = self._attempt(run)
         attempt.slot = slot
         if self._closed:
@@ -75,11 +74,6 @@ class Runner:
         self._task_group.start(self._run(attempt))
         if self._looking is None:
             self._look_around()
-
-    def release(self, run: Run, delay_s: float, rendezvous: str) -> None:
-        """Start a prepared gang member after ``delay_s``."""
-        if run.attempt in self._attempts:
-            self._attempts[run.attempt].release(delay_s, {RENDEZVOUS: rendezvous})
 
     def room(self) -> int:
         """Return how many more attempts may be prefetched now."""
@@ -107,17 +101,8 @@ class Runner:
         task_files = (
             self._attempt_files.files_of(run, Path(job.folder)) if self._attempt_files and run.has_files else None
         )
-        gate = StartGate(partial(self._stands_ready, run.attempt)) if run.gang else None
-        needs_software = run.software is not None or run.function is not None
-        provision = self._environments.provision(run) if self._environments and needs_software else None
-        if provision and not provision.apply(job):
-            job.makes_folder = False  # the attempt makes it, then waits for its software
-        return Attempt(
-            run, job, self._spool, self._output_limit_bytes, task_files=task_files, provision=provision, gate=gate
-        )
-
-    def _stands_ready(self, attempt: AttemptId, port: int) -> None:
-        self._post(MemberPrepared(attempt, port))
+        parts = [part for wing in self._wings if (part := wing.prepare(run, job))]
+        return Attempt(run, job, self._spool, self._output_limit_bytes, task_files=task_files, parts=parts)
 
     def cancel(
         self, attempt: AttemptId, outcome: Outcome = Outcome.CANCELLED, reason: str = "", *, gently: bool = False
@@ -144,10 +129,6 @@ class Runner:
         if attempt not in self._attempts:
             return b""
         return await self._attempts[attempt].read(stream, offset, most_bytes)
-
-    def software(self) -> set[str]:
-        """Return the keys of the environments that attempts have or wait for."""
-        return {attempt.software for attempt in self._attempts.values()}
 
     def in_hand(self) -> list[tuple[str, Held]]:
         """Return the job's name and the state of every attempt that has begun, the oldest first."""
@@ -227,6 +208,7 @@ class Runner:
 
     def _forget(self, attempt: Attempt) -> None:
         self._past_cpu_s += attempt.spent_cpu_s
+        attempt.forget()
         del self._attempts[attempt.id]
         if not self._attempts:
             self._none_left.set()
