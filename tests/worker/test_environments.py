@@ -18,9 +18,9 @@ from loopline_worker.environments.build import Build
 from loopline_worker.environments.build_error import BuildError
 from loopline_worker.environments.environment import Environment
 from loopline_worker.environments.environments import Abilities, Environments, Provision
+from loopline_worker.environments.package_maker import take_over
 from loopline_worker.environments.recipe import Recipe
 from loopline_worker.environments.store import EnvironmentStore
-from loopline_worker.environments.taking_over import take_over
 from loopline_worker.environments.uv import Uv
 from loopline_worker.files.cache import Cache
 from loopline_worker.launch.interface import Job

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -35,7 +36,7 @@ from loopline_worker.host.boot_clock import steady
 from loopline_worker.host.computer import Computer, facts, machine_of, processor
 from loopline_worker.host.load import Meter
 from loopline_worker.host.network_card import host_link
-from loopline_worker.launch.platforms import make_launcher
+from loopline_worker.launch.interface import Launcher
 from loopline_worker.link.http_client import HttpClient
 from loopline_worker.link.link_quality import LinkQuality
 from loopline_worker.link.own_address import addresses_towards
@@ -99,7 +100,10 @@ def assemble(
     python = find_python(settings.python)
     sandbox = _sandbox(settings, python)
     abilities = _abilities(settings, sandbox)
-    departure = _departure(settings)
+    departure = Departure(
+        steady(), until=settings.until,
+        idle_timeout_s=settings.idle_timeout_s, death_timeout_s=settings.death_timeout_s,
+    )  # fmt: skip
     own = replace(_facts(settings, data_directory, computer, python, sandbox, abilities), until=departure.told)
     preferences = preferences_of(settings, computer.memory_bytes())
     meter, link_quality = Meter(computer), LinkQuality()
@@ -149,11 +153,6 @@ def _allowance(settings: WorkerSettings, data_directory: DataDirectory) -> Netwo
     if settings.dedicated:
         return NetworkAllowance(data_directory.traffic, on_metered=True)
     return NetworkAllowance(data_directory.traffic, settings.most_megabytes_a_day, on_metered=settings.on_metered)
-
-
-def _departure(settings: WorkerSettings) -> Departure:
-    timeouts = {"idle_timeout_s": settings.idle_timeout_s, "death_timeout_s": settings.death_timeout_s}
-    return Departure(steady(), until=settings.until, **timeouts)
 
 
 def _facts(
@@ -210,6 +209,18 @@ def _environments(
     store.open()
     recipes = Recipes(python, pythons, f"{python.version} of {changed_at}")
     return Environments(abilities, recipes, store, data_directory.scratch, make_maker)
+
+
+def make_launcher(yields: bool, sandbox: Sandbox | None) -> Launcher:
+    """Return the launcher for this system. ``yields``: its tasks have the lowest priority."""
+    if sys.platform == "win32":
+        from loopline_worker.launch.windows_launcher import WindowsLauncher
+
+        return WindowsLauncher(yields)
+    from loopline_worker.launch.posix import PosixLauncher
+    from loopline_worker.supervisor import requests
+
+    return PosixLauncher(yields, sandbox, requests.inherited())
 
 
 def _sandbox(settings: WorkerSettings, python: Python) -> Sandbox | None:

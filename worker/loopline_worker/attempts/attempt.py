@@ -130,15 +130,11 @@ class Attempt:
             self._task_files.give_up()
         if self._tree:
             grace_s = min(grace_s, self._kill_after_s)
-            if grace_s and not self.is_frozen:
-                self._terminate(self._tree, grace_s)
-            else:
+            if not grace_s or self.is_frozen:
                 self._tree.kill()
-
-    def _terminate(self, tree: Tree, grace_s: float) -> None:
-        if self._killing is None and not tree.has_ended:
-            self._killing = asyncio.get_running_loop().call_later(grace_s, tree.kill)
-            tree.terminate()
+            elif self._killing is None and not self._tree.has_ended:
+                self._killing = asyncio.get_running_loop().call_later(grace_s, self._tree.kill)
+                self._tree.terminate()
 
     def freeze(self) -> None:
         """Freeze the whole tree. Frozen time does not count against the time limit.
@@ -235,7 +231,9 @@ class Attempt:
         if self._tree is None:
             await self._prepare()
             if self._verdict:
-                return _not_started(has_folder=not self._job.makes_folder)
+                if self._job.makes_folder:  # the launcher would have made it: there is none, and no time has passed
+                    return Ended(killed=True, elapsed_s=0.0, folder_is_left=False)
+                return Ended(killed=True)
             self.begins()
             self._bring_up_to_date(await launcher.start(self._job, self._stdout, self._stderr, self.id))
         assert self._tree
@@ -366,7 +364,7 @@ class Attempt:
                 await self._task_files.detach()
             except StagingError as error:  # the task altered one: its exit status is not trusted
                 (outcome, reason), outputs, is_final = self._verdict or (error.outcome, str(error)), (), False
-        if self._has_value_file(ended, outcome):
+        if self._job.call and not ended.value and is_read(outcome):
             value_file = self._spool.value_file(self.id)
             value = await asyncio.to_thread(read_result, self.folder, value_file, self._job.limits.value_bytes)
             ended = replace(ended, value=value)
@@ -415,10 +413,6 @@ class Attempt:
             except OSError as error:
                 log.warning("cannot clear up after %s: %s", self.id, error)
 
-    def _has_value_file(self, ended: Ended, outcome: Outcome) -> bool:
-        """True if the return value or error of a function has to be read from its file."""
-        return self._job.call is not None and not ended.value and is_read(outcome)
-
     def _result(
         self,
         ended: Ended,
@@ -429,6 +423,7 @@ class Attempt:
     ) -> Result:
         outcome, reason = verdict
         is_whole = is_read(outcome)
+        is_blamed = self._took_down and not own_code.own_code.has_changed(at_once=True)  # an upgrade is not its fault
         try:
             stdout, stderr = self._stdout.finish(is_whole), self._stderr.finish(is_whole)
         except OSError as error:
@@ -452,12 +447,8 @@ class Attempt:
             metrics=metrics,
             slot=self.slot,
             phases=self._clock.phases(has_outputs=bool(outputs)),
-            took_down=outcome is Outcome.GIVEN_BACK and self._is_blamed(),
+            took_down=outcome is Outcome.GIVEN_BACK and is_blamed,
         )
-
-    def _is_blamed(self) -> bool:
-        """True if the task took down its agent or sandbox, and no upgrade of this worker did."""
-        return self._took_down and not own_code.own_code.has_changed(at_once=True)
 
     def _fail(self, error: OSError) -> Result:
         """Return the result of a task whose output this computer cannot keep."""
@@ -469,8 +460,3 @@ class Attempt:
             slot=self.slot,
             took_down=not own_code.own_code.has_changed(at_once=True),
         )
-
-
-def _not_started(has_folder: bool) -> Ended:
-    """Return the end of a task that ``end`` stopped before its start."""
-    return Ended(killed=True) if has_folder else Ended(killed=True, elapsed_s=0.0, folder_is_left=False)

@@ -7,13 +7,14 @@ import errno
 import math
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
+from loopline_worker.launch import open_files
 from loopline_worker.launch.interface import Ended, Limits, PrefetchListener, Usage
-from loopline_worker.launch.memory_shares import MemoryShares
 from loopline_worker.launch.portable_family import signal_all, usage_of
 from loopline_worker.launch.sinks import Sink
 from loopline_worker.supervisor import control_groups, priority, processes
@@ -352,3 +353,39 @@ class TreeCpuTime:
         self._seen_cpu_s, self._seen_waited_s = now_s, waited_s
         waited_by_supervisor_s = max(0.0, supervisor.waited_cpu_s - self._before_s)
         return waited_by_supervisor_s + sum(now_s.values()) + self._lost_cpu_s
+
+
+class MemoryShares:
+    """Memory of one tree, with shared memory divided among its processes; read in a separate thread.
+
+    The kernel lets a reader of such figures wait for the process, which may wait for its turn itself: half a minute
+    in a fork bomb of the lowest priority. The agent does not wait for them.
+    """
+
+    def __init__(self) -> None:
+        self._known_bytes: int | None = None
+        self._reading: threading.Thread | None = None
+
+    def read(self, pids: Sequence[int], resident_bytes: int, limit_bytes: int) -> int:
+        """Return the last reading, and start another one of these processes; before the first, an upper bound.
+
+        ``resident_bytes``: the sum of their memory, with shared memory counted for each. What is in files counts only
+        once, mapped or not.
+        """
+        if self._reading is None or not self._reading.is_alive():
+            arguments = pids, resident_bytes, limit_bytes
+            self._reading = threading.Thread(target=self._sum, args=arguments, daemon=True)
+            self._reading.start()
+        return min(resident_bytes, limit_bytes) if self._known_bytes is None else self._known_bytes
+
+    def _sum(self, pids: Sequence[int], resident_bytes: int, limit_bytes: int) -> None:
+        try:
+            in_files = open_files.memory_bytes(pids)
+            own, mapped = resident_bytes, 0
+            if resident_bytes + in_files > limit_bytes:
+                shares = [processes.memory_shares(pid) for pid in pids]
+                if any(map(any, shares)):  # else they are another user's, and cannot be read
+                    own, mapped = sum(share[0] for share in shares), sum(share[1] for share in shares)
+            self._known_bytes = own + max(mapped, in_files)
+        except OSError:  # no file descriptor left: as it was
+            return
