@@ -1,4 +1,4 @@
-"""Hooks of MkDocs for the manual: pages made from the code, and links to files that are not in the manual."""
+"""Hooks of MkDocs for the manual: pages made from the code, and links to files outside the manual."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Name files outside the manual by their path in the source tree, which the manual does not have."""
+    """Replace links to files outside the manual by their path in the source tree."""
     here = Path(config.docs_dir, page.file.src_uri).parent
     markdown = re.sub(r"\]\((?:\.\./)+CHANGELOG\.md(#[^)]*)?\)", lambda found: f"]({_up(here)}changes.md)", markdown)
-    return re.sub(r"\[([^\]]+)\]\(((?:\.\./)+[^)#]*)\)", lambda found: _named(found, here), markdown)
+    return re.sub(r"\[([^\]]+)\]\(((?:\.\./)+[^)#]*)(?:#[^)]*)?\)", lambda found: _named(found, here), markdown)
 
 
 def on_post_build(config: MkDocsConfig) -> None:
-    """Remove what no reader's browser asks for: maps of the theme's sources, other languages' stemmers."""
+    """Remove files that no browser requests: maps of the theme's sources, other languages' stemmers."""
     assets = Path(config.site_dir, "assets")
     for file in assets.rglob("*.map"):
         file.unlink()

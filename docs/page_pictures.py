@@ -1,7 +1,7 @@
 """Takes the page's pictures in docs/pictures/ from a grid of this computer: python docs/page_pictures.py [SECONDS]
 
-Ten workers run the jobs of four users, of which most tasks only sleep; after ``SECONDS`` (240) of it a Chromium opens
-the page. It needs what the tests of the page need.
+Ten workers run the jobs of four users, mostly tasks that only sleep; after ``SECONDS`` (240) a Chromium opens the
+page. The requirements are those of the page's tests.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def a_job(chance: random.Random) -> JobSpec:
 
 
 async def work(grid: Grid, seconds: float) -> None:
-    """Keep the grid busy for so long with jobs of all users."""
+    """Keep the grid busy with jobs of all users, for a number of seconds."""
     chance, admin = random.Random(7), grid.client()  # noqa: S311 - the same jobs each time
     tokens = [(await admin.create_token(name, "user")).secret for name in USERS]
     for _ in range(int(seconds)):
@@ -63,7 +63,7 @@ async def work(grid: Grid, seconds: float) -> None:
 async def take(visit: Visit, path: str, name: str, scheme: str = "light") -> None:
     await visit.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     await visit.show(path)
-    await visit.page.wait_for_timeout(1500)  # what is drawn comes after what is read
+    await visit.page.wait_for_timeout(1500)  # drawing follows reading
     await visit.page.screenshot(path=PICTURES / f"{name}.png")
 
 

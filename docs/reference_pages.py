@@ -19,7 +19,7 @@ DAEMONS = {
     "master": "Its options are the [settings](settings.md#master) of a master.",
     "worker": "Its options are the [settings](settings.md#worker) of a worker.",
     "doctor": "Its options are those of the [worker](settings.md#worker) that it asks about.",
-    "owner": "What an owner sees and does with it: [If this is your computer](owner.md).",
+    "owner": "Its use is on the page for owners: [If this is your computer](owner.md).",
     "simulate": "The experiments and their options: [The simulator](simulator.md).",
 }
 """Commands that pass their options on to another program."""
@@ -38,14 +38,15 @@ are problem+json with a `code` that does not change, a sentence, and the next st
 """
 MESSAGES = """# Error messages
 
-Every error of Loopline has a code, a sentence and, as a rule, the next step. In a sentence, … stands for what
-differs. Search this page for the words that you saw, or for the code, which `--json` and the REST API give as `code`.
+Every error of Loopline has a code, a sentence and, as a rule, the next step; … stands for variable parts. Search this
+page for the words that you saw, or for the code (`code` in `--json` and in the REST API).
+[Troubleshooting](troubleshooting.md) explains common symptoms.
 """
 
 MAKERS = ("LooplineError", "CallError", "DownloadError", "StagingError", "usage")
-"""What makes an error, by name."""
+"""Names of the functions and classes that make errors."""
 MAKES_ERRORS = re.compile(rf"\b(?:{'|'.join(MAKERS)})\(")
-"""In the text of a file that makes any: to parse one takes longer than all else that is done with it."""
+"""Found in the text of a file that makes errors; only such files are parsed, since parsing is slow."""
 
 
 def commands() -> str:
@@ -169,7 +170,7 @@ def _error(call: ast.Call, maker: str, named: dict[str, ast.expr]) -> Iterator[t
 
 
 def _text(node: ast.expr, named: dict[str, ast.expr]) -> str | None:
-    """Return the text that an expression gives, with … for what is only known at run time."""
+    """Return the text of an expression, with … for parts that are only known at run time."""
     match node:
         case ast.Constant(value=str(text)):
             return text
@@ -186,5 +187,5 @@ def _text(node: ast.expr, named: dict[str, ast.expr]) -> str | None:
 
 
 def _plain(text: str) -> str:
-    """Return a text in which Markdown sees nothing of its own."""
+    """Escape Markdown's special characters in a text."""
     return re.sub(r"([*_<>\[\]|])", r"\\\1", re.sub(r"\s+", " ", text)).rstrip(".").strip()

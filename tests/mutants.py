@@ -5,8 +5,9 @@
 
 A sample of all mutations that cosmic-ray knows (a comparison turned round, a number changed, ``break`` for
 ``continue`` ...) is drawn. Each is made in a copy of the repository, where tests/scheduling runs until something
-fails (for core/transfers, tests/transfers; for core/planning, the tests of the rack before it). The share that
-survives is printed, and each survivor as the line that it changed, with the reason if one is known (``EXPLAINED``).
+fails (for core/wings/transfers, tests/transfers; for core/wings/gangs/planning, the tests of the rack before it).
+The share that survives is printed, and each survivor as the line that it changed, with the reason if one is known
+(``EXPLAINED``).
 It is part of no suite: a mutant costs up to as much as those tests.
 """
 

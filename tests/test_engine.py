@@ -8,8 +8,6 @@ from itertools import pairwise
 import pytest
 
 from loopline_master.change_feed import MAX_NAMED, ChangeFeed
-from loopline_master.core.effects import Declined, Done, Effects, Submitted
-from loopline_master.core.entities import Grid
 from loopline_master.core.events import (
     JobCancelled,
     JobPaused,
@@ -22,8 +20,10 @@ from loopline_master.core.events import (
     WorkerReported,
     WorkersHeard,
 )
-from loopline_master.core.reports.kept_back import LONG_LEASES
+from loopline_master.core.kernel.effects import Declined, Done, Effects, Submitted
+from loopline_master.core.kernel.entities import Grid
 from loopline_master.core.scheduler import Scheduler
+from loopline_master.core.wings.leases.kept_back import LONG_LEASES
 from loopline_master.engine import Clock, Engine
 from loopline_master.log_bound import LogBound
 from loopline_master.store import StoreBroken, open_store

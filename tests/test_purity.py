@@ -32,9 +32,9 @@ import loopline_master.core
 import loopline_master.core.explain.explain_job
 import loopline_shared.protocol
 import loopline_worker.core
-from loopline_master.core.effects import Effects
 from loopline_master.core.events import BATCH, SchedulerSettings
 from loopline_master.core.explain.explain_job import explain_job
+from loopline_master.core.kernel.effects import Effects
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.scheduler import Scheduler
 from loopline_shared.model import Facts, Outcome

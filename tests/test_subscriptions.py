@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from loopline_master.change_feed import Subscription, Subscriptions
-from loopline_master.core.effects import Effects
-from loopline_master.core.entities import Attempt, Grid, Job, Task
+from loopline_master.core.kernel.effects import Effects
+from loopline_master.core.kernel.entities import Attempt, Grid, Job, Task
 from loopline_shared.model import AttemptState, JobState, TaskState
 
 NOW = 5.0

@@ -21,9 +21,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.harness.tables import answer, parser, progress, table
-from loopline_master.core.effects import Effects
-from loopline_master.core.entities import Job
 from loopline_master.core.estimates.eta import Forecast, outlook
+from loopline_master.core.kernel.effects import Effects
+from loopline_master.core.kernel.entities import Job
 from loopline_master.core.policies import REGISTRY
 from loopline_master.forecaster import MOMENTS, Calibration, EtaOutcome, moment_of, situation_of
 from loopline_shared.model import AttemptId, Order

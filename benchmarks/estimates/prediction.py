@@ -21,9 +21,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from loopline_master.core.entities import Program
 from loopline_master.core.estimates import program_history
-from loopline_master.core.runs import Observation
+from loopline_master.core.kernel.entities import Program
+from loopline_master.core.kernel.runs import Observation
 
 Predict = Callable[[Program, list[float]], float]
 _NOISE = 0.1

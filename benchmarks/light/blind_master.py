@@ -9,9 +9,9 @@ import random
 import sys
 
 from loopline_master import __main__ as master
-from loopline_master.core.entities import Job
-from loopline_master.core.transfers.data_delay import DataDelays
-from loopline_master.core.transfers.pipeline import Pipeline, PlanRequest, TransferPlan
+from loopline_master.core.kernel.entities import Job
+from loopline_master.core.wings.transfers.data_delay import DataDelays
+from loopline_master.core.wings.transfers.pipeline import Pipeline, PlanRequest, TransferPlan
 from loopline_master.transfers.solver import Solver
 
 _chance = random.Random(1)

@@ -23,9 +23,9 @@ import psutil
 
 from benchmarks.harness.tables import answer, parser, progress, table
 from benchmarks.master.swarm import cpu_s, master
-from loopline_master.core.effects import Effects, Submitted
-from loopline_master.core.entities import Attempt, Grid, Job, Task, Worker
 from loopline_master.core.events import Batch
+from loopline_master.core.kernel.effects import Effects, Submitted
+from loopline_master.core.kernel.entities import Attempt, Grid, Job, Task, Worker
 from loopline_master.store import Store, open_store
 from loopline_shared.model import AttemptState, Facts, JobState, Order, Output, Phases, TaskState
 from loopline_shared.spec import JobSpec, Range

@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from loopline_master.core.events import JobSubmitted, MasterStarted, SchedulerSettings, WorkerJoined, WorkerReported
 from loopline_master.core.scheduler import Scheduler
+from loopline_master.core.wings.gangs.gang_memory import GangMemory
 from loopline_shared.model import AttemptId, Facts, Held, Load, Order, Outcome, Result
 from loopline_shared.protocol.worker_link import Report, Run
 from loopline_shared.spec import JobSpec, Range, Requirements
@@ -97,7 +98,7 @@ def measured(chosen: argparse.Namespace) -> dict[str, Any]:
     first = crowd.submit(**gang(chance))
     arrivals = [crowd.submit(**gang(chance)) for _ in range(chosen.gangs - 1)]
     ends = [crowd.end_one(chance) for _ in range(chosen.steps)]
-    waiting = len(crowd.scheduler.state.plans)
+    waiting = len(crowd.scheduler.state.own(GangMemory).plans)
     more = [crowd.submit(**gang(chance)) for _ in range(20)]
     found = {"bare end": bare, "first arrival": [first], "filling": arrivals, "an end": ends, "an arrival": more}
     return {"gangs": waiting} | {

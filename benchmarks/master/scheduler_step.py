@@ -35,8 +35,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from loopline_master.core.effects import Effects
-from loopline_master.core.entities import Attempt, Grid, Job, Task, Worker
 from loopline_master.core.events import (
     Event,
     JobSubmitted,
@@ -45,9 +43,11 @@ from loopline_master.core.events import (
     WorkerJoined,
     WorkerReported,
 )
+from loopline_master.core.kernel.effects import Effects
+from loopline_master.core.kernel.entities import Attempt, Grid, Job, Task, Worker
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.core.state import Snapshot
+from loopline_master.core.snapshot import Snapshot
 from loopline_shared.model import AttemptId, AttemptState, Facts, Held, Load, Order, Outcome, Result, TaskState
 from loopline_shared.protocol.attempt_ranges import ranges_of
 from loopline_shared.protocol.worker_link import Assign, Report, Run

@@ -24,9 +24,9 @@ from sqlalchemy import text
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.harness.tables import answer, count, milliseconds, parser, progress, table
-from loopline_master.core.effects import Effects, Submitted
-from loopline_master.core.entities import Attempt, Grid, Job, Task
 from loopline_master.core.events import Batch
+from loopline_master.core.kernel.effects import Effects, Submitted
+from loopline_master.core.kernel.entities import Attempt, Grid, Job, Task
 from loopline_master.dashboard.columns import timeline
 from loopline_master.store import Store, open_store
 from loopline_master.store.queries.timeline_queries import ALL, _bars

@@ -22,11 +22,11 @@ from statistics import fmean
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.harness.tables import table
-from loopline_master.core.transfers.filling import fill
-from loopline_master.core.transfers.network import Network
-from loopline_master.core.transfers.pipeline import PlanRequest
-from loopline_master.core.transfers.programme import LinearProgramme, Share, Solve
-from loopline_master.core.transfers.transfer_planner import plan
+from loopline_master.core.wings.transfers.filling import fill
+from loopline_master.core.wings.transfers.network import Network
+from loopline_master.core.wings.transfers.pipeline import PlanRequest
+from loopline_master.core.wings.transfers.programme import LinearProgramme, Share, Solve
+from loopline_master.core.wings.transfers.transfer_planner import plan
 from loopline_master.transfers.solver import share, solve
 from loopline_simulator.papers.data_transfer.bounds import most_throughput
 from loopline_simulator.papers.data_transfer.transfer_scenario import TransferScenario

@@ -22,8 +22,8 @@ from statistics import fmean
 from benchmarks.harness import tables
 from benchmarks.harness.lab import Lab, obstacle
 from benchmarks.harness.lab_grid import Case, LabGrid, make
-from loopline_master.core.transfers.network import Network, NetworkNode
-from loopline_master.core.transfers.pipeline import Demand
+from loopline_master.core.wings.transfers.network import Network, NetworkNode
+from loopline_master.core.wings.transfers.pipeline import Demand
 from loopline_master.transfers.solver import solve
 from loopline_simulator.papers.data_transfer.assignment import Assessment, AssignmentRequest, local_first
 from loopline_simulator.papers.data_transfer.fluid_world import FluidWorld

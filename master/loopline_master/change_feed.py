@@ -20,9 +20,9 @@ from itertools import takewhile
 from secrets import token_hex
 from typing import Any, Generic, Protocol, TypeVar
 
-from loopline_master.core.effects import Effects
-from loopline_master.core.entities import Attempt, Job, Task
-from loopline_master.core.state import State
+from loopline_master.core.kernel.effects import Effects
+from loopline_master.core.kernel.entities import Attempt, Job, Task
+from loopline_master.core.kernel.state import State
 from loopline_shared.model import AttemptId, JobState, TaskState
 
 log = logging.getLogger(__name__)
@@ -193,7 +193,7 @@ class ChangeFeed:
         self._publish_change(Change.by(effects))
 
     def note_worker(self, name: str) -> None:
-        """Publish that a worker reported load that is not committed (core/reports/kept_back.py)."""
+        """Publish that a worker reported load that is not committed (core/wings/leases/kept_back.py)."""
         self._publish_change(Change(workers={name: None}))
 
     def _publish_change(self, change: Change) -> None:

@@ -18,11 +18,12 @@ from time import perf_counter
 from typing import Protocol
 
 from loopline_master.change_feed import ChangeFeed
-from loopline_master.core.effects import Declined, Done, Effects, Reply, Submitted
 from loopline_master.core.events import Batch, Event, MasterStoodStill, WorkerReported
-from loopline_master.core.reports.kept_back import KeptBack
+from loopline_master.core.kernel.effects import Declined, Done, Effects, Reply, Submitted
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.core.transfers.carrier import NumberedRequest
+from loopline_master.core.wings.leases.kept_back import KeptBack
+from loopline_master.core.wings.transfers.carrier import NumberedRequest
+from loopline_master.core.wings.transfers.transfer_memory import asked
 from loopline_master.store import Store, StoreBroken
 from loopline_master.store.past.clock import LEAD_S
 from loopline_master.store.queries.audit_log import Deed
@@ -180,8 +181,8 @@ class Engine:
             if not future.done():  # its poster may have been cancelled
                 future.set_result(reply)
         self._taken = []
-        if effects.asked and self._plan:
-            self._plan(effects.asked)
+        if self._plan and (request := asked(effects)):
+            self._plan(request)
         if self._after_step:
             took_s = perf_counter() - start
             await asyncio.sleep(0)  # queued frames and replies go out first

@@ -19,14 +19,14 @@ from time import perf_counter
 from typing import TypeVar
 
 from loopline_master.change_feed import ChangeFeed
-from loopline_master.core.entities import Job
 from loopline_master.core.estimates import eta
 from loopline_master.core.estimates.eta import Forecast, Outlook, Unknown
 from loopline_master.core.explain import submission_notes
 from loopline_master.core.explain.explain_job import without_claim
-from loopline_master.core.planning.explain_plan import estimated_start, latest_end
+from loopline_master.core.kernel.entities import Job
+from loopline_master.core.kernel.state import State
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.core.state import State
+from loopline_master.core.wings.gangs.planning.explain_plan import estimated_start, latest_end
 from loopline_master.store.records import EtaRecords, JudgedEta, ToldEta
 from loopline_master.timings import ETA_CALIBRATE_EVERY_S, ETA_FRESH_FOR_S, ETA_FRESH_SHARE
 from loopline_shared.model import SizeSource

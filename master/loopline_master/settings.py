@@ -1,4 +1,4 @@
-"""Settings of the master, with their defaults. Those of its scheduler are derived from core/scheduler_settings.py."""
+"""Settings of the master, with their defaults. The scheduler's come from core/kernel/scheduler_settings.py."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeA
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, field_validator, model_validator
 
+from loopline_master.core.kernel.scheduler_settings import IN_LIMITS, Amount, Period, SchedulerSettings
 from loopline_master.core.policies import REGISTRY
-from loopline_master.core.scheduler_settings import IN_LIMITS, Amount, Period, SchedulerSettings
+from loopline_master.core.wings.gangs.planning.scans.scan_algorithms import algorithm
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import Name
 from loopline_shared.rest.address import DEFAULT_PORT
@@ -240,6 +241,15 @@ class MasterSettings(_SettingsBase):
     def _there_is_such_a_policy(cls, name: str) -> str:
         if name not in REGISTRY:
             raise ValueError(f"there is no such policy: {meant(name, REGISTRY)}")
+        return name
+
+    @field_validator("plan_times", check_fields=False)
+    @classmethod
+    def _there_is_such_an_algorithm(cls, name: str) -> str:
+        try:
+            algorithm(name)
+        except LooplineError as error:
+            raise ValueError(f"{error.message}; {error.hint}") from error
         return name
 
     @model_validator(mode="after")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from prometheus_client import CollectorRegistry
 
-from loopline_master.core.effects import Effects
-from loopline_master.core.entities import Grid
-from loopline_master.core.state import Snapshot, State
+from loopline_master.core.kernel.effects import Effects
+from loopline_master.core.kernel.entities import Grid
+from loopline_master.core.kernel.state import State
+from loopline_master.core.snapshot import Snapshot
 from loopline_master.metrics.growth import _bytes_below
 from loopline_master.metrics.latest_steps import LatestSteps
 from loopline_master.metrics.user_costs import NOBODY, Cost, UserCosts

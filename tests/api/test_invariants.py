@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from loopline_master.core.index.sorted_collections import IntervalSet
+from loopline_master.core.kernel.index.sorted_collections import IntervalSet
+from loopline_master.core.kernel.state import State
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.core.state import State
 from loopline_master.metrics import metrics
 from tests.api.bench import Bench, until
 

@@ -14,7 +14,7 @@ from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
 from loopline_master.core.events import BATCH, Batch, MasterStarted, MasterStoodStill, as_logged
-from loopline_master.core.scheduler_settings import SchedulerSettings
+from loopline_master.core.kernel.scheduler_settings import SchedulerSettings
 from loopline_master.http import late_routes
 from loopline_master.http.late_routes import FIRST, LateRoutes
 from loopline_master.http.operations import Operation, Parts

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.core.transfers.flow_sample import FlowSample
+from loopline_master.core.wings.transfers.flow_sample import FlowSample
+from loopline_master.core.wings.transfers.transfer_memory import TransferMemory
 from loopline_master.peers.exchange import Exchange
 from loopline_master.peers.flow_samples import FlowSamples
 from loopline_master.peers.live_network import LiveNetwork
@@ -41,7 +42,7 @@ async def test_the_tree_has_those_who_are_connected_and_what_flows_between_them(
             assert view["nodes"][1]["flowing_up"] == 0
             (flow,) = view["flows"]
             assert (flow["source"], flow["receiver"], flow["have_bytes"]) == ("ant", "bee", 2**20)
-            nodes = master.parts[Scheduler].state.transfers.nodes
+            nodes = master.parts[Scheduler].state.own(TransferMemory).transfers.nodes
 
             async def is_told() -> bool:
                 return "bee" in nodes_of(master)
@@ -59,7 +60,9 @@ async def test_the_tree_has_those_who_are_connected_and_what_flows_between_them(
 
 
 def nodes_of(master: Bench) -> dict[str, str | None]:
-    return {name: node.parent for name, node in master.parts[Scheduler].state.transfers.nodes.items()}
+    return {
+        name: node.parent for name, node in master.parts[Scheduler].state.own(TransferMemory).transfers.nodes.items()
+    }
 
 
 async def test_the_operators_file_is_read_at_the_start_and_its_mistakes_are_named(tmp_path: Path) -> None:
@@ -111,7 +114,7 @@ async def test_what_is_measured_is_told_to_the_scheduler_with_headroom(tmp_path:
                 assert exchange.flows() == []
 
                 async def is_told() -> bool:
-                    node = master.parts[Scheduler].state.transfers.nodes.get("ant")
+                    node = master.parts[Scheduler].state.own(TransferMemory).transfers.nodes.get("ant")
                     return node is not None and node.up == pytest.approx(15e6)
 
                 await until(is_told)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from loopline_master.core.scheduler_settings import SchedulerSettings
+from loopline_master.core.kernel.scheduler_settings import SchedulerSettings
 from loopline_master.settings import MasterSettings
 from loopline_shared.errors import LooplineError
 
@@ -47,7 +47,7 @@ def test_the_scheduler_is_told_all_that_bears_on_it() -> None:
 
 @pytest.mark.parametrize("name", [field.name for field in fields(SchedulerSettings)])
 def test_each_setting_of_the_scheduler_is_one_of_the_master_or_of_its_limits(file: Path, name: str) -> None:
-    """``core/scheduler_settings.py`` is the only place where one is added."""
+    """``core/kernel/scheduler_settings.py`` is the only place where one is added."""
     words = {"policy": "first-come", "order": "none", "order_within": "user", "plan_times": "bold"}
     chosen = words | {"single_task_order": "hold"}
     value = (chosen | {"peers": "on", "shares": False}).get(name, 15)

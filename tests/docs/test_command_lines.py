@@ -38,7 +38,6 @@ ELSEWHERE = {
     r"loopline run ": "needs several workers: tests/live/test_engines.py",
     r"loopline submit --(requirements|image) ": "needs a package index or an image: tests/live/test_environments.py",
     r"snakemake ": "make test-snakemake",
-    r"python -m benchmarks": "takes minutes, and a desktop of its own: make bench",
     r"loopline simulate (global-computing|rack|no-passing|full|report|users)\b": "takes minutes: see tests/simulator",
 }
 """Beginnings of lines that are not run here, and why."""

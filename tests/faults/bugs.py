@@ -50,7 +50,7 @@ def a_second_result_is_accepted() -> None:
 
 @bug
 def the_hold_is_ignored() -> None:
-    from loopline_master.core.index.job_order import HoldIndex
+    from loopline_master.core.kernel.index.job_order import HoldIndex
 
     HoldIndex.blocker = lambda self, arrival, weight: None  # type: ignore[method-assign]
 
@@ -149,8 +149,8 @@ def a_piece_is_not_checked() -> None:
 
 @bug
 def a_gang_begins_without_a_member() -> None:
-    from loopline_master.core.gangs import phases
-    from loopline_master.core.gangs.gang import GangPhase
+    from loopline_master.core.wings.gangs import phases
+    from loopline_master.core.wings.gangs.gang import GangPhase
     from loopline_shared.model import AttemptState
 
     def hasty(state: Any, gang: Any) -> None:
@@ -162,7 +162,7 @@ def a_gang_begins_without_a_member() -> None:
 
 @bug
 def a_gang_succeeds_by_its_first_member() -> None:
-    from loopline_master.core.gangs import phases
+    from loopline_master.core.wings.gangs import phases
 
     phases._clear = lambda state, gang, worker: phases._succeed(state, gang)
 

@@ -17,16 +17,23 @@ CORES = ("master/loopline_master/core/", "worker/loopline_worker/core/", "shared
 """The two machines and what they say to one another: the names that a newcomer must learn before any other."""
 ROOMS = ("master/loopline_master", "master/loopline_master/core", "worker/loopline_worker")
 """Where each folder and file must be explained: elsewhere a name says enough to whoever has found the room."""
-NAMED_BY_VERBS = {"events.py", "effects.py", "instructions.py", "worker_link.py", "client_link.py"}
+NAMED_BY_VERBS = {
+    "events.py",
+    "kernel_events.py",
+    "effects.py",
+    "instructions.py",
+    "worker_link.py",
+    "client_link.py",
+}
 """Files of events, named in the past tense, of instructions, which are imperatives, and of messages: both."""
 POLICIES = "master/loopline_master/core/policies/"
 """A policy is called as in docs/policies.md."""
 ORDINARY = {
     *("admission", "chance", "collection", "decision", "dependent", "eligibility", "estimate", "explain", "figure"),
     *("forecast", "history", "hours", "invariant", "inventory", "learning", "lifecycle", "lognormal", "note"),
-    *("measure", "outbox", "placer", "queue", "ranking", "record", "request"),
+    *("check", "measure", "mismatch", "outbox", "purpose", "row", "placer", "queue", "ranking", "record", "request"),
     *("scheduler", "settings", "sign", "snapshot", "state", "transition", "trust"),
-    *("unknown", "vote", "wing", "chunk", "fetching", "file", "measured", "message", "place", "protocol", "range"),
+    *("unknown", "vote", "chunk", "fetching", "file", "measured", "message", "place", "protocol", "range"),
 }
 """Words that mean in a name what they mean in any program."""
 

@@ -8,16 +8,18 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from loopline_master.core import lifecycle, trust, worker_sessions
-from loopline_master.core.entities import Attempt, Task
-from loopline_master.core.gangs import phases
-from loopline_master.core.gangs.gang import GangPhase
-from loopline_master.core.index import attempts
-from loopline_master.core.index.index import Index
-from loopline_master.core.index.job_order import Dependents, HoldIndex
-from loopline_master.core.planning.live import Planning
-from loopline_master.core.planning.plan_book import PlanBook
-from loopline_master.core.state import State
+from loopline_master.core.kernel import lifecycle
+from loopline_master.core.kernel.entities import Attempt, Task
+from loopline_master.core.kernel.index import attempts
+from loopline_master.core.kernel.index.index import Index
+from loopline_master.core.kernel.index.job_order import Dependents, HoldIndex
+from loopline_master.core.kernel.sessions import worker_sessions
+from loopline_master.core.kernel.state import State
+from loopline_master.core.wings.gangs import phases
+from loopline_master.core.wings.gangs.gang import GangPhase
+from loopline_master.core.wings.gangs.planning.live import Planning
+from loopline_master.core.wings.gangs.planning.plan_book import PlanBook
+from loopline_master.core.wings.trust.trust import Trust
 from loopline_shared.model import AttemptState, Order, Result
 from loopline_simulator.full import grid_world
 from tests.properties.test_promises import PromisesMachine
@@ -46,8 +48,8 @@ def hold_ignores_ties(patch: Patch) -> None:
 def hold_is_dropped_after_restore(patch: Patch) -> None:
     original = State.__init__
 
-    def forgetful(self: State, snapshot: object) -> None:
-        original(self, snapshot)  # type: ignore[arg-type]
+    def forgetful(self: State, rows: object) -> None:
+        original(self, rows)  # type: ignore[arg-type]
         self.index.hold = HoldIndex()
 
     patch.setattr(State, "__init__", forgetful)
@@ -82,11 +84,12 @@ def a_run_that_never_arrived_is_not_sent_again(patch: Patch) -> None:
 def a_voter_is_asked_again(patch: Patch) -> None:
     """By invariants and rows alike: two results of one worker are no quorum."""
     patch.setattr(Index, "on_worker", lambda self, task, worker: self.attempts.is_on(task, worker))
+    reached = Trust.decides
     patch.setattr(
-        trust,
-        "decides_task",
-        lambda grid, job, task, attempt: (
-            reached(grid, job, task, attempt) or len(task.votes) >= (job.spec.quorum or 1)
+        Trust,
+        "decides",
+        lambda self, job, task, attempt: (
+            reached(self, job, task, attempt) or len(task.votes) >= (job.spec.quorum or 1)
         ),
     )
 
@@ -97,9 +100,6 @@ def slots_of_what_is_cancelled_are_given_away_while_it_runs(patch: Patch) -> Non
 
 def nobody_is_released(patch: Patch) -> None:
     patch.setattr(Dependents, "followers", lambda self, job: [])
-
-
-reached = trust.decides_task
 
 
 def what_has_begun_still_counts_as_waiting(patch: Patch) -> None:

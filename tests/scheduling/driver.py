@@ -10,8 +10,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from loopline_master.core.effects import Declined, Effects, Reply, Submitted
-from loopline_master.core.entities import Attempt, Job, Task
 from loopline_master.core.events import (
     Batch,
     Event,
@@ -24,7 +22,9 @@ from loopline_master.core.events import (
     WorkerReported,
     WorkersHeard,
 )
-from loopline_master.core.invariants import check, check_job, check_started, check_worker
+from loopline_master.core.kernel.effects import Declined, Effects, Reply, Submitted
+from loopline_master.core.kernel.entities import Attempt, Job, Task
+from loopline_master.core.kernel.invariants import check, check_job, check_started, check_worker
 from loopline_master.core.scheduler import Scheduler
 from loopline_shared.model import AttemptId, Facts, Held, JobState, Load, Outcome, Result, TaskId
 from loopline_shared.protocol.attempt_ranges import ranges_of

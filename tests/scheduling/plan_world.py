@@ -9,11 +9,17 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import dataclass, field
 
-from loopline_master.core.planning.certainty import may_go_first
-from loopline_master.core.planning.horizon import Busy, Horizon
-from loopline_master.core.planning.plan import BrokenPromise, Plan, WaitingGang, in_order_of_claims, steps_of
-from loopline_master.core.planning.plan_book import PlanBook
-from loopline_master.core.planning.scans.lattice import Lattice
+from loopline_master.core.wings.gangs.planning.certainty import may_go_first
+from loopline_master.core.wings.gangs.planning.horizon import Busy, Horizon
+from loopline_master.core.wings.gangs.planning.plan import (
+    BrokenPromise,
+    Plan,
+    WaitingGang,
+    in_order_of_claims,
+    steps_of,
+)
+from loopline_master.core.wings.gangs.planning.plan_book import PlanBook
+from loopline_master.core.wings.gangs.planning.scans.lattice import Lattice
 
 
 @dataclass

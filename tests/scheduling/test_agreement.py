@@ -10,6 +10,7 @@ from loopline_master.core.events import JobCancelled
 from loopline_master.core.explain.explain_job import explain_job, explain_task
 from loopline_master.core.explain.explain_worker import explain_worker
 from loopline_master.core.policies import REGISTRY
+from loopline_master.core.wings.trust.trust import Mismatch
 from loopline_shared.model import AttemptId, JobState, Order, Outcome, Output, TaskId, TaskState
 from tests.scheduling.driver import Grid, result
 
@@ -139,7 +140,7 @@ def test_a_replica_that_crosses_its_cancel_is_compared_for_free() -> None:
     grid.report("a", result(grid.running("a")[0], **printed("one")), deliver=False)
     assert grid.job(job).state is JobState.SUCCEEDED
     effects = grid.report("b", result(loser, **printed("another")), deliver=False)
-    assert effects.mismatches == [TaskId(job, 1)]
+    assert effects.told(Mismatch) == [Mismatch(TaskId(job, 1))]
     assert (grid.task(job).mismatch, grid.job(job).mismatches) == (True, 1)
     assert [grid.store.workers[name].mismatches for name in "ab"] == [1, 1]
     assert ledger(grid, job) == {"useful": 2000, "replicated": 2000, "wasted": 2000}

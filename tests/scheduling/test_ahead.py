@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from loopline_master.core.effects import Effects
-from loopline_master.core.entities import Attempt
 from loopline_master.core.events import JobPaused, JobResumed, JobSubmitted, SchedulerSettings, WorkerDrained
+from loopline_master.core.kernel.effects import Effects
+from loopline_master.core.kernel.entities import Attempt
 from loopline_master.core.policies import REGISTRY, WorkerFirst
 from loopline_shared.model import AttemptId, AttemptState, Outcome
 from loopline_shared.spec import MAX_RUN_CHARACTERS

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from loopline_master.core.entities import Job, Worker
+from loopline_master.core.kernel.entities import Job, Worker
 from loopline_master.core.policies import REGISTRY, Later, Placement, Policy, TaskFirst, WorkerFirst
 from loopline_master.core.policies.policy import View
 from loopline_master.core.policies.task_first import Candidate, ReadyTask

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopline_master.core.estimates.measure import quarters_of, speed_of
-from loopline_master.core.index.job_order import VirtualTime
-from loopline_master.core.index.sorted_collections import IntervalSet
+from loopline_master.core.kernel.index.job_order import VirtualTime
+from loopline_master.core.kernel.index.sorted_collections import IntervalSet
 from loopline_master.core.policies.fair_index import BySize, Capacity
 from loopline_shared.model import AttemptId, Load, Order, Outcome, TaskId
 from loopline_shared.spec import JobSpec, TaskSpec

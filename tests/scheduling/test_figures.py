@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopline_master.core.explain.explain_worker import explain_worker
-from loopline_master.core.reports.figures import ROUNDING_S
+from loopline_master.core.kernel.sessions.figures import ROUNDING_S
 from loopline_shared.model import AttemptId, JobState, Outcome, Phases, TaskId, TaskState
 from tests.campaign import PATIENT, tried
 from tests.scheduling.driver import Grid, facts, result

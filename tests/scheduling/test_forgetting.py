@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from loopline_master.core.effects import Declined, Done
 from loopline_master.core.events import JobCancelled, MasterStarted, WorkerForgotten, WorkerLeft
+from loopline_master.core.kernel.effects import Declined, Done
 from loopline_shared.model import AttemptId, JobState, Outcome, Output, TaskId, TaskState
 from tests.scheduling.driver import Grid, facts
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loopline_master.core.entities import MAX_FREEZES
+from loopline_master.core.kernel.entities import MAX_FREEZES
 from loopline_shared.model import Outcome
 from tests.scheduling.driver import START, Grid
 

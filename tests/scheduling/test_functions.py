@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from loopline_master.core.index.requirements import meets, requirement_class_of
-from loopline_master.core.runs import Runs
+from loopline_master.core.kernel.index.requirements import meets, requirement_class_of
+from loopline_master.core.kernel.runs import Runs
 from loopline_shared.model import AttemptId, Function
 from loopline_shared.spec import JobSpec, Requirements
 from loopline_shared.sweep import Sweep

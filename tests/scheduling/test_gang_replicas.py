@@ -1,8 +1,8 @@
 """Replicas of gangs, where a job asks for them: whole launches, of which the first to end well brings the result."""
 
 from loopline_master.core.explain.explain_job import explain_task
-from loopline_master.core.gangs.gang import GangPhase
-from loopline_master.core.gangs.phases import launches_of
+from loopline_master.core.wings.gangs.gang import GangPhase
+from loopline_master.core.wings.gangs.phases import launches_of
 from loopline_shared.model import AttemptId, AttemptState, JobState, Order, Outcome, TaskId, TaskState
 from tests.scheduling.driver import Grid
 

@@ -6,8 +6,9 @@ import pytest
 
 from loopline_master.core.events import JobCancelled
 from loopline_master.core.explain.explain_job import explain_job, explain_task
-from loopline_master.core.gangs.gang import GangPhase
-from loopline_master.core.gangs.phases import launches_of
+from loopline_master.core.wings.gangs.gang import GangPhase
+from loopline_master.core.wings.gangs.phases import launches_of
+from loopline_master.core.wings.trust.trust import Trust
 from loopline_shared.model import AttemptId, AttemptState, JobState, Order, Outcome, TaskId, TaskState
 from loopline_shared.protocol.gang_messages import MemberOrder
 from loopline_shared.spec import JobSpec
@@ -115,9 +116,7 @@ def test_a_plan_ends_with_its_job() -> None:
 
 def test_a_gang_that_needs_every_worker_gets_one_in_quarantine_too() -> None:
     made = grid(quarantine_s=1e5)
-    made.scheduler.state.workers["cat"].quarantined_until = 1e9
-    made.scheduler.state.workers["cat"].quarantines = 1
-    made.scheduler.state.put(made.scheduler.state.workers["cat"])
+    made.scheduler.state.wings[Trust].accuse(made.scheduler.state.workers["cat"], "it lied")
     made.step()
     made.submit(nodes=2)
     assert phase(made, 1) is GangPhase.PREPARING

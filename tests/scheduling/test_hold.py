@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from loopline_master.core.entities import UNKNOWN_WEIGHT
 from loopline_master.core.events import JobCancelled, JobPaused, JobResumed
 from loopline_master.core.explain.explain_job import explain_job
-from loopline_master.core.index.job_order import HoldIndex
+from loopline_master.core.kernel.entities import UNKNOWN_WEIGHT
+from loopline_master.core.kernel.index.job_order import HoldIndex
 from loopline_shared.model import AttemptId, JobState, Order, TaskId
 from tests.campaign import PATIENT, tried
 from tests.scheduling.driver import Grid

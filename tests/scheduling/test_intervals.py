@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from loopline_master.core.index.sorted_collections import IntervalSet
+from loopline_master.core.kernel.index.sorted_collections import IntervalSet
 from tests.campaign import PATIENT, tried
 
 numbers = st.integers(1, 12)

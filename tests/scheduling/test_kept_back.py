@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from loopline_master.core.entities import Worker
 from loopline_master.core.events import (
     BATCH,
     Event,
@@ -17,8 +16,10 @@ from loopline_master.core.events import (
     WorkerReported,
     WorkersHeard,
 )
-from loopline_master.core.gangs.gang import GangPhase
-from loopline_master.core.reports.kept_back import LONG_LEASES, KeptBack, brings_news
+from loopline_master.core.kernel.entities import Worker
+from loopline_master.core.wings.gangs.gang import GangPhase
+from loopline_master.core.wings.gangs.gang_memory import GangMemory
+from loopline_master.core.wings.leases.kept_back import LONG_LEASES, KeptBack, brings_news
 from loopline_shared.model import AttemptId, AttemptState, Held, Load, Yielded
 from loopline_shared.protocol.attempt_ranges import ranges_of
 from loopline_shared.protocol.transfers import CachedFile, PeerReport
@@ -137,7 +138,7 @@ def test_a_member_that_may_be_due_a_word_is_news() -> None:
             grid.report(name)
     (mine,) = grid.running("ant")
     assert not said(grid, Load(1, 1.0), holding=(Held(mine),)), "its gang runs"
-    (gang,) = grid.scheduler.state.gangs.values()
+    (gang,) = grid.scheduler.state.own(GangMemory).gangs.values()
     gang.phase = GangPhase.HALTED
     assert said(grid, Load(1, 1.0), holding=(Held(mine),)), "it was told to freeze"
 
@@ -258,8 +259,8 @@ def test_nothing_but_a_lease_would_follow_from_what_is_kept_back(monkeypatch: py
         effects = world.turn()
         assert effects is not None
         assert (list(effects.workers), list(effects.assigns)) == ([event.worker], [event.worker])
-        changed = (effects.jobs, effects.tasks, effects.attempts, effects.gangs, effects.plans, effects.closes)
-        assert not any((*changed, effects.programs, effects.carriers, effects.users, effects.exemptions))
+        changed = (effects.jobs, effects.tasks, effects.attempts, effects.closes, effects.programs)
+        assert not any((*changed, effects.of_wings, effects.told_by_wings, effects.dropped_by_wings))
         (assign,) = effects.assigns.values()
         assert not any((assign.run, assign.cancel, assign.words, assign.peers, assign.quarantine))
         counts["kept back"] += 1

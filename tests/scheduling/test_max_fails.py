@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from loopline_master.core.entities import most_failed
 from loopline_master.core.events import JobRetried
+from loopline_master.core.kernel.entities import most_failed
 from loopline_master.core.scheduler import Scheduler
+from loopline_master.core.wings.gangs.gang_memory import GangMemory
 from loopline_shared.model import AttemptId, AttemptState, JobState, Outcome, TaskState
 from loopline_shared.spec import JobSpec
 from tests.scheduling.driver import Grid, facts
@@ -89,9 +90,9 @@ def test_gangs_of_a_job_that_is_stopped_end_with_it() -> None:
     for name in "abcd":
         grid.report(name)
     state = grid.scheduler.state
-    assert (state.jobs, state.attempts, state.gangs) == ({}, {}, {})
+    assert (state.jobs, state.attempts, state.own(GangMemory).gangs) == ({}, {}, {})
     assert grid.attempt(job, 2, 1).state is AttemptState.CANCELLED, "a member alone has done nothing"
-    assert not Scheduler(grid.store.snapshot()).state.gangs
+    assert not Scheduler(grid.store.snapshot()).state.own(GangMemory).gangs
 
 
 def test_a_held_job_that_is_stopped_passes_nobody() -> None:

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopline_master.core import placement
 from loopline_master.core.chance import draw
-from loopline_master.core.entities import Attempt, Job
 from loopline_master.core.estimates import measure
+from loopline_master.core.kernel import placement
+from loopline_master.core.kernel.entities import Attempt, Job
 from loopline_master.core.policies.policy import View
 from loopline_master.core.policies.task_first import ReadyTask, WorkerIndex
 from loopline_master.core.policies.turnaround import Turnaround

@@ -14,11 +14,11 @@ import pytest
 from loopline_master.core.estimates.eta import outlook
 from loopline_master.core.events import JobCancelled, JobSubmitted, WorkerDrained
 from loopline_master.core.explain.explain_job import explain_job
-from loopline_master.core.gangs.gang import GangPhase
-from loopline_master.core.gangs.phases import launches_of
-from loopline_master.core.planning.explain_plan import estimated_start
-from loopline_master.core.planning.grid_horizons import switch_of
-from loopline_master.core.planning.plan import Plan, PlanKind
+from loopline_master.core.wings.gangs.gang import GangPhase
+from loopline_master.core.wings.gangs.phases import launches_of
+from loopline_master.core.wings.gangs.planning.explain_plan import estimated_start
+from loopline_master.core.wings.gangs.planning.grid_horizons import switch_of
+from loopline_master.core.wings.gangs.planning.plan import Plan, PlanKind
 from loopline_master.forecaster import Forecaster
 from loopline_master.store.records import EtaRecords
 from loopline_shared.model import AttemptId, AttemptState, JobState, Order, TaskId

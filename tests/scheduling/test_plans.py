@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopline_master.core.planning.horizon import MARGIN_S
-from loopline_master.core.planning.plan import PlanKind, steps_of
-from loopline_master.core.planning.pool import MOST_SLOTS, PlannedGang, Pool
-from loopline_master.core.planning.scans.lattice import Lattice
+from loopline_master.core.wings.gangs.planning.horizon import MARGIN_S
+from loopline_master.core.wings.gangs.planning.plan import PlanKind, steps_of
+from loopline_master.core.wings.gangs.planning.pool import MOST_SLOTS, PlannedGang, Pool
+from loopline_master.core.wings.gangs.planning.scans.lattice import Lattice
 from tests.campaign import PATIENT, tried
 from tests.scheduling.plan_world import PlanWorld
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from loopline_master.core.entities import Worker
 from loopline_master.core.events import JobSubmitted, SchedulerSettings
+from loopline_master.core.kernel.entities import Worker
 from loopline_master.core.policies import REGISTRY, Later, Placement, Policy, TaskFirst, WorkerFirst, register
 from loopline_master.core.policies.policy import View
 from loopline_master.core.policies.task_first import Candidate, ReadyTask

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopline_master.core.effects import Submitted
 from loopline_master.core.events import JobSubmitted
+from loopline_master.core.kernel.effects import Submitted
 from loopline_master.core.policies import REGISTRY
 from loopline_shared.model import AttemptId, Order
 from tests.campaign import PATIENT, tried
@@ -117,6 +117,18 @@ def test_second_user_is_served_after_at_most_three_tasks() -> None:
     began = life.first_begun(late)
     assert began is not None
     assert began <= came_at + 30.0
+
+
+@pytest.mark.parametrize("users", [1, 2])
+def test_policy_that_sends_an_hour_ahead_does_so_for_one_user_only(users: int) -> None:
+    life = Life(lambda job, _: 0.01 if job <= users else 0.8, "turnaround", users=users)
+    life.submit("ann", 600, size=600 * 0.8)
+    life.live(until=life.grid.now + 6.0)
+    came_at, late = life.grid.now, life.submit("bob", 20)
+    life.live(until=came_at + 1.7)
+    assert sum(map(len, map(life.queue, SLOTS))) <= 6, "two wait for each of three slots"
+    life.live(until=came_at + 5.4)
+    assert life.first_begun(late) is not None
 
 
 DURATIONS = st.sampled_from([0.01, 0.2, 0.8, 3.0, 20.0])

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopline_master.core.entities import Program
 from loopline_master.core.estimates import program_history
-from loopline_master.core.runs import Observation, key_of
+from loopline_master.core.kernel.entities import Program
+from loopline_master.core.kernel.runs import Observation, key_of
 from loopline_shared.spec import JobSpec, TaskSpec
 
 

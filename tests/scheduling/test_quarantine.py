@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from loopline_master.core.explain.explain_job import explain_job
+from loopline_master.core.wings.trust.trust import Trust
 from loopline_shared.model import AttemptId, Outcome, TaskId
 from tests.scheduling.driver import Grid, facts
 
@@ -247,8 +248,7 @@ def test_every_policy_leaves_it_out(policy: str) -> None:
     grid = Grid(policy=policy)
     grid.workers("a", "b", "c")
     worker = grid.scheduler.state.workers["b"]
-    worker.quarantined_until, worker.quarantines = grid.now + 60.0, 1
-    grid.scheduler.state.put(worker)
+    grid.scheduler.state.wings[Trust].accuse(worker, "it lied")
     grid.scheduler.state.flush()
     grid.submit(9)
     assert [len(grid.running(name)) for name in "abc"] == [1, 0, 1]

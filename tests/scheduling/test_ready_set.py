@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from loopline_master.core.entities import Job, Task
-from loopline_master.core.index.attempts import Attempts, ReadySet
+from loopline_master.core.kernel.entities import Job, Task
+from loopline_master.core.kernel.index.attempts import Attempts, ReadySet
 from loopline_shared.model import Order, TaskState
 from tests.scheduling.driver import spec
 

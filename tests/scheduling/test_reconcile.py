@@ -6,8 +6,8 @@ import pytest
 
 from loopline_master.core.events import JobCancelled, JobPaused, WorkerLeft, WorkerReported
 from loopline_master.core.explain.explain_worker import explain_worker
-from loopline_master.core.invariants import check_slots
-from loopline_master.core.reports.kept_back import brings_news
+from loopline_master.core.kernel.invariants import check_slots
+from loopline_master.core.wings.leases.kept_back import brings_news
 from loopline_shared.model import AttemptId, Held, JobState, Load, Outcome, Phases, TaskId
 from loopline_shared.protocol.attempt_ranges import ranges_of
 from loopline_shared.protocol.worker_link import MAX_STRANGERS_PER_ASSIGN, Assign, Report

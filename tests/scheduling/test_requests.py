@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from loopline_master.core.effects import Declined, Done, Submitted
 from loopline_master.core.events import (
     JobCancelled,
     JobPaused,
@@ -14,6 +13,7 @@ from loopline_master.core.events import (
     WorkerJoined,
     WorkerUndrained,
 )
+from loopline_master.core.kernel.effects import Declined, Done, Submitted
 from loopline_shared.model import AttemptId, Outcome, TaskId
 from loopline_shared.spec import JobSpec, TaskSpec
 from tests.scheduling.driver import START, Grid, facts, result, spec

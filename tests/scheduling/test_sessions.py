@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from loopline_master.core.effects import Declined, Submitted
 from loopline_master.core.estimates import eta
 from loopline_master.core.events import JobCancelled, JobPaused, JobResumed, JobSubmitted
 from loopline_master.core.explain.explain_job import explain_job
+from loopline_master.core.kernel.effects import Declined, Submitted
 from loopline_master.core.policies import REGISTRY
 from loopline_shared.model import AttemptId, JobState, Order, TaskId
 from tests.scheduling.driver import Grid, spec

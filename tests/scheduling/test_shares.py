@@ -10,8 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopline_master.core.effects import Declined, Effects, Submitted
-from loopline_master.core.entities import Attempt, Job
 from loopline_master.core.events import (
     JobCancelled,
     JobPaused,
@@ -22,10 +20,14 @@ from loopline_master.core.events import (
     WorkersHeard,
 )
 from loopline_master.core.explain.explain_job import explain_job
+from loopline_master.core.kernel.effects import Declined, Effects, Submitted
+from loopline_master.core.kernel.entities import Attempt, Job
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.core.shares import overdrawn
-from loopline_master.core.shares.user import User
+from loopline_master.core.wings.exemptions import overdrawn
+from loopline_master.core.wings.gangs.gang_memory import GangMemory
+from loopline_master.core.wings.shares.accounts import Accounts
+from loopline_master.core.wings.shares.user import User
 from loopline_shared.model import AttemptId, AttemptState, Facts, Order, OrderWithin, Outcome
 from loopline_shared.spec import JobSpec, TaskSpec
 from loopline_simulator.experiments.users import UsersCase, run
@@ -106,10 +108,12 @@ def test_the_gang_of_the_user_who_has_used_least_is_planned_first() -> None:
     grid.now += 50.0
     gang = spec(1, nodes=2, timeout_s=60.0)
     grid.step(JobSubmitted("ann", gang), JobSubmitted("bob", gang))
-    starts = {plan.job: plan.start for plan in grid.scheduler.state.plans.values()}
+    starts = {plan.job: plan.start for plan in grid.scheduler.state.own(GangMemory).plans.values()}
     assert starts[3] < starts[2], "his is first, though hers came first"
     grid.step(JobSubmitted("bob", gang))
-    assert {job: grid.scheduler.state.plans[job].start for job in starts} == starts, "no promise moves back"
+    assert {job: grid.scheduler.state.own(GangMemory).plans[job].start for job in starts} == starts, (
+        "no promise moves back"
+    )
 
 
 # --- the guarantee within one user's jobs -------------------------------------------------------------------------
@@ -194,10 +198,12 @@ def test_what_was_used_outlives_the_master() -> None:
     submitted(grid, "bob", 99)
     grid.now += 500.0
     grid.end(*grid.running("a"))
-    before = {user.name: user.usage_now(grid.now, 86400.0) for user in grid.scheduler.state.accounts.users.values()}
+    before = {
+        user.name: user.usage_now(grid.now, 86400.0) for user in grid.scheduler.state.own(Accounts).users.values()
+    }
     grid.restart()
     assert before == {
-        user.name: user.usage_now(grid.now, 86400.0) for user in grid.scheduler.state.accounts.users.values()
+        user.name: user.usage_now(grid.now, 86400.0) for user in grid.scheduler.state.own(Accounts).users.values()
     }
     grid.workers("a")
     assert {attempt.job for attempt in grid.scheduler.state.attempts.values()} == {2}, "it is Bob's turn"

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from loopline_master.core.entities import Worker
 from loopline_master.core.estimates import measure
 from loopline_master.core.events import JobCancelled
+from loopline_master.core.kernel.entities import Worker
 from loopline_shared.model import Facts, Load, SizeSource
 from loopline_shared.spec import JobSpec, TaskSpec
 from tests.scheduling.driver import Grid, facts, spec

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from loopline_master.core import transitions
-from loopline_master.core.effects import Effects
 from loopline_master.core.events import JobCancelled
-from loopline_master.core.gangs.gang import GangPhase
+from loopline_master.core.kernel import transitions
+from loopline_master.core.kernel.effects import Effects
+from loopline_master.core.wings.gangs.gang import PHASES, GangPhase
 from loopline_shared.model import AttemptId, AttemptState, JobState, Order, Outcome, TaskId, TaskState
 from tests.scheduling.driver import Grid, facts, result
 
@@ -22,7 +22,7 @@ MACHINES: list[tuple[type[StrEnum], Table]] = [
     (JobState, transitions.JOB),
     (TaskState, transitions.TASK),
     (AttemptState, transitions.ATTEMPT),
-    (GangPhase, transitions.GANG),
+    (GangPhase, PHASES),
 ]
 FIRST: dict[type[StrEnum], tuple[StrEnum, ...]] = {
     JobState: (JobState.WAITING,),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from loopline_master.core.effects import Submitted
 from loopline_master.core.estimates import eta
 from loopline_master.core.events import JobSubmitted
 from loopline_master.core.explain import submission_notes
+from loopline_master.core.kernel.effects import Submitted
 from loopline_shared.model import Order
 from tests.scheduling.driver import Grid, facts, spec
 

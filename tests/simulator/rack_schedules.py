@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
-from loopline_master.core.planning.rack import Rack
+from loopline_master.core.wings.gangs.planning.rack import Rack
 from loopline_simulator.papers.rack.rack_trial import RackCase, world_of
 from loopline_simulator.papers.rack.workload import Drawn, Sides
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from loopline_master.core.effects import Effects
 from loopline_master.core.events import BATCH, Batch, Event
+from loopline_master.core.kernel.effects import Effects
 from loopline_simulator.fast.changing_world import ChangingWorld
 from loopline_simulator.fast.world import FastWorld
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopline_master.core.effects import Effects
-from loopline_master.core.entities import Attempt, Job
 from loopline_master.core.events import SchedulerSettings
-from loopline_master.core.invariants import check
+from loopline_master.core.kernel.effects import Effects
+from loopline_master.core.kernel.entities import Attempt, Job
+from loopline_master.core.kernel.invariants import check
 from loopline_shared.model import Facts, JobState, Order
 from loopline_shared.spec import JobSpec, TaskSpec
 from loopline_simulator.fast.availability import (

@@ -14,13 +14,15 @@ from typing import Any
 
 import pytest
 
-from loopline_master.core.effects import Effects
 from loopline_master.core.events import BATCH, Batch, Checkpointed, SchedulerSettings
-from loopline_master.core.gangs import phases
-from loopline_master.core.gangs.gang import Gang, GangPhase
+from loopline_master.core.kernel.effects import Effects
+from loopline_master.core.kernel.state import State
 from loopline_master.core.policies import REGISTRY
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.core.state import Snapshot, State
+from loopline_master.core.snapshot import Snapshot
+from loopline_master.core.wings.gangs import phases
+from loopline_master.core.wings.gangs.gang import Gang, GangPhase
+from loopline_master.core.wings.gangs.planning.plan import Plan
 from loopline_shared.model import AttemptId, Facts, Order, TaskState
 from loopline_shared.spec import JobSpec
 from loopline_simulator.fast.hosts import Steady
@@ -112,7 +114,7 @@ def test_a_log_that_begins_at_a_checkpoint_leads_to_the_same_rows(monkeypatch: p
             batch = BATCH.validate_json(line)
             effects = scheduler.step(batch.events, batch.now)
             attempts.update((number, copy(one)) for number, one in effects.attempts.items())
-            plans.update((number, copy(one)) for number, one in effects.plans.items())
+            plans.update((number, copy(one)) for number, one in effects.rows(Plan).items())
         known = {number: one for number, one in attempts.items() if not store.attempts[number].late}
         assert known == {number: store.attempts[number] for number in known}
         assert plans == {number: store.plans[number] for number in plans}

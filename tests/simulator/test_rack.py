@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopline_master.core.planning.profile import Profile
-from loopline_master.core.planning.rack import Rack
-from loopline_master.core.planning.scans.lattice import Lattice
-from loopline_master.core.planning.scans.scan_algorithms import (
+from loopline_master.core.wings.gangs.planning.profile import Profile
+from loopline_master.core.wings.gangs.planning.rack import Rack
+from loopline_master.core.wings.gangs.planning.scans.lattice import Lattice
+from loopline_master.core.wings.gangs.planning.scans.scan_algorithms import (
     BOLD,
     CURRENT,
     NAIVE,
@@ -21,7 +21,7 @@ from loopline_master.core.planning.scans.scan_algorithms import (
     ScanContext,
     algorithm,
 )
-from loopline_master.core.planning.scans.scan_memory import ScanMemory
+from loopline_master.core.wings.gangs.planning.scans.scan_memory import ScanMemory
 from loopline_simulator.papers.rack.measures import fairness, measure, utilisation, window
 from loopline_simulator.papers.rack.rack_world import JobHistory, RackWorld
 from loopline_simulator.papers.rack.workload import Drawn, RackJob

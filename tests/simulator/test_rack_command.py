@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from loopline_master.core.planning.rack import Rack
+from loopline_master.core.wings.gangs.planning.rack import Rack
 from loopline_simulator.__main__ import main
 from loopline_simulator.papers.rack import tables
 from loopline_simulator.papers.rack.measures import RackMeasures

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from loopline_master.core.planning.rack import Rack
+from loopline_master.core.wings.gangs.planning.rack import Rack
 from loopline_shared.errors import LooplineError
 from loopline_simulator.papers.rack.workload import Drawn, Logged, Sides, load_of, squarest
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from loopline_master.core.transfers.network import Network, NetworkNode
-from loopline_master.core.transfers.pipeline import Demand
+from loopline_master.core.wings.transfers.network import Network, NetworkNode
+from loopline_master.core.wings.transfers.pipeline import Demand
 from loopline_simulator.__main__ import main
 from loopline_simulator.papers.data_transfer.bounds import least_makespan, most_throughput
 from loopline_simulator.papers.data_transfer.fluid_world import FluidWorld

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from loopline_master.core.effects import Effects
 from loopline_master.core.events import SchedulerSettings
-from loopline_master.core.invariants import check
+from loopline_master.core.kernel.effects import Effects
+from loopline_master.core.kernel.invariants import check
 from loopline_master.core.policies import REGISTRY
 from loopline_shared.model import AttemptState, Facts
 from loopline_shared.spec import JobSpec, Range

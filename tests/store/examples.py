@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from loopline_master.core.effects import Effects, Submitted
-from loopline_master.core.entities import Attempt, Grid, Job, Task, Worker
 from loopline_master.core.events import Batch, JobSubmitted
+from loopline_master.core.kernel.effects import Effects, Submitted
+from loopline_master.core.kernel.entities import Attempt, Grid, Job, Task, Worker
 from loopline_master.store import Store
 from loopline_shared.model import AttemptState, Facts, Load, Order, Output, TaskState
 from loopline_shared.spec import JobSpec, Range

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import delete, select
 
-from loopline_master.core.effects import Effects
-from loopline_master.core.entities import Grid, Job
 from loopline_master.core.events import Batch, SchedulerSettings
-from loopline_master.core.index.exemptions import Exemption
+from loopline_master.core.kernel.effects import Effects
+from loopline_master.core.kernel.entities import Grid, Job
+from loopline_master.core.wings.exemptions.exemption import Exemption
 from loopline_master.store import tables
 from loopline_master.store.audit import recheck
 from loopline_master.store.database import Database, open_database, parse_url
@@ -58,7 +58,7 @@ async def test_sizes(store, earlier, later, passes):
 
 async def test_excuses(store):
     await keep(store, a_job(1), a_job(2))
-    await complete(store, a_job(2), 5, exemptions=[Exemption(1, 240.0, "paused")])
+    await complete(store, a_job(2), 5, told_by_wings={Exemption: [Exemption(1, 240.0, "paused")]})
     report = await store.passings(SchedulerSettings())
     assert (report.completions, report.passings, report.excused) == (1, 0, {"paused": 1})
 
@@ -87,7 +87,7 @@ async def test_others_jobs_may_be_passed_where_the_order_holds_among_each_users(
 
 async def test_an_excuse_from_before_a_retry_does_not_count(store):
     await keep(store, a_job(1), a_job(2))
-    await complete(store, a_job(2), 5, exemptions=[Exemption(1, 240.0, "stalled", 260.0)])
+    await complete(store, a_job(2), 5, told_by_wings={Exemption: [Exemption(1, 240.0, "stalled", 260.0)]})
     again = a_job(2, arrival=6)
     await keep(store, again, new=False)
     await keep(store, replace(again, departure=7, **SUCCEEDED | {"released_at": 280.0}), new=False, completed=[2])
@@ -98,8 +98,8 @@ async def test_an_excuse_from_before_a_retry_does_not_count(store):
 @pytest.mark.parametrize(("until", "excused"), [(None, True), (250.0, True), (249.0, False)])
 async def test_what_was_released_after_the_earlier_job_had_been_resumed_is_not_excused(store, until, excused):
     await keep(store, a_job(1), a_job(2))
-    await keep(store, a_job(1, cursor=1), new=False, exemptions=[Exemption(1, 240.0, "paused")])
-    await complete(store, a_job(2), 5, exemptions=[Exemption(1, 240.0, "paused", until)])
+    await keep(store, a_job(1, cursor=1), new=False, told_by_wings={Exemption: [Exemption(1, 240.0, "paused")]})
+    await complete(store, a_job(2), 5, told_by_wings={Exemption: [Exemption(1, 240.0, "paused", until)]})
     assert (await store.passings(SchedulerSettings())).passings == (not excused)
 
 

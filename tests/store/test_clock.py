@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import Double, select
 
 from loopline_master import app, engine
-from loopline_master.core import invariants
 from loopline_master.core.events import MasterStarted, SchedulerSettings
+from loopline_master.core.kernel import invariants
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.settings import MasterSettings
 from loopline_master.store import open_store

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 
-from loopline_master.core.effects import Effects
-from loopline_master.core.entities import Grid, Program
 from loopline_master.core.events import Batch
-from loopline_master.core.runs import Observation
+from loopline_master.core.kernel.effects import Effects
+from loopline_master.core.kernel.entities import Grid, Program
+from loopline_master.core.kernel.runs import Observation
 from loopline_master.store import Store
 from loopline_shared.model import AttemptState
 from loopline_shared.rest.bodies import QuarantineView

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from loopline_master.core.entities import SEATED, UNSEATED
 from loopline_master.core.events import JobRetried
+from loopline_master.core.kernel.entities import SEATED, UNSEATED
 from loopline_master.store import open_store
 from loopline_master.store.queries.failure_queries import without_own
 from loopline_shared.errors import LooplineError

@@ -12,7 +12,7 @@ from sqlalchemy import delete, func, select, text, update
 
 from loopline_master.core.events import BATCH, Checkpointed
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.core.state import Snapshot
+from loopline_master.core.snapshot import Snapshot
 from loopline_master.store import open_store, replay, tables
 from loopline_master.store.database import is_sqlite, parse_url, writing
 from loopline_master.store.replay import Difference, check

@@ -3,9 +3,9 @@
 import pytest
 from sqlalchemy import func, select
 
-from loopline_master.core.effects import Effects
-from loopline_master.core.entities import Grid
 from loopline_master.core.events import Batch
+from loopline_master.core.kernel.effects import Effects
+from loopline_master.core.kernel.entities import Grid
 from loopline_master.store import open_store, tables
 from loopline_shared.model import AttemptState, Load
 from tests.store.examples import a_job, a_task, a_worker, an_attempt, keep

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopline_master.core.entities import Job
+from loopline_master.core.kernel.entities import Job
 from loopline_master.store import Store, open_store
 from loopline_shared.model import JobState, TaskState
 from tests.campaign import tried

@@ -9,10 +9,10 @@ import pytest
 from sqlalchemy import func, select, update
 
 from loopline_master import core
-from loopline_master.core.entities import Job, Vote
 from loopline_master.core.events import BATCH, Batch, WorkerDrained
-from loopline_master.core.index.exemptions import Exemption
-from loopline_master.core.shares.user import User
+from loopline_master.core.kernel.entities import Job, Vote
+from loopline_master.core.wings.exemptions.exemption import Exemption
+from loopline_master.core.wings.shares.user import User
 from loopline_master.store import StoreBroken, rows, tables
 from loopline_master.store.database import open_database, parse_url
 from loopline_master.store.migrate import prepare
@@ -71,12 +71,12 @@ async def one(database, mapper):
 async def test_every_field_comes_back_as_it_was(database):
     writer = Writer(database.write)
     for entities in (BARE, FULL, BARE):  # made, changed, changed back
-        effects = effects_of(*entities, exemptions=[Exemption(1, 250.0, "paused")])
+        effects = effects_of(*entities, told_by_wings={Exemption: [Exemption(1, 250.0, "paused")]})
         await writer.commit(Batch(250.0), effects)
         for entity, mapper in zip(entities, MAPPERS, strict=True):
             assert await one(database, mapper) == entity
         assert await one(database, rows.GRID) == effects.grid
-        assert await one(database, rows.EXEMPTIONS) == effects.exemptions[0]
+        assert await one(database, rows.EXEMPTIONS) == effects.told(Exemption)[0]
 
 
 async def test_rows_are_those_of_the_step_whatever_happens_to_the_entities_meanwhile(database):
@@ -208,13 +208,13 @@ async def test_only_a_commit_of_few_rows_is_short():
 
 async def test_a_row_that_is_there_is_changed_in_all_that_may_change(database):
     writer, job, task, user = Writer(database.write), a_job(), a_task(), User("ann", usage=1.5)
-    await writer.commit(Batch(250.0), effects_of(job, task, users={"ann": user}))
+    await writer.commit(Batch(250.0), effects_of(job, task, of_wings={User: {"ann": user}}))
     for name in {field.name for field in fields(Job) if field.init} - {"id", "spec", *rows.SUBMITTED}:
         setattr(job, name, getattr(FULL[0], name))
     job.waiting_for, job.departure = (7, 8), None
     task.failed_on, task.votes, task.state = ("ant",), (Vote(1, "ant", "digest", 7),), TaskState.FAILED
     user.usage, user.at_work = 2.5, 3
-    effects = effects_of(job, task, users={"ann": user}, new=False)
+    effects = effects_of(job, task, of_wings={User: {"ann": user}}, new=False)
     effects.grid.sequence += 1
     await writer.commit(Batch(251.0), effects)
     for entity, mapper in ((job, rows.JOBS), (task, rows.TASKS), (user, rows.USERS), (effects.grid, rows.GRID)):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from loopline_master.core.effects import Effects
 from loopline_master.core.events import (
     Batch,
     Event,
@@ -16,9 +15,11 @@ from loopline_master.core.events import (
     WorkerLeft,
     WorkerReported,
 )
-from loopline_master.core.invariants import check
+from loopline_master.core.kernel.effects import Effects
+from loopline_master.core.kernel.invariants import check
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.core.transfers.carrier import NumberedRequest, Transfer
+from loopline_master.core.wings.transfers.carrier import NumberedRequest, Transfer
+from loopline_master.core.wings.transfers.transfer_memory import TransferMemory, asked
 from loopline_master.transfers.solver import FILLING
 from loopline_shared.model import AttemptId, Held, Load
 from loopline_shared.protocol.transfers import CachedFile, Fetching, PeerFault, PeerReport
@@ -53,7 +54,7 @@ class CarryingRoom:
     def step(self, *events: Event, after_s: float = 0.01) -> Effects:
         self.now += after_s
         effects = self.scheduler.step(events, self.now)
-        self.asked = effects.asked or self.asked
+        self.asked = asked(effects) or self.asked
         self.assigns |= effects.assigns
         check(self.scheduler.state)
         self.store.commit(Batch(self.now, [*events]), effects)
@@ -110,10 +111,10 @@ class CarryingRoom:
         raise AssertionError("the scheduler asks for ever")
 
     def transfer(self, name: str, file: str = A) -> Transfer | None:
-        carrier = self.scheduler.state.carriers.get(name)
+        carrier = self.scheduler.state.own(TransferMemory).carriers.get(name)
         return carrier.fetching.get(file) if carrier else None
 
     def sources(self, file: str = A) -> dict[str, str | None]:
         """From whom each worker takes the file by the plan in force."""
-        carriers = self.scheduler.state.carriers.values()
+        carriers = self.scheduler.state.own(TransferMemory).carriers.values()
         return {one.name: one.fetching[file].source for one in carriers if file in one.fetching}

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import pairwise, permutations, product
 
-from loopline_master.core.transfers.network import Network, NetworkNode
-from loopline_master.core.transfers.pipeline import Demand, PlanRequest
-from loopline_master.core.transfers.programme import LinearProgramme
+from loopline_master.core.wings.transfers.network import Network, NetworkNode
+from loopline_master.core.wings.transfers.pipeline import Demand, PlanRequest
+from loopline_master.core.wings.transfers.programme import LinearProgramme
 
 CAPACITIES = (1, 2, 3, 5, 10, 10, 20, 50)
 
@@ -157,7 +157,7 @@ def _pivot(table: list[list[Fraction]], gains: list[Fraction], row: int, column:
 
 def random_programmes(count: int, hosts: int = 12, files: int = 6) -> Iterator[LinearProgramme]:
     """Yield programmes as planning random requests makes them, some with floors."""
-    from loopline_master.core.transfers.transfer_planner import plan
+    from loopline_master.core.wings.transfers.transfer_planner import plan
 
     for seed in range(count):
         met: list[LinearProgramme] = []

@@ -9,8 +9,8 @@ from itertools import permutations
 
 import pytest
 
-from loopline_master.core.transfers.filling import fill
-from loopline_master.core.transfers.network import Network, NetworkNode
+from loopline_master.core.wings.transfers.filling import fill
+from loopline_master.core.wings.transfers.network import Network, NetworkNode
 from loopline_simulator.papers.data_transfer.annealing import anneal
 from loopline_simulator.papers.data_transfer.assignment import Assessment, Assignment, AssignmentRequest, local_first
 from loopline_simulator.papers.data_transfer.genetic_search import evolve

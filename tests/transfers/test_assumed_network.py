@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from loopline_master.core.transfers.assumed_network import assumed_network
-from loopline_master.core.transfers.network import NetworkNode
-from loopline_master.core.transfers.pipeline import Demand, PlanRequest
-from loopline_master.core.transfers.transfer_planner import plan
+from loopline_master.core.wings.transfers.assumed_network import assumed_network
+from loopline_master.core.wings.transfers.network import NetworkNode
+from loopline_master.core.wings.transfers.pipeline import Demand, PlanRequest
+from loopline_master.core.wings.transfers.transfer_planner import plan
 from loopline_master.transfers.known_network import known_network
 from loopline_master.transfers.network_file import read_network
 from loopline_master.transfers.solver import solve

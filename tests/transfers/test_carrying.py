@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from loopline_master.core.effects import Declined
 from loopline_master.core.events import NetworkChanged, TransfersPlanned, WorkerForgotten, WorkerReported
 from loopline_master.core.explain.explain_transfers import explain_transfers
+from loopline_master.core.kernel.effects import Declined
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.core.transfers.assumed_network import MASTER
-from loopline_master.core.transfers.carrier import NumberedRequest, Transfer, pipelines_of
-from loopline_master.core.transfers.network import NetworkNode
-from loopline_master.core.transfers.pipeline import Pipeline
+from loopline_master.core.wings.transfers.assumed_network import MASTER
+from loopline_master.core.wings.transfers.carrier import Carrier, NumberedRequest, Transfer, pipelines_of
+from loopline_master.core.wings.transfers.network import NetworkNode
+from loopline_master.core.wings.transfers.pipeline import Pipeline
+from loopline_master.core.wings.transfers.transfer_memory import TransferMemory, asked
 from loopline_master.store import open_store
 from loopline_master.store.replay import check
 from loopline_master.transfers.solver import FILLING, Solver
@@ -41,14 +42,14 @@ def test_nothing_is_asked_or_stored_where_nobody_has_or_wants_a_large_file() -> 
     for name in ("ant", "bee"):
         for has in ((), None):
             effects = room.tell(name, has=has)
-            assert (effects.asked, effects.carriers) == (None, {})
-    assert not room.scheduler.state.carriers
+            assert (asked(effects), effects.rows(Carrier)) == (None, {})
+    assert not room.scheduler.state.own(TransferMemory).carriers
 
 
 def test_without_peers_reports_of_files_are_not_looked_at() -> None:
     room = CarryingRoom(peers=False)
     room.tell("ant", has=[A])
-    assert room.tell("bee", wants=[A]).asked is None
+    assert asked(room.tell("bee", wants=[A])) is None
     assert not room.store.carriers
 
 
@@ -58,12 +59,16 @@ def test_at_a_checkpoint_network_and_numbers_go_on_and_an_open_request_is_made_a
     room.tell("ant", wants=[A])
     stale, rows = room.plan(), deepcopy(room.store.snapshot())
     event = room.scheduler.checkpoint()
-    asked, again = room.step(event).asked, Scheduler(rows)
-    also_asked = again.step([event], room.now).asked
-    assert asked
+    request, again = asked(room.step(event)), Scheduler(rows)
+    also_asked = asked(again.step([event], room.now))
+    assert request
     assert also_asked
-    assert asked.number == also_asked.number == stale.number + 1
-    assert again.state.transfers.nodes == room.scheduler.state.transfers.nodes != {}
+    assert request.number == also_asked.number == stale.number + 1
+    assert (
+        again.state.own(TransferMemory).transfers.nodes
+        == room.scheduler.state.own(TransferMemory).transfers.nodes
+        != {}
+    )
     room.step(stale)
     assert room.sources() == {"ant": None}, "an answer to the request before is too late"
     room.answer()
@@ -89,7 +94,12 @@ def test_neighbours_in_number_follow_one_another_in_a_line() -> None:
         room.tell(name, wants=[A])
     room.asked = None
     room.step(NetworkChanged(SWITCHES[:1]))
-    names = [node.name for node in room.scheduler.state.transfers.network(room.scheduler.state.carriers).nodes]
+    names = [
+        node.name
+        for node in room.scheduler.state.own(TransferMemory)
+        .transfers.network(room.scheduler.state.own(TransferMemory).carriers)
+        .nodes
+    ]
     assert names == [MASTER, "pc-1", "pc-2", "pc-9", "pc-10", "core"]
 
 
@@ -98,8 +108,8 @@ def test_a_plan_for_some_is_adopted_and_asked_for_again_when_others_have_come_me
     room.tell("ant", has=[A])
     room.tell("bee", wants=[A])
     plan = room.plan()
-    assert room.tell("cat", wants=[A]).asked is None, "one request at a time"
-    assert room.step(plan).asked
+    assert asked(room.tell("cat", wants=[A])) is None, "one request at a time"
+    assert asked(room.step(plan))
     assert room.sources()["bee"] in (MASTER, "ant")
     room.settle()
     assert None not in room.sources().values()
@@ -123,8 +133,8 @@ def test_a_plan_that_no_longer_fits_is_dropped_and_asked_for_again(change: str) 
         case "network":
             room.step(NetworkChanged((NetworkNode("ant", "left", 7.0, 7.0),)))
     effects = room.step(plan)
-    assert effects.asked, "it is asked for again at once"
-    assert not effects.carriers, "and the old one is not in force"
+    assert asked(effects), "it is asked for again at once"
+    assert not effects.rows(Carrier), "and the old one is not in force"
     room.settle()
     assert None not in room.sources(B).values()
 
@@ -137,7 +147,7 @@ def test_an_answer_to_another_request_changes_nothing() -> None:
     assert room.sources() == {"ant": None}
     room.step(plan)
     assert room.sources() == {"ant": MASTER}
-    assert not room.step(plan).carriers, "the same again"
+    assert not room.step(plan).rows(Carrier), "the same again"
 
 
 def test_the_end_of_a_transfer_and_a_worker_that_goes_have_the_rest_planned_anew() -> None:
@@ -147,10 +157,10 @@ def test_the_end_of_a_transfer_and_a_worker_that_goes_have_the_rest_planned_anew
         room.tell(name, wants=[A])
     room.settle()
     assert room.sources() == {"ant": MASTER, "cat": "ant", "dog": "cat"}
-    assert room.tell("ant", has=[A]).asked
+    assert asked(room.tell("ant", has=[A]))
     room.settle()
     assert room.sources() == {"cat": "ant", "dog": "cat"}
-    assert room.leave("cat").asked
+    assert asked(room.leave("cat"))
     room.settle()
     assert room.sources() == {"dog": "ant"}
     room.tell("dog", has=[A])
@@ -163,9 +173,9 @@ def test_a_restart_goes_on_with_the_plan_in_force_and_asks_once() -> None:
     for name in ("ant", "bee", "cat"):
         room.tell(name, wants=[A])
     room.settle()
-    before, request = room.sources(), room.scheduler.state.carriers["bee"].fetching
-    assert room.start().asked
-    assert room.scheduler.state.carriers["bee"].fetching == request
+    before, request = room.sources(), room.scheduler.state.own(TransferMemory).carriers["bee"].fetching
+    assert asked(room.start())
+    assert room.scheduler.state.own(TransferMemory).carriers["bee"].fetching == request
     room.step(NetworkChanged(SWITCHES))
     room.settle()
     assert room.sources() == before
@@ -181,8 +191,8 @@ def test_a_restart_without_peers_forgets_all() -> None:
     room.tell("ant", wants=[A], has=[B])
     room.settle()
     room.settings = CarryingRoom(peers=False).settings
-    assert room.start().asked is None
-    assert not any(carrier.is_known for carrier in room.scheduler.state.carriers.values())
+    assert asked(room.start()) is None
+    assert not any(carrier.is_known for carrier in room.scheduler.state.own(TransferMemory).carriers.values())
 
 
 def test_replay_reads_the_plans_and_needs_no_solver(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,7 +269,7 @@ def test_a_new_receiver_does_not_wait_for_a_plan_for_ever() -> None:
     room.tell("ant", wants=[A])
     room.step(after_s=6.0)
     room.tell("ant", wants=[A])
-    assert room.scheduler.state.transfers.is_pending
+    assert room.scheduler.state.own(TransferMemory).transfers.is_pending
     assert orders_of(room, "ant").fetch == (FileFetch(A, ()),)
 
 
@@ -298,9 +308,9 @@ def test_one_that_cannot_be_reached_is_planned_on_where_it_can_dial() -> None:
     room.tell("ant", has=[A])
     fault = PeerFault(A, "ant", FaultKind.UNREACHABLE)
     room.tell("bee", wants=[A], faults=[fault])
-    assert not room.scheduler.state.carriers["bee"].avoids("ant", room.now)
+    assert not room.scheduler.state.own(TransferMemory).carriers["bee"].avoids("ant", room.now)
     room.tell("bee", wants=[A], faults=[fault], port=None)
-    assert room.scheduler.state.carriers["bee"].avoids("ant", room.now)
+    assert room.scheduler.state.own(TransferMemory).carriers["bee"].avoids("ant", room.now)
 
 
 def test_a_liar_is_quarantined_and_serves_nobody_until_it_is_back() -> None:
@@ -338,7 +348,7 @@ async def test_rows_and_log_of_transfers_agree_in_a_real_store(tmp_path: Path) -
     async with open_store(url) as store:
         await relive(store, room.store.log)
         found = await store.snapshot()
-    assert {carrier.name: carrier for carrier in found.carriers} == room.scheduler.state.carriers
+    assert {carrier.name: carrier for carrier in found.carriers} == room.scheduler.state.own(TransferMemory).carriers
     assert await check(url) == []
 
 
@@ -367,7 +377,7 @@ def test_a_network_that_is_no_tree_is_declined_and_the_one_before_stays() -> Non
         (reply,) = room.step(NetworkChanged(nodes)).replies
         assert isinstance(reply, Declined)
     room.step(NetworkChanged((), gone=("dog",)))
-    network = room.scheduler.state.transfers.network(["ant", "zoe"])
+    network = room.scheduler.state.own(TransferMemory).transfers.network(["ant", "zoe"])
     assert {"ant", "bee", "cat", "zoe", MASTER} <= network.number.keys()
     assert "dog" not in network.number
     assert network.nodes[network.number["zoe"]].parent == "core"
@@ -436,11 +446,13 @@ async def test_the_solver_runs_in_a_thread_and_a_failure_is_an_empty_plan() -> N
     broken.start(room.asked)
     answer = await posted.get()
     assert answer.pipelines == ()
-    assert room.step(answer).asked is None, "not again before something changes"
+    assert asked(room.step(answer)) is None, "not again before something changes"
     assert room.sources() == {"ant": None, "bee": None}
     for one in (thread, broken):
         one.close()
-    thread.start(NumberedRequest(9, 0.0, room.scheduler.state.transfers.network([]), (), {}, frozenset()))
+    thread.start(
+        NumberedRequest(9, 0.0, room.scheduler.state.own(TransferMemory).transfers.network([]), (), {}, frozenset())
+    )
     assert posted.empty(), "a master that stops plans nothing more"
 
 
@@ -470,6 +482,6 @@ def test_whose_source_was_forgotten_is_explained_before_there_is_another_plan() 
 def test_reports_of_other_sessions_are_not_heard() -> None:
     room = CarryingRoom()
     told = room.tell("ant", wants=[A])
-    assert told.asked
+    assert asked(told)
     report = Report(2, 0, (), (), Load(1))
-    assert room.step(WorkerReported("ant", 999, report)).carriers == {}
+    assert room.step(WorkerReported("ant", 999, report)).rows(Carrier) == {}

@@ -7,8 +7,8 @@ import pytest
 from loopline_master.core.events import JobSubmitted, NetworkChanged
 from loopline_master.core.explain.explain_job import explain_job, explain_task, files_of_job
 from loopline_master.core.explain.explain_worker import explain_worker
-from loopline_master.core.transfers.data_delay import data_delay, near
-from loopline_master.core.transfers.network import NetworkNode
+from loopline_master.core.wings.transfers.data_delay import data_delay, near
+from loopline_master.core.wings.transfers.network import NetworkNode
 from loopline_shared.model import Order, TaskId
 from loopline_shared.protocol.transfers import FaultKind, PeerFault
 from loopline_shared.spec import JobSpec

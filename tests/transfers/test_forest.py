@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from loopline_master.core.transfers.forest import pipelines
-from loopline_master.core.transfers.network import Network, NetworkNode
+from loopline_master.core.wings.transfers.forest import pipelines
+from loopline_master.core.wings.transfers.network import Network, NetworkNode
 from tests.transfers import oracles
 
 Lines = list[tuple[str, ...]]

@@ -9,15 +9,15 @@ from itertools import pairwise
 
 import pytest
 
-from loopline_master.core.transfers import measured_network as measured_module
-from loopline_master.core.transfers.assumed_network import MASTER, assumed_network
-from loopline_master.core.transfers.filling import fill
-from loopline_master.core.transfers.flow_sample import FlowRecord, FlowSample, Pair, Switches
-from loopline_master.core.transfers.measured_network import MeasuredNetwork, measured_network
-from loopline_master.core.transfers.network import Network, NetworkNode
-from loopline_master.core.transfers.network_fit import NetworkFit, cost
-from loopline_master.core.transfers.probe_order import next_probes
-from loopline_master.core.transfers.programme import programme
+from loopline_master.core.wings.transfers import measured_network as measured_module
+from loopline_master.core.wings.transfers.assumed_network import MASTER, assumed_network
+from loopline_master.core.wings.transfers.filling import fill
+from loopline_master.core.wings.transfers.flow_sample import FlowRecord, FlowSample, Pair, Switches
+from loopline_master.core.wings.transfers.measured_network import MeasuredNetwork, measured_network
+from loopline_master.core.wings.transfers.network import Network, NetworkNode
+from loopline_master.core.wings.transfers.network_fit import NetworkFit, cost
+from loopline_master.core.wings.transfers.probe_order import next_probes
+from loopline_master.core.wings.transfers.programme import programme
 from loopline_shared.protocol.host_link import HostLink
 
 

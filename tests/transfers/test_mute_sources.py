@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from loopline_master.core.events import NetworkChanged
-from loopline_master.core.transfers.network import NetworkNode
+from loopline_master.core.wings.transfers.carrier import Carrier
+from loopline_master.core.wings.transfers.network import NetworkNode
+from loopline_master.core.wings.transfers.transfer_memory import TransferMemory, asked
 from loopline_shared.protocol.transfers import FaultKind, PeerFault
 from tests.transfers.carrying_room import MIB, SIZE, A, B, CarryingRoom
 
@@ -59,7 +61,7 @@ def test_one_from_which_nothing_comes_is_named_to_nobody_until_it_is_heard() -> 
     room.tell("ant", wants={A: MIB})
     room.tell("bee", wants=[], has=[A])
     room.settle()
-    assert room.scheduler.state.carriers["bee"].unheard_since is None
+    assert room.scheduler.state.own(TransferMemory).carriers["bee"].unheard_since is None
     room.leave("ant")
     room.tell("dog", wants=[A, B])
     room.settle()
@@ -76,8 +78,8 @@ def test_one_that_passes_nothing_on_of_what_it_has_serves_nobody_for_a_while() -
     found = room.sources()
     assert "bee" not in found.values()
     assert None not in found.values(), "it is helped itself"
-    assert room.scheduler.state.carriers["bee"].is_mute(room.now)
-    assert not room.scheduler.state.carriers["bee"].is_mute(room.now + 31)
+    assert room.scheduler.state.own(TransferMemory).carriers["bee"].is_mute(room.now)
+    assert not room.scheduler.state.own(TransferMemory).carriers["bee"].is_mute(room.now + 31)
 
 
 @pytest.mark.parametrize("lives", [True, None], ids=["has hardly more", "hung up"])
@@ -86,8 +88,8 @@ def test_one_that_is_perhaps_not_at_fault_is_only_kept_from_its_accuser(lives: b
     room.tell("bee", wants={A: 2 * MIB})
     room.tell("cat", wants={A: MIB}, faults=[silent("bee", lives)])
     room.settle()
-    bee = room.scheduler.state.carriers["bee"]
-    assert room.scheduler.state.carriers["cat"].avoids("bee", room.now)
+    bee = room.scheduler.state.own(TransferMemory).carriers["bee"]
+    assert room.scheduler.state.own(TransferMemory).carriers["cat"].avoids("bee", room.now)
     assert (bee.is_mute(room.now), bee.unheard_since) == (False, None)
     assert room.sources()["cat"] != "bee"
 
@@ -98,11 +100,11 @@ def test_whoever_accuses_one_after_the_other_is_believed_once() -> None:
     room.tell("bee", wants={A: MIB})
     room.tell("cat", wants={A: MIB}, faults=[silent("bee", lives=False), silent("ant", lives=False)])
     state = room.scheduler.state
-    assert not any(state.carriers[name].is_mute(room.now) for name in ("ant", "bee"))
+    assert not any(state.own(TransferMemory).carriers[name].is_mute(room.now) for name in ("ant", "bee"))
     room.leave("bee")
     room.tell("eel", wants={A: MIB}, faults=[silent("bee", lives=False)])
     room.tell("eel", wants={A: MIB}, faults=[silent("ant", lives=False)])
-    assert state.carriers["ant"].is_mute(room.now), "one that has gone speaks for its accuser"
+    assert state.own(TransferMemory).carriers["ant"].is_mute(room.now), "one that has gone speaks for its accuser"
 
 
 def test_a_plan_in_which_a_mute_one_passes_on_is_dropped() -> None:
@@ -112,8 +114,8 @@ def test_a_plan_in_which_a_mute_one_passes_on_is_dropped() -> None:
     assert any("bee" in line.hosts[:-1] for line in plan.pipelines)
     room.tell("cat", wants={A: SIZE // 2}, faults=[silent("bee", lives=False)])
     effects = room.step(plan)
-    assert effects.asked, "it is asked for again"
-    assert not effects.carriers
+    assert asked(effects), "it is asked for again"
+    assert not effects.rows(Carrier)
     room.settle()
     assert "bee" not in room.sources().values()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from loopline_master.core.transfers.network import NetworkNode
+from loopline_master.core.wings.transfers.network import NetworkNode
 from loopline_master.transfers.__main__ import main
 from loopline_master.transfers.network_file import read_network
 from loopline_shared.errors import LooplineError

@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 from pydantic import TypeAdapter
 
-from loopline_master.core.transfers.filling import fill
-from loopline_master.core.transfers.forest import pipelines
-from loopline_master.core.transfers.network import Network, NetworkNode
-from loopline_master.core.transfers.pipeline import Demand, Fetch, Pipeline, PlanRequest, TransferPlan
-from loopline_master.core.transfers.programme import Solve, programme
-from loopline_master.core.transfers.transfer_planner import plan
+from loopline_master.core.wings.transfers.filling import fill
+from loopline_master.core.wings.transfers.forest import pipelines
+from loopline_master.core.wings.transfers.network import Network, NetworkNode
+from loopline_master.core.wings.transfers.pipeline import Demand, Fetch, Pipeline, PlanRequest, TransferPlan
+from loopline_master.core.wings.transfers.programme import Solve, programme
+from loopline_master.core.wings.transfers.transfer_planner import plan
 from loopline_master.transfers.solver import solve
 from tests.transfers import oracles
 

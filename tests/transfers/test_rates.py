@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from loopline_master.core.transfers.filling import fill
-from loopline_master.core.transfers.network import Network, NetworkNode
-from loopline_master.core.transfers.programme import Constraint, LinearProgramme, Solve, programme
+from loopline_master.core.wings.transfers.filling import fill
+from loopline_master.core.wings.transfers.network import Network, NetworkNode
+from loopline_master.core.wings.transfers.programme import Constraint, LinearProgramme, Solve, programme
 from loopline_master.transfers import solver
 from tests.transfers import oracles
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loopline_master.core.transfers.network import Network, NetworkNode
+from loopline_master.core.wings.transfers.network import Network, NetworkNode
 from loopline_master.peers.slow_links import SlowLinks
 from loopline_shared.rest.bodies.network import FileFlow
 

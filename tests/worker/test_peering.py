@@ -26,6 +26,7 @@ from loopline_master.core.events import (
     WorkerReported,
 )
 from loopline_master.core.scheduler import Scheduler
+from loopline_master.core.wings.transfers.transfer_memory import asked
 from loopline_master.metrics import Metrics
 from loopline_master.peers.exchange import Exchange
 from loopline_master.settings import MasterSettings
@@ -142,9 +143,9 @@ class Grid:
             filled = self.exchange.with_orders(name, assign)
             self.orders[name] = filled.peers
             self.peerings[name].assign(filled)
-        if asked := effects.asked:
-            plan = FILLING.plan(asked.request())
-            self.step(TransfersPlanned(asked.number, asked.answer(plan), plan.objective))
+        if request := asked(effects):
+            plan = FILLING.plan(request.request())
+            self.step(TransfersPlanned(request.number, request.answer(plan), plan.objective))
 
     async def fetch(self, name: str, size_bytes: int | None = len(CONTENT)) -> bool:
         return await self.peerings[name].fetch(NAME, self.folder / name / "part", size_bytes)

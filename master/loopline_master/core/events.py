@@ -1,4 +1,4 @@
-"""Events: all that the scheduler ever learns. Each is logged."""
+"""Events: the input of the scheduler. Each is logged."""
 
 from __future__ import annotations
 
@@ -8,154 +8,38 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic_core import to_json
 
-from loopline_master.core.entities import Job, Task
-from loopline_master.core.scheduler_settings import SchedulerSettings as SchedulerSettings  # part of the log
-from loopline_master.core.transfers.network import NetworkNode
-from loopline_master.core.transfers.pipeline import Pipeline
-from loopline_shared.model import Facts, JobState
-from loopline_shared.protocol.worker_link import Report
-from loopline_shared.spec import JobSpec
+from loopline_master.core.kernel.kernel_events import Beginning
+from loopline_master.core.kernel.kernel_events import JobCancelled as JobCancelled
+from loopline_master.core.kernel.kernel_events import JobPaused as JobPaused
+from loopline_master.core.kernel.kernel_events import JobResumed as JobResumed
+from loopline_master.core.kernel.kernel_events import JobRetried as JobRetried
+from loopline_master.core.kernel.kernel_events import JobsForgotten as JobsForgotten
+from loopline_master.core.kernel.kernel_events import JobSubmitted as JobSubmitted
+from loopline_master.core.kernel.kernel_events import MasterStarted as MasterStarted
+from loopline_master.core.kernel.kernel_events import MasterStoodStill as MasterStoodStill
+from loopline_master.core.kernel.kernel_events import WorkerDrained as WorkerDrained
+from loopline_master.core.kernel.kernel_events import WorkerForgotten as WorkerForgotten
+from loopline_master.core.kernel.kernel_events import WorkerJoined as WorkerJoined
+from loopline_master.core.kernel.kernel_events import WorkerLeft as WorkerLeft
+from loopline_master.core.kernel.kernel_events import WorkerReported as WorkerReported
+from loopline_master.core.kernel.kernel_events import WorkersHeard as WorkersHeard
+from loopline_master.core.kernel.kernel_events import WorkerUndrained as WorkerUndrained
+from loopline_master.core.kernel.scheduler_settings import SchedulerSettings as SchedulerSettings  # part of the log
+from loopline_master.core.wings.transfers.network import NetworkNode
+from loopline_master.core.wings.transfers.pipeline import Pipeline
 
 
 @dataclass(frozen=True, slots=True)
-class MasterStarted:
-    """First event of every run: no link is open, and every lease begins anew."""
+class Checkpointed(Beginning):
+    """First event of its step, from which the log can be replayed: earlier entries may be deleted.
 
-    settings: SchedulerSettings
-    kind: Literal["master_started"] = "master_started"
-
-
-@dataclass(frozen=True, slots=True)
-class MasterStoodStill:
-    """The master was stopped for a while, its computer most likely asleep: it heard nobody, and leases ran on."""
-
-    kind: Literal["master_stood_still"] = "master_stood_still"
-
-
-@dataclass(frozen=True, slots=True)
-class Checkpointed:
-    """The log can be replayed from here, for what came before may be forgotten: first event of its step.
-
-    It brings what else than rows the scheduler goes by. The rows are noted with it, as they were before this step
-    (store/checkpoint.py).
+    The rows before this step are stored with it (store/checkpoint.py). The fields are the memory of wings that is not
+    in rows (``Mechanism.checkpoint``).
     """
 
-    settings: SchedulerSettings
     nodes: tuple[NetworkNode, ...]  # of the network
-    request: int  # number of the last one for a plan of transfers; it is asked anew if it was not answered
+    request: int  # number of the last request for a plan of transfers, which is repeated if it has no answer
     kind: Literal["checkpointed"] = "checkpointed"
-
-
-@dataclass(frozen=True, slots=True)
-class JobSubmitted:
-    owner: str
-    spec: JobSpec
-    idempotency_key: str | None = None
-    ended: dict[int, JobState] = field(default_factory=dict)  # how those ended that it is to come after
-    inputs: str | None = None  # SHA-256 of the file that lists its tasks' inputs: on the master's disk already
-    spec_bytes: int = 0  # as JSON
-    kind: Literal["job_submitted"] = "job_submitted"
-
-
-@dataclass(frozen=True, slots=True)
-class JobCancelled:
-    job: int
-    kind: Literal["job_cancelled"] = "job_cancelled"
-
-
-@dataclass(frozen=True, slots=True)
-class JobPaused:
-    job: int
-    kind: Literal["job_paused"] = "job_paused"
-
-
-@dataclass(frozen=True, slots=True)
-class JobResumed:
-    job: int
-    kind: Literal["job_resumed"] = "job_resumed"
-
-
-@dataclass(frozen=True, slots=True)
-class JobRetried:
-    """A failed or cancelled job is to be completed.
-
-    The scheduler may have forgotten it long ago. The event therefore brings its row, the rows of its unsuccessful
-    tasks to be run again, and half-open ranges of the tasks that are not.
-    """
-
-    job: Job
-    tasks: list[Task]
-    succeeded: list[tuple[int, int]]  # or stay failed: not run again
-    ended: dict[int, JobState] = field(default_factory=dict)  # as in JobSubmitted
-    failed: int = 0  # of the tasks that are not run again
-    kind: Literal["job_retried"] = "job_retried"
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerJoined:
-    """A worker opened link number ``session``; an older link of the same name is superseded."""
-
-    worker: str
-    session: int
-    boot: str
-    facts: Facts
-    kind: Literal["worker_joined"] = "worker_joined"
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerReported:
-    worker: str
-    session: int
-    report: Report
-    kind: Literal["worker_reported"] = "worker_reported"
-
-
-@dataclass(frozen=True, slots=True)
-class WorkersHeard:
-    """Workers reported as before: these Reports are no events of their own (reports/kept_back.py).
-
-    Each was last heard so many seconds ago, in its open session; its lease lasts for so long from then on.
-    """
-
-    ago_s: dict[str, float]
-    lease_s: float
-    kind: Literal["workers_heard"] = "workers_heard"
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerLeft:
-    worker: str
-    session: int
-    kind: Literal["worker_left"] = "worker_left"
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerDrained:
-    worker: str
-    reason: str = ""  # as the operator gave it
-    kind: Literal["worker_drained"] = "worker_drained"
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerUndrained:
-    worker: str
-    kind: Literal["worker_undrained"] = "worker_undrained"
-
-
-@dataclass(frozen=True, slots=True)
-class JobsForgotten:
-    """The rows of jobs that ended long ago are to go."""
-
-    jobs: tuple[int, ...]
-    kind: Literal["jobs_forgotten"] = "jobs_forgotten"
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerForgotten:
-    """A worker that is away is not expected back: an admin says so, or it has been away for long."""
-
-    worker: str
-    kind: Literal["worker_forgotten"] = "worker_forgotten"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic_core import to_json
 from sqlalchemy import Row
 
-from loopline_master.core.entities import UNSEATED
+from loopline_master.core.kernel.entities import UNSEATED
 from loopline_master.store.queries.task_queries import SweepTasks
 from loopline_master.store.queries.timeline_queries import Bar, Window
 from loopline_shared.model import TaskState

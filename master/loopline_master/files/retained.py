@@ -6,7 +6,7 @@ import asyncio
 import time
 from pathlib import Path
 
-from loopline_master.core.entities import Job
+from loopline_master.core.kernel.entities import Job
 from loopline_master.files.blobs import Blobs
 from loopline_master.files.whole_files import WholeFiles
 from loopline_master.store import Store

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from loopline_master.certificates.encryption import Encryption
-from loopline_master.core.effects import Declined
-from loopline_master.core.entities import Worker
 from loopline_master.core.events import JobsForgotten, WorkerForgotten
+from loopline_master.core.kernel.effects import Declined
+from loopline_master.core.kernel.entities import Worker
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.engine import Engine
 from loopline_master.files.retention import Retention

@@ -18,8 +18,8 @@ from aiohttp import WSCloseCode, web
 
 from loopline_master.busy_time import BusyTime
 from loopline_master.certificates.worker_keys import Bearer, WorkerKeys
-from loopline_master.core.effects import Declined
 from loopline_master.core.events import WorkerJoined, WorkerLeft, WorkerReported
+from loopline_master.core.kernel.effects import Declined
 from loopline_master.engine import Engine
 from loopline_master.files.blobs import Blobs
 from loopline_master.links.connection import Complete, WorkerLink

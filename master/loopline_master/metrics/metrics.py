@@ -16,11 +16,12 @@ from typing import TypeVar
 
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from loopline_master.core.effects import Effects
-from loopline_master.core.entities import Worker
-from loopline_master.core.invariants import check_job, check_worker
+from loopline_master.core.kernel.effects import Effects
+from loopline_master.core.kernel.entities import Worker
+from loopline_master.core.kernel.invariants import check_job, check_worker
+from loopline_master.core.kernel.state import State
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.core.state import State
+from loopline_master.core.wings.trust.trust import Mismatch
 from loopline_master.metrics.latest_steps import BOUNDS_S, LatestSteps
 from loopline_master.metrics.totals import Totals
 from loopline_master.metrics.user_costs import UserCosts
@@ -250,7 +251,7 @@ def step_watcher(metrics: Metrics, sampler: InvariantSampler, state: State) -> C
         sampler.after_step()
         for worker, attempt in effects.overstated:
             log.warning("worker %s reported impossible figures for attempt %s: they were cut", worker, attempt)
-        for task in effects.mismatches:
-            log.warning("task %s: two of its results differ; `loopline explain %s` says more", task, task)
+        for one in effects.told(Mismatch):
+            log.warning("task %s: two of its results differ; `loopline explain %s` says more", one.task, one.task)
 
     return watch

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 from operator import itemgetter
 
-from loopline_master.core.effects import Effects
-from loopline_master.core.state import State
+from loopline_master.core.kernel.effects import Effects
+from loopline_master.core.kernel.state import State
 
 NOBODY = ""
 """Whose the time is that is no user's."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from loopline_master.core.planning.plan import BROKEN
+from loopline_master.core.wings.gangs.planning.plan import BROKEN
 from loopline_master.notify import command
 from loopline_master.notify.places import SendingPlaces
 from loopline_master.notify.webhook import NO_ANSWER, REFUSED, Webhooks

@@ -1,6 +1,6 @@
 """The exchange: addresses and secrets for the scheduler's orders, and the current flows.
 
-The scheduler decides on sources (core/transfers/carrying.py). It names workers. How they reach
+The scheduler decides on sources (core/wings/transfers/carrying.py). It names workers. How they reach
 each other is put into a frame as it is sent, like the rows of row files: addresses and secrets are never in the log.
 """
 
@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from loopline_master.core.transfers.assumed_network import MASTER
+from loopline_master.core.wings.transfers.assumed_network import MASTER
 from loopline_master.metrics import Metrics
 from loopline_master.settings import MasterSettings, is_loopback
 from loopline_shared import grants

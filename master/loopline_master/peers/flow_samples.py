@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
-from loopline_master.core.transfers.flow_sample import NO_CARDS, FlowSample, Pair, Switches
-from loopline_master.core.transfers.measured_network import NOTHING_MEASURED, MeasuredNetwork, measured_network
+from loopline_master.core.wings.transfers.flow_sample import NO_CARDS, FlowSample, Pair, Switches
+from loopline_master.core.wings.transfers.measured_network import NOTHING_MEASURED, MeasuredNetwork, measured_network
 from loopline_shared.rest.bodies.network import FileFlow
 
 log = logging.getLogger(__name__)

@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from loopline_master.core.events import NetworkChanged
-from loopline_master.core.transfers.assumed_network import assumed_switches, rate_of
-from loopline_master.core.transfers.flow_sample import FlowSample, Pair
-from loopline_master.core.transfers.network import Network, NetworkNode
+from loopline_master.core.wings.transfers.assumed_network import assumed_switches, rate_of
+from loopline_master.core.wings.transfers.flow_sample import FlowSample, Pair
+from loopline_master.core.wings.transfers.network import Network, NetworkNode
 from loopline_master.peers.flow_samples import FlowSamples
 from loopline_master.peers.slow_links import SlowLinks
 from loopline_master.transfers.known_network import KnownNetwork, known_network

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.core.transfers.assumed_network import MASTER, assumed_switches
-from loopline_master.core.transfers.flow_sample import FlowSample
-from loopline_master.core.transfers.network import Network
+from loopline_master.core.wings.transfers.assumed_network import MASTER, assumed_switches
+from loopline_master.core.wings.transfers.flow_sample import FlowSample
+from loopline_master.core.wings.transfers.network import Network
 from loopline_master.engine import Engine
 from loopline_master.peers.exchange import Exchange
 from loopline_master.peers.flow_samples import FlowSamples

@@ -12,9 +12,9 @@ import time
 from collections.abc import Awaitable, Callable
 
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.core.transfers.assumed_network import MASTER
-from loopline_master.core.transfers.flow_sample import FlowSample, Pair
-from loopline_master.core.transfers.probe_order import Together, next_probes
+from loopline_master.core.wings.transfers.assumed_network import MASTER
+from loopline_master.core.wings.transfers.flow_sample import FlowSample, Pair
+from loopline_master.core.wings.transfers.probe_order import Together, next_probes
 from loopline_master.peers.exchange import Exchange
 from loopline_master.peers.live_network import LiveNetwork
 from loopline_shared.errors import LooplineError

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
-from loopline_master.core.transfers.flow_sample import NEAR
-from loopline_master.core.transfers.network import Network, NetworkNode
+from loopline_master.core.wings.transfers.flow_sample import NEAR
+from loopline_master.core.wings.transfers.network import Network, NetworkNode
 from loopline_shared.rest.bodies.network import FileFlow
 
 _BELIEVED_S = 30.0

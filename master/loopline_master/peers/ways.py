@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from loopline_master.core.transfers.assumed_network import MASTER
+from loopline_master.core.wings.transfers.assumed_network import MASTER
 from loopline_master.peers.exchange import Exchange
 from loopline_shared.rest.bodies import Explanation, FileFlow, Reason
 

@@ -27,8 +27,8 @@ from sqlalchemy import (
     select,
 )
 
-from loopline_master.core.entities import UNRELEASED
-from loopline_master.core.scheduler_settings import SchedulerSettings
+from loopline_master.core.kernel.entities import UNRELEASED
+from loopline_master.core.kernel.scheduler_settings import SchedulerSettings
 from loopline_master.store.rows import Statement, Write
 from loopline_master.store.tables import audits, exemptions, jobs, passings
 from loopline_shared.model import JobState, Order, OrderWithin

@@ -15,7 +15,7 @@ from functools import cache
 from pydantic import TypeAdapter
 from sqlalchemy import Connection, delete, func, insert, select, text
 
-from loopline_master.core.state import Snapshot
+from loopline_master.core.snapshot import Snapshot
 from loopline_master.store.restart import snapshot
 from loopline_master.store.tables import event_log, upgrades
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Insert, ScalarSelect, Select, bindparam, delete, func, or_, select, tuple_, update
 
-from loopline_master.core.effects import Effects
-from loopline_master.core.entities import SEATED, Worker
-from loopline_master.core.planning.plan import BROKEN
+from loopline_master.core.kernel.effects import Effects
+from loopline_master.core.kernel.entities import SEATED, Worker
+from loopline_master.core.wings.gangs.planning.plan import BROKEN
 from loopline_master.store.audit import COMPLETED
 from loopline_master.store.database import Transact
 from loopline_master.store.rows import insert_into

@@ -22,9 +22,10 @@ from typing import Any
 from pydantic_core import to_json
 from sqlalchemy import Connection, Table, func, select
 
-from loopline_master.core.effects import Effects
 from loopline_master.core.events import BATCH
+from loopline_master.core.kernel.effects import Effects
 from loopline_master.core.scheduler import Scheduler
+from loopline_master.core.wings.gangs.gang import Gang
 from loopline_master.store.checkpoint import Checkpoint, as_line, checkpoint
 from loopline_master.store.database import Result, parse_url, reading
 from loopline_master.store.history.forgotten_jobs import FORGOTTEN
@@ -134,7 +135,7 @@ class _Memory:
     def apply(self, effects: Effects) -> None:
         for key in effects.forgotten:
             self._rows[programs].pop(key, None)
-        for launch in effects.disbanded:
+        for launch in effects.dropped(Gang):
             self._rows[gangs].pop(launch, None)
         if gone := set(effects.forgotten_jobs):
             for table in (jobs, specs, tasks, attempts, plans, gangs, exemptions):

@@ -8,9 +8,9 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, func, or_, select, tuple_
 
-from loopline_master.core.entities import OCCUPYING, Grid
 from loopline_master.core.events import JobRetried
-from loopline_master.core.state import Snapshot
+from loopline_master.core.kernel.entities import OCCUPYING, Grid
+from loopline_master.core.snapshot import Snapshot
 from loopline_master.store.rows import (
     ATTEMPTS,
     CARRIERS,

@@ -17,15 +17,15 @@ from sqlalchemy import Connection, Dialect, Row, Select, Table, bindparam, selec
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql.base import Executable
 
-from loopline_master.core.effects import Effects, Submitted
-from loopline_master.core.entities import Attempt, Grid, Job, Program, Task, Worker
-from loopline_master.core.gangs.gang import Gang
-from loopline_master.core.index.exemptions import Exemption
-from loopline_master.core.planning.plan import BROKEN, Plan
-from loopline_master.core.runs import key_of
-from loopline_master.core.shares.user import User
-from loopline_master.core.transfers.carrier import Carrier
-from loopline_master.core.transitions import END
+from loopline_master.core.kernel.effects import Effects, Submitted
+from loopline_master.core.kernel.entities import Attempt, Grid, Job, Program, Task, Worker
+from loopline_master.core.kernel.runs import key_of
+from loopline_master.core.kernel.transitions import END
+from loopline_master.core.wings.exemptions.exemption import Exemption
+from loopline_master.core.wings.gangs.gang import Gang
+from loopline_master.core.wings.gangs.planning.plan import BROKEN, BrokenPromise, Plan
+from loopline_master.core.wings.shares.user import User
+from loopline_master.core.wings.transfers.carrier import Carrier
 from loopline_master.store import tables
 from loopline_master.store.tables import encoder
 
@@ -284,13 +284,11 @@ _KINDS: dict[str, Mapper[Any]] = {
     "tasks": TASKS,
     "attempts": ATTEMPTS,
     "workers": WORKERS,
-    "plans": PLANS,
     "programs": PROGRAMS,
-    "gangs": GANGS,
-    "carriers": CARRIERS,
-    "users": USERS,
 }
 """By the names of effects, in an order that foreign keys allow."""
+_OF_WINGS: dict[type, Mapper[Any]] = {Plan: PLANS, Gang: GANGS, Carrier: CARRIERS, User: USERS}
+"""The same, of wings: after those of the kernel."""
 _of_kinds = attrgetter(*_KINDS)
 Changes = list[tuple[Mapper[Any], Collection[Any]]]
 
@@ -300,10 +298,13 @@ def changed(effects: Effects) -> Changes:
     of_kinds = _of_kinds(effects)
     there = compress(_KINDS.values(), of_kinds)
     changes: Changes = [(GRID, (effects.grid,)), *zip(there, map(dict.values, filter(None, of_kinds)), strict=True)]
+    if effects.of_wings:
+        of_wings = effects.of_wings
+        changes += [(mapper, of_wings[kind].values()) for kind, mapper in _OF_WINGS.items() if of_wings.get(kind)]
     if effects.jobs and (new := _new_jobs(effects)):
         changes.insert(2, (SPECS, new))
-    if effects.exemptions:
-        changes.append((EXEMPTIONS, effects.exemptions))
+    if exemptions := effects.told(Exemption):
+        changes.append((EXEMPTIONS, exemptions))
     return changes
 
 
@@ -340,8 +341,8 @@ def notification_rows(effects: Effects) -> list[Values]:
         for job in effects.jobs.values()
         if job.departure is not None and job.spec.notify is not None and job.state in job.spec.notify.on
     ]
-    if effects.broken:
-        ends += [_notification(one.job, one.number, BROKEN, one.at) for one in effects.broken if one.is_notified]
+    broken = (one for one in effects.told(BrokenPromise) if one.is_notified)
+    ends += [_notification(one.job, one.number, BROKEN, one.at) for one in broken]
     return ends
 
 

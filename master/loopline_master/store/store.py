@@ -12,10 +12,11 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, bindparam, delete, insert, select, update
 
-from loopline_master.core.effects import Effects
-from loopline_master.core.entities import Worker
 from loopline_master.core.events import Batch, Checkpointed, JobRetried, SchedulerSettings, as_logged
-from loopline_master.core.state import Snapshot
+from loopline_master.core.kernel.effects import Effects
+from loopline_master.core.kernel.entities import Worker
+from loopline_master.core.snapshot import Snapshot
+from loopline_master.core.wings.gangs.gang import Gang
 from loopline_master.store import audit, checkpoint, restart
 from loopline_master.store.checkpoint import DatabaseSize
 from loopline_master.store.database import (
@@ -278,7 +279,7 @@ class Writer:
         events and effects leaves no trace.
         """
         changes, late = changed(effects), late_rows(effects) if effects.late else []
-        goes = effects.disbanded or effects.gone or effects.forgotten_jobs
+        goes = effects.dropped(Gang) or effects.gone or effects.forgotten_jobs
         if not (batch.events or late or goes or len(changes) > 1):  # time has passed in the grid, and that is all
             return False
         text = as_logged(batch)
@@ -341,10 +342,10 @@ def _before(batch: Batch, effects: Effects) -> list[_Work]:
 
 def _deletes(effects: Effects) -> list[Write]:
     """Return the deletes of single rows, which come before all writes, because a program may be inserted again."""
-    if not (effects.forgotten or effects.disbanded or effects.gone):
+    if not (effects.forgotten or effects.dropped(Gang) or effects.gone):
         return []
     gone = [(name,) for name in effects.gone]
-    deletes: list[Write] = [(_FORGET, effects.forgotten), (_DISBAND, effects.disbanded)]
+    deletes: list[Write] = [(_FORGET, effects.forgotten), (_DISBAND, effects.dropped(Gang))]
     deletes += [(statement, gone) for statement in _GONE]
     return [(statement, rows) for statement, rows in deletes if rows]
 

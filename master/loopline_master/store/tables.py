@@ -36,12 +36,12 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeEngine
 
-from loopline_master.core.entities import Attempt, Grid, Job, Program, Task, Worker
-from loopline_master.core.gangs.gang import Gang
-from loopline_master.core.index.exemptions import Exemption
-from loopline_master.core.planning.plan import Plan
-from loopline_master.core.shares.user import User
-from loopline_master.core.transfers.carrier import Carrier
+from loopline_master.core.kernel.entities import Attempt, Grid, Job, Program, Task, Worker
+from loopline_master.core.wings.exemptions.exemption import Exemption
+from loopline_master.core.wings.gangs.gang import Gang
+from loopline_master.core.wings.gangs.planning.plan import Plan
+from loopline_master.core.wings.shares.user import User
+from loopline_master.core.wings.transfers.carrier import Carrier
 from loopline_shared.rest.access import Role
 from loopline_shared.spec import JobSpec
 

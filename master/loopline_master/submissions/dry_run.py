@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from loopline_master.core.estimates import eta
-from loopline_master.core.requests import too_much, warnings
+from loopline_master.core.kernel.requests import too_much, warnings
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.files.blobs import Blobs
 from loopline_master.files.row_files import RowFiles

@@ -9,9 +9,9 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import TypeVar
 
-from loopline_master.core.effects import Done, Submitted
 from loopline_master.core.events import JobRetried, JobSubmitted
-from loopline_master.core.requests import refused_retry
+from loopline_master.core.kernel.effects import Done, Submitted
+from loopline_master.core.kernel.requests import refused_retry
 from loopline_master.engine import Engine
 from loopline_master.files.retained import RetainedFiles
 from loopline_master.files.retention import Retention

@@ -1,1 +1,1 @@
-"""Planning transfers beside the loop: the solver that the pure planner (``core/transfers``) is given."""
+"""Planning transfers beside the loop: the solver that the pure planner (``core/wings/transfers``) is given."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from loopline_master.core.transfers.assumed_network import MASTER, assumed_network, rate_of
-from loopline_master.core.transfers.measured_network import NOTHING_MEASURED, MeasuredNetwork
-from loopline_master.core.transfers.network import Network, NetworkNode
+from loopline_master.core.wings.transfers.assumed_network import MASTER, assumed_network, rate_of
+from loopline_master.core.wings.transfers.measured_network import NOTHING_MEASURED, MeasuredNetwork
+from loopline_master.core.wings.transfers.network import Network, NetworkNode
 from loopline_master.transfers.network_file import NetworkFile
 from loopline_shared.protocol.host_link import HostLink
 from loopline_shared.rest.bodies.network import KnownBy

@@ -19,7 +19,7 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any
 
-from loopline_master.core.transfers.network import Network, NetworkNode
+from loopline_master.core.wings.transfers.network import Network, NetworkNode
 from loopline_shared.errors import LooplineError
 
 _KEYS = ("above", "capacity", "up", "down", "hosts", "edge")

@@ -8,10 +8,10 @@ from importlib.util import find_spec
 from itertools import accumulate
 from math import inf
 
-from loopline_master.core.transfers.filling import fill
-from loopline_master.core.transfers.pipeline import PlanRequest, TransferPlan
-from loopline_master.core.transfers.programme import LinearProgramme, Share, Solve, Term
-from loopline_master.core.transfers.transfer_planner import plan
+from loopline_master.core.wings.transfers.filling import fill
+from loopline_master.core.wings.transfers.pipeline import PlanRequest, TransferPlan
+from loopline_master.core.wings.transfers.programme import LinearProgramme, Share, Solve, Term
+from loopline_master.core.wings.transfers.transfer_planner import plan
 from loopline_shared.errors import LooplineError
 
 _ROUNDING = 1e-6

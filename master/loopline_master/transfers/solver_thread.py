@@ -10,7 +10,7 @@ from functools import partial
 from time import perf_counter
 
 from loopline_master.core.events import TransfersPlanned
-from loopline_master.core.transfers.carrier import NumberedRequest
+from loopline_master.core.wings.transfers.carrier import NumberedRequest
 from loopline_master.transfers.solver import Solver
 
 log = logging.getLogger(__name__)

@@ -6,8 +6,8 @@ import dataclasses
 from dataclasses import KW_ONLY, dataclass, field
 from statistics import fmean
 
-from loopline_master.core.effects import Effects
-from loopline_master.core.entities import Job
+from loopline_master.core.kernel.effects import Effects
+from loopline_master.core.kernel.entities import Job
 from loopline_shared.model import JobState, Order
 from loopline_simulator.dynamic_load.dynamic_world import DynamicWorld
 from loopline_simulator.dynamic_load.scenario import Information, Machines, ProgramRun, Programs, SizeKnowledge

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from loopline_master.core.effects import Effects
 from loopline_master.core.events import Event, JobSubmitted, SchedulerSettings, WorkerReported
+from loopline_master.core.kernel.effects import Effects
 from loopline_shared.model import AttemptId, Held, Load, Outcome, Result
 from loopline_shared.protocol.attempt_ranges import ranges_of
 from loopline_shared.protocol.worker_link import Assign, Report

@@ -13,8 +13,8 @@ from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 from rich.console import Console
 
-from loopline_master.core.planning.rack import Rack
-from loopline_master.core.planning.scans.scan_algorithms import PAPERS, algorithm
+from loopline_master.core.wings.gangs.planning.rack import Rack
+from loopline_master.core.wings.gangs.planning.scans.scan_algorithms import PAPERS, algorithm
 from loopline_simulator.experiments.answers import effort, wide_console, without_nan
 from loopline_simulator.experiments.options import RUNS, Count, Positive, Several, SweepOptions, usage
 from loopline_simulator.papers.rack.rack_trial import RackAnswer, RackCase, run

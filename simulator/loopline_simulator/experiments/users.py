@@ -10,9 +10,9 @@ from typing import Annotated
 from rich.table import Table
 from rich.text import Text
 
-from loopline_master.core.effects import Effects
-from loopline_master.core.entities import Job
 from loopline_master.core.events import SchedulerSettings
+from loopline_master.core.kernel.effects import Effects
+from loopline_master.core.kernel.entities import Job
 from loopline_shared.model import Facts, Order, OrderWithin
 from loopline_shared.spec import JobSpec, Range
 from loopline_simulator.experiments.answers import wide_console, without_nan

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from loopline_master.core.effects import Effects
-from loopline_master.core.entities import OCCUPYING
 from loopline_master.core.events import Event, MasterStarted, SchedulerSettings, WorkerJoined, WorkerLeft
+from loopline_master.core.kernel.effects import Effects
+from loopline_master.core.kernel.entities import OCCUPYING
 from loopline_shared.model import AttemptId, Result
 from loopline_simulator.fast.availability import Absence, Interval
 from loopline_simulator.fast.world import Arrival, FastWorld, Host

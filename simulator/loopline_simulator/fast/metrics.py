@@ -8,8 +8,8 @@ from dataclasses import KW_ONLY, dataclass
 from itertools import pairwise
 from statistics import fmean
 
-from loopline_master.core.effects import Effects
-from loopline_master.core.entities import Attempt, Job
+from loopline_master.core.kernel.effects import Effects
+from loopline_master.core.kernel.entities import Attempt, Job
 from loopline_shared.model import AttemptId, AttemptState
 from loopline_simulator.fast.hosts import Speed
 from loopline_simulator.fast.passings import JobSpan, count

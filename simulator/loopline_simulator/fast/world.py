@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 
-from loopline_master.core.effects import Effects
 from loopline_master.core.events import (
     Event,
     JobSubmitted,
@@ -19,6 +18,7 @@ from loopline_master.core.events import (
     WorkerJoined,
     WorkerReported,
 )
+from loopline_master.core.kernel.effects import Effects
 from loopline_master.core.scheduler import Scheduler
 from loopline_shared.model import AttemptId, Facts, Held, Load, Outcome, Result
 from loopline_shared.protocol.attempt_ranges import ranges_of

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from loopline_master.core.entities import OCCUPYING
 from loopline_master.core.estimates.measure import ms_of
-from loopline_master.core.state import State
+from loopline_master.core.kernel.entities import OCCUPYING
+from loopline_master.core.kernel.state import State
+from loopline_master.core.wings.gangs.gang_memory import GangMemory
+from loopline_master.core.wings.shares.accounts import Accounts
+from loopline_master.core.wings.transfers.transfer_memory import TransferMemory
 from loopline_shared.model import AttemptId, TaskState
 from loopline_shared.parallel import rank_of
 from loopline_simulator.full.machine import Machine
@@ -17,9 +20,11 @@ from loopline_simulator.full.store import MemoryStore
 def check_restart_changes_nothing(now: State, again: State) -> None:
     """Check that the rows hold all that the scheduler knows: ``again`` is made of them."""
     assert now.grid == again.grid
-    for part in ("jobs", "tasks", "attempts", "workers", "programs", "gangs", "carriers", "fresh"):
+    for part in ("jobs", "tasks", "attempts", "workers", "programs", "fresh"):
         assert_same(part, getattr(now, part), getattr(again, part))
-    assert_same("users", now.accounts.users, again.accounts.users)
+    assert_same("gangs", now.own(GangMemory).gangs, again.own(GangMemory).gangs)
+    assert_same("carriers", now.own(TransferMemory).carriers, again.own(TransferMemory).carriers)
+    assert_same("users", now.own(Accounts).users, again.own(Accounts).users)
     assert now.index.ready == again.index.ready
     assert now.index.blockers.keys() == again.index.blockers.keys()
 

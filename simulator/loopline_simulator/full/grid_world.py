@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from loopline_master.core.effects import Effects, Reply, Submitted
-from loopline_master.core.entities import LIVE, Job
 from loopline_master.core.events import (
     Batch,
     Event,
@@ -29,11 +27,15 @@ from loopline_master.core.events import (
     WorkerReported,
     WorkerUndrained,
 )
-from loopline_master.core.gangs.gang import GangPhase
-from loopline_master.core.invariants import check, check_started
-from loopline_master.core.reports.kept_back import KeptBack
+from loopline_master.core.kernel.effects import Effects, Reply, Submitted
+from loopline_master.core.kernel.entities import LIVE, Job
+from loopline_master.core.kernel.invariants import check, check_started
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.core.transfers.carrier import NumberedRequest
+from loopline_master.core.wings.gangs.gang import Gang, GangPhase
+from loopline_master.core.wings.gangs.gang_memory import GangMemory
+from loopline_master.core.wings.leases.kept_back import KeptBack
+from loopline_master.core.wings.transfers.carrier import NumberedRequest
+from loopline_master.core.wings.transfers.transfer_memory import asked
 from loopline_master.transfers.solver import FILLING
 from loopline_shared.errors import ProtocolError
 from loopline_shared.model import AttemptId, JobState
@@ -110,12 +112,14 @@ class GridWorld:
         if self.checkpoint_every and self._steps % self.checkpoint_every == 0:
             events.insert(0, self.scheduler.checkpoint())
         effects = self._step(events, is_checked=is_checked)
-        self.asked = effects.asked or self.asked
+        self.asked = asked(effects) or self.asked
         if crash == "before commit":
             self._die()
             return None
         self.store.commit(Batch(self.now, events), effects)
-        self.starts_named |= {gang.member(0) for gang in effects.gangs.values() if gang.phase is GangPhase.RUNNING}
+        self.starts_named |= {
+            gang.member(0) for gang in effects.rows(Gang).values() if gang.phase is GangPhase.RUNNING
+        }
         assert not self.store.passings, f"passings: {self.store.passings}"
         if crash == "before release":
             self._die()
@@ -129,7 +133,7 @@ class GridWorld:
     def _step(self, events: list[Event], *, is_checked: bool) -> Effects:
         """Have the scheduler take its step, and the one beside it that was started again from the rows."""
         state, second, self._second = self.scheduler.state, self._second, None
-        has_gangs = bool(state.plans or state.index.parallel)
+        has_gangs = bool(state.own(GangMemory).plans or state.index.parallel)
         effects = self.scheduler.step(events, self.now)
         check_promises(self.store.plans, effects)
         if second is not None and has_gangs:

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from loopline_master.core.effects import Effects
 from loopline_master.core.events import BATCH, Batch, Event, SchedulerSettings
-from loopline_master.core.planning.horizon import MARGIN_S
-from loopline_master.core.planning.plan import BrokenPromise, Plan
+from loopline_master.core.kernel.effects import Effects
 from loopline_master.core.scheduler import Scheduler
+from loopline_master.core.wings.gangs.gang import Gang
+from loopline_master.core.wings.gangs.gang_wing import Gangs
+from loopline_master.core.wings.gangs.planning.horizon import MARGIN_S
+from loopline_master.core.wings.gangs.planning.plan import BrokenPromise, Plan
 from loopline_shared.model import TaskId
 from loopline_simulator.full.store import MemoryStore
 
@@ -30,18 +32,19 @@ class SecondPlanner:
     def check(self, events: Sequence[Event], now: float, found: Effects, settings: SchedulerSettings) -> None:
         """Raise AssertionError if its plans differ from those that the other scheduler has ``found``."""
         self.scheduler.set_policy(settings)
-        self.scheduler.planning.open()
+        self.scheduler.state.wings[Gangs].planning.open()
         batch = BATCH.validate_json(BATCH.dump_json(Batch(now, list(events))))
         again = self.scheduler.step(batch.events, batch.now)
-        theirs, ours = (_without_reasons(one) for one in (again, found))
-        assert theirs == ours, f"started again it plans {theirs}, not {ours}"
-        assert again.gangs == found.gangs, f"started again it begins {again.gangs}, not {found.gangs}"
+        planned, expected = (_without_reasons(one) for one in (again, found))
+        assert planned == expected, f"started again it plans {planned}, not {expected}"
+        ours, theirs = again.rows(Gang), found.rows(Gang)
+        assert ours == theirs, f"started again it begins {ours}, not {theirs}"
 
 
 def check_promises(before: Mapping[TaskId, Plan], effects: Effects) -> None:
     """Raise AssertionError if a promise among the rows ``before`` a step was moved back by it without a reason."""
-    reasons = {TaskId(one.job, one.task): one.reason for one in effects.broken}
-    for task, plan in effects.plans.items():
+    reasons = {TaskId(one.job, one.task): one.reason for one in effects.told(BrokenPromise)}
+    for task, plan in effects.rows(Plan).items():
         old = before.get(task)
         if old is None or old.is_over or not old.is_promise or old.start is None or plan.withdrawn_at is not None:
             continue
@@ -54,5 +57,5 @@ def check_promises(before: Mapping[TaskId, Plan], effects: Effects) -> None:
 
 def _without_reasons(effects: Effects) -> list[Plan | BrokenPromise]:
     """Return the changed plans and broken promises: of several reasons, each scheduler may name another."""
-    plans = [replace(plan, reason="", broken_reason="") for _, plan in sorted(effects.plans.items())]
-    return [*plans, *(replace(one, reason="", number=0) for one in effects.broken)]
+    plans = [replace(plan, reason="", broken_reason="") for _, plan in sorted(effects.rows(Plan).items())]
+    return [*plans, *(replace(one, reason="", number=0) for one in effects.told(BrokenPromise))]

@@ -5,19 +5,19 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import replace
 
-from loopline_master.core.effects import Effects
-from loopline_master.core.entities import UNRELEASED, Attempt, Grid, Job, Program, Task, Worker
 from loopline_master.core.events import BATCH, Batch
-from loopline_master.core.gangs.gang import Gang
-from loopline_master.core.index.exemptions import Exemption
-from loopline_master.core.index.sorted_collections import IntervalSet
-from loopline_master.core.planning.plan import BrokenPromise, Plan
-from loopline_master.core.runs import ProgramKey
+from loopline_master.core.kernel.effects import Effects
+from loopline_master.core.kernel.entities import UNRELEASED, Attempt, Grid, Job, Program, Task, Worker
+from loopline_master.core.kernel.index.sorted_collections import IntervalSet
+from loopline_master.core.kernel.runs import ProgramKey
+from loopline_master.core.kernel.transitions import END
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.core.shares.user import User
-from loopline_master.core.state import Snapshot
-from loopline_master.core.transfers.carrier import Carrier
-from loopline_master.core.transitions import END
+from loopline_master.core.snapshot import Snapshot
+from loopline_master.core.wings.exemptions.exemption import Exemption
+from loopline_master.core.wings.gangs.gang import Gang
+from loopline_master.core.wings.gangs.planning.plan import BrokenPromise, Plan
+from loopline_master.core.wings.shares.user import User
+from loopline_master.core.wings.transfers.carrier import Carrier
 from loopline_shared.model import AttemptId, AttemptState, Order, Result, TaskId
 
 
@@ -52,20 +52,20 @@ class MemoryStore:
         self.workers |= {key: copy(worker) for key, worker in effects.workers.items()}
         for forgotten in effects.forgotten:
             self.programs.pop(forgotten, None)
-        for launch in effects.disbanded:
+        for launch in effects.dropped(Gang):
             self.gangs.pop(launch, None)
         if effects.forgotten_jobs:
             self._forget_jobs(set(effects.forgotten_jobs))
         for name in effects.gone:
             self.workers.pop(name, None)
             self.carriers.pop(name, None)
-        self.gangs |= {key: copy(gang) for key, gang in effects.gangs.items()}
-        self.plans |= {key: copy(plan) for key, plan in effects.plans.items()}
-        self.carriers |= {key: copy(carrier) for key, carrier in effects.carriers.items()}
-        self.users |= {key: copy(user) for key, user in effects.users.items()}
-        self.broken += effects.broken
+        self.gangs |= {key: copy(gang) for key, gang in effects.rows(Gang).items()}
+        self.plans |= {key: copy(plan) for key, plan in effects.rows(Plan).items()}
+        self.carriers |= {key: copy(carrier) for key, carrier in effects.rows(Carrier).items()}
+        self.users |= {key: copy(user) for key, user in effects.rows(User).items()}
+        self.broken += effects.told(BrokenPromise)
         self.programs |= {key: copy(program) for key, program in effects.programs.items()}
-        self.exemptions |= {(e.job, e.since, e.reason): e for e in effects.exemptions}
+        self.exemptions |= {(e.job, e.since, e.reason): e for e in effects.told(Exemption)}
         for worker, result in effects.late:
             self._keep_late(worker, result)
 

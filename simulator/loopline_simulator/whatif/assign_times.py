@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from statistics import median
 
-from loopline_master.core.effects import Effects
 from loopline_master.core.events import Batch, WorkerReported
+from loopline_master.core.kernel.effects import Effects
 from loopline_shared.model import AttemptId, AttemptState, TaskId
 
 _CANCELLED = AttemptState.CANCELLED

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, asdict, dataclass
 from statistics import fmean
 
-from loopline_master.core.entities import Job
 from loopline_master.core.events import SchedulerSettings
+from loopline_master.core.kernel.entities import Job
 from loopline_simulator.whatif.recording import Recording
 from loopline_simulator.whatif.tally import COMPLETED, Tally, passings
 

@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from loopline_master.core.effects import Declined, Effects, Submitted
-from loopline_master.core.entities import LIVE, Attempt, Job, Worker
 from loopline_master.core.events import JobSubmitted, MasterStarted, SchedulerSettings
-from loopline_master.core.index.sorted_collections import IntervalSet
+from loopline_master.core.kernel.effects import Declined, Effects, Submitted
+from loopline_master.core.kernel.entities import LIVE, Attempt, Job, Worker
+from loopline_master.core.kernel.index.sorted_collections import IntervalSet
+from loopline_master.core.kernel.state import State
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.core.state import Snapshot, State
+from loopline_master.core.snapshot import Snapshot
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import AttemptId, Load, Order, TaskId
 from loopline_shared.spec import JobSpec

@@ -9,8 +9,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 
-from loopline_master.core.effects import Declined, Effects
-from loopline_master.core.entities import UNSEATED, Attempt
 from loopline_master.core.events import (
     Batch,
     Checkpointed,
@@ -35,9 +33,11 @@ from loopline_master.core.events import (
     WorkersHeard,
     WorkerUndrained,
 )
-from loopline_master.core.reports import figures
+from loopline_master.core.kernel.effects import Declined, Effects
+from loopline_master.core.kernel.entities import UNSEATED, Attempt
+from loopline_master.core.kernel.sessions import figures
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.core.state import Snapshot
+from loopline_master.core.snapshot import Snapshot
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import Facts, Load, Order, Outcome, Result, TaskId
 from loopline_shared.protocol.worker_link import Report

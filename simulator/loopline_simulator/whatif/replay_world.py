@@ -10,7 +10,6 @@ from functools import partial
 from operator import itemgetter
 from typing import TypeGuard
 
-from loopline_master.core.effects import Effects, Submitted
 from loopline_master.core.events import (
     Event,
     JobCancelled,
@@ -23,6 +22,7 @@ from loopline_master.core.events import (
     WorkerJoined,
     WorkerLeft,
 )
+from loopline_master.core.kernel.effects import Effects, Submitted
 from loopline_shared.model import AttemptId, JobState, Load, Outcome, Result, TaskId
 from loopline_shared.protocol.worker_link import Assign
 from loopline_simulator.fast.changing_world import ChangingWorld

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from loopline_master.core.effects import Effects
-from loopline_master.core.entities import Job, Task
 from loopline_master.core.events import JobRetried
-from loopline_master.core.index.sorted_collections import IntervalSet
+from loopline_master.core.kernel.effects import Effects
+from loopline_master.core.kernel.entities import Job, Task
+from loopline_master.core.kernel.index.sorted_collections import IntervalSet
 from loopline_shared.model import JobState, TaskState
 
 _UNSUCCESSFUL = (TaskState.FAILED, TaskState.CANCELLED)

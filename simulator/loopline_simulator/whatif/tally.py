@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import takewhile
 
-from loopline_master.core.effects import Effects
-from loopline_master.core.entities import UNRELEASED, Attempt, Job
-from loopline_master.core.index.exemptions import Exemption
+from loopline_master.core.kernel.effects import Effects
+from loopline_master.core.kernel.entities import UNRELEASED, Attempt, Job
+from loopline_master.core.wings.exemptions.exemption import Exemption
 from loopline_shared.model import AttemptId, AttemptState, JobState, Order
 
 COMPLETED = (JobState.SUCCEEDED, JobState.FAILED)
@@ -25,7 +25,7 @@ class Tally:
 
     def __call__(self, effects: Effects) -> None:
         self.jobs |= effects.jobs
-        for exemption in effects.exemptions:
+        for exemption in effects.told(Exemption):
             self.exempt.setdefault(exemption.job, {})[exemption.since] = exemption
         for attempt in effects.attempts.values():
             self._count(attempt, effects.grid.now)

@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from statistics import pstdev
 
-from loopline_master.core.entities import LIVE, Grid, Job
 from loopline_master.core.estimates import measure
 from loopline_master.core.estimates.lognormal import MOST_LOG, Lognormal, fitted
-from loopline_master.core.index.requirements import RequirementClass, meets, requirement_class_of
-from loopline_master.core.state import State
+from loopline_master.core.kernel.entities import LIVE, Grid, Job
+from loopline_master.core.kernel.index.requirements import RequirementClass, meets, requirement_class_of
+from loopline_master.core.kernel.state import State
 from loopline_shared.model import JobState, Order, OrderWithin, SizeSource
 from loopline_shared.spec import JobSpec
 

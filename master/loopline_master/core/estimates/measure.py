@@ -13,9 +13,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from loopline_master.core.entities import UNSEATED, Attempt, Grid, Job, Program, Task, Worker
 from loopline_master.core.estimates import program_history
-from loopline_master.core.runs import LEAST_SHARE, Observation, ProgramKey
+from loopline_master.core.kernel.entities import UNSEATED, Attempt, Grid, Job, Program, Task, Worker
+from loopline_master.core.kernel.runs import LEAST_SHARE, Observation, ProgramKey
 from loopline_shared.model import Load, Outcome, SizeSource, TaskState
 
 _MOST_S = 1e9

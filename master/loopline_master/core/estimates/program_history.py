@@ -16,8 +16,8 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Sequence
 from operator import truediv
 
-from loopline_master.core.entities import Program
-from loopline_master.core.runs import LEAST_SHARE, Observation
+from loopline_master.core.kernel.entities import Program
+from loopline_master.core.kernel.runs import LEAST_SHARE, Observation
 from loopline_shared.model import Prediction
 
 WINDOW = 32

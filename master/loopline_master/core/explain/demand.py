@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from loopline_master.core.entities import Job
 from loopline_master.core.estimates import measure
-from loopline_master.core.index.requirements import RequirementClass, requirement_class_of
-from loopline_master.core.shares.user_slots import slots_taken
-from loopline_master.core.state import State
+from loopline_master.core.kernel.entities import Job
+from loopline_master.core.kernel.index.requirements import RequirementClass, requirement_class_of
+from loopline_master.core.kernel.state import State
+from loopline_master.core.wings.shares.accounts import Accounts
+from loopline_master.core.wings.shares.user_slots import slots_taken
 from loopline_shared.model import Order
 from loopline_shared.rest.bodies import DemandLine, DemandView
 
@@ -76,9 +77,9 @@ def _startable(state: State, job: Job) -> int:
 def _slots_left(state: State) -> dict[str, int]:
     """Return the slots that each user may still have at once; empty if users have no limit."""
     allowed = state.settings.user_slots
-    if allowed is None or not state.accounts.are_kept:
+    if allowed is None or not state.own(Accounts).are_kept:
         return {}
-    return {name: max(0, allowed - slots_taken(state, name)) for name in state.accounts.users}
+    return {name: max(0, allowed - slots_taken(state, name)) for name in state.own(Accounts).users}
 
 
 def _within(left: dict[str, int], job: Job, tasks: int) -> int:

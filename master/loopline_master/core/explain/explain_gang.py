@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from loopline_master.core.entities import Job
-from loopline_master.core.gangs.gang import Gang, GangPhase
-from loopline_master.core.gangs.phases import members_of
-from loopline_master.core.state import State
+from loopline_master.core.kernel.entities import Job
+from loopline_master.core.kernel.state import State
+from loopline_master.core.wings.gangs.gang import Gang, GangPhase
+from loopline_master.core.wings.gangs.gang_memory import GangMemory
+from loopline_master.core.wings.gangs.phases import members_of
 from loopline_shared.model import AttemptState
 from loopline_shared.rest.bodies import Reason
 
@@ -27,7 +28,7 @@ def why_it_waits(state: State, job: Job, count: int) -> Reason:
 
 def not_running(state: State, job: Job) -> list[Gang]:
     """Return the gangs of a job that have members which do not run: they are frozen, or still prepared."""
-    gangs = state.gangs.values() if job.nodes > 1 else ()
+    gangs = state.own(GangMemory).gangs.values() if job.nodes > 1 else ()
     return [gang for gang in gangs if gang.job == job.id and gang.phase is not GangPhase.RUNNING][:_MOST_GANGS]
 
 

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
-from loopline_master.core import trust
-from loopline_master.core.entities import LIVE, Job, Task
 from loopline_master.core.explain import explain_gang
 from loopline_master.core.explain.explain_shares import slots_used_up, users_ahead
 from loopline_master.core.explain.explain_transfers import explain_transfers, files_coming
-from loopline_master.core.gangs.phases import launches_of
-from loopline_master.core.index.requirements import meets, needs, requirement_class_of
-from loopline_master.core.planning.explain_plan import explain_start
+from loopline_master.core.kernel.entities import LIVE, Job, Task
+from loopline_master.core.kernel.index.requirements import meets, needs, requirement_class_of
+from loopline_master.core.kernel.state import State
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.core.shares.overdrawn import used_now
-from loopline_master.core.state import State
-from loopline_master.core.transfers.data_delay import known_files
+from loopline_master.core.wings.exemptions.overdrawn import used_now
+from loopline_master.core.wings.gangs.gang_memory import GangMemory
+from loopline_master.core.wings.gangs.phases import launches_of
+from loopline_master.core.wings.gangs.planning.explain_plan import explain_start
+from loopline_master.core.wings.transfers.data_delay import known_files
+from loopline_master.core.wings.transfers.transfer_memory import TransferMemory
+from loopline_master.core.wings.trust import trust
 from loopline_shared.model import AttemptState, JobState, Order, SizeSource, TaskId, TaskState
 from loopline_shared.rest.bodies import Explanation, FileFlow, Reason
 
@@ -94,7 +96,7 @@ def _reasons(state: State, job: Job) -> list[Reason]:
         reasons += [explain_gang.what_it_does(state, gang) for gang in explain_gang.not_running(state, job)]
         reasons += _preparing(state, job, workers)
         reasons += _coming(state, job)
-    plan = state.plans.get(job.id)
+    plan = state.own(GangMemory).plans.get(job.id)
     reasons += explain_start(state, job)
     if unstarted and blocked is None and (plan is None or plan.start is None):
         reasons += [_for_slot(state, job, unstarted), *users_ahead(state, job), *slots_used_up(state, job)]
@@ -325,7 +327,7 @@ def _coming(state: State, job: Job, task: int | None = None) -> list[Reason]:
 
 def _wanted(state: State, job: Job, task: int | None = None) -> Iterator[tuple[str, list[str]]]:
     """Yield the worker of each live attempt of the job, or of one task of it, with the task's large files."""
-    for one in state.attempts.values() if state.carriers else ():
+    for one in state.attempts.values() if state.own(TransferMemory).carriers else ():
         if one.job == job.id and one.state in LIVE and task in (None, one.task):
             yield one.worker, known_files(state, job, one.task)
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from loopline_master.core.entities import Job
-from loopline_master.core.shares.user_slots import may_take, slots_taken
-from loopline_master.core.state import State
+from loopline_master.core.kernel.entities import Job
+from loopline_master.core.kernel.state import State
+from loopline_master.core.wings.shares.accounts import Accounts
+from loopline_master.core.wings.shares.user_slots import may_take, slots_taken
 from loopline_shared.rest.bodies import LimitUse, Reason, SharesView, UserShare
 
 
 def shares_view(state: State) -> SharesView:
     """Return use against share of all users, in the order of their turns."""
-    accounts = state.accounts
+    accounts = state.own(Accounts)
     asking = {state.jobs[job].owner for jobs in state.index.requirements.jobs.values() for job in jobs}
     total = sum(user.share for user in accounts.users.values() if user.name in asking)
     used = {name: user.usage_now(state.now, accounts.half_life_s) for name, user in accounts.users.items()}
@@ -55,7 +56,7 @@ def slots_used_up(state: State, job: Job) -> list[Reason]:
 
 def users_ahead(state: State, job: Job) -> list[Reason]:
     """Return the reason that other users' tasks come before those of this job's user; empty if it is their turn."""
-    accounts = state.accounts
+    accounts = state.own(Accounts)
     if not accounts.are_kept:
         return []
     asking = state.index.requirements.owners_in(state.index.ready)

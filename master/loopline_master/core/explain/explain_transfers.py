@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from loopline_master.core.state import State
-from loopline_master.core.transfers.assumed_network import MASTER
-from loopline_master.core.transfers.carrier import Carrier, Transfer
+from loopline_master.core.kernel.state import State
+from loopline_master.core.wings.transfers.assumed_network import MASTER
+from loopline_master.core.wings.transfers.carrier import Carrier, Transfer
+from loopline_master.core.wings.transfers.transfer_memory import TransferMemory
 from loopline_shared.rest.bodies import FileFlow, Reason
 
 _MEGA = 1e6
@@ -14,7 +15,7 @@ _MEGA = 1e6
 
 def explain_transfers(state: State, worker: str, files: Collection[str] | None = None) -> list[Reason]:
     """Return a reason for each of these files that is on its way to a worker; None: for all that are."""
-    carrier = state.carriers.get(worker)
+    carrier = state.own(TransferMemory).carriers.get(worker)
     if carrier is None:
         return []
     return [
@@ -26,7 +27,7 @@ def explain_transfers(state: State, worker: str, files: Collection[str] | None =
 
 def files_coming(state: State, worker: str, files: Collection[str] | None = None) -> list[FileFlow]:
     """Return those of these files, or all, that are on their way to a worker, as far as they are expected to be."""
-    carrier = state.carriers.get(worker)
+    carrier = state.own(TransferMemory).carriers.get(worker)
     return [
         FileFlow(
             sha256=file,
@@ -59,8 +60,9 @@ def _from_whom(state: State, carrier: Carrier, file: str, transfer: Transfer) ->
     if not transfer.rate:
         return f"from {_named(transfer.source)} by the plan, once others have it that go first{but}"
     if transfer.source != MASTER:
-        return f"from worker {transfer.source}, which {_has(state.carriers.get(transfer.source), file)}{but}"
-    others = sum(file in one.has for one in state.carriers.values())
+        source = state.own(TransferMemory).carriers.get(transfer.source)
+        return f"from worker {transfer.source}, which {_has(source, file)}{but}"
+    others = sum(file in one.has for one in state.own(TransferMemory).carriers.values())
     why = (
         f"though {others} workers have it, for that is the better way by the plan"
         if others

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from loopline_master.core.entities import OCCUPYING, Attempt, Worker
 from loopline_master.core.explain.explain_job import counted
 from loopline_master.core.explain.explain_transfers import explain_transfers
+from loopline_master.core.kernel.entities import OCCUPYING, Attempt, Worker
+from loopline_master.core.kernel.state import State
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.core.state import State
 from loopline_shared.model import AttemptState
 from loopline_shared.rest.bodies import Explanation, Reason
 

@@ -5,8 +5,8 @@ Jobs that wait outside the grid for others to succeed come last.
 
 from __future__ import annotations
 
-from loopline_master.core.entities import Job
-from loopline_master.core.state import State
+from loopline_master.core.kernel.entities import Job
+from loopline_master.core.kernel.state import State
 from loopline_shared.rest.columns import QueuedJob
 
 

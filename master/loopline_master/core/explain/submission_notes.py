@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from loopline_master.core.entities import Job
 from loopline_master.core.estimates import program_history
 from loopline_master.core.estimates.eta import Forecast, Unknown
 from loopline_master.core.explain.explain_job import counted, size_of, spoken
-from loopline_master.core.state import State
+from loopline_master.core.kernel.entities import Job
+from loopline_master.core.kernel.state import State
 from loopline_shared.model import Order, SizeSource
 
 IMPLAUSIBLE = 5.0

@@ -19,7 +19,7 @@ scheduler starts one task itself, unless it was asked to wait.
 **Prefetching.** Short tasks are sent to wait at workers whose slots are all busy, so that they need no round trip to
 begin. The same method says which: ``next_task`` is asked for the busy worker too, ``cost`` for busy candidates beside
 free ones. The scheduler accepts only what may wait: a task to start, of one slot, known to be short, within
-``prefetch_s`` of work for each slot (``loopline_master.core.eligibility``).
+``prefetch_s`` of work for each slot (``loopline_master.core.kernel.eligibility``).
 
 **Requirement class and worker class.** Jobs with equal requirements are one ``RequirementClass``: it is matched
 against workers once, not job by job. Workers with equal facts and about the same speed are one ``WorkerClass``. A
@@ -29,8 +29,9 @@ decision costs a logarithm of the number of workers.
 **Nothing now.** ``Later(at)`` instead of a placement asks again at that time (``Scheduler.wake_at``): a worker waits
 for a cheaper hour, a task for a slot near its data.
 
-**Shares of users.** Whose turn it is among users is decided before the policy (``loopline_master.core.shares``). It
-sees the jobs of one user at a time then: requirement classes are of one user each.
+**Shares of users.** Whose turn it is among users is decided before the policy
+(``loopline_master.core.wings.shares``). It sees the jobs of one user at a time then: requirement classes are of one
+user each.
 
 **Data.** The time that a candidate needs to fetch missing inputs is a term of ``cost``, in the same seconds. What a
 WorkerFirst policy proposes goes as it is, or another task of the same job in its place whose files are there

@@ -2,7 +2,7 @@
 
 Jobs are served in the order in which fair sharing would finish them. A worker serves the first job whose end it
 does not delay, so that slow ones work for jobs further back; a straggler is copied only if that is worth a lot.
-The source is docs/design/fair-hold.md; what was tried beside it, and what came of it, is in docs/policies.md.
+The source is docs/design/fair-hold.md; what was tried beside it, and what came of it, is in benchmarks/measured.md.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Iterator
 from math import inf
 
-from loopline_master.core.entities import Job, Worker
 from loopline_master.core.estimates import measure
-from loopline_master.core.index.requirements import RequirementClass
+from loopline_master.core.kernel.entities import Job, Worker
+from loopline_master.core.kernel.index.requirements import RequirementClass
 from loopline_master.core.policies.fair_index import FairIndex
 from loopline_master.core.policies.policy import Later, Placement, Proposal, View, WorkerFirst, register
 
@@ -140,7 +140,7 @@ class _Turn:
         Or that it could have finished since anything was last started: faster workers do not come free then.
         """
         grid, within_s = self._view.grid, inf
-        delay_s = self._data_delay(job) if self._view.data.carriers else 0.0
+        delay_s = self._data_delay(job) if self._view.data.is_known else 0.0
         if not self._is_fast:
             within_s = max(self._ends_in(job, before), grid.now - grid.last_start + _CLOSELY_S) - delay_s
         task = self._largest(job, within_s)

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from heapq import merge
 from itertools import islice
 
-from loopline_master.core.entities import LIVE, Attempt, Job, Task, Worker
 from loopline_master.core.estimates import measure
-from loopline_master.core.index.requirements import RequirementClass
-from loopline_master.core.index.sorted_collections import IntervalSet, Ranking
+from loopline_master.core.kernel.entities import LIVE, Attempt, Job, Task, Worker
+from loopline_master.core.kernel.index.requirements import RequirementClass
+from loopline_master.core.kernel.index.sorted_collections import IntervalSet, Ranking
 from loopline_master.core.policies.policy import FEW, View
 from loopline_shared.model import JobState, TaskId
 

@@ -5,7 +5,7 @@ No task has replicas.
 
 from __future__ import annotations
 
-from loopline_master.core.entities import Worker
+from loopline_master.core.kernel.entities import Worker
 from loopline_master.core.policies.policy import Placement, View, WorkerFirst, register
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import islice
 
-from loopline_master.core.entities import Job
 from loopline_master.core.estimates import measure
-from loopline_master.core.index.sorted_collections import LongRanking
+from loopline_master.core.kernel.entities import Job
+from loopline_master.core.kernel.index.sorted_collections import LongRanking
 from loopline_master.core.policies.policy import View
 
 _FEW = 4

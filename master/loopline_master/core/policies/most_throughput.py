@@ -8,8 +8,8 @@ comes before a slow one, and a fast one that has a few in hand before a slow one
 
 from __future__ import annotations
 
-from loopline_master.core.entities import Worker
 from loopline_master.core.estimates import measure
+from loopline_master.core.kernel.entities import Worker
 from loopline_master.core.policies.policy import View, register
 from loopline_master.core.policies.task_first import Candidate, ReadyTask, TaskFirst
 

@@ -11,17 +11,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol, TypeVar
 
-from loopline_master.core import eligibility
-from loopline_master.core.eligibility import Prefetch
-from loopline_master.core.entities import Grid, Job, Program, Task, Worker
-from loopline_master.core.index.attempts import Attempts, ReadySet, Slots
-from loopline_master.core.index.job_sessions import JobSession, JobSessions
-from loopline_master.core.index.policy_index import PolicyIndex
-from loopline_master.core.index.requirements import RequirementClass, RequirementIndex
-from loopline_master.core.index.sorted_collections import IntervalSet
-from loopline_master.core.runs import ProgramKey
-from loopline_master.core.state import State
-from loopline_master.core.transfers.data_delay import DataDelays
+from loopline_master.core.kernel import eligibility
+from loopline_master.core.kernel.eligibility import Prefetch
+from loopline_master.core.kernel.entities import Grid, Job, Program, Task, Worker
+from loopline_master.core.kernel.index.attempts import Attempts, ReadySet, Slots
+from loopline_master.core.kernel.index.job_sessions import JobSession, JobSessions
+from loopline_master.core.kernel.index.policy_index import PolicyIndex
+from loopline_master.core.kernel.index.requirements import RequirementClass, RequirementIndex
+from loopline_master.core.kernel.index.sorted_collections import IntervalSet
+from loopline_master.core.kernel.runs import ProgramKey
+from loopline_master.core.kernel.state import State
 from loopline_shared.model import MAX_ID, TaskId
 
 Thing = TypeVar("Thing")
@@ -114,7 +113,7 @@ class View:
         """All tasks in memory: those that were started and are not over."""
         self.index: PolicyIndexes = state.index
         """Indexes, for what the questions below leave open and for a policy's own index."""
-        self.data = DataDelays(state)
+        self.data = state.data
         """Where large files are, and how long they would take to another worker."""
         self.prefetch = Prefetch(state)
         """The room that busy workers have, and the tasks that may wait there."""
@@ -394,19 +393,19 @@ class WorkerFirst(Policy):
 
     def plan(self, view: View) -> Iterator[Proposal]:
         """Ask for every free worker."""
-        carriers = view.data.carriers
+        is_known = view.data.is_known
         for worker in self.free_workers(view):
             answer = self.next_task(view, worker)
             if answer is not None:
-                yield _nearer(view, answer) if carriers else answer
+                yield _nearer(view, answer) if is_known else answer
 
     def prefetch(self, view: View) -> Iterator[Proposal]:
         """Ask for every busy worker that may have one more task prefetched."""
-        carriers = view.data.carriers
+        is_known = view.data.is_known
         for worker in view.prefetch.workers_with_room():
             answer = self.next_task(view, worker)
             if answer is not None:
-                yield _nearer(view, answer) if carriers else answer
+                yield _nearer(view, answer) if is_known else answer
 
 
 def _nearer(view: View, answer: Proposal) -> Proposal:

@@ -6,7 +6,7 @@ somewhere, it is given a replica elsewhere. A job whose turn falls on its held l
 
 from __future__ import annotations
 
-from loopline_master.core.entities import Worker
+from loopline_master.core.kernel.entities import Worker
 from loopline_master.core.policies.policy import Placement, View, WorkerFirst, register
 
 _ROUNDS = 2  # a job whose turn was spent on its held task has another one in the next round

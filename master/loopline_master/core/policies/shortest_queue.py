@@ -5,7 +5,7 @@ It is an alternative of docs/design/dynamic-load.md.
 
 from __future__ import annotations
 
-from loopline_master.core.entities import Worker
+from loopline_master.core.kernel.entities import Worker
 from loopline_master.core.policies.policy import View, register
 from loopline_master.core.policies.task_first import Candidate, ReadyTask, TaskFirst
 

@@ -11,7 +11,7 @@ from collections import defaultdict
 from functools import partial
 from itertools import takewhile
 
-from loopline_master.core.entities import Worker
+from loopline_master.core.kernel.entities import Worker
 from loopline_master.core.policies.policy import Placement, View, WorkerFirst, memo, register
 
 

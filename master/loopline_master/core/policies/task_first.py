@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from loopline_master.core.chance import draw
-from loopline_master.core.entities import Job, Worker
 from loopline_master.core.estimates import measure
-from loopline_master.core.index.requirements import RequirementClass, kind_of, meets, owner_of, slots_of
+from loopline_master.core.kernel.entities import Job, Worker
+from loopline_master.core.kernel.index.requirements import RequirementClass, kind_of, meets, owner_of, slots_of
 from loopline_master.core.policies.least_work import LeastWork
 from loopline_master.core.policies.policy import FEW, Later, Placement, Policy, Proposal, View, first_of
 from loopline_shared.model import Facts
@@ -259,7 +259,7 @@ class WorkerIndex:
                 else:
                     candidate.cost = cost
                     found.append(candidate)
-        if self._view.data.carriers:
+        if self._view.data.is_known:
             self._add_near(task, key, found)
         return found, later
 

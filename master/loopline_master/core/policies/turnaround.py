@@ -15,8 +15,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from loopline_master.core.entities import Worker
 from loopline_master.core.estimates import measure
+from loopline_master.core.kernel.entities import Worker
 from loopline_master.core.policies.policy import View, register
 from loopline_master.core.policies.task_first import Candidate, Ranked, ReadyTask, TaskFirst
 
@@ -40,7 +40,7 @@ class Turnaround(TaskFirst):
         if worker.load is not None and worker.load.spare_cpu < worker.offered:
             cost *= max(measure.share_left(worker), measure.share_wanted(task.job, view.index.programs))
         cost += wait * _STEP_S
-        if view.data.carriers:
+        if view.data.is_known:
             cost += view.data.delay(task.job, task.number, candidate.name)
         return cost
 

@@ -16,8 +16,8 @@ from pydantic import ValidationError
 
 from loopline_master.busy_time import BusyTime
 from loopline_master.change_feed import PART, Cursor, Subscription, Subscriptions, starts_from_zero, written
-from loopline_master.core.effects import Declined, Reply, Submitted
-from loopline_master.core.entities import Attempt, Job, Task
+from loopline_master.core.kernel.effects import Declined, Reply, Submitted
+from loopline_master.core.kernel.entities import Attempt, Job, Task
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.http.auth import READERS, USERS, Auth, Caller, Deeds
 from loopline_master.http.live.open_streams import OpenStreams

@@ -15,7 +15,7 @@ from contextlib import aclosing, suppress
 from aiohttp import web
 
 from loopline_master.change_feed import Change, ChangeFeed, Subscription, Subscriptions, starts_from_zero, written
-from loopline_master.core.entities import Attempt, Job, Task
+from loopline_master.core.kernel.entities import Attempt, Job, Task
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.http.answers import begin_stream, preferred
 from loopline_master.http.auth import READERS, Caller

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from loopline_master.certificates.job_secrets import shown
-from loopline_master.core.entities import most_failed
 from loopline_master.core.events import JobCancelled, JobPaused, JobResumed
 from loopline_master.core.explain.explain_job import ends_of_chains, explain_job, files_of_job
+from loopline_master.core.kernel.entities import most_failed
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.engine import Engine
 from loopline_master.files.row_files import RowFiles

@@ -7,7 +7,7 @@ import asyncio
 from aiohttp import web
 
 from loopline_master.background import Background
-from loopline_master.core.index.index import UserJobs
+from loopline_master.core.kernel.index.index import UserJobs
 from loopline_master.core.scheduler import Scheduler
 from loopline_master.forecaster import Forecaster
 from loopline_master.http.auth import OPEN, READERS, SCRAPERS

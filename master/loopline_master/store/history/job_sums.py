@@ -16,7 +16,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, delete, func, insert, select
 
-from loopline_master.core.effects import Effects
+from loopline_master.core.kernel.effects import Effects
 from loopline_master.store.database import Transact
 from loopline_master.store.history.attempt_sums import USED, WENT
 from loopline_master.store.tables import attempts, job_sums, jobs, tasks, worker_sums

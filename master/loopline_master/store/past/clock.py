@@ -16,7 +16,7 @@ import re
 
 from sqlalchemy import Column, Connection, Double, Table, bindparam, case, delete, select, update
 
-from loopline_master.core.entities import OCCUPYING
+from loopline_master.core.kernel.entities import OCCUPYING
 from loopline_master.store.checkpoint import note_upgrade
 from loopline_master.store.tables import attempts, carriers, grid, job_sums, metadata, samples, worker_sums
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, select
 
-from loopline_master.core.entities import UNRELEASED
+from loopline_master.core.kernel.entities import UNRELEASED
 from loopline_master.store import tables
 from loopline_master.store.database import Transact
 from loopline_master.store.history import job_sums

@@ -25,7 +25,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-from loopline_master.core.entities import UNRELEASED
+from loopline_master.core.kernel.entities import UNRELEASED
 from loopline_master.store.database import Transact
 from loopline_master.store.queries.accounting_queries import LATE, accounting_of
 from loopline_master.store.queries.paging import after, number, page_of

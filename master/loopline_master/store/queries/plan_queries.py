@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, or_, select
 
-from loopline_master.core.planning.horizon import MARGIN_S
+from loopline_master.core.wings.gangs.planning.horizon import MARGIN_S
 from loopline_master.store.tables import jobs, plans, specs
 from loopline_shared.rest.bodies import BrokenPlan, PlanReport, PlanView, WaitingPlan, WaitingPlans
 

@@ -8,8 +8,8 @@ from dataclasses import asdict
 
 from sqlalchemy import Connection
 
-from loopline_master.core.entities import Program
 from loopline_master.core.estimates.program_history import predict, quantile
+from loopline_master.core.kernel.entities import Program
 from loopline_master.store.database import Transact
 from loopline_master.store.queries.paging import after, moment, number
 from loopline_master.store.rows import PROGRAMS

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, and_, bindparam, exists, func, select
 
-from loopline_master.core.entities import UNSEATED
+from loopline_master.core.kernel.entities import UNSEATED
 from loopline_master.store.database import Transact
 from loopline_master.store.queries.attempt_queries import attempts_of_task
 from loopline_master.store.queries.job_queries import state_of_absent

@@ -9,8 +9,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, case, func, select
 
-from loopline_master.core.entities import OCCUPYING, SEATED, UNSEATED, Worker
 from loopline_master.core.estimates import measure
+from loopline_master.core.kernel.entities import OCCUPYING, SEATED, UNSEATED, Worker
 from loopline_master.store.database import Transact
 from loopline_master.store.queries.paging import after, page_of, word
 from loopline_master.store.rows import WORKERS

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from loopline_master.core.transfers.network import Network
-from loopline_master.core.transfers.pipeline import Demand, Pipeline, PlanRequest, TransferPlan
-from loopline_master.core.transfers.programme import Solve
-from loopline_master.core.transfers.transfer_planner import plan
+from loopline_master.core.wings.transfers.network import Network
+from loopline_master.core.wings.transfers.pipeline import Demand, Pipeline, PlanRequest, TransferPlan
+from loopline_master.core.wings.transfers.programme import Solve
+from loopline_master.core.wings.transfers.transfer_planner import plan
 
 Order = tuple[int, ...]
 """Numbers of tasks: the first goes to the first host, and so on. Those beyond the last host wait."""

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from loopline_master.core.transfers.data_delay import LOOK_AT, nearest
-from loopline_master.core.transfers.network import Network
-from loopline_master.core.transfers.pipeline import Demand
+from loopline_master.core.wings.transfers.data_delay import LOOK_AT, nearest
+from loopline_master.core.wings.transfers.network import Network
+from loopline_master.core.wings.transfers.pipeline import Demand
 from loopline_master.transfers.solver import solve
 from loopline_simulator.papers.data_transfer.annealing import anneal
 from loopline_simulator.papers.data_transfer.assignment import Assessment, Assignment, AssignmentRequest, local_first

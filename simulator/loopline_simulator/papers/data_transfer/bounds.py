@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from loopline_master.core.transfers.network import Network
+from loopline_master.core.wings.transfers.network import Network
 from loopline_simulator.papers.data_transfer.transfer_scenario import Situation
 
 Cut = tuple[int, str, tuple[str, ...]]

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from loopline_master.core.transfers.network import Network
-from loopline_master.core.transfers.pipeline import Demand, Pipeline
+from loopline_master.core.wings.transfers.network import Network
+from loopline_master.core.wings.transfers.pipeline import Demand, Pipeline
 from loopline_simulator.papers.data_transfer.transfer_scenario import Situation
 
 _DONE_BYTES = 1.0

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from loopline_master.core.transfers.filling import fill
-from loopline_master.core.transfers.pipeline import Demand, Pipeline, PlanRequest
-from loopline_master.core.transfers.programme import Solve, programme
-from loopline_master.core.transfers.transfer_planner import plan
+from loopline_master.core.wings.transfers.filling import fill
+from loopline_master.core.wings.transfers.pipeline import Demand, Pipeline, PlanRequest
+from loopline_master.core.wings.transfers.programme import Solve, programme
+from loopline_master.core.wings.transfers.transfer_planner import plan
 from loopline_master.transfers.solver import solve
 from loopline_simulator.papers.data_transfer.fluid_world import Moment, Strategy, Waiting
 from loopline_simulator.papers.data_transfer.transfer_scenario import MASTER

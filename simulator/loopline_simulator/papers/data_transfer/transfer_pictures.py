@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from loopline_master.core.transfers.network import Network
+from loopline_master.core.wings.transfers.network import Network
 from loopline_simulator.drawing import save
 from loopline_simulator.papers.data_transfer.transfer_scenario import MASTER
 from loopline_simulator.papers.data_transfer.transfer_trial import Meter, TransferCase, observe, rates

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from loopline_master.core.transfers.network import NetworkNode
-from loopline_master.core.transfers.pipeline import Demand
+from loopline_master.core.wings.transfers.network import NetworkNode
+from loopline_master.core.wings.transfers.pipeline import Demand
 from loopline_simulator.streams import stream
 
 MASTER = "master"

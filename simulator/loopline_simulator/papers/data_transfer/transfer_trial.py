@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from math import inf
 from statistics import fmean
 
-from loopline_master.core.transfers.network import Network
-from loopline_master.core.transfers.pipeline import Pipeline
+from loopline_master.core.wings.transfers.network import Network
+from loopline_master.core.wings.transfers.pipeline import Pipeline
 from loopline_simulator.papers.data_transfer.bounds import least_makespan, most_throughput
 from loopline_simulator.papers.data_transfer.fluid_world import FluidWorld
 from loopline_simulator.papers.data_transfer.strategies import PATIENCE_S, STRATEGIES, Planned

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from loopline_master.core.effects import Effects
 from loopline_master.core.events import (
     Batch,
     Event,
@@ -22,12 +21,14 @@ from loopline_master.core.events import (
     WorkerJoined,
     WorkerReported,
 )
+from loopline_master.core.kernel.effects import Effects
 from loopline_master.core.scheduler import Scheduler
-from loopline_master.core.transfers.assumed_network import MASTER, assumed_switches
-from loopline_master.core.transfers.carrier import NumberedRequest
-from loopline_master.core.transfers.filling import fill
-from loopline_master.core.transfers.network import Network
-from loopline_master.core.transfers.programme import Constraint, LinearProgramme
+from loopline_master.core.wings.transfers.assumed_network import MASTER, assumed_switches
+from loopline_master.core.wings.transfers.carrier import NumberedRequest
+from loopline_master.core.wings.transfers.filling import fill
+from loopline_master.core.wings.transfers.network import Network
+from loopline_master.core.wings.transfers.programme import Constraint, LinearProgramme
+from loopline_master.core.wings.transfers.transfer_memory import asked
 from loopline_master.peers.flow_samples import FlowSamples
 from loopline_master.peers.learned_network import LearnedNetwork, cards
 from loopline_master.transfers.network_file import NetworkFile
@@ -135,8 +136,8 @@ class UnknownNetwork:
     def _step(self, *events: Event) -> None:
         effects = self._scheduler.step(events, self.now + 1000.0)
         self._store.commit(Batch(self.now + 1000.0, [*events]), effects)
-        if effects.asked:
-            self._planning = self.now + _PLAN_S, effects.asked
+        if request := asked(effects):
+            self._planning = self.now + _PLAN_S, request
         self._obey(effects)
 
     def _answer(self, asked: NumberedRequest) -> None:

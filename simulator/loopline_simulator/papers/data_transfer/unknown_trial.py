@@ -10,8 +10,8 @@ from statistics import fmean
 
 from rich.table import Table
 
-from loopline_master.core.transfers.assumed_network import MASTER
-from loopline_master.core.transfers.network import Network, NetworkNode
+from loopline_master.core.wings.transfers.assumed_network import MASTER
+from loopline_master.core.wings.transfers.network import Network, NetworkNode
 from loopline_master.transfers.network_file import read_network
 from loopline_shared.protocol.host_link import HostLink
 from loopline_simulator.experiments.tables import plain

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from loopline_master.core.planning.rack import Rack
+from loopline_master.core.wings.gangs.planning.rack import Rack
 from loopline_simulator.papers.rack.rack_world import JobHistory
 from loopline_simulator.statistics import RegressionLine, line
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from loopline_master.core.planning.rack import Rack
+from loopline_master.core.wings.gangs.planning.rack import Rack
 from loopline_simulator.drawing import save
 from loopline_simulator.papers.rack.measures import fairness, utilisation, window
 from loopline_simulator.papers.rack.rack_trial import RackCase, histories_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from loopline_master.core.planning.rack import Rack
-from loopline_master.core.planning.scans.scan_algorithms import algorithm
+from loopline_master.core.wings.gangs.planning.rack import Rack
+from loopline_master.core.wings.gangs.planning.scans.scan_algorithms import algorithm
 from loopline_simulator.papers.rack.measures import RackMeasures, measure
 from loopline_simulator.papers.rack.rack_world import JobHistory, RackWorld
 from loopline_simulator.papers.rack.workload import Drawn, Logged

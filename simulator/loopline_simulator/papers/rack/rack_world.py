@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from loopline_master.core.planning.planner import Planner, Slot
-from loopline_master.core.planning.rack import Cells, Place, Rack
-from loopline_master.core.planning.scans.lattice import Lattice
-from loopline_master.core.planning.scans.scan_algorithms import Algorithm, ScanContext
+from loopline_master.core.wings.gangs.planning.planner import Planner, Slot
+from loopline_master.core.wings.gangs.planning.rack import Cells, Place, Rack
+from loopline_master.core.wings.gangs.planning.scans.lattice import Lattice
+from loopline_master.core.wings.gangs.planning.scans.scan_algorithms import Algorithm, ScanContext
 from loopline_simulator.kernel import Appointment, Kernel
 from loopline_simulator.papers.rack.workload import RackJob
 

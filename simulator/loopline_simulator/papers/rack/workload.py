@@ -9,7 +9,7 @@ from enum import StrEnum
 from itertools import islice
 from pathlib import Path
 
-from loopline_master.core.planning.rack import Rack
+from loopline_master.core.wings.gangs.planning.rack import Rack
 from loopline_shared.errors import LooplineError
 from loopline_simulator.fast.workload import Arrivals, arrival_times
 from loopline_simulator.streams import Generator, stream

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loopline_master.core.entities import Worker
+from loopline_master.core.kernel.entities import Worker
 from loopline_master.core.policies.field.wqr import first_start, replica_of, start_of
 from loopline_master.core.policies.policy import Placement, View, WorkerFirst, register
 

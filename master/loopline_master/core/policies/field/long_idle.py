@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from loopline_master.core.entities import Job, Task, Worker
-from loopline_master.core.index.sorted_collections import LongRanking
+from loopline_master.core.kernel.entities import Job, Task, Worker
+from loopline_master.core.kernel.index.sorted_collections import LongRanking
 from loopline_master.core.policies.field.wqr import first_start
 from loopline_master.core.policies.policy import Placement, View, WorkerFirst, register
 from loopline_shared.model import TaskId

@@ -5,7 +5,7 @@ Jobs take turns, and as long as any job has a task that waits, no running one is
 
 from __future__ import annotations
 
-from loopline_master.core.entities import Worker
+from loopline_master.core.kernel.entities import Worker
 from loopline_master.core.policies.field.wqr import first_replica, first_start
 from loopline_master.core.policies.policy import Placement, View, WorkerFirst, register
 

@@ -9,7 +9,7 @@ use them within the job that they chose.
 
 from __future__ import annotations
 
-from loopline_master.core.entities import Job, Worker
+from loopline_master.core.kernel.entities import Job, Worker
 from loopline_master.core.policies.policy import Placement, View, WorkerFirst, register
 
 

@@ -1,0 +1,426 @@
+"""The scheduler's entities. Each is stored as one row, with a column for each field of its constructor.
+
+Everything else the scheduler knows is an index (index.py): a function of these, never of history.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Annotated
+
+from pydantic import Field, SkipValidation
+
+from loopline_master.core.kernel.runs import Observation, ProgramKey, Runs, key_of
+from loopline_shared.model import (
+    AttemptId,
+    AttemptState,
+    Facts,
+    JobState,
+    Load,
+    Order,
+    OrderWithin,
+    Output,
+    OutputFile,
+    Phases,
+    Prediction,
+    SizeSource,
+    TaskId,
+    TaskState,
+)
+from loopline_shared.spec import JobSpec
+from loopline_shared.sweep import Sweep
+
+LIVE = (
+    AttemptState.DISPATCHED, AttemptState.PREFETCHED, AttemptState.PREPARED,
+    AttemptState.RUNNING, AttemptState.FROZEN, AttemptState.DELIVERING,
+)  # fmt: skip
+"""An attempt that may yet bring its task's result, as far as is known."""
+SEATED = (
+    AttemptState.DISPATCHED, AttemptState.PREPARED, AttemptState.RUNNING, AttemptState.FROZEN,
+    AttemptState.CANCELLING,
+)  # fmt: skip
+"""An attempt that takes up slots on its worker."""
+UNSEATED = (AttemptState.PREFETCHED, AttemptState.RETRACTING)
+"""An attempt that waits at its worker for a slot, as far as is known."""
+OCCUPYING = (*SEATED, *UNSEATED, AttemptState.DELIVERING)
+"""An attempt that is on its worker."""
+
+_new = tuple.__new__
+"""Makes an id at half the price: thousands a second are made."""
+
+SessionKey = tuple[str, str]
+"""A session: its user, and the identifier that its client chose."""
+
+UNRELEASED = 0
+"""Job.arrival of one that has never entered the grid: it waits for other jobs, or was cancelled while it did."""
+
+_LIVE_JOB = (JobState.QUEUED, JobState.RUNNING)
+_OPEN_TASK = (TaskState.QUEUED, TaskState.RUNNING)
+
+Freeze = tuple[float, float | None]
+"""From when until when an attempt was frozen; None: it still is."""
+MAX_FREEZES = 50
+"""So many of an attempt's latest freezes are kept."""
+
+MAX_TAKEN_DOWN = 3
+"""A task that took workers down so often fails (trust.py)."""
+
+UNKNOWN_WEIGHT = 1e300
+"""Weight of a job without a size that has shown nothing yet: it may not pass any job that has one."""
+
+
+@dataclass(slots=True)
+class Grid:
+    """Counters of the whole grid, and the pointers of policies that take turns."""
+
+    next_job: int = 1
+    sequence: int = 0  # counts arrivals and departures of jobs together, so that they can be ordered
+    pointer: int = 0  # the turn that was last (round robin)
+    now: float = 0.0  # time of the last step; seconds since 1970
+    last_start: float = 0.0  # when an attempt was last dispatched
+    virtual: float = 0.0  # clock of fair sharing, in reference CPU-seconds of each job's share
+    measured: int = 0  # attempts at tasks of given size that were accepted
+    work_accepted: float = 0.0  # of the tasks that succeeded
+    tasks_accepted: int = 0
+    last_worker: str = ""  # on which an attempt was dispatched last (policy cyclic)
+    gangs_came: int = 0  # that were planned ...
+    gang_limits_s: float = 0.0  # ... with limits of so much in all
+    gang_ran_s: float = 0.0  # members that ended ran for so long ...
+    gang_allowed_s: float = 0.0  # ... of what their limits allowed
+    plan_cursor: int | None = None  # a pass over the plans has come to this start; None: there is none under way ...
+    plan_cursor_job: int = 0  # ... and this job
+    plan_again: bool = False  # something was freed since it began
+    looked_at: float = 0.0  # when jobs that hold others were last looked at: whether they are overdrawn
+
+
+def most_failed(max_fails: int | str | None, task_count: int) -> int | None:
+    """Return the number of failed tasks at which a job is stopped, at least one; None: it never is."""
+    if max_fails is None or isinstance(max_fails, int):
+        return max_fails
+    return max(1, math.ceil(Fraction(max_fails.removesuffix("%")) * task_count / 100))
+
+
+@dataclass(slots=True)
+class Job:
+    id: int
+    owner: str
+    spec: JobSpec
+    task_count: int
+    size: float | None  # reference CPU-seconds; fixed while the job is in the grid; None: it has no claim
+    order: Order
+    max_attempts: int
+    max_replicas: int | None  # None: unlimited
+    arrival: int  # Grid.sequence when it (last) entered the grid; UNRELEASED: not yet
+    submitted_at: float
+    idempotency_key: str | None = None
+    tag: float = 0.0  # virtual finishing time under fair sharing; fixed as it enters the grid
+    work_done: float = 0.0  # of its tasks that succeeded, in reference CPU-seconds
+    state: JobState = JobState.QUEUED
+    paused: bool = False
+    starved_since: float | None = None  # no connected worker can run it since then
+    stalled: bool = False  # starved for stall_after_s with nothing under way: holds nobody
+    cursor: int = 0  # the task whose turn was last (round robin)
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    held_at: float | None = None  # its last never-started task (or its delivery) was first held back then
+    released_at: float | None = None  # its last never-started task was started; or it was delivered
+    started_at: float | None = None
+    finished_at: float | None = None
+    departure: int | None = None  # Grid.sequence when it left the grid
+    inputs: str | None = None  # SHA-256 of the file that lists what its tasks find in their scratch folders
+    waiting_for: tuple[int, ...] = ()  # jobs that have yet to succeed before it enters the grid
+    entered_at: float | None = None  # when it (last) entered the grid
+    log_mean: float = 0.0  # of ln(work) of its tasks that succeeded, a unit of size where one was given
+    log_m2: float = 0.0  # ... and the sum of its squared deviations
+    mismatches: int = 0  # tasks of which two results differ
+    useful_cpu_ms: int = 0  # CPU time of attempts whose results count (measure.py) ...
+    replicated_cpu_ms: int = 0  # ... of replicas, however they ended
+    won_cpu_ms: int = 0  # ... of replicas that brought their task's result
+    wasted_cpu_ms: int = 0  # ... of attempts that another one of their task made superfluous
+    lost_cpu_ms: int = 0  # ... of attempts that failed, were lost or were preempted
+    size_source: SizeSource = SizeSource.UNKNOWN
+    predicted: Prediction | None = None  # of one task without a size, as the job was submitted
+    within: OrderWithin = OrderWithin.GRID  # the jobs among which ``order`` is guaranteed
+    nodes: int = 1  # that its spec asks for: with more than 1 each task is a gang
+    used: float = 0.0  # measured work of its tasks' results and failures, in reference CPU-seconds
+    overdrawn: bool = False  # has used many times its size (wings/exemptions/overdrawn.py): holds nobody
+    spec_bytes: int = 0  # of its spec as JSON; 0: it was submitted to a release that did not count them
+    confirmed: int = 0  # attempts in a row that took about as long as expected (wings/shares/shares_wing.py)
+    exempt_since: float | None = None  # it has held nobody since then, for the reason that it has now
+    shown: float | None = None  # of a job without a size: its weight, measured on its tasks; only falls
+    turn: int = 0  # place in a policy's round: its arrival; in a session, the arrival of the session's first job
+    sweep: Annotated[SkipValidation[Sweep], Field(exclude=True)] = field(init=False, repr=False, compare=False)
+    runs: Annotated[SkipValidation[Runs], Field(exclude=True)] = field(init=False, repr=False, compare=False)
+    slots: Annotated[int, Field(exclude=True)] = field(init=False, repr=False, compare=False)  # as its spec requires
+    quorum: Annotated[int | None, Field(exclude=True)] = field(init=False, repr=False, compare=False)  # of its spec
+    budget_s: Annotated[float | None, Field(exclude=True)] = field(init=False, repr=False, compare=False)
+    program: Annotated[ProgramKey, Field(exclude=True)] = field(init=False, repr=False, compare=False)
+    most_failed: Annotated[int | None, Field(exclude=True)] = field(init=False, repr=False, compare=False)
+    session: Annotated[SessionKey | None, Field(exclude=True)] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        spec, self.sweep, self.program = self.spec, Sweep(self.spec), key_of(self.owner, self.spec)
+        self.runs = Runs(self.owner, spec, self.sweep, self.inputs)
+        self.slots, self.quorum, self.budget_s = spec.requires.slots, spec.quorum, spec.replica_budget_s
+        self.most_failed = most_failed(spec.max_fails, self.task_count)
+        self.session = None if spec.session is None else (self.owner, spec.session)
+
+    def task_id(self, number: int) -> TaskId:
+        return _new(TaskId, (self.id, number))
+
+    @property
+    def weight(self) -> float:
+        """Size of the job when earlier jobs are compared with it; without one, the size measured on its tasks."""
+        if self.size is not None:
+            return self.size
+        return UNKNOWN_WEIGHT if self.shown is None else self.shown
+
+    @property
+    def has_claim(self) -> bool:
+        """True if later jobs of at least its size wait for this one: it has a size and an order, and no exemption."""
+        return self.size is not None and self.order is not Order.NONE and not self.is_exempt
+
+    @property
+    def is_live(self) -> bool:
+        """True if the job is in the grid."""
+        return self.state in _LIVE_JOB
+
+    @property
+    def is_over(self) -> bool:
+        return self.departure is not None
+
+    @property
+    def is_computed(self) -> bool:
+        """True if all tasks of the job have succeeded or failed."""
+        return self.succeeded + self.failed == self.task_count
+
+    @property
+    def is_failing(self) -> bool:
+        """True if so many of its tasks have failed that the others are not to be run."""
+        return self.most_failed is not None and self.failed >= self.most_failed and not self.is_computed
+
+    def is_no_smaller(self, earlier: Job) -> bool:
+        """True if the earlier job has a size, and this one weighs as much."""
+        return earlier.size is not None and earlier.size <= self.weight
+
+    def is_ordered_after(self, earlier: Job) -> bool:
+        """True if this job's guarantee covers an earlier one, sizes aside."""
+        return self.within is OrderWithin.GRID or earlier.owner == self.owner
+
+    @property
+    def is_exempt(self) -> bool:
+        """True if the job is paused, stalled or overdrawn: it holds no other back."""
+        return self.paused or self.stalled or self.overdrawn
+
+    @property
+    def exempt_reason(self) -> str:
+        """The reason for which the job holds no other back; empty if it does."""
+        return "paused" if self.paused else "stalled" if self.stalled else "overdrawn" if self.overdrawn else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """The digest of an attempt's result, to be compared with those of other attempts."""
+
+    attempt: int
+    worker: str
+    digest: str  # of its result (trust.py)
+    cpu_ms: int  # counted for its job once its task is decided
+
+
+@dataclass(slots=True)
+class Task:
+    """A task that has been started; one that never was is only a number (State.fresh)."""
+
+    job: int
+    number: int
+    state: TaskState = TaskState.QUEUED
+    started: bool = False  # since its job (last) entered the grid
+    attempts: int = 0  # numbers handed out so far
+    failures: int = 0  # attempts that failed by the task's own doing
+    failed_on: tuple[str, ...] = ()  # workers on which it failed by its own doing, the latest last
+    took_down: tuple[str, ...] = ()  # workers whose agent or sandbox it took down (trust.py), one name per time
+    winner: int | None = None  # number of the attempt whose result was accepted
+    votes: tuple[Vote, ...] = ()  # of its job's quorum; without one, the winner's, while others were at it
+    mismatch: bool = False  # two of its results differ
+    verdict: str = ""  # why it failed, where no attempt says so
+    started_at: float | None = None
+    finished_at: float | None = None
+    id: Annotated[TaskId, Field(exclude=True)] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self.id = _new(TaskId, (self.job, self.number))
+
+    @property
+    def is_open(self) -> bool:
+        return self.state in _OPEN_TASK
+
+    @property
+    def agreeing(self) -> int:
+        """The largest number of its results that agree."""
+        return max(Counter(vote.digest for vote in self.votes).values(), default=0)
+
+    @property
+    def setbacks(self) -> int:
+        """Number of its attempts that failed by its own doing, and of its results that others contradict."""
+        return self.failures + len(self.votes) - self.agreeing
+
+    def may_be_tried(self, job: Job, alive: int) -> bool:
+        """True if one more attempt may start beside ``alive`` ones (of a gang: launches), even if all of these fail.
+
+        A quorum allows as many more as must still agree with the first. Of a function only failures are limited: a
+        call may run on several workers, as in other pools, and must not stay frozen while others are free.
+        """
+        if job.spec.function is not None:
+            return self.setbacks < job.max_attempts
+        setbacks, missing = self.setbacks, max(0, (job.quorum or 1) - 1 - self.agreeing)
+        return setbacks < job.max_attempts and setbacks + alive < job.max_attempts + missing
+
+    @property
+    def is_dangerous(self) -> bool:
+        """True if so many agents died while the task ran, on at least two workers, that it is not tried again."""
+        return len(self.took_down) >= MAX_TAKEN_DOWN and len(set(self.took_down)) > 1
+
+
+@dataclass(slots=True)
+class Attempt:
+    job: int
+    task: int
+    number: int
+    worker: str
+    slots: int
+    replica: bool  # another attempt of the task was alive when this one was started
+    dispatched_at: float
+    state: AttemptState = AttemptState.DISPATCHED
+    expected_s: float = 0.0  # how long it was expected to take as it was dispatched
+    asked: bool = False  # it was started because its job's quorum needs it
+    freezes: tuple[Freeze, ...] = ()  # the latest MAX_FREEZES, as its worker reported them
+    waited_s: float = 0.0  # prefetched, for so long before it began
+    sent: int = 0  # the Assign of this session that carried its last command; 0: none yet
+    started_at: float | None = None
+    ended_at: float | None = None  # None while lost: the laptop may come back
+    accepted: bool = False
+    exit_code: int | None = None
+    reason: str = ""
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    peak_memory_bytes: int = 0
+    assumed_cpu_ms: int = 0  # what its job counts as lost while no result is known
+    late: bool = False  # its result came when it had been forgotten
+    stdout: Output | None = None
+    stderr: Output | None = None
+    outputs: tuple[OutputFile, ...] | None = None
+    value: Output | None = None  # of a function
+    system_s: float = 0.0  # of cpu_s
+    metrics: dict[str, int | float] | None = None  # of the task's own
+    slot: int | None = None  # the lowest of those that it has, as its worker says; None: it does not say
+    phases: Phases | None = None  # as its worker says; None: it ran as soon as it had its slot, and all the time
+    work: float = 0.0  # that it did in reference CPU-seconds, where its result was accepted
+    fetch_s: float = 0.0  # until its inputs and its software were there, by ``phases``, as the next two are
+    frozen_s: float = 0.0  # how long it was frozen
+    deliver_s: float = 0.0  # from the end of its processes until the master had its outputs
+    id: AttemptId = field(init=False, repr=False, compare=False)
+    task_id: TaskId = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self.id = _new(AttemptId, (self.job, self.task, self.number))
+        self.task_id = _new(TaskId, (self.job, self.task))
+
+    @property
+    def since(self) -> float:
+        """Time at which the attempt began, as far as is known; a prefetched one may begin at any moment."""
+        return self.dispatched_at + self.waited_s
+
+    @property
+    def is_queued(self) -> bool:
+        """True if the attempt is prefetched: it waits at its worker for a slot and can be retracted without loss."""
+        return self.state is AttemptState.PREFETCHED
+
+    @property
+    def is_seated(self) -> bool:
+        """True if the attempt takes up slots of its worker."""
+        return self.state in SEATED
+
+    @property
+    def is_over(self) -> bool:
+        """True if the attempt has ended for good, so that the scheduler forgets it."""
+        return self.ended_at is not None
+
+    @property
+    def stands_still(self) -> bool:
+        """True if its worker last reported it frozen; an attempt that is being cancelled may be frozen, too."""
+        return bool(self.freezes) and self.freezes[-1][1] is None
+
+    def freeze(self, now: float) -> None:
+        self.freezes = (*self.freezes, (now, None))[-MAX_FREEZES:]
+
+    def thaw(self, now: float) -> None:
+        """End the present freeze, if any: the attempt was thawed, or has ended."""
+        if self.stands_still:
+            self.freezes = (*self.freezes[:-1], (self.freezes[-1][0], now))
+
+
+@dataclass(slots=True)
+class Worker:
+    name: str
+    boot: str
+    facts: Facts
+    joined_at: float
+    lease_until: float
+    session: int | None = None  # number of its open link; None: not connected
+    draining: bool = False
+    drain_reason: str = ""  # as its operator gave it; empty: none was given, or it is not draining
+    load: Load | None = None  # of the last report
+    reported_at: float | None = None
+    offered: int = 0  # slots; 0 until the first report of a session
+    reported: int = 0  # the last Report of this session; 0 without one
+    assigned: int = 0  # the last Assign of this session
+    work_done: float = 0.0  # by its attempts that succeeded, in reference CPU-seconds, as others' runs tell ...
+    work_s: float = 0.0  # ... in so many seconds of a slot, without what the owner took; older ones fade
+    mismatches: int = 0  # results of its that another worker's contradict
+    overstated: int = 0  # results whose times or memory were far from possible (kernel/sessions/figures.py)
+    health: float = 0.0  # falls with what went wrong on it and not elsewhere, rises with its successes
+    quarantines: int = 0  # so many levels up is the time that the next one lasts
+    quarantined_until: float | None = None  # nothing new is given to it until then, where others could take it
+    quarantine_reason: str = ""  # of the last one
+    half_open: bool = False  # back from quarantine: one attempt at a time until it has succeeded with one
+
+    @property
+    def is_available(self) -> bool:
+        return self.session is not None and not self.draining
+
+    @property
+    def is_trusted(self) -> bool:
+        """True if the worker is available, offers slots and is not in quarantine."""
+        return self.is_available and self.offered > 0 and self.quarantined_until is None
+
+
+@dataclass(slots=True)
+class Program:
+    """Past runs of one user's program: an entry of the job database (docs/design/dynamic-load.md)."""
+
+    owner: str
+    name: str  # of the jobs ...
+    folder: str  # ... and where they were submitted from; the command's program where they do not say
+    first_run_at: float
+    used_at: float  # when it was last learnt from, or asked: the longest unused is forgotten first
+    runs: int = 0  # ever
+    window: tuple[Observation, ...] = ()  # the latest, as far as the program has not changed since
+    strange: int = 0  # of them, so many at the end are unlike those before
+    changed_at: float | None = None  # the window began anew then
+    recorded: float | None = None  # work of one task, as it was last taken for a job's size
+    works: list[float] = field(init=False, repr=False, compare=False)  # of the window, the least first ...
+    wholes: list[float] = field(init=False, repr=False, compare=False)  # ... and without the shares that they had
+    predicted: Prediction | None = field(default=None, init=False, repr=False, compare=False)  # from the window
+    reference: tuple[float, float] | None = field(default=None, init=False, repr=False, compare=False)  # the same
+    wanted: float | None = field(default=None, init=False, repr=False, compare=False)  # the same
+    key: ProgramKey = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self.key = (self.owner, self.name, self.folder)
+        self.works = sorted(run.work for run in self.window)
+        self.wholes = sorted(run.work / run.share for run in self.window)

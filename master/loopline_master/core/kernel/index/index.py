@@ -1,0 +1,405 @@
+"""Index: all that the scheduler and its policies look up.
+
+Every index is a function of the entities as they are, never of their history: ``invariants.check`` compares each with
+one that is built afresh, and a restart changes nothing. The pattern is the same everywhere: change an entity, then
+*place* it anew; placing is idempotent.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sortedcontainers import SortedSet
+
+from loopline_master.core.estimates import measure
+from loopline_master.core.kernel.entities import Attempt, Job, Program, SessionKey, Task, Worker
+from loopline_master.core.kernel.index.attempts import Attempts, ReadySet, Slots, SpeedOctaves
+from loopline_master.core.kernel.index.job_order import Dependents, HoldIndex, VirtualTime
+from loopline_master.core.kernel.index.job_sessions import JobSessions
+from loopline_master.core.kernel.index.requirements import RequirementClass, RequirementIndex
+from loopline_master.core.kernel.index.sorted_collections import IntervalSet, Ranking
+from loopline_master.core.kernel.runs import ProgramKey
+from loopline_shared.model import JobState, Order, OrderWithin, TaskId
+
+Standing = tuple[bool, bool, float | None, bool]
+"""A job's ``paused``, ``stalled``, ``starved_since`` and ``overdrawn``."""
+Signature = tuple[Standing | bool | float | None, ...]
+
+_HOLD, _GRID = Order.HOLD, OrderWithin.GRID
+_NOBODY = HoldIndex()
+_READY, _OPEN = 1, 2
+"""Bits of a job's places: in ``ready`` and what goes with it, and in ``open`` and ``runnable``."""
+
+
+@dataclass(slots=True)
+class UserJobs:
+    """Unfinished jobs by user, those outside the grid included: what a user may have at once is limited."""
+
+    counts: dict[str, tuple[int, int, int]] = field(default_factory=dict)  # of jobs, tasks, and bytes of specs
+    entered: set[int] = field(default_factory=set)  # these jobs
+    sessions: Counter[SessionKey] = field(default_factory=Counter)  # their jobs, which count as one
+
+    def place(self, job: Job) -> None:
+        """Enter a job as it is now; one that is over leaves."""
+        number = job.id
+        if (number in self.entered) is not job.is_over:  # as most often: it is entered, and goes on
+            return
+        sign = -1 if job.is_over else 1
+        if job.is_over:
+            self.entered.discard(number)
+        else:
+            self.entered.add(number)
+        jobs = sign if job.session is None else self._count_in_session(job.session, sign)
+        all_jobs, all_tasks, all_bytes = self.of(job.owner)
+        if all_tasks + sign * job.task_count:
+            more = sign * job.task_count, sign * job.spec_bytes
+            self.counts[job.owner] = all_jobs + jobs, all_tasks + more[0], all_bytes + more[1]
+        else:
+            del self.counts[job.owner]
+
+    def _count_in_session(self, session: SessionKey, sign: int) -> int:
+        """Count a job of a session; return how many jobs more its user has: a session counts as one."""
+        self.sessions[session] += sign
+        if self.sessions[session] == 0:
+            del self.sessions[session]
+            return -1
+        return int(sign > 0 and self.sessions[session] == 1)
+
+    def of(self, owner: str) -> tuple[int, int, int]:
+        """Return how many jobs, tasks, and bytes of specs a user has."""
+        return self.counts.get(owner, (0, 0, 0))
+
+
+@dataclass(slots=True)
+class Index:
+    turn: str | None = None  # the user whose turn it is, while a policy is asked for theirs alone
+    live: dict[int, Job] = field(default_factory=dict)  # by arrival, in this order: that of their coming
+    in_grid: dict[int, tuple[int, str]] = field(default_factory=dict)  # live job: arrival, why it is exempt if it is
+    ready_sets: dict[int, ReadySet] = field(default_factory=dict)  # by job
+    sessions: JobSessions = field(default_factory=JobSessions)
+    ready: dict[RequirementClass, IntervalSet] = field(default_factory=dict)  # turns of jobs with a task to start
+    open: dict[RequirementClass, IntervalSet] = field(default_factory=dict)  # ... with one to start or to replicate
+    runnable: IntervalSet = field(default_factory=IntervalSet)  # all of these in ``open``
+    places: dict[int, int] = field(default_factory=dict)  # by job: in which of these sets it is, as bits ...
+    signatures: dict[int, Signature] = field(default_factory=dict)  # ... and what else its places depend on
+    by_shortest_task: Ranking[int, tuple[float, int]] = field(default_factory=Ranking)
+    """Jobs with a task to start: (size of their smallest task, or 0; job)."""
+    hold: HoldIndex = field(default_factory=HoldIndex)  # of all jobs
+    holds: dict[str, HoldIndex] = field(default_factory=dict)  # by user: of theirs
+    virtual_time: VirtualTime = field(default_factory=VirtualTime)
+    blockers: dict[int, int] = field(default_factory=dict)  # held job: arrival of one that holds it, whichever
+    blocked: dict[int, set[int]] = field(default_factory=dict)  # the reverse
+    released: set[int] = field(default_factory=set)  # arrivals of jobs that are at last, and not held
+    complete: IntervalSet = field(default_factory=IntervalSet)  # arrivals of computed jobs that nobody holds
+    failing: set[int] = field(default_factory=set)  # live jobs of which too many tasks have failed
+    attempts: Attempts = field(default_factory=Attempts)
+    voters: dict[TaskId, frozenset[str]] = field(default_factory=dict)  # by open task: who has brought a result
+    slots: Slots = field(init=False)
+    octaves: SpeedOctaves = field(default_factory=SpeedOctaves)
+    leases: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)  # (until, worker)
+    starving: Ranking[int, tuple[float, int]] = field(default_factory=Ranking)  # (since, job), not yet stalled
+    programs: Mapping[ProgramKey, Program] = field(default_factory=dict)  # the state's: what their runs took
+    program_use: Ranking[ProgramKey, tuple[float, ProgramKey]] = field(
+        default_factory=Ranking
+    )  # longest unused first
+    requirements: RequirementIndex = field(default_factory=RequirementIndex)
+    parallel: SortedSet[int] = field(default_factory=SortedSet)  # arrivals of jobs with a gang to begin, held or not
+    users: UserJobs = field(default_factory=UserJobs)
+    dependents: Dependents = field(default_factory=Dependents)  # outside the grid, for other jobs to succeed
+
+    def __post_init__(self) -> None:
+        self.slots = Slots(self.attempts)
+
+    @classmethod
+    def build(
+        cls,
+        workers: Iterable[Worker],
+        jobs: Iterable[Job],
+        tasks: Iterable[Task],
+        attempts: Iterable[Attempt],
+        fresh: Mapping[int, IntervalSet],
+    ) -> Index:
+        """Return the index of these entities, built afresh."""
+        index = cls()
+        by_id, by_name = {job.id: job for job in jobs}, {worker.name: worker for worker in workers}
+        index.ready_sets = {job_id: ReadySet() for job_id in by_id}
+        for worker in by_name.values():
+            index.requirements.place_worker(worker)
+        for attempt in attempts:
+            index.attempts.place(attempt)
+        for worker in by_name.values():
+            index.place_worker(worker)
+            index.octaves.place(worker)
+            index.slots.place(worker)
+        for task in tasks:
+            index.ready_sets[task.job].place(task, by_id[task.job], index.attempts)
+            index.place_voters(task)
+        for job in sorted(by_id.values(), key=lambda job: job.arrival):
+            index.place_job(job, fresh[job.id])
+        return index
+
+    def place_job(self, job: Job, fresh: IntervalSet) -> bool:
+        """Enter a job as it is now. Return True if its place may have changed.
+
+        A job that is over leaves everything but its ready set.
+        """
+        entry, at_last = None, False
+        if job.is_live:
+            signature, at_last = self._signature_of(job, fresh), _is_at_last(job, fresh)
+            if signature == self.signatures.get(job.id) and not at_last:
+                return False  # as most often: one task more, one task less
+            entry, self.signatures[job.id] = (job.arrival, job.exempt_reason), signature
+        self.users.place(job)
+        if job.waiting_for or job.id in self.dependents.jobs:
+            self.dependents.place(job.id, job.waiting_for if job.state is JobState.WAITING else ())
+        if entry != self.in_grid.get(job.id):
+            self._place_in_grid(job, entry)
+        self._place_blocker(job, at_last)
+        self._place_startable(job, fresh)
+        if job.most_failed is not None:
+            _toggle(self.failing, job.id, job.is_live and job.is_failing)
+        if entry is None and job.session is not None:
+            self._drop_from_session(job)
+        if job.starved_since is not None or job.id in self.starving.keys:
+            starving = job.starved_since is not None and job.is_live and not (job.running or job.is_computed)
+            since = (job.starved_since or 0.0, job.id)
+            self.starving.place(job.id, since if starving and not job.stalled else None)
+        return True
+
+    def may_complete(self, job: Job) -> bool:
+        """Enter a job that is computed, and is to complete before anything else is looked up, for that alone.
+
+        False if it is not computed, or may have to wait for its delivery: then it is placed like any other.
+        """
+        if job.order is Order.DELIVER or not (job.is_computed and job.is_live and job.id in self.signatures):
+            return False
+        self.complete.add(job.arrival)
+        self.failing.discard(job.id)
+        return True
+
+    def place_voters(self, task: Task) -> None:
+        """Enter the workers that have brought a result of a task, as it is now."""
+        if task.votes and task.is_open:
+            self.voters[task.id] = frozenset(vote.worker for vote in task.votes)
+        else:
+            self.voters.pop(task.id, None)
+
+    def place_worker(self, worker: Worker) -> None:
+        """Enter a worker as it is now, except into ``requirements``, which answers what changed there."""
+        name = worker.name
+        at_work = worker.session is not None or worker.facts.transient or name in self.attempts.used
+        self.leases.place(name, (worker.lease_until, name) if at_work else None)
+
+    def drop_worker(self, name: str) -> None:
+        """Drop a worker that was entered as away."""
+        self.leases.place(name, None)
+        self.octaves.drop(name)
+
+    def hold_over(self, job: Job) -> HoldIndex:
+        """Return the jobs that may hold this one: all, or those of its user."""
+        return self.hold if job.within is _GRID else self.holds.get(job.owner, _NOBODY)
+
+    def is_held(self, job: Job) -> bool:
+        """True if the job's last never-started task is held, or its delivery."""
+        return job.id in self.blockers
+
+    def is_ready(self, job: Job) -> bool:
+        """True if the job has a task to start."""
+        return self.places.get(job.id, 0) & _READY != 0
+
+    def first_of_many(
+        self, family: Mapping[RequirementClass, IntervalSet], takes: Callable[[RequirementClass], bool], after: int
+    ) -> int | None:
+        """Return the first turn after one in ``ready`` or ``open``, of many classes, of one that is taken.
+
+        Jobs are looked at in their order, for where many different ones wait, the next is mostly among the first. It
+        never takes longer than twice what asking each class does, which is what remains.
+        """
+        keys, wanted, turn = self.requirements.keys, _READY if family is self.ready else _OPEN, after
+        for _ in range(len(family)):
+            found = self.runnable.first_after(turn)
+            if found is None:
+                return None
+            turn = found
+            if found in self.sessions.at:
+                session = self.sessions.at[found]
+                if any(takes(key) for key in (session.ready if wanted is _READY else session.open)):
+                    return found
+                continue
+            job = self.live[found].id
+            if self.places[job] & wanted and takes(keys[job]):
+                return found
+        firsts = (members.first_after(turn) for key, members in family.items() if takes(key))
+        return min((first for first in firsts if first is not None), default=None)
+
+    def on_worker(self, task: TaskId, worker: str) -> bool:
+        """True if an attempt of the task is on this worker, or has voted there.
+
+        A lost attempt does not count: the worker's first Report says what has become of it.
+        """
+        return self.attempts.is_on(task, worker) or (task in self.voters and worker in self.voters[task])
+
+    def is_stuck(self, job: Job, fresh: IntervalSet) -> bool:
+        """True if the job needs more votes, and every eligible worker has voted on its tasks already."""
+        ready_set = self.ready_sets[job.id]
+        if job.running or fresh or ready_set.to_retry or not ready_set.under_replicated:
+            return False
+        able = self.requirements.able[self.requirements.key_of(job)]
+        return all(able <= self.voters.get(job.task_id(number), frozenset()) for number in ready_set.under_replicated)
+
+    def to_replicate(self, job: Job) -> IntervalSet:
+        """Return the job's tasks that may get one more replica."""
+        ready_set = self.ready_sets[job.id]
+        return ready_set.replicable if self.may_replicate(job) else ready_set.under_replicated
+
+    def needs_replica(self, job: Job) -> IntervalSet:
+        """Return those that should get one: all their attempts are frozen, or a quorum needs another result."""
+        ready_set = self.ready_sets[job.id]
+        return ready_set.stalled if self.may_replicate(job) else ready_set.under_replicated
+
+    def may_replicate(self, job: Job) -> bool:
+        """True if the job's budget for replicas is not spent."""
+        if job.budget_s is None:
+            return True  # as most often
+        return measure.budget_left(job, self.attempts.reserved_ms.get(job.id, 0))
+
+    def _place_in_grid(self, job: Job, entry: tuple[int, str] | None) -> None:
+        """Enter a job that comes into the grid, leaves it, or begins or ceases to hold others."""
+        if entry is not None:
+            self.in_grid[job.id] = entry
+            self.live[job.arrival] = job
+            if job.session is None:
+                self.virtual_time.put(job.id, job.tag)
+            else:
+                self.virtual_time.put(-job.turn, self.sessions.place(job).last_tag)
+            self.requirements.add_job(job)
+        else:
+            del self.in_grid[job.id], self.signatures[job.id]
+            del self.live[job.arrival]
+            self.virtual_time.drop(job.id)
+            self.requirements.drop_job(job)
+        if entry is not None and job.has_claim:
+            self.hold.put(job.arrival, job.weight)
+            self.holds.setdefault(job.owner, HoldIndex()).put(job.arrival, job.weight)
+        else:
+            self.hold.drop(job.arrival)
+            if (own := self.holds.get(job.owner)) is not None:
+                own.drop(job.arrival)
+                if not own:
+                    del self.holds[job.owner]
+
+    def _drop_from_session(self, job: Job) -> None:
+        """Drop a job that has left the grid from its session, which virtual time counts as one job."""
+        session = self.sessions.drop(job)
+        if session is None:
+            self.virtual_time.drop(-job.turn)
+        else:
+            self.virtual_time.put(-session.turn, session.last_tag)
+
+    def _signature_of(self, job: Job, fresh: IntervalSet) -> Signature:
+        """Return all that a live job's places depend on: first how it stands whatever becomes of its tasks.
+
+        When it is at its last task, they depend on other jobs, too.
+        """
+        ready_set = self.ready_sets[job.id]
+        stalled, replicable = ready_set.stalled, ready_set.replicable
+        if job.budget_s is not None and not self.may_replicate(job):
+            stalled = replicable = ready_set.under_replicated
+        return (
+            (job.paused, job.stalled, job.starved_since, job.overdrawn), job.arrival, job.departure, job.running > 0,
+            job.succeeded + job.failed == job.task_count, job.is_failing,
+            not fresh.starts, not ready_set.to_retry.starts, not stalled.starts, not replicable.starts,
+        )  # fmt: skip
+
+    def _place_blocker(self, job: Job, at_last: bool) -> None:
+        old = self.blockers.pop(job.id, None)
+        if old is not None:
+            self.blocked[old].discard(job.id)
+            if not self.blocked[old]:
+                del self.blocked[old]
+        arrival, new = job.arrival, self.hold_over(job).blocker(job.arrival, job.weight) if at_last else None
+        if at_last and new is None:
+            self.released.add(arrival)
+        else:
+            self.released.discard(arrival)
+        if job.is_computed and job.is_live and new is None:
+            self.complete.add(arrival)
+        elif self.complete.count:
+            self.complete.discard(arrival)
+        if new is not None:
+            self.blockers[job.id] = new
+            self.blocked.setdefault(new, set()).add(job.id)
+
+    def _place_startable(self, job: Job, fresh: IntervalSet) -> None:
+        """Enter a job where those are looked up that have something to start or to replicate."""
+        may_run, ready_set = job.is_live and not job.paused, self.ready_sets[job.id]
+        if job.nodes > 1:  # a policy proposes one worker for a task: gangs are none of its affair
+            _toggle(self.parallel, job.arrival, may_run and bool(ready_set.to_retry or fresh))
+            return
+        places = self._places_of(job, ready_set, fresh) if may_run else 0
+        changed = places ^ self.places.get(job.id, 0)
+        if not changed:
+            return
+        key, turn = self.requirements.key_of(job), job.turn
+        if places:
+            self.places[job.id] = places
+        else:
+            del self.places[job.id]
+        if changed & _READY:
+            self.by_shortest_task.place(job.id, (job.sweep.least, job.id) if places & _READY else None)
+        if job.session is not None:
+            self._place_in_session(job, key, places, changed)
+            return
+        if changed & _READY:
+            _toggle_under(self.ready, key, turn, places & _READY)
+        if changed & _OPEN:
+            _toggle_under(self.open, key, turn, places & _OPEN)
+            self.runnable.toggle(turn, places & _OPEN)
+
+    def _places_of(self, job: Job, ready_set: ReadySet, fresh: IntervalSet) -> int:
+        if ready_set.to_retry.count or self.needs_replica(job).count or (fresh.count and not self.is_held(job)):
+            return _READY | _OPEN
+        return _OPEN if self.to_replicate(job).count else 0
+
+    def _place_in_session(self, job: Job, key: RequirementClass, places: int, changed: int) -> None:
+        """Enter a job where its session's are looked up, and the session's turn as long as it has any such job."""
+        session, turn = self.sessions.at[job.turn], job.turn
+        if changed & _READY:
+            _toggle_under(session.ready, key, job.arrival, places & _READY)
+            _toggle_under(self.ready, key, turn, key in session.ready)
+        if changed & _OPEN:
+            _toggle_under(session.open, key, job.arrival, places & _OPEN)
+            _toggle_under(self.open, key, turn, key in session.open)
+            self.runnable.toggle(turn, bool(session.open))
+
+
+def _is_at_last(job: Job, fresh: IntervalSet) -> bool:
+    """True if only the held step is left: to start the last task (order hold), or to deliver (order deliver)."""
+    if job.order is _HOLD:
+        return fresh.count == 1
+    return job.order is Order.DELIVER and job.is_computed
+
+
+def _toggle(members: SortedSet[int] | set[Any] | IntervalSet, member: Any, present: bool | int) -> None:
+    if present:
+        members.add(member)
+    else:
+        members.discard(member)
+
+
+def _toggle_under(
+    families: dict[RequirementClass, IntervalSet], key: RequirementClass, arrival: int, present: int
+) -> None:
+    """Add a job to the family of this key, or drop it; an empty family is removed."""
+    family = families.get(key)
+    if present:
+        if family is None:
+            family = families[key] = IntervalSet()
+        family.add(arrival)
+    elif family is not None:
+        family.discard(arrival)
+        if not family.starts:
+            del families[key]

@@ -1,0 +1,359 @@
+"""Requirement classes: jobs with equal requirements are matched against workers together.
+
+Workers that are *able* meet the requirements and are available. Of these, the *trusted* ones (they offer slots and
+are not in quarantine) serve the class; if there is none, all that are able do: a worker in quarantine still gets the
+jobs that no other worker could run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Container, Iterable, KeysView, Mapping
+from dataclasses import dataclass, field
+
+from loopline_master.core.kernel.entities import Job, Worker
+from loopline_shared.model import Facts
+from loopline_shared.protocol.software import PACKAGES, words_for
+from loopline_shared.spec import Requirements
+
+RequirementClass = tuple[str | None, int, frozenset[str], int, bool, str | None, str, str, int, str]
+Served = KeysView[RequirementClass]
+"""Requirement classes in the order of coming; the view shows them as they come and go."""
+WorkerKind = tuple[object, ...]
+"""What workers have in common that meet the same requirement classes."""
+
+_NONE: Served = dict[RequirementClass, None]().keys()
+_MOST_ALIKE = 1024
+"""What so many kinds of workers serve is remembered, of all users or of one."""
+_MOST_LEFT = 64
+"""So many classes that nobody asks for now are remembered."""
+
+
+def requirement_class_of(requires: Requirements, nodes: int = 1, owner: str = "") -> RequirementClass:
+    """Return the requirement class; it is equal for requirements of one user that the same workers meet.
+
+    Jobs on several ``nodes`` have classes of their own, by their number: each needs so many workers at once. Users
+    have classes of their own, for it is decided between users first whose turn it is.
+    """
+    return (
+        requires.os,
+        requires.memory_bytes,
+        frozenset(requires.labels),
+        requires.slots,
+        requires.network,
+        requires.python,
+        requires.folder,
+        requires.software.ability if requires.software else "",
+        nodes,
+        owner,
+    )
+
+
+def slots_of(key: RequirementClass) -> int:
+    """Return the slots that one task of the class occupies."""
+    return key[3]
+
+
+def nodes_of(key: RequirementClass) -> int:
+    """Return the number of workers that one task of the class needs at once."""
+    return key[8]
+
+
+def owner_of(key: RequirementClass) -> str:
+    """Return the user whose jobs are of the class."""
+    return key[9]
+
+
+def meets(facts: Facts, key: RequirementClass, most_bytes: int | None = None) -> bool:
+    """True if a computer with these facts, otherwise idle, could run a job of the class.
+
+    ``most_bytes`` is taken for its memory if it is given.
+    """
+    os, memory_bytes, labels, slots, network, python, folder, software, nodes, _ = key
+    return (
+        (os is None or facts.os == os)
+        and (facts.memory_bytes if most_bytes is None else most_bytes) >= memory_bytes
+        and (not labels or labels <= set(facts.labels))
+        and facts.slots >= slots
+        and (facts.network or not network or (facts.gang_network and nodes > 1))
+        and (python is None or facts.functions == python or f"{PACKAGES}{python}" in facts.software)
+        and (not software or software in facts.software)
+        and (not folder or any(folder == one or folder.startswith(f"{one}/") for one in facts.folders))
+        and (nodes == 1 or (facts.gangs and facts.until is None))
+    )
+
+
+def kind_of(facts: Facts, memory: int | None = None) -> WorkerKind:
+    """Return all that ``meets`` reads of these facts; with ``memory`` in place of theirs, if it is given."""
+    return (
+        facts.os,
+        facts.memory_bytes if memory is None else memory,
+        facts.labels,
+        facts.slots,
+        facts.network,
+        facts.gang_network,
+        facts.functions,
+        facts.software,
+        facts.folders,
+        facts.gangs,
+        facts.until is None,
+    )
+
+
+@dataclass(slots=True)
+class _LeftClass:
+    """A requirement class as it was when its last job left; that stays true as long as no worker changes."""
+
+    able: set[str]
+    trusted: set[str]
+    workers: set[str]  # that served: one of the two sets above
+    serving: list[dict[RequirementClass, None]]  # what those serve of which it was a part
+
+
+@dataclass(slots=True)
+class RequirementIndex:
+    """Jobs by requirement class, and the available workers that meet each.
+
+    What a worker serves is worked out once for all that are alike, and kept while classes come and go.
+    """
+
+    jobs: dict[RequirementClass, set[int]] = field(default_factory=dict)
+    able: dict[RequirementClass, set[str]] = field(default_factory=dict)
+    trusted: dict[RequirementClass, set[str]] = field(default_factory=dict)  # of these
+    workers: dict[RequirementClass, set[str]] = field(default_factory=dict)  # that serve: one of the two sets above
+    reliable: dict[str, int] = field(default_factory=dict)  # workers that are trusted: slots that they offer
+    available: dict[str, Worker] = field(default_factory=dict)
+    facts: dict[str, Facts] = field(default_factory=dict)  # of these, as they were entered
+    keys: dict[int, RequirementClass] = field(default_factory=dict)  # by job
+    quorums: dict[RequirementClass, Counter[int]] = field(default_factory=dict)  # of how many jobs
+    of_owner: dict[str, dict[RequirementClass, None]] = field(default_factory=dict)  # a set, in the order of coming
+    widths: Counter[int] = field(default_factory=Counter)  # slots of a task, of how many classes
+    widest: int = 0  # of these
+    _served: dict[str, Served] = field(default_factory=dict, compare=False)  # by worker, worked out so far
+    _alike: dict[tuple[WorkerKind, int, str | None], tuple[Facts, dict[RequirementClass, None]]] = field(
+        default_factory=dict, compare=False
+    )
+    """The same, by what it follows from: kind, slots that a trusted worker offers, user; with the facts of one."""
+    _left: dict[RequirementClass, _LeftClass] = field(default_factory=dict, compare=False)
+    """Classes whose last job has left: as a rule the next job is of one of them."""
+
+    def served_by(self, worker: str, owner: str | None = None) -> Served:
+        """Return the requirement classes that this worker serves: of all users, or of one."""
+        found = self._served.get(worker) if owner is None else None
+        if found is None:
+            found = self._served_by_its_kind(worker, owner)
+            if owner is None:
+                self._served[worker] = found
+        return found
+
+    def served_in(self, slots: int, worker: str, owner: str | None = None) -> Collection[RequirementClass]:
+        """Return the classes of at most ``slots`` slots that this worker serves, of one user if it is given."""
+        served = self._served.get(worker) if owner is None else None  # as most often
+        if served is None:
+            served = self.served_by(worker, owner)
+        return served if self.widest <= slots else [key for key in served if slots_of(key) <= slots]
+
+    def taken_by(self, worker: str, slots: int, owner: str | None) -> Callable[[RequirementClass], bool]:
+        """Return whether a class is of those in ``served_in``, as a function, which asks about no other class."""
+        workers = self.workers
+        return lambda key: worker in workers[key] and slots_of(key) <= slots and owner in (None, owner_of(key))
+
+    def wanted(self, family: Mapping[RequirementClass, object], owner: str | None) -> Collection[RequirementClass]:
+        """Return the classes in a family: all, or those of one user."""
+        if owner is None:
+            return family.keys()
+        return [key for key in self.of_owner.get(owner, ()) if key in family]
+
+    def owners_in(self, family: Container[RequirementClass]) -> list[str]:
+        """Return the users, by name, who have a class in the family."""
+        return sorted(owner for owner, keys in self.of_owner.items() if any(key in family for key in keys))
+
+    def key_of(self, job: Job) -> RequirementClass:
+        """Return the job's requirement class, computed once for as long as the job is in the grid."""
+        return self.keys.get(job.id) or requirement_class_of(job.spec.requires, job.nodes, job.owner)
+
+    def add_job(self, job: Job) -> None:
+        if job.id in self.keys:
+            return
+        key = self.keys[job.id] = requirement_class_of(job.spec.requires, job.nodes, job.owner)
+        is_new = key not in self.jobs
+        if job.quorum:
+            self.quorums.setdefault(key, Counter())[job.quorum] += 1
+        if is_new:
+            self._begin_class(key, job.owner)
+        elif job.quorum:
+            self._choose(key)
+        self.jobs[key].add(job.id)
+
+    def drop_job(self, job: Job) -> None:
+        key = self.keys.pop(job.id)
+        self.jobs[key].remove(job.id)
+        if job.quorum:
+            self.quorums[key] -= Counter([job.quorum])  # and what is left of none goes
+            if not self.quorums[key]:
+                del self.quorums[key]
+        if self.jobs[key]:
+            self._choose(key)
+            return
+        serving = [served for _, served in self._alike.values() if key in served]
+        for served in serving:
+            del served[key]
+        if len(self._left) >= _MOST_LEFT:
+            self._left.clear()
+        self._left[key] = _LeftClass(self.able.pop(key), self.trusted.pop(key), self.workers.pop(key), serving)
+        del self.jobs[key]
+        del self.of_owner[job.owner][key]
+        if not self.of_owner[job.owner]:
+            del self.of_owner[job.owner]
+        self._count_width(slots_of(key), -1)
+
+    def place_worker(self, worker: Worker) -> list[RequirementClass]:
+        """Enter a worker as it is now. Return the classes whose jobs may starve, or no longer starve, for it.
+
+        These are the classes that it was the last or is the first to be able to meet, and those with a quorum that it
+        joins or leaves. Its facts change only while it is away: see worker_sessions.join.
+        """
+        if self.knows(worker):
+            return []
+        name, is_as_it_was = worker.name, self.facts.get(worker.name) is worker.facts
+        self._left.clear()
+        self._served.pop(name, None)
+        if worker.is_available:
+            self.available[name], self.facts[name] = worker, worker.facts
+        else:
+            self.available.pop(name, None)
+            self.facts.pop(name, None)
+        self.reliable.pop(name, None)
+        if worker.is_trusted:
+            self.reliable[name] = worker.offered
+        changed, offered = [], self.reliable.get(name, 0)
+        for key, able in self.able.items():
+            before = len(able)
+            meets_it = worker.is_available and (name in able if is_as_it_was else meets(worker.facts, key))
+            _toggle(able, name, meets_it)
+            _toggle(self.trusted[key], name, meets_it and offered >= slots_of(key))
+            self._choose(key)
+            if len(able) != before and (key in self.quorums or nodes_of(key) > 1 or not (able and before)):
+                changed.append(key)
+        return changed
+
+    def knows(self, worker: Worker) -> bool:
+        """True if the worker is entered as it is now."""
+        offered = worker.offered if worker.is_trusted else 0
+        facts = worker.facts if worker.is_available else None
+        return self.facts.get(worker.name) is facts and self.reliable.get(worker.name, 0) == offered
+
+    def is_met(self, key: RequirementClass) -> bool:
+        """True if enough available workers meet the class; False also if that is not known at once."""
+        able = self.able[key] if key in self.able else self._left[key].able if key in self._left else ()
+        return len(able) >= nodes_of(key)
+
+    def is_starved(self, job: Job) -> bool:
+        """True if no available worker could run the job, or too few for its quorum or its gangs."""
+        return len(self.able[self.keys[job.id]]) < (job.quorum or job.nodes)
+
+    def serving(self, job: Job) -> set[str]:
+        """Return the workers that serve the job's requirement class."""
+        return self.workers[self.keys[job.id]]
+
+    def fits(self, job: Job, worker: Worker) -> bool:
+        """True if this worker serves the job's requirement class."""
+        return worker.name in self.workers[self.keys[job.id]]
+
+    def _served_by_its_kind(self, worker: str, owner: str | None) -> Served:
+        """Return what workers like this one serve: it is worked out for the first of them that is asked."""
+        facts = self.facts.get(worker)
+        if facts is None:
+            return _NONE  # it is away
+        kind = kind_of(facts), self.reliable.get(worker, 0), owner
+        known = self._alike.get(kind)
+        if known is None:
+            if len(self._alike) >= _MOST_ALIKE:
+                self._forget_served()
+            keys = self.workers if owner is None else self.of_owner.get(owner, ())
+            self._left.clear()  # which do not say whether such workers served them
+            known = self._alike[kind] = facts, {key: None for key in keys if worker in self.workers[key]}
+        return known[1].keys()
+
+    def _begin_class(self, key: RequirementClass, owner: str) -> None:
+        """Begin a class with its first job. What was known of it when its last one left is true as yet."""
+        self.jobs[key] = set()
+        self.of_owner.setdefault(owner, {})[key] = None
+        self._count_width(slots_of(key), 1)
+        left = self._left.pop(key, None)
+        if left is not None:
+            self.able[key], self.trusted[key] = left.able, left.trusted
+        else:
+            able = self.able[key] = {one.name for one in self.available.values() if meets(one.facts, key)}
+            self.trusted[key] = {name for name in able if self.reliable.get(name, 0) >= slots_of(key)}
+        self._choose(key)
+        if left is not None and self.workers[key] is left.workers:
+            for served in left.serving:
+                served[key] = None
+            return
+        for (_, slots, user), (facts, served) in self._alike.items():
+            is_in = self.workers[key] is self.able[key] or slots >= slots_of(key)
+            if is_in and user in (None, owner) and meets(facts, key):
+                served[key] = None
+
+    def _choose(self, key: RequirementClass) -> None:
+        """Choose who serves the class: the trusted workers, or all that are able.
+
+        It is all of them if the trusted are too few, or if votes check each other. What each worker serves is worked
+        out anew when that turns.
+        """
+        able, trusted = self.able[key], self.trusted[key]
+        chosen = able if key in self.quorums or len(trusted) < nodes_of(key) else trusted
+        before = self.workers.get(key)
+        if chosen is not before:
+            self.workers[key] = chosen
+            if before is not None:
+                self._forget_served()
+
+    def _forget_served(self) -> None:
+        self._served.clear()
+        self._alike.clear()
+        self._left.clear()
+
+    def _count_width(self, slots: int, change: int) -> None:
+        self.widths[slots] += change
+        if not self.widths[slots]:
+            del self.widths[slots]
+        self.widest = max(self.widths, default=0)
+
+
+def _toggle(names: set[str], name: str, present: bool) -> None:
+    if present:
+        names.add(name)
+    else:
+        names.discard(name)
+
+
+def needs(requires: Requirements) -> list[str]:
+    """Return what a worker must have to run the job, each in a few words."""
+    return [words for words, _ in _parts(requires)]
+
+
+def unmet(facts: Iterable[Facts], requires: Requirements) -> list[str]:
+    """Return the requirements that no worker meets; empty if only all of them together are too much."""
+    known = list(facts)
+    alone = [(words, requirement_class_of(part)) for words, part in _parts(requires)]
+    return [words for words, key in alone if not any(meets(one, key) for one in known)]
+
+
+def _parts(requires: Requirements) -> list[tuple[str, Requirements]]:
+    """Return each requirement in words, and by itself."""
+    parts = [(f"the system {requires.os}", Requirements(os=requires.os))] if requires.os else []
+    if requires.memory_bytes:
+        words = f"{requires.memory_bytes / 1e9:g} GB of memory"
+        parts.append((words, Requirements(memory_bytes=requires.memory_bytes)))
+    parts += [(f"label {label}", Requirements(labels=[label])) for label in requires.labels]
+    parts += [("the network", Requirements(network=True))] if requires.network else []
+    if requires.python:
+        parts.append((f"functions of Python {requires.python}", Requirements(python=requires.python)))
+    if requires.folder:
+        parts.append((f"the folder {requires.folder} to share", Requirements(folder=requires.folder)))
+    if requires.software:
+        parts.append((words_for(requires.software.ability), Requirements(software=requires.software)))
+    words = f"{requires.slots} slot{'' if requires.slots == 1 else 's'}"
+    return [*parts, (words, Requirements(slots=requires.slots))]

@@ -1,0 +1,440 @@
+"""Transitions of jobs, tasks and attempts, from which reconciling, placing and requests are built.
+
+First result wins: it ends its task, and every other attempt of the task is cancelled. A task's own failure
+uses up one of its job's ``max_attempts``; the loss of a worker or its owner's claim uses up nothing. Agents that
+died while it ran are counted apart (wings/trust).
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from loopline_master.core.estimates import measure, program_history
+from loopline_master.core.kernel import transitions
+from loopline_master.core.kernel.entities import LIVE, UNSEATED, Attempt, Job, Program, Task, Worker
+from loopline_master.core.kernel.state import State
+from loopline_shared.model import AttemptState, JobState, Order, Outcome, Phases, Result, TaskId, TaskState
+
+RUNNING, SUCCEEDED = TaskState.RUNNING, TaskState.SUCCEEDED
+DISPATCHED, PREFETCHED, SUCCEEDED_ATTEMPT = AttemptState.DISPATCHED, AttemptState.PREFETCHED, AttemptState.SUCCEEDED
+_RESULTS = (AttemptState.SUCCEEDED, AttemptState.FAILED)
+QUEUED_JOB, SUCCESS = JobState.QUEUED, Outcome.SUCCEEDED
+IN_QUARANTINE = "its worker is in quarantine, and it had not begun"
+_TOLERANCE, _NOISE_S = 2.0, 0.05
+"""An attempt takes longer than expected if it takes so many times as long, plus the noise of a start."""
+_SHOWN_TIMES = 2.0
+"""A job without a size counts as so many times the work that its tasks have shown: the last one may be longer."""
+
+
+def start_attempt(state: State, job: Job, number: int, worker: Worker, *, ahead: bool = False) -> Attempt:
+    """Dispatch a new attempt at a task; it is sent when the frames of the step are sealed.
+
+    ``ahead``: it is prefetched, to wait at the worker for a slot.
+    """
+    grid, index, task = state.grid, state.index, state.tasks.get(job.task_id(number)) or Task(job.id, number)
+    is_last_fresh = not task.started and state.fresh[job.id].count == 1
+    task.attempts += 1
+    attempt = Attempt(
+        job.id,
+        number,
+        task.attempts,
+        worker.name,
+        job.slots,
+        task.id in index.attempts.alive and (job.nodes == 1 or state.lead.has_launch(task.id)),
+        grid.now,
+        PREFETCHED if ahead else DISPATCHED,
+        measure.work_of(grid, job, number) / (measure.speed_for(worker, job, state.programs) * job.nodes),
+        job.quorum is not None and number in index.ready_sets[job.id].under_replicated,
+    )
+    grid.last_start, grid.last_worker = grid.now, worker.name
+    if not task.started:
+        _start_task(state, job, task)
+    if is_last_fresh and job.order is not Order.DELIVER:
+        job.released_at = state.grid.now
+    _set_task(job, task, RUNNING)
+    state.put(job, task, attempt)
+    return attempt
+
+
+def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
+    """Take in the result of an attempt. If its task is over, the result decides nothing and counts as discarded."""
+    task, job = state.tasks[attempt.task_id], state.jobs[attempt.job]
+    blamed: list[Worker] = []
+    if attempt.assumed_cpu_ms:
+        measure.undo_assumed_loss(job, attempt)
+    record(state, attempt, result, transitions.END[result.outcome])
+    has_succeeded = attempt.state is SUCCEEDED_ATTEMPT
+    is_late = _is_longer_than_expected(job, attempt)
+    if not task.is_open:
+        ended(state, job, task, attempt, took_down=result.took_down)
+        measure.account(job, task, attempt, result.outcome)
+        state.put(job, attempt)
+    elif has_succeeded:
+        blamed = _count_result(state, job, task, attempt)
+    else:
+        if attempt.state is AttemptState.FAILED:
+            task.failures += 1
+            job.used += measure.work_done(state.workers[attempt.worker], attempt)
+        blamed = ended(state, job, task, attempt, took_down=result.took_down)
+        measure.account(job, task, attempt, result.outcome)
+        state.put(job, attempt, task)
+        if ends_task(job, result):
+            end_task(state, job, task, TaskState.FAILED)
+        else:
+            reconsider_task(state, task)
+    for worker in blamed:
+        retract_from(state, worker, IN_QUARANTINE)
+    if is_late:
+        for take_in in state.wings.overtaken:
+            take_in(state.workers[attempt.worker])
+
+
+def ended(
+    state: State, job: Job, task: Task, attempt: Attempt, *, took_down: bool = False, is_slow: bool = False
+) -> list[Worker]:
+    """Tell the wings of an attempt's end. Return the workers that get nothing new from now on."""
+    return [worker for tell in state.wings.attempt_ended for worker in tell(job, task, attempt, took_down, is_slow)]
+
+
+def _is_longer_than_expected(job: Job, attempt: Attempt) -> bool:
+    """Compare the run time of an attempt that has ended with the expected one, and count it for its job."""
+    if attempt.wall_s > _TOLERANCE * attempt.expected_s + _NOISE_S:
+        job.confirmed = 0
+        return True
+    if attempt.state in _RESULTS:
+        job.confirmed += 1
+    return False
+
+
+def ends_task(job: Job, result: Result) -> bool:
+    """True if other attempts would fail as well. A quorum needs more than one worker's word for that."""
+    return result.is_final and result.outcome is Outcome.FAILED and job.nodes == 1 and job.quorum is None
+
+
+def _count_result(state: State, job: Job, task: Task, attempt: Attempt) -> list[Worker]:
+    """Accept the first result of a task, unless a wing says that it takes more to decide it.
+
+    Return the workers that get nothing new from now on.
+    """
+    is_decided, is_slow = True, False
+    for decides in state.wings.decides:
+        is_decided &= decides(job, task, attempt)
+    if is_decided:
+        attempt.accepted, task.winner = True, attempt.number
+        is_slow = _learn(state, job, attempt)
+    if job.quorum is None:
+        measure.account(job, task, attempt, SUCCESS)
+    if not is_decided:
+        state.put(attempt, job, task)
+        reconsider_task(state, task)
+        return []
+    blamed = ended(state, job, task, attempt, is_slow=is_slow)
+    end_task(state, job, task, SUCCEEDED, winner=attempt)
+    return blamed
+
+
+def lose_attempt(state: State, attempt: Attempt, reason: str, *, for_good: bool) -> None:
+    """Mark an attempt as lost, because its worker fell silent or, ``for_good``, no longer has it.
+
+    After silence it may come back while its task is open (adopt_attempt, finish_attempt): it has not ended.
+    """
+    task = state.tasks[attempt.task_id]
+    mark_lost(state, attempt, reason, for_good=for_good or not task.is_open)
+    reconsider_task(state, task)
+
+
+def lose(state: State, attempt: Attempt, reason: str, *, for_good: bool) -> None:
+    """Take in that an attempt is lost, whether the kernel or a wing leads it."""
+    if state.jobs[attempt.job].nodes > 1:
+        state.lead.lose(attempt, reason, for_good=for_good)
+    else:
+        lose_attempt(state, attempt, reason, for_good=for_good)
+
+
+def mark_lost(state: State, attempt: Attempt, reason: str, *, for_good: bool) -> None:
+    """Mark an attempt as lost, and leave its task as it is."""
+    if attempt.state is not AttemptState.LOST:
+        attempt.state = transitions.check(transitions.ATTEMPT, attempt.state, AttemptState.LOST)
+        _assume_lost(state, attempt)
+    attempt.reason, attempt.sent = reason, 0
+    attempt.thaw(state.grid.now)
+    attempt.ended_at = state.grid.now if for_good else None
+    state.put(attempt)
+
+
+def adopt_attempt(state: State, attempt: Attempt, *, is_delivering: bool = False) -> None:
+    """Take a lost attempt back as running or delivering; cancel it if others reach its task's limits since then."""
+    task, job = state.tasks[attempt.task_id], state.jobs[attempt.job]
+    retract_task(state, task.id, "its task runs elsewhere after all")
+    alive = state.index.attempts.alive.get(task.id, 0)
+    has_room = (job.max_replicas is None or alive < job.max_replicas) and task.may_be_tried(job, alive)
+    attempt.reason = ""
+    measure.undo_assumed_loss(job, attempt)
+    state.put(job)
+    if not has_room:
+        new = AttemptState.RETRACTING if is_delivering else AttemptState.CANCELLING
+        _call_back(state, attempt, new, "replaced while it was lost")
+        return
+    new = AttemptState.FROZEN if attempt.stands_still else AttemptState.RUNNING
+    if is_delivering:
+        new = AttemptState.DELIVERING
+    attempt.state = transitions.check(transitions.ATTEMPT, attempt.state, new)
+    attempt.started_at = attempt.started_at or state.grid.now
+    _set_task(job, task, TaskState.RUNNING)
+    state.put(job, task, attempt)
+
+
+def cancel_attempt(state: State, attempt: Attempt, reason: str) -> None:
+    """Cancel an attempt that is no longer needed; the step's frames carry the cancel."""
+    takes_no_slot = attempt.state is PREFETCHED or attempt.state is AttemptState.DELIVERING
+    new = AttemptState.RETRACTING if takes_no_slot else AttemptState.CANCELLING
+    _call_back(state, attempt, new, reason)
+
+
+def retract_lost(state: State, attempt: Attempt, reason: str) -> None:
+    """Retract a lost attempt that turns out to wait at its worker, where it takes up no slot."""
+    _call_back(state, attempt, AttemptState.RETRACTING, reason)
+
+
+def _call_back(state: State, attempt: Attempt, new: AttemptState, reason: str) -> None:
+    attempt.state = transitions.check(transitions.ATTEMPT, attempt.state, new)
+    attempt.reason, attempt.sent = reason, 0
+    state.put(attempt)
+
+
+def retract_task(state: State, task: TaskId, reason: str) -> None:
+    """Retract all prefetched attempts of a task that runs elsewhere, or is about to."""
+    others = state.index.attempts.of_task.get(task)
+    for attempt in list(others.values()) if others else ():
+        if attempt.is_queued:
+            cancel_attempt(state, attempt, reason)
+
+
+def retract_attempt(state: State, attempt: Attempt, reason: str) -> None:
+    """Retract a prefetched attempt; its task is queued again, unless it runs elsewhere."""
+    cancel_attempt(state, attempt, reason)
+    reconsider_task(state, state.tasks[attempt.task_id])
+
+
+def retract_from(state: State, worker: Worker, reason: str) -> None:
+    """Retract all prefetched attempts of a worker."""
+    for attempt_id in list(state.index.attempts.queues.of_worker.get(worker.name, ())):
+        retract_attempt(state, state.attempts[attempt_id], reason)
+
+
+def retract_job(state: State, job: Job, reason: str) -> None:
+    """Retract all prefetched attempts of a job."""
+    for number in list(state.index.ready_sets[job.id].kept):
+        for attempt in list(state.index.attempts.of_task.get(job.task_id(number), {}).values()):
+            if attempt.is_queued:
+                retract_attempt(state, attempt, reason)
+
+
+def close_attempt(state: State, attempt: Attempt) -> None:
+    """End a cancelled attempt that is gone from its worker without a result."""
+    attempt.state = transitions.check(transitions.ATTEMPT, attempt.state, AttemptState.CANCELLED)
+    attempt.ended_at = state.grid.now
+    attempt.thaw(state.grid.now)
+    _assume_lost(state, attempt)
+    state.put(attempt)
+
+
+def complete_next(state: State) -> Job | None:
+    """Complete the first job whose tasks are all over and return it; None if there is none.
+
+    Under order *deliver* the job must not be held, either.
+    """
+    complete = state.index.complete.starts
+    if not complete:
+        return None
+    job = state.index.live[complete[0]]
+    if job.order is Order.DELIVER:
+        job.released_at = state.grid.now
+    state.effects.completed.append(job.id)
+    _depart(state, job, JobState.FAILED if job.failed else JobState.SUCCEEDED)
+    return job
+
+
+def cancel_job(state: State, job: Job, reason: str) -> None:
+    """Cancel a job, without gangs by now: it leaves the grid at once, and its attempts are cancelled."""
+    for number in list(state.index.ready_sets[job.id].kept):
+        task = state.tasks[job.task_id(number)]
+        if task.is_open:
+            end_task(state, job, task, TaskState.CANCELLED, reason)
+    _depart(state, job, JobState.CANCELLED)
+
+
+def reconsider_task(state: State, task: Task) -> None:
+    """Wait for another attempt, queue the task again, or fail it, after an attempt ended without success."""
+    if not task.is_open or task.id in state.index.attempts.alive or state.lead.has_launch(task.id):
+        return
+    job = state.jobs[task.job]
+    verdict = next((said for judge in state.wings.verdict if (said := judge(job, task)) is not None), None)
+    if verdict is not None or task.setbacks >= job.max_attempts:
+        task.verdict = verdict or ""
+        end_task(state, job, task, TaskState.FAILED)
+        return
+    _set_task(job, task, TaskState.QUEUED)
+    state.put(task, job)
+
+
+def _assume_lost(state: State, attempt: Attempt) -> None:
+    job = state.jobs[attempt.job]
+    measure.assume_lost(job, attempt, state.workers[attempt.worker])
+    state.put(job)
+
+
+def _learn(state: State, job: Job, attempt: Attempt) -> bool:
+    """Learn from the accepted result of a task, and advance virtual time by the work that was done.
+
+    Return True if the worker was far slower than others. Then its job is charged no more work than theirs suggest: a
+    worker that overstates its speed overstates the work that it does.
+    """
+    grid, worker, size = state.grid, state.workers[attempt.worker], job.sweep.size_at(attempt.task)
+    attempt.work = work = measure.work_done(worker, attempt)
+    program = state.programs.get(job.program)
+    if program is None:
+        program = Program(*job.program, first_run_at=grid.now, used_at=grid.now)
+    is_news = program_history.is_news(program, grid.now)
+    most = _learn_of_program(state, program, job, attempt, is_news=is_news)
+    if work > most:
+        work = most
+    measure.learn_duration(job, work, size)
+    size_done = work if size is None else size
+    job.work_done += size_done
+    job.used += work
+    grid.work_accepted += work
+    grid.tasks_accepted += 1
+    grid.measured += size is not None
+    grid.virtual = state.index.virtual_time.after(grid.virtual, size_done)
+    if measure.may_teach(worker, attempt, is_news=is_news):
+        expected = program_history.expected_work(program, size)
+        if expected is not None:
+            measure.learn_speed(worker, attempt, expected)  # it is put as its Report is taken in
+    return most < inf
+
+
+def _learn_of_program(state: State, program: Program, job: Job, attempt: Attempt, *, is_news: bool) -> float:
+    """Return the most work that the attempt is believed to have done; infinity unless others were far faster."""
+    now, worker, most = state.grid.now, state.workers[attempt.worker], inf
+    if is_news or not program_history.is_usual(program, measure.most_shown(worker, attempt)):
+        seen = measure.observe(job, worker, attempt, now)
+        most = program_history.most_by_others(program, seen)
+    if is_news:
+        program_history.learn(program, seen)
+    else:
+        program.runs += 1
+    state.put(program)
+    return most
+
+
+def end_task(
+    state: State, job: Job, task: Task, end: TaskState, reason: str = "", *, winner: Attempt | None = None
+) -> None:
+    """End a task: its other live attempts are cancelled, and its lost ones are given up.
+
+    ``winner``: the attempt that brought the result, yet to be put.
+    """
+    _set_task(job, task, end)
+    if job.size is None and state.fresh[job.id].count < 2:
+        weigh(state, job)
+    task.finished_at = state.grid.now
+    for take_in in state.wings.task_ended:
+        take_in(job, task)
+    if winner is None:
+        state.put(job, task)
+    else:
+        state.put(winner, job, task)
+    others = state.index.attempts.of_task.get(task.id)
+    if not others:
+        return
+    reason = reason or f"attempt {task.winner} brought the result first"
+    for attempt in list(others.values()):
+        if attempt.state in LIVE:
+            cancel_attempt(state, attempt, reason)
+        elif attempt.state is AttemptState.LOST:
+            attempt.ended_at = state.grid.now
+            state.put(attempt)
+
+
+def _depart(state: State, job: Job, end: JobState) -> None:
+    job.state = transitions.check(transitions.JOB, job.state, end)
+    job.finished_at, job.departure = state.grid.now, state.next_sequence()
+    job.starved_since, job.stalled, job.paused, job.waiting_for = None, False, False, ()
+    state.put(job)
+
+
+def _start_task(state: State, job: Job, task: Task) -> None:
+    task.started = True
+    task.started_at = task.started_at or state.grid.now
+    fresh = state.fresh[job.id]
+    fresh.discard(task.number)
+    if job.size is None and fresh.count < 2:
+        weigh(state, job)
+    if job.state is QUEUED_JOB:
+        job.state = transitions.check(transitions.JOB, job.state, JobState.RUNNING)
+        job.started_at = job.started_at or state.grid.now
+
+
+def weigh(state: State, job: Job) -> None:
+    """Weigh a job without a size by measurements of its tasks, once only its last task or its delivery is left.
+
+    It counts as twice their work, with their mean for each task that has no result. The weight only falls, so every
+    job that held it back before may still do so.
+    """
+    done = job.succeeded + job.failed
+    is_at_last = job.is_computed if job.order is Order.DELIVER else state.fresh[job.id].count <= 1
+    if is_at_last and done and job.used > 0:
+        weight = _SHOWN_TIMES * job.used * job.task_count / done
+        job.shown = weight if job.shown is None else min(job.shown, weight)
+
+
+def _set_task(job: Job, task: Task, new: TaskState) -> None:
+    """Change a task's state and its job's counts together."""
+    old = task.state
+    if old is new:
+        return
+    if old is RUNNING:
+        job.running -= 1
+    if new is RUNNING:
+        job.running += 1
+    elif new is SUCCEEDED:
+        job.succeeded += 1
+    elif new is TaskState.FAILED:
+        job.failed += 1
+    task.state = transitions.check(transitions.TASK, old, new)
+
+
+def _note_slot(attempt: Attempt, result: Result, now: float) -> None:
+    """Note the slot, and when it was taken: of two reckonings, the one that travelled faster is nearer."""
+    attempt.slot, phases = result.slot, result.phases
+    ago_s = max(phases.ended_s, phases.delivered_s) if phases else result.wall_s
+    began_at = max(attempt.dispatched_at, now - ago_s)
+    attempt.started_at = began_at if attempt.started_at is None else min(attempt.started_at, began_at)
+
+
+def _note_phases(attempt: Attempt, phases: Phases) -> None:
+    attempt.phases, attempt.fetch_s = phases, phases.inputs_s
+    attempt.frozen_s, attempt.deliver_s = phases.frozen_s, phases.deliver_s
+
+
+def record(state: State, attempt: Attempt, result: Result, end: AttemptState) -> None:
+    """Note on an attempt how it ended, and in which state."""
+    has_begun = result.wall_s or attempt.state not in UNSEATED
+    attempt.state = transitions.check(transitions.ATTEMPT, attempt.state, end)
+    if result.slot:
+        _note_slot(attempt, result, state.grid.now)
+    elif not attempt.started_at and has_begun:
+        began_at = state.grid.now - result.wall_s
+        attempt.started_at = began_at if began_at > attempt.dispatched_at else attempt.dispatched_at
+    if result.phases is not None:
+        _note_phases(attempt, result.phases)
+    attempt.ended_at = state.grid.now
+    if attempt.freezes:
+        attempt.thaw(state.grid.now)
+    attempt.exit_code, attempt.reason = result.exit_code, result.reason or attempt.reason
+    attempt.wall_s, attempt.cpu_s, attempt.system_s = result.wall_s, result.cpu_s, result.system_s
+    attempt.peak_memory_bytes = result.peak_memory_bytes
+    attempt.stdout, attempt.stderr, attempt.value = result.stdout, result.stderr, result.value
+    attempt.outputs = result.outputs or None
+    attempt.metrics = result.metrics

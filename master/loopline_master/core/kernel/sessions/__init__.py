@@ -1,0 +1,1 @@
+"""Sessions of workers: joining, Reports, Assigns, leases."""

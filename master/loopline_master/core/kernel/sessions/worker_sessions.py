@@ -1,0 +1,372 @@
+"""Sessions of workers: joining and leaving, Reports in, Assigns out.
+
+A Report is reconciled: what the worker holds is compared with what the scheduler believes. This is the one path for
+news, loss, reboot and restart. It is the table of docs/design/architecture.md, row by row. *Seen* means that the
+worker has carried out the Assign with the attempt's last command; before that, its silence about the attempt says
+nothing.
+
+| believed   | held                      | not held                              |
+| dispatched | running, frozen or prefetched | seen: send the run again          |
+| prefetched | running, frozen, or nothing to do | seen: send the run again      |
+| running    | frozen, or nothing to do  | lost; its task is queued again        |
+| frozen     | running, or nothing to do | lost; its task is queued again        |
+| delivering | nothing to do             | lost; its task is queued again        |
+| cancelling, retracting | seen: send the cancel again | seen: cancelled         |
+| lost       | adopt; waiting: retract   | lost for good                         |
+| unknown    | send a cancel             |                                       |
+
+What has ended at its worker, and has yet to deliver its result, is *delivering*. It takes up no slot; believed to be
+cancelling, it is retracting from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from itertools import islice
+
+from loopline_master.core.kernel import lifecycle, transitions
+from loopline_master.core.kernel.effects import Declined, Done, Reply
+from loopline_master.core.kernel.entities import LIVE, OCCUPYING, Attempt, Worker
+from loopline_master.core.kernel.kernel_events import WorkerJoined
+from loopline_master.core.kernel.sessions import figures, leases, lost_workers
+from loopline_master.core.kernel.state import State
+from loopline_shared.model import AttemptId, AttemptState, Facts, Held, TaskState
+from loopline_shared.protocol.attempt_ranges import attempts_of
+from loopline_shared.protocol.gang_messages import Word
+from loopline_shared.protocol.worker_link import (
+    MAX_LONG_RUNS_PER_ASSIGN,
+    MAX_RUNS_PER_ASSIGN,
+    MAX_STRANGERS_PER_ASSIGN,
+    Assign,
+    Report,
+    Run,
+)
+from loopline_shared.spec import MAX_RUN_CHARACTERS
+
+_RUNS = AttemptState.RUNNING
+Id = tuple[int, int, int]  # equal to an AttemptId
+
+_INPUT_CHARACTERS = 150
+"""Of an input of a task's own, beside its path."""
+_AT_WORK = (AttemptState.PREPARED, AttemptState.RUNNING, AttemptState.FROZEN, AttemptState.DELIVERING)
+"""States in which a worker says in every Report that it has the attempt."""
+_TO_RUN = (AttemptState.DISPATCHED, AttemptState.PREFETCHED)
+_TO_CANCEL = (AttemptState.CANCELLING, AttemptState.RETRACTING)
+
+
+def join(state: State, event: WorkerJoined) -> Reply:
+    """Open a session. What the worker holds is not known before its first Report."""
+    worker = state.workers.get(event.worker)
+    if worker is None and lost_workers.is_full(state):
+        message = f"{state.settings.max_workers:,} workers are known, which is this master's limit"
+        hint = "`loopline forget` those that do not come back, or raise max_workers in the master's settings"
+        return Declined(503, "too_many_workers", message, hint)
+    state.effects.gone = tuple(name for name in state.effects.gone if name != event.worker)
+    if worker is None:
+        worker = Worker(event.worker, event.boot, event.facts, joined_at=state.now, lease_until=0.0)
+    elif worker.session is not None and _is_another_computer(worker.facts, event.facts):
+        message = f"another computer works as {worker.name}: this one has a copy of its identity"
+        hint = "on one of the two: `loopline leave --here-only`, then join again with a line of `loopline token join`"
+        return Declined(409, "same_identity", message, hint)
+    elif worker.session is not None:
+        state.effects.closes.append((worker.name, worker.session))
+    if worker.boot != event.boot:  # what an agent has told stays true while only its link is another
+        for forget in state.wings.worker_left:
+            forget(worker.name)
+    leases.disconnect(state, worker)  # and so out of the requirement classes that its old facts met
+    worker.session, worker.boot, worker.facts = event.session, event.boot, event.facts
+    leases.renew(state, worker)
+    state.put(worker)
+    return Done()
+
+
+def _is_another_computer(one: Facts, other: Facts) -> bool:
+    """True if two agents certainly run on two computers, or on one that was started again in between."""
+    return bool(one.machine and other.machine) and one.machine != other.machine
+
+
+def leave(state: State, name: str, session: int) -> Reply:
+    """Close the session of a worker; it is believed to be working until its lease expires."""
+    worker = state.workers.get(name)
+    if worker is not None and worker.session == session:
+        for forget in state.wings.worker_left:
+            forget(name)
+        leases.disconnect(state, worker)
+    return Done()
+
+
+def close_all(state: State) -> None:
+    """Close every session: the master has started, and no link is open."""
+    for worker in state.workers.values():
+        leases.disconnect(state, worker)
+
+
+def reconcile(state: State, outbox: Outbox, worker: Worker, report: Report) -> None:
+    """Take in one Report of the worker's open session."""
+    load = report.load
+    offered = load.slots if load.slots < worker.facts.slots else worker.facts.slots
+    leases.renew(state, worker)
+    worker.reported, worker.reported_at, worker.load, worker.offered = report.seq, state.grid.now, load, offered
+    state.put(worker)
+    outbox.answer(worker.name)
+    for part, hear in state.wings.parts:
+        if (told := getattr(report, part)) is not None:
+            hear(worker, told)
+    for result in report.results:
+        attempt = state.attempts.get(result.attempt)
+        if attempt is None or attempt.worker != worker.name:
+            possible = figures.bounded(state, worker, result, worker.joined_at, flags=False)
+            state.effects.late.append((worker.name, possible))
+            continue
+        possible = figures.bounded(state, worker, result, attempt.dispatched_at)
+        if state.jobs[attempt.job].nodes > 1:
+            state.lead.take_result(attempt, possible)
+        else:
+            lifecycle.finish_attempt(state, attempt, possible)
+    names_some = report.holding or report.waiting or report.delivering or report.members
+    if names_some or worker.name in state.index.attempts.of_worker:
+        _compare(state, outbox, worker, report)
+        state.lead.follow(worker, report.seen)
+
+
+def _compare(state: State, outbox: Outbox, worker: Worker, report: Report) -> None:
+    """Compare the attempts that the worker reports with those it is believed to have."""
+    begun, waiting = {held.attempt: held for held in report.holding}, set(attempts_of(report.waiting))
+    queue = state.index.attempts.queues.of_worker.get(worker.name, {}).keys()
+    delivering = set(attempts_of(report.delivering)) if report.delivering else ()
+    strangers = [*begun, *(waiting - queue), *delivering]
+    looked_at = _worth_a_look(state, worker, queue, waiting)
+    if report.members:
+        strangers += [member.attempt for member in report.members]
+        looked_at = state.lead.note_members(report, looked_at)
+    for attempt in looked_at:
+        held = begun.get(attempt.id)
+        if delivering and attempt.id in delivering:
+            _is_delivering(state, attempt, report.seen)
+        elif held is None and attempt.id not in waiting:
+            _is_not_held(state, attempt, report.seen)
+        elif attempt.state is not _RUNS or (held is not None and held.frozen):
+            _is_held(state, attempt, held, report.seen)
+    for stranger in strangers:
+        if not (_is_ours(state, worker, stranger) or outbox.cancel_stranger(worker.name, stranger)):
+            break  # the next Report names the rest
+
+
+def _worth_a_look(state: State, worker: Worker, queue: Set[AttemptId], waiting: set[Id]) -> list[Attempt]:
+    """Return the worker's attempts, except those of its queue that wait there as before.
+
+    Nothing follows from these, and they are most of a long queue.
+    """
+    attempts = state.index.attempts
+    ours = attempts.of_worker.get(worker.name, {})
+    if not queue or worker.name in attempts.frozen_on:
+        return list(ours.values())
+    others = (attempt for number, attempt in ours.items() if number not in queue)
+    found = list(islice(others, len(ours) - len(queue)))  # which came before the queue, as a rule
+    return [*found, *(ours[number] for number in sorted(queue - waiting))]
+
+
+def _is_held(state: State, attempt: Attempt, held: Held | None, seen: int) -> None:
+    """Take in that the worker has this attempt; ``held`` is None if it waits there for a slot."""
+    match attempt.state:
+        case AttemptState.DISPATCHED | AttemptState.PREFETCHED | AttemptState.PREPARED if held:
+            _has_begun(state, attempt, held)
+        case AttemptState.DISPATCHED:
+            _waits_after_all(state, attempt)
+        case AttemptState.RUNNING | AttemptState.FROZEN:
+            _note_frozen(state, attempt, held is not None and held.frozen)
+        case AttemptState.CANCELLING | AttemptState.RETRACTING:
+            _is_called_back(state, attempt, held, seen)
+        case AttemptState.LOST if held:
+            if held.frozen:
+                attempt.freeze(state.now)
+            attempt.started_at = attempt.started_at or _began_at(state, attempt, held)
+            attempt.slot = held.slot or attempt.slot
+            if state.jobs[attempt.job].nodes > 1 and state.lead.leads(attempt):
+                state.lead.come_back(attempt, AttemptState.FROZEN if held.frozen else _RUNS)
+            else:
+                lifecycle.adopt_attempt(state, attempt)
+        case AttemptState.LOST:
+            lifecycle.retract_lost(state, attempt, "it had not begun when its worker fell silent")
+
+
+def _is_delivering(state: State, attempt: Attempt, seen: int) -> None:
+    """Take in that the attempt has ended at its worker, and that its result is on the way."""
+    match attempt.state:
+        case AttemptState.DELIVERING:
+            return
+        case AttemptState.CANCELLING | AttemptState.RETRACTING:
+            _is_called_back(state, attempt, None, seen)
+        case AttemptState.LOST if state.jobs[attempt.job].nodes > 1 and state.lead.leads(attempt):
+            state.lead.come_back(attempt, AttemptState.DELIVERING)
+        case AttemptState.LOST:
+            lifecycle.adopt_attempt(state, attempt, is_delivering=True)
+        case _:
+            attempt.thaw(state.now)
+            _become(attempt, AttemptState.DELIVERING)
+            state.put(attempt)
+
+
+def _has_begun(state: State, attempt: Attempt, held: Held) -> None:
+    attempt.started_at = _began_at(state, attempt, held)
+    if held.slot:
+        attempt.slot = held.slot
+    if attempt.state is AttemptState.PREFETCHED:
+        attempt.waited_s = attempt.started_at - attempt.dispatched_at
+    _become(attempt, AttemptState.FROZEN if held.frozen else AttemptState.RUNNING)
+    if held.frozen:
+        attempt.freeze(state.now)
+    state.put(attempt)
+
+
+def _waits_after_all(state: State, attempt: Attempt) -> None:
+    """Treat an attempt that was to begin at once, and waits, as prefetched.
+
+    It is retracted if it may take long or needs more than the first slot that falls free.
+    """
+    _become(attempt, AttemptState.PREFETCHED)
+    state.put(attempt)
+    if attempt.expected_s > state.prefetch_s or attempt.slots > 1:
+        lifecycle.retract_attempt(state, attempt, "its slot was no longer free when it came")
+
+
+def _note_frozen(state: State, attempt: Attempt, is_frozen: bool) -> None:
+    if is_frozen == attempt.stands_still:
+        return
+    if is_frozen:
+        attempt.freeze(state.now)
+    else:
+        attempt.thaw(state.now)
+    if attempt.state in LIVE:
+        _become(attempt, AttemptState.FROZEN if is_frozen else AttemptState.RUNNING)
+    state.put(attempt)
+
+
+def _is_called_back(state: State, attempt: Attempt, held: Held | None, seen: int) -> None:
+    """Note whether a cancelled attempt that its worker still has takes up its slots there."""
+    if held and attempt.state is AttemptState.RETRACTING:
+        attempt.waited_s = _began_at(state, attempt, held) - attempt.dispatched_at
+    now = AttemptState.CANCELLING if held else AttemptState.RETRACTING
+    if attempt.state is not now:
+        _become(attempt, now)
+        state.put(attempt)
+    _note_frozen(state, attempt, held is not None and held.frozen)
+    if seen >= attempt.sent:
+        _send_again(state, attempt)
+
+
+def _began_at(state: State, attempt: Attempt, held: Held) -> float:
+    """Return when the attempt took its slot, as its worker counts: the Report that says so may be late."""
+    return max(attempt.dispatched_at, state.now - (held.in_slot_s or held.wall_s))
+
+
+def _become(attempt: Attempt, new: AttemptState) -> None:
+    attempt.state = transitions.check(transitions.ATTEMPT, attempt.state, new)
+
+
+def _is_not_held(state: State, attempt: Attempt, seen: int) -> None:
+    if attempt.state in _AT_WORK or attempt.state is AttemptState.LOST:
+        lifecycle.lose(state, attempt, "its worker no longer has it", for_good=True)
+    elif seen < attempt.sent:
+        return
+    elif attempt.state in (AttemptState.DISPATCHED, AttemptState.PREFETCHED):
+        _send_again(state, attempt)
+    elif attempt.state in (AttemptState.CANCELLING, AttemptState.RETRACTING):
+        lifecycle.close_attempt(state, attempt)
+
+
+def _send_again(state: State, attempt: Attempt) -> None:
+    attempt.sent = 0
+    state.put(attempt)
+
+
+def _is_ours(state: State, worker: Worker, stranger: Id) -> bool:
+    attempt = state.attempts.get(stranger)  # type: ignore[call-overload]
+    return attempt is not None and attempt.worker == worker.name and attempt.state in OCCUPYING
+
+
+class Outbox:
+    """Collects the workers that one step must write to; commands follow from the attempts that it changed."""
+
+    def __init__(self) -> None:
+        self._concerned: dict[str, None] = {}
+        self._runs: dict[str, list[Run]] = {}
+        self._cancels: dict[str, list[AttemptId]] = {}
+        self._gently: dict[str, list[AttemptId]] = {}  # the subset that gets SIGTERM first
+        self._words: dict[str, list[Word]] = {}  # to members of gangs
+        self._lengths: dict[str, tuple[int, int]] = {}  # of so many of these runs: characters
+
+    def answer(self, worker: str) -> None:
+        """Answer the worker's Report with an Assign, as every Report is answered."""
+        self._concerned[worker] = None
+
+    def cancel_stranger(self, worker: str, stranger: Id) -> bool:
+        """Cancel an attempt that is unknown here; False if this frame is full of them."""
+        cancels = self._cancels.setdefault(worker, [])
+        cancels.append(AttemptId(*stranger))
+        return len(cancels) < MAX_STRANGERS_PER_ASSIGN
+
+    def seal(self, state: State) -> dict[str, Assign]:
+        """Return the numbered frames, and note on each attempt which frame carries its command.
+
+        Only workers that have reported in their open session get one: what they hold is known. A command that does
+        not fit into a frame is sent when the worker's next Report shows that the worker does not hold the attempt.
+        """
+        workers = state.workers
+        for attempt in state.effects.attempts.values():
+            if attempt.sent == 0 and attempt.ended_at is None and workers[attempt.worker].reported:
+                self._command(state, attempt, workers[attempt.worker])
+        return {name: self._assign(state, workers[name]) for name in self._concerned if workers[name].reported}
+
+    def _command(self, state: State, attempt: Attempt, worker: Worker) -> None:
+        name = worker.name
+        if attempt.state in _TO_RUN:
+            runs = self._runs.setdefault(name, [])
+            if len(runs) >= MAX_LONG_RUNS_PER_ASSIGN and not self._has_space(name, runs):
+                return
+            job = state.jobs[attempt.job]
+            runs.append(run := job.runs.run(attempt.id))
+            if job.nodes > 1:
+                run.gang = state.lead.place_of(attempt)
+        elif attempt.state in _TO_CANCEL:
+            self._cancels.setdefault(name, []).append(attempt.id)
+            if state.tasks[attempt.task_id].state is TaskState.CANCELLED:  # and not decided by another attempt
+                self._gently.setdefault(name, []).append(attempt.id)
+        elif state.jobs[attempt.job].nodes > 1 and (word := state.lead.word_for(attempt, worker)):
+            self._words.setdefault(name, []).append(word)
+        else:
+            return
+        attempt.sent = worker.assigned + 1
+        self._concerned[name] = None
+
+    def _has_space(self, worker: str, runs: list[Run]) -> bool:
+        """True if one more run fits into the worker's frame, however long. A few always fit; they are not counted."""
+        length, counted = self._lengths.get(worker, (0, 0))
+        length += sum(map(_length, runs[counted:]))
+        self._lengths[worker] = length, len(runs)
+        return len(runs) < MAX_RUNS_PER_ASSIGN and length <= (MAX_LONG_RUNS_PER_ASSIGN - 1) * MAX_RUN_CHARACTERS
+
+    def _assign(self, state: State, worker: Worker) -> Assign:
+        worker.assigned += 1
+        state.effects.workers[worker.name] = worker
+        name = worker.name
+        runs = tuple(self._runs[name]) if name in self._runs else ()
+        cancels = tuple(self._cancels[name]) if name in self._cancels else ()
+        spoken = tuple(self._words[name]) if name in self._words else ()
+        assign = Assign(worker.assigned, worker.reported, runs, cancels, words=spoken)
+        if name in self._gently:
+            assign.gently = tuple(self._gently[name])
+        for add in state.wings.assign:
+            add(worker, assign)
+        return assign
+
+
+def _length(run: Run) -> int:
+    """Return the most characters that the run can have; the line of a row file is filled in later."""
+    if run.row_file is not None:
+        return MAX_RUN_CHARACTERS
+    pairs = (*run.parameters.items(), *run.environment.items())
+    named = sum(len(name) + len(str(value)) for name, value in pairs)
+    inputs = sum(len(path) + _INPUT_CHARACTERS for path in run.own_inputs)
+    hosts = sum(map(len, run.gang.hosts)) if run.gang else 0
+    return named + inputs + hosts + sum(map(len, (*run.command, *run.outputs, *run.optional_outputs)))

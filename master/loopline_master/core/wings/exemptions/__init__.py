@@ -1,0 +1,1 @@
+"""Exemptions: times in which a job holds no other back."""

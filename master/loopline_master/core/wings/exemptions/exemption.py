@@ -1,0 +1,32 @@
+"""Exemptions: times in which a job held no other back. Each is one row, whoever passed the job meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from loopline_master.core.kernel.entities import Job
+
+
+@dataclass(frozen=True, slots=True)
+class Exemption:
+    """A time in which later jobs could be released that had to wait for this one otherwise, and why."""
+
+    job: int
+    since: float
+    reason: str  # paused, stalled, overdrawn
+    until: float | None = None  # None: it still holds no other back
+
+    def covers(self, later: Job) -> bool:
+        """True if a later job was released within this time, both ends included: several things happen in a step."""
+        at = later.released_at
+        return at is not None and self.since <= at and (self.until is None or at <= self.until)
+
+
+def renew(job: Job, before: str, reason: str, now: float) -> list[Exemption]:
+    """End the exemption that a job had for the reason ``before``, and begin the one for its present reason.
+
+    Either reason may be empty. Returns the rows to be stored.
+    """
+    ended = [Exemption(job.id, job.exempt_since, before, now)] if before and job.exempt_since is not None else []
+    job.exempt_since = now if reason else None
+    return [*ended, Exemption(job.id, now, reason)] if reason else ended

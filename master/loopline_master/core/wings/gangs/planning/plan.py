@@ -1,0 +1,133 @@
+"""Plans of waiting gangs: what their users are told at once, and what has become of that since."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from loopline_master.core.wings.gangs.planning.horizon import MARGIN_S, PREPARE_S
+from loopline_shared.model import TaskId
+
+BROKEN = "promise_broken"
+"""Name of the notification of a promise that was not kept."""
+
+
+class PlanKind(StrEnum):
+    """A promise if all that the gang waits for has limits; otherwise an estimate."""
+
+    PROMISE = "promise"
+    ESTIMATE = "estimate"
+
+
+@dataclass(slots=True)
+class Plan:
+    """When and on which workers a gang is planned to start. One row for each task, kept after its start.
+
+    Times are in seconds since 1970. What has started, or been withdrawn, is no longer in the scheduler's memory.
+    """
+
+    job: int
+    task: int
+    start: float | None  # planned; of an estimate by p90 of what it waits for; None: too few workers are there
+    machines: tuple[str, ...]  # workers, by rank
+    slots: int  # on each
+    limit_s: float  # after which it is ended, or (predicted) its place is no longer kept
+    is_given: bool  # the limit is its user's; otherwise predicted, with a margin
+    kind: PlanKind
+    told_at: float  # the first plan
+    first_start: float | None  # ... with a start was this
+    p50: float | None = None  # of an estimate ...
+    p90: float | None = None
+    earliest: float = 0.0  # the jobs that it may not pass are expected to be over by then ...
+    earliest_p50: float = 0.0
+    is_bounded: bool = True  # ... because they have limits
+    behind: int | None = None  # arrival of the first of them
+    changed_at: float | None = None  # when it last moved
+    moves: int = 0  # forward
+    broken: int = 0  # promises that were not kept
+    reason: str = ""  # of the last change
+    promised: float | None = None  # the first start that was a promise
+    broken_reason: str = ""  # of the last promise that was not kept
+    first_p50: float | None = None  # of the first plan, if that was an estimate
+    delays: int = 0  # of an estimate: what went before it took longer than its p90
+    started_at: float | None = None
+    withdrawn_at: float | None = None  # its job was cancelled or paused before
+    id: Annotated[TaskId, Field(exclude=True)] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self.id = TaskId(self.job, self.task)
+
+    @property
+    def is_promise(self) -> bool:
+        return self.kind is PlanKind.PROMISE
+
+    @property
+    def is_over(self) -> bool:
+        """True if the gang has started, or is no longer planned to."""
+        return self.started_at is not None or self.withdrawn_at is not None
+
+
+def in_order_of_claims(plan: Plan) -> tuple[bool, float, int]:
+    """Order in which plans take their slots again: an estimate, however early, never takes a promise's room."""
+    return not plan.is_promise, plan.start or 0.0, plan.job
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenPromise:
+    """A promise that was not kept: the start that was told, the new one, and the reason."""
+
+    job: int
+    task: int
+    start: float
+    new_start: float | None  # None: no worker can run it now
+    reason: str
+    at: float
+    number: int = 0  # in the sequence of arrivals and departures
+    is_notified: bool = False  # its user asked to be told
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingGang:
+    """A gang that waits for its start."""
+
+    job: int
+    task: int
+    nodes: int
+    slots: int
+    limit_s: float
+    is_given: bool
+    needs: Hashable  # the requirement class of its job
+    turn: tuple[float, float, int]  # who is planned first
+    earliest: float = 0.0  # the jobs that it may not pass are over by then ...
+    half: float = 0.0  # ... this is the median
+    is_bounded: bool = True  # ... because they have limits
+    behind: int | None = None  # arrival of the first of them
+
+
+def steps_of(limit_s: float) -> int:
+    """Return for how many seconds a gang's place is kept: its limit, and a margin for its start and its end."""
+    return int(-(-limit_s // 1)) + MARGIN_S + PREPARE_S
+
+
+def plan_of(one: WaitingGang, now: float) -> Plan:
+    """Return the plan of a gang that has just come, as yet without a start."""
+    return Plan(
+        job=one.job,
+        task=one.task,
+        start=None,
+        machines=(),
+        slots=one.slots,
+        limit_s=one.limit_s,
+        is_given=one.is_given,
+        kind=PlanKind.ESTIMATE,
+        told_at=now,
+        first_start=None,
+        earliest=one.earliest,
+        earliest_p50=one.half,
+        is_bounded=one.is_bounded,
+        behind=one.behind,
+    )

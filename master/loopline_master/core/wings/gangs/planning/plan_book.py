@@ -1,0 +1,390 @@
+"""The plan book: the plans of all waiting gangs on the workers as they are, revised whenever something changed.
+
+Its memory is a function of the plans and the horizons: a book made afresh from both goes on alike. A revision does
+bounded work: what was displaced, some of what is new, and a part of a pass over those that may move forward. The
+next one goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from dataclasses import replace
+
+from loopline_master.core.wings.gangs.planning.certainty import Around, Neighbour, delays_a_promise, is_certain, judge
+from loopline_master.core.wings.gangs.planning.horizon import AWAY, Horizon
+from loopline_master.core.wings.gangs.planning.horizons import Horizons
+from loopline_master.core.wings.gangs.planning.plan import (
+    BrokenPromise,
+    Plan,
+    WaitingGang,
+    in_order_of_claims,
+    plan_of,
+    steps_of,
+)
+from loopline_master.core.wings.gangs.planning.plan_record import note_change, note_start
+from loopline_master.core.wings.gangs.planning.planner import Planner, Slot
+from loopline_master.core.wings.gangs.planning.pool import Machines, Piece, PlannedGang, Pool, Share, Workers
+from loopline_master.core.wings.gangs.planning.scans.lattice import Lattice
+from loopline_shared.model import TaskId
+
+NEW_AT_ONCE, MOVED_AT_ONCE = 4, 4
+"""So many gangs are planned, and looked at for an earlier start, in one revision."""
+_NEVER = (-1, 0)
+"""Before the first plan, in the order of (start, job)."""
+
+
+class PlanBook:
+    """Plans by job. ``eligible`` returns the workers that serve a requirement class."""
+
+    def __init__(self, now: float, eligible: Callable[[Hashable], Collection[str]]) -> None:
+        self.plans: dict[int, Plan] = {}
+        self.changed: dict[TaskId, Plan] = {}  # to be stored
+        self.broken: list[BrokenPromise] = []  # to be told
+        self.came: list[Plan] = []  # of gangs that were not known before
+        self.cursor: tuple[int, int] | None = None  # (start, job) that a pass has come to; None: there is none
+        self.is_due_again = False  # something was freed since it began
+        self.lattice_of: Callable[[WaitingGang], Lattice] = lambda waiting: Lattice(1)
+        self._now, self._tick = now, int(now)
+        self._eligible, self._classes = eligible, dict[Hashable, Workers]()
+        self._pool = Pool()
+        self._planner = Planner[PlannedGang, Machines, Piece, Share](self._pool, self._tick)
+        self._horizons = Horizons(self._pool, self._planner.profile)
+        self._slots: dict[int, Slot[Machines]] = {}  # by job: where the plans are in the profile
+        self._gangs: dict[int, PlannedGang] = {}
+        self._on: dict[str, set[int]] = {}  # jobs planned on a worker
+        self._displaced: dict[int, str] = {}  # jobs whose slots are gone, and why
+        self._judged: set[int] = set()  # jobs of which the kind may have changed
+        self._reach = 0  # the farthest time of the profile so far
+
+    def begin(self, now: float) -> None:
+        """Begin a revision: what follows until ``revise`` is of this time."""
+        self._now, self._tick = now, int(now)
+        self._planner.begin_pass(self._tick)
+        self._reach = max(self._reach, self._planner.profile.last)
+        self._slide()
+
+    def restore(self, plan: Plan, waiting: WaitingGang) -> None:
+        """Take in a stored plan, as it stands; horizons come first, then plans in the order of their claims."""
+        self.plans[plan.job] = plan
+        if plan.start is not None:
+            gang = self._gang(waiting)
+            self._enter(gang, Slot(max(int(plan.start), self._tick), plan.machines))
+
+    def enter(self, workers: Iterable[tuple[str, Horizon, str]]) -> None:
+        """Take in all workers of a book in which nothing is as yet: their names, horizons and switches."""
+        self._horizons.enter(workers, self._tick)
+
+    def set_horizon(self, name: str, horizon: Horizon, switch: str = "") -> None:
+        """Take in what a worker offers now; plans that it no longer has room for are displaced."""
+        old = self._horizons.of.get(name)
+        if old == horizon:
+            return
+        bit, changes = self._horizons.note(name, horizon, switch, self._tick)
+        lifted = [] if self._horizons.has_room(bit, changes) else sorted(self._on.get(name, ()))
+        for job in lifted:
+            self._lift(job)
+        for change in changes:
+            self._horizons.change(bit, change)
+            if change[2] > 0:
+                self._note_freed(*change[:2])
+        for job in sorted(lifted, key=lambda job: in_order_of_claims(self.plans[job])):
+            self._take_again(job, self._slots[job], horizon.why or f"what runs on {name} takes longer")
+        self._judged |= self._on.get(name, set())
+        old = old or AWAY
+        if horizon.slots > old.slots or horizon.is_open > old.is_open or horizon.why != old.why:
+            self._note_freed(self._tick, None)
+        elif len(horizon.busy) < len(old.busy):  # be it when expected: a coarse scan may have skipped that time
+            self._begin_pass()
+
+    def overdue(self) -> set[str]:
+        """Return the workers on which something should be over by now; each is returned once for each such end."""
+        return self._horizons.overdue(self._tick)
+
+    def withdraw(self, job: int, *, has_started: bool) -> None:
+        """Drop the plan of a gang that has started, or waits no more."""
+        plan = self.plans.pop(job)
+        if has_started:
+            self._tell(note_start(plan, self._now))
+        else:
+            plan.withdrawn_at = self._now
+        self.changed[plan.id] = plan
+        if job in self._slots:
+            self._lift(job)
+            self._note_freed(self._slots[job].start, self._slots[job].start + self._gangs[job].limit)
+            self._leave(job)
+        self._planner.memory.drop(job)
+        self._displaced.pop(job, None)
+
+    def revise(self, waiting: Mapping[int, WaitingGang]) -> bool:
+        """Plan what has to be planned. Return True if there is more to do: revise again soon."""
+        for job, plan in list(self.plans.items()):
+            if job not in waiting or waiting[job].task != plan.task:
+                self.withdraw(job, has_started=False)
+        self._classes.clear()  # who serves a class may have changed
+        self._follow_the_order(waiting)
+        self._leave_those_that_refuse(waiting)
+        for job in sorted(self._displaced, key=lambda job: waiting[job].turn):
+            self._plan_anew(waiting[job], self._displaced.pop(job))
+        is_left = self._plan_new(waiting)
+        if self.cursor is not None:
+            self._pass(waiting)
+        self.settle(waiting)
+        return is_left or self.cursor is not None
+
+    def settle(self, waiting: Mapping[int, WaitingGang]) -> None:
+        """Say anew of which kind the plans are beside which something has changed; last of all in a step."""
+        for job in sorted(self._judged & self.plans.keys()):
+            if not self.plans[job].is_promise:  # which stays one
+                self._judge(waiting[job])
+        self._judged.clear()
+
+    def due(self) -> list[Plan]:
+        """Return the plans whose start has come, the earliest first."""
+        found = [job for job, slot in self._slots.items() if slot.start <= self._tick]
+        return [self.plans[job] for job in sorted(found, key=lambda job: (self.plans[job].start, job))]
+
+    def next_start(self) -> int | None:
+        """Return the next planned start after now; None if there is none."""
+        return min((slot.start for slot in self._slots.values() if slot.start > self._tick), default=None)
+
+    def planned_on(self, name: str) -> list[tuple[Plan, Neighbour]]:
+        """Return the plans on a worker, by start."""
+        jobs = sorted(self._on.get(name, ()), key=self._order)
+        return [(self.plans[job], self._neighbour(job)) for job in jobs]
+
+    def _slide(self) -> None:
+        """Have the slots of gangs that are due, but have not begun, begin now."""
+        for job in sorted((job for job, slot in self._slots.items() if slot.start < self._tick), key=self._order):
+            slot = self._slots[job]
+            self._lift(job)
+            self._take_again(job, Slot(self._tick, slot.place), "its workers were not free in time")
+
+    def _follow_the_order(self, waiting: Mapping[int, WaitingGang]) -> None:
+        """Displace the plans of gangs that the order guarantee holds for longer than was thought."""
+        for job, slot in list(self._slots.items()):
+            plan, one = self.plans[job], waiting[job]
+            if (one.earliest, one.behind) != (plan.earliest, plan.behind):
+                if one.earliest < plan.earliest:
+                    self._begin_pass()
+                plan.earliest, plan.earliest_p50 = one.earliest, one.half
+                plan.is_bounded, plan.behind = one.is_bounded, one.behind
+                self._change(plan)
+                self._judged.add(job)
+            if slot.start < int(one.earliest):
+                self._lift(job)
+                self._displace(job, "the jobs that it may not pass take longer")
+
+    def _leave_those_that_refuse(self, waiting: Mapping[int, WaitingGang]) -> None:
+        """Displace the plans of gangs that are due on a worker that takes none now: it is silent, or distrusted."""
+        for plan in self.due():
+            refusing = self._pool.of(plan.machines) & ~self._gang(waiting[plan.job]).eligible
+            if refusing:
+                name = next(name for name in plan.machines if self._pool.of([name]) & refusing)
+                self._lift(plan.job)
+                self._displace(plan.job, self._horizons.of[name].why or f"{name} takes no gang now")
+
+    def _take_again(self, job: int, slot: Slot[Machines], reason: str) -> None:
+        """Take a slot that was lifted, if it is still free; otherwise the plan is displaced."""
+        gang = self._gangs[job]
+        pieces = self._planner.profile.over(slot.start, slot.start + gang.limit)
+        if self._pool.holds(pieces, self._pool.cells(gang, slot.place)):
+            self._planner.reserve(gang, slot)
+            self._slots[job] = slot
+        else:
+            self._displace(job, reason)
+
+    def _displace(self, job: int, reason: str) -> None:
+        slot = self._slots[job]
+        self._note_freed(slot.start, slot.start + self._gangs[job].limit)
+        self._leave(job)
+        self._displaced[job] = reason
+
+    def _plan_anew(self, waiting: WaitingGang, reason: str) -> None:
+        """Plan a gang that was displaced: at the same start on other workers if possible."""
+        plan, gang = self.plans[waiting.job], self._gang(waiting)
+        assert plan.start is not None
+        start = max(int(plan.start), self._tick, int(waiting.earliest))
+        place = self._planner.fits(gang, start)
+        slot = Slot(start, place) if place else None
+        if slot is not None and self._is_as_good(waiting, plan, slot):
+            self._planner.reserve(gang, slot)
+        else:
+            slot = self._scan(waiting, gang)
+        self._book(waiting, plan, gang, slot, reason)
+
+    def _plan_new(self, waiting: Mapping[int, WaitingGang]) -> bool:
+        """Plan gangs without a start, as many as may be; True if some are left for the next revision."""
+        new = [one for one in waiting.values() if self._is_unplanned(one)]
+        found = 0
+        for one in sorted(new, key=lambda one: one.turn):
+            gang = self._gang(one)
+            if self._planner.fits(gang, self._planner.profile.last) is None:
+                self._note_hopeless(one)
+            elif found == NEW_AT_ONCE:
+                return True
+            else:
+                found += 1
+                plan = self.plans.get(one.job)
+                self._book(one, plan, gang, self._scan(one, gang), plan.reason if plan else "")
+        return False
+
+    def _is_unplanned(self, one: WaitingGang) -> bool:
+        plan = self.plans.get(one.job)
+        return plan is None or plan.start is None
+
+    def _note_hopeless(self, one: WaitingGang) -> None:
+        if one.job not in self.plans:
+            plan = self._new_plan(one)
+            plan.reason = "too few workers that could run it are there"
+            self._change(plan)
+
+    def _scan(self, waiting: WaitingGang, gang: PlannedGang) -> Slot[Machines] | None:
+        """Scan for the first start, and take the slot. A gang without a limit keeps out of the way of promises."""
+        slot, planner, earliest = None, self._planner, int(waiting.earliest)
+        last = planner.profile.last
+        for limit, since in ((0, earliest), (max(0, last - self._tick), earliest), (0, max(last, earliest))):
+            tried = replace(gang, limit=gang.limit + limit)
+            slot = planner.plan(tried, self._tick, self.lattice_of(waiting), since)
+            if slot is None or self._spares_promises(waiting, slot):
+                break
+            planner.lift(tried, slot, self._tick)
+        if slot is not None and tried.limit > gang.limit:
+            planner.lift(tried, slot, self._tick)
+            planner.reserve(gang, slot)
+            planner.memory.drop(gang.number)
+        return slot
+
+    def _book(
+        self, one: WaitingGang, plan: Plan | None, gang: PlannedGang, slot: Slot[Machines] | None, reason: str
+    ) -> None:
+        """Enter a slot that was taken as the plan of a gang, and note what has changed about it."""
+        is_new = plan is None or plan.start is None
+        if plan is None:
+            plan = self._new_plan(one)
+        old_start, was_promise = plan.start, plan.is_promise and not is_new
+        plan.start, plan.machines = (None, ()) if slot is None else (float(slot.start), slot.place)
+        if slot is None:
+            self._planner.memory.drop(one.job)
+        else:
+            self._slots[one.job], self._gangs[one.job] = slot, gang
+            for name in slot.place:
+                self._on.setdefault(name, set()).add(one.job)
+        self._judge(one)
+        if plan.first_start is None:
+            plan.first_start, plan.first_p50 = plan.start, plan.p50
+        if not is_new:
+            self._tell(note_change(plan, old_start, self._now, reason, was_promise=was_promise))
+        self._change(plan)
+
+    def _tell(self, broken: BrokenPromise | None) -> None:
+        if broken is not None:
+            self.broken.append(broken)
+
+    def _new_plan(self, one: WaitingGang) -> Plan:
+        plan = self.plans[one.job] = plan_of(one, self._now)
+        self.came.append(plan)
+        return plan
+
+    def _pass(self, waiting: Mapping[int, WaitingGang]) -> None:
+        """Go on with the pass over all plans, the earliest first, each of which may move forward."""
+        cursor = self.cursor or _NEVER
+        order = sorted((slot.start, job) for job, slot in self._slots.items())
+        left = [key for key in order if key > cursor and key[0] > self._tick]
+        for _, job in left[:MOVED_AT_ONCE]:
+            self._move_forward(waiting[job])
+        if len(left) > MOVED_AT_ONCE:
+            self.cursor = left[MOVED_AT_ONCE - 1]
+        else:
+            self.cursor, self.is_due_again = (_NEVER if self.is_due_again else None), False
+
+    def _move_forward(self, one: WaitingGang) -> None:
+        job, plan = one.job, self.plans[one.job]
+        gang, old = self._gang(one), self._slots[one.job]
+        new = self._planner.move_forward(gang, old, self._tick, self.lattice_of(one), int(one.earliest))
+        if new is old:
+            return
+        if not self._is_as_good(one, plan, new):
+            self._planner.lift(gang, new, self._tick)
+            self._planner.reserve(gang, old)
+            return
+        self._leave(job)
+        self._book(one, plan, gang, new, "others have ended")
+
+    def _judge(self, one: WaitingGang) -> None:
+        """Say of which kind a plan is."""
+        plan, slot = self.plans[one.job], self._slots.get(one.job)
+        start, around = (None, ()) if slot is None else (slot.start, self._around(one, slot))
+        if judge(plan, one, start, around, self._now):
+            self._change(plan)
+
+    def _is_as_good(self, one: WaitingGang, plan: Plan, slot: Slot[Machines]) -> bool:
+        """True if a promise would stay one, and no other would be delayed."""
+        is_kept = not plan.is_promise or is_certain(plan, one, slot.start, self._around(one, slot))
+        return is_kept and self._spares_promises(one, slot)
+
+    def _spares_promises(self, one: WaitingGang, slot: Slot[Machines]) -> bool:
+        return one.is_given or not delays_a_promise(self._around(one, slot), slot.start, one.slots)
+
+    def _around(self, one: WaitingGang, slot: Slot[Machines]) -> Around:
+        found = []
+        for name in slot.place:
+            others = [job for job in sorted(self._on.get(name, ())) if job != one.job]
+            found.append((self._horizons.of[name], [*map(self._neighbour, others)]))
+        return found
+
+    def _neighbour(self, job: int) -> Neighbour:
+        plan, slot, limit = self.plans[job], self._slots[job], self._gangs[job].limit
+        half = slot.start if plan.p50 is None else min(slot.start, int(plan.p50))
+        over = slot.start + limit, half + limit
+        return Neighbour(slot.start, *over, plan.slots, is_promise=plan.is_promise, is_limited=plan.is_given)
+
+    def _gang(self, one: WaitingGang) -> PlannedGang:
+        """Return the gang with the workers that may run it now, and the limit that its plan began with."""
+        workers = self._classes.get(one.needs)
+        if workers is None:
+            workers = self._classes[one.needs] = (
+                self._pool.kept(one.needs, self._eligible(one.needs)) & self._horizons.open
+            )
+        plan = self.plans.get(one.job)
+        limit = steps_of(plan.limit_s if plan else one.limit_s)
+        return PlannedGang(one.job, limit, one.nodes, one.slots, workers)
+
+    def _enter(self, gang: PlannedGang, slot: Slot[Machines]) -> None:
+        self._slots[gang.number], self._gangs[gang.number] = slot, gang
+        for name in slot.place:
+            self._on.setdefault(name, set()).add(gang.number)
+        self._take_again(gang.number, slot, self._obstacle(gang, slot))
+
+    def _obstacle(self, gang: PlannedGang, slot: Slot[Machines]) -> str:
+        """Return which worker of a stored plan has no room for it now, and why; empty if all have."""
+        pieces = self._planner.profile.over(slot.start, slot.start + gang.limit)
+        for name in sorted(slot.place):
+            if not self._pool.holds(pieces, (self._pool.of([name]), gang.slots)):
+                return self._horizons.of[name].why or f"what runs on {name} takes longer"
+        return ""
+
+    def _lift(self, job: int) -> None:
+        self._planner.lift(self._gangs[job], self._slots[job], self._tick)
+
+    def _leave(self, job: int) -> None:
+        for name in self._slots.pop(job).place:
+            self._on[name].discard(job)
+            self._judged |= self._on[name]
+        del self._gangs[job]
+
+    def _note_freed(self, start: int, end: int | None) -> None:
+        self._planner.memory.free(start, self._reach + 1 if end is None else end)
+        self._begin_pass()
+
+    def _begin_pass(self) -> None:
+        """Have a pass begin in this revision, or another one after the one that is under way."""
+        if self.cursor in (None, _NEVER):
+            self.cursor = _NEVER
+        else:
+            self.is_due_again = True
+
+    def _order(self, job: int) -> tuple[int, int]:
+        return self._slots[job].start, job
+
+    def _change(self, plan: Plan) -> None:
+        self.changed[plan.id] = plan

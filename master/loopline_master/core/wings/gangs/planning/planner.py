@@ -1,0 +1,121 @@
+"""The planner: gives every job a place and a start, the first that a scan finds.
+
+A scan asks the ground at each time of the lattice until the job fits from then on for as long as its limit. Calls
+are counted as in the rack paper, one for each time of the lattice. Fewer are computed: a job that does not fit still
+does not until cells are freed, and the results of the scan before remain valid until then.
+
+The times of the lattice are counted from now, or from the earliest moment at which the job may start.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic
+
+from loopline_master.core.wings.gangs.planning.ground import CellsT, Ground, JobT, PieceT, PlaceT
+from loopline_master.core.wings.gangs.planning.profile import Profile
+from loopline_master.core.wings.gangs.planning.scans.lattice import Lattice
+from loopline_master.core.wings.gangs.planning.scans.scan_memory import ScanMemory, Times
+
+
+@dataclass(frozen=True, slots=True)
+class Slot(Generic[PlaceT]):
+    """Place and start that a planner gives a job."""
+
+    start: int
+    place: PlaceT
+
+
+class Planner(Generic[JobT, PlaceT, PieceT, CellsT]):
+    """Planner that keeps the profile of all running and planned jobs."""
+
+    def __init__(self, ground: Ground[JobT, PlaceT, PieceT, CellsT], start: int = 0) -> None:
+        self.calls = 0  # of the ground, as the paper counts them
+        self.needed = 0  # of these, those whose answer was unknown
+        self.profile = Profile[PieceT, CellsT](ground, start)
+        self.memory = ScanMemory()
+        self._ground = ground
+
+    def plan(self, job: JobT, now: int, lattice: Lattice, earliest: int = 0) -> Slot[PlaceT] | None:
+        """Plan a job that has just arrived; None if it would fit at no time, even once all has ended."""
+        self.profile.forget(now)
+        origin = max(now, earliest)
+        horizon = origin - now + lattice.not_before(max(0, self.profile.last - origin)) + 1
+        found = self._scan(job, now, lattice, (origin - now, horizon), 0)
+        if found is not None:
+            self.reserve(job, found)
+        return found
+
+    def begin_pass(self, now: int) -> None:
+        """Begin a pass over the waiting jobs, or go on with one at another time."""
+        self.profile.forget(now)
+        self.memory.begin_pass(now)
+
+    def move_forward(
+        self, job: JobT, slot: Slot[PlaceT], now: int, lattice: Lattice, earliest: int = 0
+    ) -> Slot[PlaceT]:
+        """Return an earlier slot for a waiting job, or the one that it has."""
+        known, horizon, ahead = self.memory.still_known(job), slot.start - now, max(0, earliest - now)
+        if ahead >= horizon:
+            return slot
+        if not lattice.before(horizon - ahead) << ahead & ~known:
+            self.calls += lattice.index(horizon - ahead)
+            self.memory.remember(job, now, known)
+            return slot
+        saved = self.profile.saved()
+        self.lift(job, slot, now)
+        found = self._scan(job, now, lattice, (ahead, horizon), known)
+        if found is None:
+            self.profile.restore(saved)
+            return slot
+        self.memory.free(slot.start, slot.start + job.limit)
+        self.reserve(job, found)
+        return found
+
+    def start(self, job: JobT) -> None:
+        """Forget what scans found for the job, which starts now or waits no more."""
+        self.memory.drop(job.number)
+
+    def end(self, job: JobT, slot: Slot[PlaceT], now: int) -> None:
+        """End the job, and free its cells if it ended before its limit."""
+        end = slot.start + job.limit
+        if now < end:
+            self.profile.free(now, end, self._ground.cells(job, slot.place))
+            self.memory.free(now, end)
+
+    def fits(self, job: JobT, start: int) -> PlaceT | None:
+        """Return the place at which the job would fit from ``start`` on; None if there is none."""
+        return self._ground.place(self.profile.over(start, start + job.limit), job)
+
+    def reserve(self, job: JobT, slot: Slot[PlaceT]) -> None:
+        """Enter a slot that was planned into the profile."""
+        self.profile.occupy(slot.start, slot.start + job.limit, self._ground.cells(job, slot.place))
+
+    def lift(self, job: JobT, slot: Slot[PlaceT], now: int) -> None:
+        """Take a slot that was planned out of the profile, from ``now`` on."""
+        start, end = max(slot.start, now), slot.start + job.limit
+        if start < end:
+            self.profile.free(start, end, self._ground.cells(job, slot.place))
+
+    def _scan(
+        self, job: JobT, now: int, lattice: Lattice, between: tuple[int, int], known: Times
+    ) -> Slot[PlaceT] | None:
+        """Return the first time of the lattice at which the job fits, with its place.
+
+        ``between``: the offset from which the lattice is counted, and the one at which the scan ends.
+        """
+        origin, horizon = between
+        untried, found, offset = lattice.before(horizon - origin) << origin & ~known, None, 0
+        while untried and found is None:
+            offset = (untried & -untried).bit_length() - 1
+            self.needed += 1
+            found = self.fits(job, now + offset)
+            if found is None and now + offset >= self.profile.last:
+                untried = 0  # nothing is taken any more: it never fits
+            elif found is None:
+                until = self.profile.next_release(now + offset) - now
+                known |= (1 << until) - (1 << offset)
+                untried = untried >> until << until
+        self.calls += lattice.index((horizon if found is None else offset + 1) - origin)
+        self.memory.remember(job, now, known)
+        return None if found is None else Slot(now + offset, found)

@@ -1,0 +1,1 @@
+"""Leases: what becomes of workers that fall silent."""

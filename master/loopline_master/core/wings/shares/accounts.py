@@ -1,0 +1,72 @@
+"""Accounts of users: who is charged for which slots, and since when."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from loopline_master.core.kernel.entities import Attempt
+from loopline_master.core.kernel.index.attempts import is_at_work, is_prefetched, milliseconds
+from loopline_master.core.wings.shares.user import User
+
+_MOST_IN_HAND_MS = 60_000
+"""An attempt counts at once as what it is expected to take, so that slots that fall free together go to several
+users; as so much at most, and where nothing is known."""
+
+
+@dataclass(slots=True)
+class Accounts:
+    """All users by name. Accounts are kept while there are several and the settings say so."""
+
+    users: dict[str, User]
+    are_kept: bool = False
+    half_life_s: float = 1.0
+    in_hand_ms: dict[str, int] = field(default_factory=dict)  # by user: what their attempts under way count as
+    ahead: dict[str, int] = field(default_factory=dict)  # by user: slots for which their attempts wait at workers
+
+    @property
+    def are_shared(self) -> bool:
+        """True if accounts are kept because there are several users, not only because slots are limited."""
+        return self.are_kept and len(self.users) > 1
+
+    def open(self, attempts: Iterable[tuple[str, Attempt, int]], now: float) -> list[User]:
+        """Charge users for attempts (user, attempt, role), and for no others. Return those whose account changes."""
+        at_work, self.in_hand_ms, self.ahead = Counter[str](), {}, {}
+        for owner, attempt, role in attempts if self.are_kept else ():
+            at_work[owner] += is_at_work(role) * attempt.slots
+            self.in_hand_ms[owner] = self.in_hand_ms.get(owner, 0) + in_hand_ms(attempt, role)
+            self.ahead[owner] = self.ahead.get(owner, 0) + is_prefetched(role) * attempt.slots
+        changed = [user for user in self.users.values() if user.at_work != at_work[user.name]]
+        for user in changed:
+            user.charge(at_work[user.name] - user.at_work, now, self.half_life_s)
+        return changed
+
+    def charge(self, owner: str, attempt: Attempt, before: int, after: int, now: float) -> User | None:
+        """Note that an attempt has another role. Return its user, if they are charged anew from now on."""
+        more_ms = in_hand_ms(attempt, after) - in_hand_ms(attempt, before)
+        self.in_hand_ms[owner] = self.in_hand_ms.get(owner, 0) + more_ms
+        if more_ahead := is_prefetched(after) - is_prefetched(before):
+            self.ahead[owner] = self.ahead.get(owner, 0) + more_ahead * attempt.slots
+        change = (is_at_work(after) - is_at_work(before)) * attempt.slots
+        if not change:
+            return None
+        user = self.users[owner]
+        user.charge(change, now, self.half_life_s)
+        return user
+
+    def rank(self, name: str, now: float) -> float:
+        """Return what a user has used for their share, with what they have in hand now; the least is next."""
+        user = self.users[name]
+        return (user.usage_now(now, self.half_life_s) + self.in_hand_ms.get(name, 0) / 1e3) / user.share
+
+
+def in_hand_ms(attempt: Attempt, role: int) -> int:
+    """Return the use that an attempt of this role counts as, beside what it is charged for, in slot-milliseconds.
+
+    One that waits at its worker counts in full: a policy may send far ahead.
+    """
+    if not (is_prefetched(role) or is_at_work(role)):
+        return 0
+    expected_ms = milliseconds(attempt.expected_s) if attempt.expected_s else _MOST_IN_HAND_MS
+    return attempt.slots * (expected_ms if is_prefetched(role) else min(expected_ms, _MOST_IN_HAND_MS))

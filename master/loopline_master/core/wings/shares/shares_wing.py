@@ -1,0 +1,186 @@
+"""The wing *shares*: users take turns by their use, within limits of their own.
+
+Prefetching between users goes as far as experience supports it. The expected run time of a task is a user's size, a
+prediction or a mean, and any of them can be wrong by orders of magnitude. Then a queue that should last a second
+lasts an hour, and other users wait behind it. So a task of a job may wait only if the tasks that wait there for each
+slot are fewer than the job's attempts that confirmed the expectation in a row. Two may always wait. An attempt that
+takes longer than expected resets the count, and its worker's queue is cut back.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from functools import partial
+from math import inf
+from typing import Any
+
+from loopline_master.core.events import ShareChanged
+from loopline_master.core.kernel import lifecycle
+from loopline_master.core.kernel.door.mechanism import Ask, Handler, Purpose, Tell, Veto
+from loopline_master.core.kernel.door.wing import Wing
+from loopline_master.core.kernel.effects import Declined, Done, Reply
+from loopline_master.core.kernel.entities import Attempt, Job, SessionKey, Worker
+from loopline_master.core.kernel.index.attempts import is_at_work, is_prefetched, milliseconds
+from loopline_master.core.kernel.state import State
+from loopline_master.core.kernel.stored_rows import Rows
+from loopline_master.core.wings.shares.accounts import Accounts, in_hand_ms
+from loopline_master.core.wings.shares.turns import in_turn
+from loopline_master.core.wings.shares.user import User
+from loopline_master.core.wings.shares.user_slots import may_take
+from loopline_shared.errors import ExceededLimit
+
+UNCONFIRMED = 2
+"""Tasks that may wait for each slot whatever is known about them."""
+_LIMITED = (
+    ("user_jobs", "unfinished jobs"),
+    ("user_tasks", "unfinished tasks"),
+    ("user_spec_bytes", "bytes of unfinished jobs' specs"),
+)
+"""Settings that limit what one user may have at once, and the words for it."""
+_NO_SLOTS = Veto("user_slots")
+
+
+class Shares(Wing):
+    """Awake while accounts are kept: there are several users, or each has a limit of slots."""
+
+    def __init__(self, state: State) -> None:
+        super().__init__(state)
+        self._accounts = Accounts({})
+        state.keep(self._accounts)
+
+    @property
+    def is_awake(self) -> bool:
+        return self._accounts.are_kept
+
+    def entities(self) -> Mapping[type, Callable[[Any], None]]:
+        return {User: self._note}
+
+    def restore(self, rows: Rows) -> None:
+        self._accounts.users |= {user.name: user for user in rows.of(User)}
+
+    def handlers(self) -> Mapping[type, Handler]:
+        return {ShareChanged: self._change_share}
+
+    def _note(self, user: User) -> None:
+        self._accounts.users[user.name] = user
+        self.state.effects.note(user.name, user)
+
+    # Users and their limits.
+
+    def admit(self, owner: str, tasks: int, spec_bytes: int, session: SessionKey | None) -> Declined | None:
+        """Return the refusal of a job that would exceed a limit of its user. All jobs of a session count as one."""
+        jobs = 0 if session in self.state.index.users.sessions else 1
+        settings, hint = self.state.settings, "wait until some have ended, or cancel some; an admin sets limits.{}"
+        limits, asked = (settings.user_jobs, settings.user_tasks, settings.user_spec_bytes), (jobs, tasks, spec_bytes)
+        of_user = self.state.index.users.of(owner)
+        for (name, noun), used, more, allowed in zip(_LIMITED, of_user, asked, limits, strict=True):
+            if allowed is not None and used + more > allowed:
+                has = f"{owner} has {used:,} of the {allowed:,} {noun} that one user may have"
+                quota = ExceededLimit(allowed, max(0, allowed - used), noun)
+                return Declined(429, name, f"{has}; this would be {more:,} more", hint.format(name), quota)
+        return None
+
+    def enters(self, job: Job) -> None:
+        self._account_of(job.owner)
+
+    def _account_of(self, name: str) -> User:
+        """Return a user's account; it is opened if there is none."""
+        if name not in self._accounts.users:
+            self.state.put(User(name, usage_at=self.state.now))
+            were_shared = self._accounts.are_shared
+            self.settings_change()
+            if self._accounts.are_shared and not were_shared:
+                self._cut_queues()
+        return self._accounts.users[name]
+
+    def _change_share(self, event: ShareChanged, tell: Tell) -> Reply:
+        """Give a user another share, also one who has not submitted a job yet."""
+        user = self._account_of(event.user)
+        user.share = event.share
+        self.state.put(user)
+        return Done()
+
+    def settings_change(self) -> None:
+        """Keep account of users from now on, if the settings say so and there are several, or each has a limit."""
+        state, accounts, roles = self.state, self._accounts, self.state.index.attempts.roles
+        accounts.half_life_s = state.settings.share_half_life_s
+        is_limited = state.settings.user_slots is not None
+        accounts.are_kept = state.settings.shares and (len(accounts.users) > 1 or is_limited)
+        under_way = ((state.jobs[one.job].owner, one, roles.get(one.id, 0)) for one in state.attempts.values())
+        state.put(*accounts.open(under_way, state.now))
+        if accounts.are_shared:  # prefetched tasks of one user would delay those of the others
+            state.prefetch_s = min(state.prefetch_s, state.settings.prefetch_s)
+        state.wings.arrange()
+
+    def _cut_queues(self) -> None:
+        """Retract what was sent ahead while there was one user, as far as it exceeds what may wait with several."""
+        state, queues = self.state, self.state.index.attempts.queues
+        for name in sorted(queues.work_ms):
+            most_ms = milliseconds(state.prefetch_s) * max(1, state.workers[name].offered)
+            while queues.work_ms.get(name, 0) > most_ms:
+                latest = state.attempts[queues.latest_on(name)]
+                lifecycle.retract_attempt(state, latest, "it would stand before the tasks of another user")
+
+    # Turns.
+
+    def in_turn(self, ask: Ask) -> Ask:
+        return partial(in_turn, self.state, ask)
+
+    def rank(self, owner: str) -> float:
+        return self._accounts.rank(owner, self.state.now)
+
+    def turn_passes(self, job: Job) -> None:
+        """Note which of a user's jobs had its turn."""
+        user = self._accounts.users[job.owner]
+        if user.pointer != job.turn:
+            user.pointer = job.turn
+            self.state.put(user)
+
+    def veto(self, job: Job, task: int, worker: Worker, purpose: Purpose) -> Veto | None:
+        if self.state.settings.user_slots is None or may_take(self.state, job.owner, job.slots * job.nodes):
+            return None
+        return _NO_SLOTS
+
+    def role_changes(self, attempt: Attempt, before: int, after: int) -> None:
+        """Charge the attempt's user for its slots."""
+        owner = self.state.jobs[attempt.job].owner
+        if user := self._accounts.charge(owner, attempt, before, after, self.state.now):
+            self.state.put(user)
+
+    # Queues at workers.
+
+    def most_waiting(self, job: Job, worker: Worker) -> float:
+        """Return how long the worker's queue may be including a task of this job, in tasks."""
+        if not self._accounts.are_shared:
+            return inf
+        return max(UNCONFIRMED, job.confirmed) * max(1, worker.offered)
+
+    def overtaken(self, worker: Worker) -> None:
+        """Retract the attempts that are now too far back in a worker's queue, the last first."""
+        state = self.state
+        queue = [*state.index.attempts.queues.order.get(worker.name, ())]
+        excess = [
+            attempt
+            for place in range(len(queue), UNCONFIRMED, -1)
+            if place > self.most_waiting(state.jobs[(attempt := state.attempts[queue[place - 1][1]]).job], worker)
+        ]
+        for attempt in excess:
+            lifecycle.retract_attempt(state, attempt, "tasks before it took longer than expected")
+
+    def check(self, of: Job | Worker | None) -> None:
+        """Raise AssertionError if a user is not charged for exactly what they hold."""
+        if of is not None:
+            return
+        state, accounts, roles = self.state, self._accounts, self.state.index.attempts.roles
+        at_work, in_hand, ahead = Counter[str](), Counter[str](), Counter[str]()
+        for attempt in state.attempts.values() if accounts.are_kept else ():
+            owner, role = state.jobs[attempt.job].owner, roles.get(attempt.id, 0)
+            at_work[owner] += is_at_work(role) * attempt.slots
+            in_hand[owner] += in_hand_ms(attempt, role)
+            ahead[owner] += is_prefetched(role) * attempt.slots
+        for user in accounts.users.values():
+            name, held = user.name, accounts.in_hand_ms.get(user.name, 0)
+            assert user.at_work == at_work[name], f"{user} has {at_work[name]} slots at work"
+            assert accounts.ahead.get(name, 0) == ahead[name], f"{name} has {ahead[name]} slots ahead"
+            assert held == in_hand[name], f"{name} has {in_hand[name]} ms in hand, {held} are counted"

@@ -1,0 +1,255 @@
+"""Carriers: workers that take files from one another, what each has and fetches, and what the planner is asked.
+
+The pipelines in force follow from whom each worker takes each file. So a restart goes on with the plan that was, and
+the planner is asked with no other knowledge than what is stored.
+
+Pieces come in order, so a worker can take a file only from one that has as much of it. The planner knows nothing of
+that: receivers of one file that are far ahead of others are sources to these, and the others ask for it under another
+name, a *wave* of the file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from loopline_master.core.wings.transfers.assumed_network import MASTER, ROOT, UNKNOWN_RATE
+from loopline_master.core.wings.transfers.network import Network, NetworkNode
+from loopline_master.core.wings.transfers.pipeline import Demand, Pipeline, PlanRequest, TransferPlan
+
+OVERDUE_S = 30.0
+"""A transfer that has waited for so long ..."""
+LEAST_RATE = 1e6
+"""... is given at least so many bytes per second, or its share of what the links carry."""
+_LAG_BYTES, _LAG_S = 2 * 2**20, 0.5
+"""Receivers are of one wave if they are apart by so much, or by what comes in so long: so long whoever is put behind
+another may have to wait."""
+_SAME_LINE = 0.05
+"""Receivers that follow one another are of one line if their planned rates differ by no larger share."""
+_WAVE = "/"
+_A_HAIR_LESS = 1 - 1e-6
+"""Share of its link that the master is said to have: among sources that are equally good, a worker is chosen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """A file on its way to one worker. Times are in seconds since 1970."""
+
+    size_bytes: int
+    since: float  # when it was first asked for
+    have_bytes: int  # had come ...
+    at: float  # ... at this time, as its worker told ...
+    flows: float = 0.0  # ... at so many bytes per second
+    source: str | None = None  # as planned: a worker, or MASTER; None: no plan has it
+    rate: float = 0.0  # planned, in bytes per second; 0 with a source: it waits
+
+    def left_bytes(self, now: float) -> float:
+        """Return how much is expected to be missing."""
+        return max(0.0, self.size_bytes - self.have_bytes - self.flows * (now - self.at))
+
+    def is_overdue(self, now: float) -> bool:
+        """True if it has waited for too long."""
+        return self.rate <= LEAST_RATE and now >= self.since + OVERDUE_S
+
+
+@dataclass(slots=True)
+class Carrier:
+    """A worker that takes part in carrying. The mappings are never changed in place."""
+
+    name: str
+    has: dict[str, int] = field(default_factory=dict)  # large files in its cache, by SHA-256: bytes
+    fetching: dict[str, Transfer] = field(default_factory=dict)  # by SHA-256
+    failed: dict[str, float] = field(default_factory=dict)  # workers that failed it as sources, and until when
+    mute_until: float | None = None  # it says that it lives, and passed nothing on of what it has
+    unheard_since: float | None = None  # a receiver told then that nothing came from it; no Report has come since
+
+    @property
+    def is_known(self) -> bool:
+        """True if it has anything, or wants it."""
+        return bool(self.has or self.fetching)
+
+    def avoids(self, source: str, now: float) -> bool:
+        """True if that worker has failed it lately."""
+        return self.failed.get(source, 0.0) > now
+
+    def is_mute(self, now: float) -> bool:
+        """True if no receiver is to wait for it: one that it failed was believed at once."""
+        return self.unheard_since is not None or (self.mute_until or 0.0) > now
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedRequest:
+    """A request for a plan, to be answered under its number. What it is made of is never changed in place."""
+
+    number: int
+    now: float
+    network: Network = field(repr=False)
+    carriers: tuple[tuple[str, Mapping[str, int], Mapping[str, Transfer]], ...]  # name, has, fetching
+    avoided: Mapping[str, frozenset[str]]  # by receiver: sources that failed it
+    mute: frozenset[str]  # pass nothing on to anybody
+    unheard: frozenset[str] = frozenset()  # of these: nothing is planned for them either
+
+    def request(self) -> PlanRequest:
+        """Return what the planner is given."""
+        receivers: dict[str, dict[str, Transfer]] = {}
+        for name, _, fetching in self.carriers:
+            for file, transfer in fetching.items() if name not in self.unheard else ():
+                receivers.setdefault(file, {})[name] = self._past_the_mute(file, transfer)
+        holders: dict[str, list[str]] = {file: [MASTER] for file in receivers}
+        for name, has, _ in self.carriers:
+            if name not in self.mute:
+                for file in receivers.keys() & has.keys():
+                    holders[file].append(name)
+        found: dict[str, tuple[str, ...]] = {}
+        demands: list[Demand] = []
+        running: list[Pipeline] = []
+        for file, wanting in sorted(receivers.items()):
+            for name, holding, wave in self._waves(file, wanting, holders[file]):
+                found[name] = tuple(holding)
+                demands += (Demand(name, host, transfer.is_overdue(self.now)) for host, transfer in wave.items())
+                running += pipelines_of(name, wave)
+        return PlanRequest(self.network, found, tuple(demands), tuple(running), LEAST_RATE)
+
+    def _past_the_mute(self, file: str, transfer: Transfer) -> Transfer:
+        """Return a transfer as its receiver goes on by itself: past the mute, from the first before them in line."""
+        source = transfer.source
+        for _ in self.mute if source in self.mute else ():
+            before = next((fetching.get(file) for name, _, fetching in self.carriers if name == source), None)
+            source = before.source if before else None
+            if source not in self.mute:
+                break
+        return transfer if source == transfer.source else replace(transfer, source=source)
+
+    def _waves(
+        self, file: str, receivers: Mapping[str, Transfer], holders: list[str]
+    ) -> Iterator[tuple[str, list[str], dict[str, Transfer]]]:
+        """Yield name, holders and receivers of each wave of a file.
+
+        A receiver that passes nothing on, or that one has failed from which others still take, is a wave of its own:
+        nobody waits for it.
+        """
+        number, holders = 0, list(holders)
+        for wave in waves(receivers, self.now):
+            alone = [name for name in wave if name in self.mute or self.avoided.get(name, self.mute) - self.mute]
+            together = {name: transfer for name, transfer in wave.items() if name not in alone}
+            if together:
+                yield f"{file}{_WAVE}{number}", list(holders), together
+                number, holders = number + 1, holders + list(together)
+            for name in alone:
+                avoided = self.avoided.get(name, frozenset())
+                yield f"{file}{_WAVE}{number}", [one for one in holders if one not in avoided], {name: wave[name]}
+                number += 1
+
+    def answer(self, plan: TransferPlan) -> tuple[Pipeline, ...]:
+        """Return the plan's pipelines by the names of the files themselves."""
+        return tuple(replace(line, file=line.file.partition(_WAVE)[0]) for line in plan.pipelines)
+
+
+def waves(receivers: Mapping[str, Transfer], now: float) -> Iterator[dict[str, Transfer]]:
+    """Yield the receivers of a file, those first of which most has come: in groups that are about as far."""
+    have = {name: transfer.size_bytes - transfer.left_bytes(now) for name, transfer in receivers.items()}
+    lag = max(_LAG_BYTES, _LAG_S * max(transfer.flows for transfer in receivers.values()))
+    wave: dict[str, Transfer] = {}
+    head = 0.0
+    for name in sorted(receivers, key=lambda name: (-have[name], name)):
+        if wave and have[name] < head - lag:
+            yield wave
+            wave = {}
+        head = head if wave else have[name]
+        wave[name] = receivers[name]
+    yield wave
+
+
+def pipelines_of(file: str, receivers: Mapping[str, Transfer]) -> Iterator[Pipeline]:
+    """Yield the pipelines in force of a file; each begins at a source, or at a receiver of another one."""
+    after: dict[str, str] = {}  # who takes it from a receiver at the rate at which it comes there
+    firsts: list[str] = []
+    for name, transfer in receivers.items():
+        if transfer.source is None:
+            continue
+        if transfer.source in receivers and transfer.source not in after and _is_one_line(receivers, name):
+            after[transfer.source] = name
+        else:
+            firsts.append(name)
+    for first in firsts:
+        line = [receivers[first].source or MASTER, first]
+        while follower := after.get(line[-1]):
+            line.append(follower)
+        yield Pipeline(file, tuple(line), receivers[first].rate)
+
+
+def _is_one_line(receivers: Mapping[str, Transfer], name: str) -> bool:
+    rate, before = receivers[name].rate, receivers[receivers[name].source or ""].rate
+    return abs(rate - before) <= _SAME_LINE * before
+
+
+def _place(node: NetworkNode) -> tuple[bool, bool, list[tuple[int, str]], str]:
+    """Return where a node stands: hosts before switches, so that lines go to near hosts before they go far.
+
+    pc-9 stands before pc-10: neighbours in number are mostly neighbours on the wire.
+    """
+    words = [(int(word), "") if word.isdecimal() else (-1, word) for word in re.split(r"(\d+)", node.name)]
+    return node.is_switch, node.name != MASTER, words, node.name
+
+
+class TransferState:
+    """The network as far as it was told, and the request that the planner has. Begun anew with each start."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, NetworkNode] = {}  # as events told: NetworkChanged
+        self.number = 0  # of the last request
+        self.is_pending = False  # it has not been answered
+        self.is_due = False  # something has changed since
+        self.is_outdated = False  # the network has
+        self.overdue_at: float | None = None  # the next transfer will be, if nothing changes
+        self.served: dict[str, list[tuple[str, str]]] = {}  # by source: files, and who takes them from it
+        self._network: tuple[tuple[str, ...], Network] | None = None
+        self._copies: dict[str, tuple[int, list[str]]] | None = None
+
+    def forget_copies(self) -> None:
+        """Note that some worker has, or fetches, another file than before."""
+        self._copies = None
+
+    def copies(self, carriers: Mapping[str, Carrier]) -> Mapping[str, tuple[int, list[str]]]:
+        """Return size and places of each file that some worker has or fetches: those that have all of it first."""
+        if self._copies is None:
+            found: dict[str, tuple[int, list[str]]] = {}
+            for name, carrier in sorted(carriers.items()):
+                for file, size_bytes in carrier.has.items():
+                    found.setdefault(file, (size_bytes, []))[1].append(name)
+            for name, carrier in sorted(carriers.items()):
+                for file, transfer in carrier.fetching.items():
+                    found.setdefault(file, (transfer.size_bytes, []))[1].append(name)
+            self._copies = found
+        return self._copies
+
+    def change(self, nodes: Iterable[NetworkNode], gone: Iterable[str]) -> None:
+        """Take in that nodes are new, different or gone. Raises ValueError if what results is no tree."""
+        changed = {name: node for name, node in self.nodes.items() if name not in set(gone)}
+        changed |= {node.name: node for node in nodes}
+        if changed:
+            Network([*changed.values()])
+        self.nodes, self._network = changed, None
+        self.is_due = self.is_outdated = True
+
+    def network(self, workers: Iterable[str]) -> Network:
+        """Return the network with these workers. Those that no event told of are at the root, on 1 Gbit/s."""
+        hosts = tuple(sorted(workers))
+        if self._network is None or self._network[0] != hosts:
+            known = self.nodes or {ROOT: NetworkNode(ROOT, None, is_switch=True)}
+            root = next(node.name for node in known.values() if node.parent is None)
+            missing = {MASTER, *hosts} - known.keys()
+            nodes = known | {name: NetworkNode(name, root, UNKNOWN_RATE, UNKNOWN_RATE) for name in missing}
+            nodes[MASTER] = replace(nodes[MASTER], up=nodes[MASTER].up * _A_HAIR_LESS)
+            self._network = hosts, Network(sorted(nodes.values(), key=_place))
+        return self._network[1]
+
+    def switch_of(self, name: str) -> str | None:
+        """Return the switch at which a worker, or the master, is; None if no event told of it."""
+        node = self.nodes.get(name)
+        return node.parent if node is not None else None
+
+    def is_host(self, name: str) -> bool:
+        """True unless the network has a switch of that name, or it is the master's."""
+        return name != MASTER and (name not in self.nodes or not self.nodes[name].is_switch)

@@ -1,0 +1,92 @@
+"""Rates of pipelines, described as a linear programme (Takahashi et al., section 3.3).
+
+Maximise the sum of rate x receivers, so that no direction of a link carries more than it can, and no pipeline that
+has waited too long gets less than its floor. This file describes the programme and solves nothing: a solver of linear
+programmes does (outside the core), or ``filling.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from loopline_master.core.wings.transfers.network import Network
+
+Term = tuple[int, int]
+"""A pipeline's number, and how often it uses the direction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """The rates of the pipelines that use a direction, each as often as it does, are together at most ``limit``."""
+
+    limit: float  # bytes per second
+    terms: tuple[Term, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LinearProgramme:
+    """A rate for each pipeline, in bytes per second: maximise ``sum(weight * rate)``.
+
+    Floors can always be met. Constraints have at least one term, and no two have the same ones. A pipeline whose
+    source is a receiver of another one *follows* it: it is at most as fast, and its floor is at most as high.
+    """
+
+    weights: tuple[float, ...]  # receivers of each pipeline
+    floors: tuple[float, ...]  # least rate of each
+    constraints: tuple[Constraint, ...]
+    follows: tuple[tuple[int, int], ...] = ()  # numbers of a follower, and of the pipeline ahead of it
+
+    def objective(self, rates: Sequence[float]) -> float:
+        """Return the throughput at which data arrives at all receivers together, in bytes per second."""
+        return sum(weight * rate for weight, rate in zip(self.weights, rates, strict=True))
+
+
+Solve = Callable[[LinearProgramme], Sequence[float]]
+"""Return the rates, each at least its floor, that keep the constraints: the best ones, or those of another rule."""
+
+Share = Callable[[LinearProgramme, Sequence[float]], Sequence[float]]
+"""Return rates that are as good as the given ones, which are the best, but shared out better."""
+
+
+def programme(
+    network: Network,
+    uses: Sequence[dict[int, int]],
+    weights: Sequence[int],
+    asked: Sequence[float],
+    follows: tuple[tuple[int, int], ...] = (),
+) -> LinearProgramme:
+    """Return the programme of pipelines, given how often each uses which direction.
+
+    ``asked`` is the least rate that each should have, and what it follows. Where a direction cannot carry what is
+    asked of it, all that ask have an equal share of it as their floors. Nobody comes in ``follows`` before the
+    pipeline that it follows.
+    """
+    terms: dict[int, list[Term]] = {}
+    for number, use in enumerate(uses):
+        for direction, count in use.items():
+            terms.setdefault(direction, []).append((number, count))
+    least: dict[tuple[Term, ...], float] = {}
+    for direction, found in terms.items():
+        key = tuple(found)
+        least[key] = min(network.limits[direction], least.get(key, network.limits[direction]))
+    constraints = tuple(Constraint(limit, key) for key, limit in least.items())
+    floors = _floors(constraints, asked, follows)
+    return LinearProgramme(tuple(map(float, weights)), floors, constraints, follows)
+
+
+def _floors(
+    constraints: Sequence[Constraint], asked: Sequence[float], follows: Sequence[tuple[int, int]]
+) -> tuple[float, ...]:
+    asked = list(asked)
+    for follower, ahead in reversed(follows):
+        asked[ahead] = max(asked[ahead], asked[follower])
+    floors = list(asked)
+    for constraint in constraints:
+        asking = [(number, count) for number, count in constraint.terms if asked[number]]
+        for number, _ in asking:
+            share = constraint.limit / sum(count for _, count in asking)
+            floors[number] = min(floors[number], share)
+    for follower, ahead in follows:
+        floors[follower] = min(floors[follower], floors[ahead])
+    return tuple(floors)

@@ -1,0 +1,61 @@
+"""The kernel without wings, each wing alone, and all pairs: none needs another one, and none is in another's way."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+
+from loopline_master.core import scheduler
+from loopline_master.core.events import JobCancelled, JobPaused, JobResumed
+from loopline_master.core.kernel.door.wing import Wing
+from loopline_master.core.scheduler import WINGS
+from loopline_shared.model import JobState, Outcome
+from tests.scheduling.driver import Grid, facts
+
+Wings = tuple[type[Wing], ...]
+CHOICES: list[Wings] = [(), *((wing,) for wing in WINGS), *combinations(WINGS, 2), WINGS]
+
+
+def named(wings: Wings) -> str:
+    return "+".join(wing.__name__ for wing in wings) or "kernel"
+
+
+@pytest.mark.parametrize("policy", ["round-robin", "fair", "turnaround"])
+@pytest.mark.parametrize("wings", CHOICES, ids=named)
+def test_jobs_complete_in_order(wings: Wings, policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduler, "WINGS", wings)
+    grid = Grid(policy=policy, prefetch_s=1.0, max_attempts=3)
+    grid.join("ant", facts(1))
+    grid.join("bee", facts(2))
+    first, second, cancelled = grid.submit(5, size=50), grid.submit(3, size=60), grid.submit(2, size=900)
+    attempt = next(iter(grid.agents["ant"].running))
+    grid.end(attempt, Outcome.FAILED)
+    grid.ask(JobCancelled(cancelled))
+    grid.ask(JobPaused(second))
+    grid.restart()
+    grid.join("ant", facts(1))
+    grid.join("bee", facts(2))
+    grid.ask(JobResumed(second))
+    for _ in range(100):
+        running = [attempt for agent in grid.agents.values() for attempt in agent.running]
+        if not running:
+            break
+        grid.now += 1.0
+        grid.end(running[0], wall_s=1.0, cpu_s=1.0)
+        for name in grid.agents:
+            grid.report(name)
+    states = [grid.job(job).state for job in (first, second, cancelled)]
+    assert states == [JobState.SUCCEEDED, JobState.SUCCEEDED, JobState.CANCELLED]
+    departures = [grid.job(job).departure or 0 for job in (first, second)]
+    assert departures == sorted(departures), "the second job is no smaller, and passed the first"
+
+
+def test_a_job_of_several_nodes_waits_where_nothing_leads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduler, "WINGS", ())
+    grid = Grid()
+    for name in ("ant", "bee"):
+        grid.join(name, facts(1, gangs=True))
+    job = grid.submit(nodes=2)
+    assert grid.job(job).state is JobState.QUEUED
+    assert not any(agent.running or agent.members for agent in grid.agents.values())
