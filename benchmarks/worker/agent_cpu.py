@@ -46,7 +46,7 @@ class InstantRunner:
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._post = next(each for each in arguments if callable(each) and each.__name__ == "post")
 
-    def start(self, run: Run) -> None:
+    def start(self, run: Run, slot: int = 0) -> None:
         output = Output(6, data=b"hello\n")
         result = Result(run.attempt, Outcome.SUCCEEDED, 0, "", 0.001, 0.001, 2**20, output, system_s=0.0005)
         asyncio.get_running_loop().call_soon(self._post, AttemptEnded(result))
@@ -65,7 +65,7 @@ class InstantRunner:
     def measure(self) -> float:
         return 0.0
 
-    def cancel(self, attempt: AttemptId, outcome: Outcome, reason: str = "") -> None: ...
+    def cancel(self, attempt: AttemptId, outcome: Outcome, reason: str = "", *, gently: bool = False) -> None: ...
     async def close(self, reason: str) -> None: ...
 
 

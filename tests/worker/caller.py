@@ -47,7 +47,7 @@ class Caller:
         self.bench = bench
         self.files = Folder(bench.folder / "files")
         self.warm = FunctionLauncher(bench.launcher, self.files)
-        bench.runner._launcher, bench.runner._functions = self.warm, self.warm
+        bench.runner._launcher = self.warm
         self._calls = 0
 
     def run(self, function: Callable[..., Any], *args: Any, session: str = "s", **options: Any) -> Run:

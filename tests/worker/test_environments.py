@@ -8,6 +8,7 @@ import os
 import tarfile
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,9 +18,9 @@ from loopline_worker.environments.build import Build
 from loopline_worker.environments.build_error import BuildError
 from loopline_worker.environments.environment import Environment
 from loopline_worker.environments.environments import Abilities, Environments, Provision
+from loopline_worker.environments.package_maker import take_over
 from loopline_worker.environments.recipe import Recipe
 from loopline_worker.environments.store import EnvironmentStore
-from loopline_worker.environments.taking_over import take_over
 from loopline_worker.environments.uv import Uv
 from loopline_worker.files.cache import Cache
 from loopline_worker.launch.interface import Job
@@ -126,20 +127,21 @@ async def test_a_build_for_one_that_is_frozen_already_stands_still(
     may_go.set()
     able = Abilities(uv=Uv("uv", None))
     environments = Environments(able, None, stored(tmp_path), tmp_path, lambda uv: Lasting())  # type: ignore[arg-type, return-value]
+    environments.attach(SimpleNamespace(speak=lambda: None))  # type: ignore[arg-type]
     first, second = (Provision(environments, Recipe(packages="a"), job) for job in (1, 2))
     job = Job(["true"], str(tmp_path), {})
-    waiting = asyncio.create_task(first.provide(job))
+    waiting = asyncio.create_task(first.prepare(job))
     await until(lambda: makers)
     may_go.clear()
     waiting.cancel()
     await asyncio.wait([waiting])
-    waiting = asyncio.create_task(second.provide(job))
+    waiting = asyncio.create_task(second.prepare(job))
     await asyncio.sleep(0)
-    second.freeze(True)
+    second.on_frozen(True)
     may_go.set()
     await until(lambda: len(makers) == 2)
     assert makers[1].told == ["freeze"]
-    second.freeze(False)
+    second.on_frozen(False)
     assert makers[1].told == ["freeze", "thaw"]
     waiting.cancel()
     await asyncio.wait([waiting])

@@ -588,6 +588,7 @@ async def test_a_call_for_which_an_interpreter_waits_begins_at_once_whatever_com
     await caller.value(whatever, "")
     run, (interpreter,) = caller.run(whatever, what), caller.warm.interpreters.idle
     caller.bench.runner.start(run)
+    await asyncio.sleep(0)
     assert interpreter not in caller.warm.interpreters.idle
     result = await caller.bench.end_of(run)
     assert result.outcome is outcome
@@ -601,6 +602,7 @@ async def test_what_was_begun_at_once_is_killed_at_once(caller: Caller) -> None:
     await caller.value(whatever, "")
     run = caller.run(whatever, "hang")
     caller.bench.runner.start(run)
+    await asyncio.sleep(0)  # the interpreter has the call
     caller.bench.runner.cancel(run.attempt)
     assert (await caller.bench.end_of(run)).outcome is Outcome.CANCELLED
     assert await caller.value(whatever, "") == ""

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 
-from loopline_shared.model import AttemptId, Outcome
-from loopline_shared.protocol.gang_messages import GangPlace, MemberOrder, Word
+from loopline_shared.model import AttemptId, Facts, Load, Outcome
+from loopline_shared.protocol.gang_messages import GangPlace, Member, MemberOrder, Word
+from loopline_shared.protocol.link_session import WorkerSession
 from loopline_shared.protocol.worker_link import Assign, Run
 from loopline_worker.core import instructions as do
-from loopline_worker.core.events import Assigned, Connected, DiskObserved, MemberPrepared, OwnerObserved, Restored
-from loopline_worker.core.gang_members import members_reported
+from loopline_worker.core.events import Assigned, Connected, DiskObserved, OwnerObserved, Restored
+from loopline_worker.core.gang_members import GangMembers, PreparedMember, StartMember
 from loopline_worker.core.instructions import Instructions
 from loopline_worker.core.machine import Machine
+from loopline_worker.core.machine_wing import DraftReport
 from loopline_worker.core.owner_policy import OwnerPreferences, Policy, Signs
 from loopline_worker.core.transitions import State
 
+FACTS = Facts("linux", "x86_64", "3.11", "0", "model", cpus=1, memory_bytes=1, slots=1)
 MEMBER = AttemptId(1, 1, 2)
 RUN = Run(MEMBER, ("work",), {}, {}, gang=GangPlace(1, ("a", "b"), wait_s=30.0))
 
@@ -25,9 +28,16 @@ def assigned(seq: int, *words: Word, run: tuple[Run, ...] = ()) -> Assigned:
 
 def prepared(machine: Machine, now: float = 0.0) -> None:
     steps = machine.step([assigned(1, run=(RUN,))], now)
-    assert steps.todo == [do.PrepareMember(RUN, 1)]
+    assert steps.todo == [do.Prepare(RUN, 1)]
     assert not steps.journal.began, "it is found again as one that has not begun"
-    machine.step([MemberPrepared(MEMBER, 4000)], now)
+    machine.step([PreparedMember(MEMBER, 4000)], now)
+
+
+def reported(machine: Machine) -> list[Member]:
+    """The members in the next Report."""
+    draft = DraftReport(WorkerSession("ant", "boot", FACTS), (), Load(1))
+    machine.report(draft)
+    return list(draft.members)
 
 
 def given_back(steps: Instructions) -> bool:
@@ -35,17 +45,17 @@ def given_back(steps: Instructions) -> bool:
 
 
 def test_it_begins_at_the_word_and_that_is_in_the_journal_first() -> None:
-    machine = Machine(1)
+    machine = Machine(1, wings=(GangMembers,))
     prepared(machine)
-    assert [(one.is_ready, one.port) for one in members_reported(machine.attempts)] == [(True, 4000)]
+    assert [(one.is_ready, one.port) for one in reported(machine)] == [(True, 4000)]
     steps = machine.step([assigned(2, Word(MEMBER, MemberOrder.START, 0.2, "a:4000"))], 1.0)
-    assert steps.todo == [do.StartMember(RUN, 0.2, "a:4000")]
+    assert steps.todo == [StartMember(RUN, 0.2, "a:4000")]
     assert steps.journal.began == [MEMBER]
-    assert not members_reported(machine.attempts)
+    assert not reported(machine)
 
 
 def test_without_free_slots_it_is_given_back_at_once() -> None:
-    machine = Machine(1)
+    machine = Machine(1, wings=(GangMembers,))
     machine.step([assigned(1, run=(Run(AttemptId(2, 1, 1), ("work",), {}, {}),))], 0.0)
     machine.step([assigned(2, run=(RUN,))], 0.0)
     result = machine.attempts.unsent[MEMBER].result
@@ -54,7 +64,7 @@ def test_without_free_slots_it_is_given_back_at_once() -> None:
 
 
 def test_it_stands_down_when_the_master_is_silent_and_not_before() -> None:
-    machine = Machine(1)
+    machine = Machine(1, wings=(GangMembers,))
     prepared(machine)
     assert not given_back(machine.step([assigned(2)], 20.0))
     assert not given_back(machine.step([DiskObserved()], 49.0))
@@ -62,14 +72,16 @@ def test_it_stands_down_when_the_master_is_silent_and_not_before() -> None:
 
 
 def test_it_stands_down_when_the_owner_is_back() -> None:
-    machine = Machine(1, OwnerPreferences(Policy.WHEN_IDLE, on_battery=True, heed_load=False), grace_s=60.0)
+    machine = Machine(
+        1, OwnerPreferences(Policy.WHEN_IDLE, on_battery=True, heed_load=False), grace_s=60.0, wings=(GangMembers,)
+    )
     machine.step([OwnerObserved(Signs(1.0, 1.0, idle_s=math.inf), 0.0)], 0.0)
     prepared(machine)
     assert given_back(machine.step([OwnerObserved(Signs(1.0, 1.0, idle_s=0.0), 1.0)], 1.0))
 
 
 def test_what_the_master_has_frozen_goes_on_at_its_word_alone() -> None:
-    machine = Machine(1)
+    machine = Machine(1, wings=(GangMembers,))
     prepared(machine)
     machine.step([assigned(2, Word(MEMBER, MemberOrder.START))], 1.0)
     assert machine.step([assigned(3, Word(MEMBER, MemberOrder.FREEZE))], 2.0).todo == [do.Freeze(MEMBER)]
@@ -79,10 +91,10 @@ def test_what_the_master_has_frozen_goes_on_at_its_word_alone() -> None:
 
 
 def test_an_agent_started_again_prepares_it_once_more() -> None:
-    machine = Machine(1)
+    machine = Machine(1, wings=(GangMembers,))
     machine.step([Restored(waiting=[RUN]), Connected()], 0.0)
-    assert [one.is_ready for one in members_reported(machine.attempts)] == [False]
-    assert machine.step([assigned(1)], 1.0).todo == [do.PrepareMember(RUN, 1)]
+    assert [one.is_ready for one in reported(machine)] == [False]
+    assert machine.step([assigned(1)], 1.0).todo == [do.Prepare(RUN, 1)]
     record = machine.attempts.get(MEMBER)
     assert record
     assert record.state is State.PREPARING

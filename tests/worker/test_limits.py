@@ -16,7 +16,7 @@ from loopline_worker.attempts.attempt import Attempt
 from loopline_worker.attempts.limits import Quota, fills
 from loopline_worker.launch import delegation
 from loopline_worker.launch.interface import Limits, Usage
-from loopline_worker.launch.memory_shares import MemoryShares
+from loopline_worker.launch.process_tree import MemoryShares
 from loopline_worker.launch.sandbox import open_sandbox
 from loopline_worker.settings import SandboxChoice
 from loopline_worker.supervisor import processes

@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -42,6 +43,7 @@ from loopline_shared.protocol.transfers import (
     PeerReport,
 )
 from loopline_shared.protocol.worker_link import PROTOCOL_VERSION, Hello, Report
+from loopline_worker.core.machine_wing import DraftReport
 from loopline_worker.files.cache import Cache as WorkerCache
 from loopline_worker.files.downloads import Downloads
 from loopline_worker.link.http_client import HttpClient
@@ -80,6 +82,13 @@ class Cache:
         return sha256 in self.sizes
 
 
+def report_of(peering: Peering, session: Any) -> PeerReport | None:
+    """Its part in the next Report of a session."""
+    draft = DraftReport(session, (), Load(1))
+    peering.report(draft)
+    return draft.peers
+
+
 class Grid:
     """The scheduler and exchange of a master, a planner that answers at once, and workers that report news."""
 
@@ -113,7 +122,7 @@ class Grid:
         number = len(self.reports)
 
         def tell() -> None:
-            report = peering.report(session)
+            report = report_of(peering, session)
             self.reports[name].append(report)
             seq = len(self.reports[name])
             peering.reported(seq)
@@ -121,7 +130,8 @@ class Grid:
             self.exchange.heard(hello, 1, "127.0.0.1", told)
             self.step(WorkerReported(name, number, told))
 
-        peering.on_news = lambda: asyncio.get_running_loop().call_soon(tell) and None  # type: ignore[func-returns-value]
+        soon = partial(asyncio.get_running_loop().call_soon, tell)
+        peering.attach(SimpleNamespace(speak=soon, is_wanted=False))  # type: ignore[arg-type]
         tell()
         return cache
 
@@ -132,7 +142,7 @@ class Grid:
         for name, assign in effects.assigns.items():
             filled = self.exchange.with_orders(name, assign)
             self.orders[name] = filled.peers
-            self.peerings[name].assigned(filled)
+            self.peerings[name].assign(filled)
         if request := asked(effects):
             plan = FILLING.plan(request.request())
             self.step(TransfersPlanned(request.number, request.answer(plan), plan.objective))
@@ -171,9 +181,9 @@ async def test_a_file_comes_from_the_worker_that_the_assign_names(grid: Grid) ->
     assert await grid.fetch("bee")
     assert grid.part("bee") == CONTENT
     assert grid.master.asked == []
-    assert "1 MB" not in grid.peerings["bee"].words()
-    assert grid.peerings["bee"].words().startswith("Port ")
-    assert f"{len(CONTENT) / 1e6:,.0f} MB received" in grid.peerings["bee"].words()
+    assert "1 MB" not in grid.peerings["bee"].notice()
+    assert grid.peerings["bee"].notice().startswith("Port ")
+    assert f"{len(CONTENT) / 1e6:,.0f} MB received" in grid.peerings["bee"].notice()
 
 
 async def test_what_fetches_at_once_forms_a_line_and_the_master_sends_little(grid: Grid) -> None:
@@ -205,11 +215,11 @@ async def test_a_worker_without_a_port_dials_out(grid: Grid, monkeypatch: pytest
     grid.join("ant").put(CONTENT)
     grid.join("bee")
     await grid.has_opened("bee")
-    grid.peerings["ant"].on_news()
+    grid.peerings["ant"].agent.speak()
     fetching = asyncio.create_task(grid.fetch("bee"))
     await until(lambda: (orders := grid.orders["bee"]) and orders.fetch)
     assert [source.dials_in for source in grid.orders["bee"].fetch[0].sources] == [True]  # type: ignore[union-attr]
-    grid.peerings["ant"].on_news()
+    grid.peerings["ant"].agent.speak()
     await until(lambda: grid.orders["ant"])
     expected = grid.orders["ant"].dial[0].grant  # type: ignore[union-attr]
     for other in (replace(expected, source="eve"), replace(expected, expires_at=expected.expires_at + 1)):
@@ -234,7 +244,7 @@ async def test_a_liar_is_told_of_until_the_master_has_heard_it(grid: Grid) -> No
     await until(lambda: any(report and report.faults for report in grid.reports["bee"]))
     told = [report.faults for report in grid.reports["bee"] if report and report.faults]
     assert [(fault.source, fault.kind) for fault in told[0]] == [("liar", FaultKind.WRONG_CONTENT)]
-    grid.peerings["bee"].on_news()
+    grid.peerings["bee"].agent.speak()
     await until(lambda: grid.reports["bee"][-1] and not grid.reports["bee"][-1].faults)
     assert len(told) == 1
     grid.join("cat")
@@ -247,14 +257,14 @@ async def test_the_cache_is_told_when_it_changes_and_to_each_new_session(grid: G
     cache = grid.join("ant")
     cache.put(CONTENT)
     cache.put(b"small")
-    grid.peerings["ant"].on_news()
+    grid.peerings["ant"].agent.speak()
     await until(lambda: len(grid.reports["ant"]) >= 2)
-    grid.peerings["ant"].on_news()
+    grid.peerings["ant"].agent.speak()
     await until(lambda: grid.reports["ant"][-1] and grid.reports["ant"][-1].cached is None)
     told = [report.cached for report in grid.reports["ant"] if report and report.cached]
     assert [[file.sha256 for file in files] for files in told] == [[NAME]]
     again: Any = SimpleNamespace(welcome=SimpleNamespace(peers=grid.peerings["ant"]._terms))
-    report = grid.peerings["ant"].report(again)
+    report = report_of(grid.peerings["ant"], again)
     assert report
     assert report.cached == told[0]
 
@@ -270,17 +280,17 @@ async def test_large_outputs_stay_here_for_later_jobs_until_there_is_no_room(gri
         (spool / name_of(content)).write_bytes(content)
     files = [OutputFile(f"out/{n}", name_of(content), len(content)) for n, content in enumerate(contents)]
     made = Result(AttemptId(1, 1, 1), Outcome.SUCCEEDED, 0, outputs=tuple(files[::2]))
-    peering.keep_outputs(made, spool)
-    peering.keep_outputs(made, spool)
+    peering.after_delivery(made, spool)
+    peering.after_delivery(made, spool)
     assert dict(cache.sizes) == {NAME: len(CONTENT)}
     shutil.rmtree(spool)  # as the master has acknowledged the result
     async with cache.hold(NAME) as path:
         assert path.read_bytes() == CONTENT
     spool.mkdir()
     (spool / files[1].sha256).write_bytes(contents[1])
-    peering.keep_outputs(replace(made, outputs=(files[1],)), spool)
+    peering.after_delivery(replace(made, outputs=(files[1],)), spool)
     assert [*cache.sizes] == [files[1].sha256], "the least recently used went"
-    peering.keep_outputs(replace(made, outputs=(OutputFile("gone", "0" * 64, 2**30),)), spool)
+    peering.after_delivery(replace(made, outputs=(OutputFile("gone", "0" * 64, 2**30),)), spool)
     assert [*cache.sizes] == [files[1].sha256]
 
 
@@ -290,21 +300,21 @@ async def test_small_files_and_those_of_a_refusing_owner_are_the_masters(grid: G
     assert not await grid.fetch("ant", 2**20 - 1)
     assert not await grid.fetch("bee")
     assert grid.reports["bee"] == [None]
-    assert grid.peerings["bee"].words() == ""
+    assert grid.peerings["bee"].notice() == ""
 
 
 async def test_the_port_closes_when_the_operator_turns_peers_off_and_opens_again(grid: Grid) -> None:
     grid.join("ant")
     await grid.has_opened("ant")
     peering = grid.peerings["ant"]
-    terms, port = peering._terms, peering.report(peering.session).port  # type: ignore[union-attr, arg-type]
+    terms, port = peering._terms, report_of(peering, peering.session).port  # type: ignore[union-attr]
     off: Any = SimpleNamespace(welcome=SimpleNamespace(peers=None))
-    assert peering.report(off) is None
+    assert report_of(peering, off) is None
     await until(lambda: not is_open(port))
-    assert peering.words() == ""
+    assert peering.notice() == ""
     on: Any = SimpleNamespace(welcome=SimpleNamespace(peers=terms))
-    await until(lambda: peering.report(on).port)  # type: ignore[union-attr]
-    assert is_open(peering.report(on).port)  # type: ignore[union-attr]
+    await until(lambda: report_of(peering, on).port)  # type: ignore[union-attr]
+    assert is_open(report_of(peering, on).port)  # type: ignore[union-attr]
 
 
 def is_open(port: int | None) -> bool:
@@ -327,16 +337,16 @@ async def test_a_probe_measures_what_comes_from_another_worker_and_ends_when_any
     assert probed.rate_bytes_s > 2**20
 
     async def begun(number: int) -> asyncio.Task[FlowMeasured]:
-        await until(lambda: "0 are served" in grid.peerings["ant"].words())
+        await until(lambda: "0 are served" in grid.peerings["ant"].notice())
         probing = asyncio.create_task(bee.probe(MeasureFlow(number, source, 10.0)))
-        await until(lambda: "1 are served" in grid.peerings["ant"].words())
+        await until(lambda: "1 are served" in grid.peerings["ant"].notice())
         return probing
 
     lasting = await begun(8)
     assert (await bee.probe(MeasureFlow(9))).reason == "the probe was called off"
     assert (await lasting).rate_bytes_s is None
     lasting = await begun(10)
-    grid.peerings["ant"].is_wanted = lambda: True  # the one that serves has a task now
+    grid.peerings["ant"].agent.is_wanted = True  # the one that serves has a task now
     assert (await lasting).rate_bytes_s is None
     assert (await bee.probe(MeasureFlow(11, source, 0.1))).reason
     assert not [path for path in (grid.folder / "bee").iterdir() if path.name.startswith("probe-")]

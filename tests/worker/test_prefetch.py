@@ -193,6 +193,7 @@ async def test_recalled_before_its_supervisor_has_begun_it_a_task_keeps_its_turn
     (link,) = bench.launcher._links
     os.kill(link.root, signal.SIGSTOP)
     bench.runner.start(first)
+    await asyncio.sleep(0)  # its order is sent
     for run in then:
         bench.runner.prefetch(run)
     await asyncio.sleep(0)

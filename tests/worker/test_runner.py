@@ -1,5 +1,6 @@
 """Attempts as real processes: what they are given, what is kept of them, how they end."""
 
+import asyncio
 import hashlib
 import json
 import os
@@ -232,6 +233,43 @@ async def test_cancelled_before_it_began(bench: Bench) -> None:
     bench.runner.start(run)
     bench.runner.cancel(run.attempt)
     assert (await bench.end_of(run)).outcome is Outcome.CANCELLED
+
+
+async def test_attempt_frozen_before_its_start_starts_when_thawed(bench: Bench) -> None:
+    run = run_of("sh", "-c", "echo > begun")
+    bench.runner.start(run)
+    assert bench.runner.freeze(run.attempt), "nothing of it moves"
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert bench.runner._attempts[run.attempt]._tree is None
+    bench.runner.thaw(run.attempt)
+    assert (await bench.end_of(run)).outcome is Outcome.SUCCEEDED
+
+
+async def test_attempt_cancelled_while_frozen_before_its_start_never_runs(bench: Bench) -> None:
+    run = run_of("touch", str(bench.folder / "begun"))
+    bench.runner.start(run)
+    bench.runner.freeze(run.attempt)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    bench.runner.cancel(run.attempt)
+    assert (await bench.end_of(run)).outcome is Outcome.CANCELLED
+    assert not (bench.folder / "begun").exists()
+
+
+@pytest.mark.parametrize("event", ["time limit", "cancel"])
+async def test_task_that_has_ended_keeps_its_own_end(bench: Bench, event: str) -> None:
+    """Its last process is gone, and its result is not there yet."""
+    run = run_of("true", timeout_s=60.0)
+    bench.runner.start(run)
+    attempt = bench.runner._attempts[run.attempt]
+    while not (attempt._tree and attempt._tree.has_ended):
+        await asyncio.sleep(0)
+    if event == "cancel":
+        bench.runner.cancel(run.attempt)
+    else:
+        attempt._time_out()
+    assert (await bench.end_of(run)).outcome is Outcome.SUCCEEDED
 
 
 async def test_cancelling_the_unknown_does_nothing(bench: Bench) -> None:

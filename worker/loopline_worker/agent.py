@@ -20,7 +20,7 @@ import psutil
 from loopline_shared.model import Quarantine, Result
 from loopline_shared.protocol.link_session import WorkerSession
 from loopline_shared.protocol.transfers import FlowMeasured, MeasureFlow
-from loopline_shared.protocol.worker_link import MAX_WROTE_BYTES, Assign, Read, Welcome, Wrote
+from loopline_shared.protocol.worker_link import MAX_WROTE_BYTES, Assign, Read, Run, Welcome, Wrote
 from loopline_worker.core import instructions as do
 from loopline_worker.core.events import (
     Assigned,
@@ -35,8 +35,8 @@ from loopline_worker.core.events import (
     Welcomed,
     WriteFailed,
 )
-from loopline_worker.core.gang_members import members_reported
 from loopline_worker.core.instructions import Entry, Instruction, Instructions, Urgency
+from loopline_worker.core.machine_wing import DraftReport
 from loopline_worker.host import own_code
 from loopline_worker.host.boot_clock import steady
 from loopline_worker.host.load import SAMPLE_EVERY_S
@@ -90,8 +90,8 @@ class Agent:
         self._is_turning = False
         self._ended: list[Result] = []  # of attempts of whose end no line is in the log yet
         self._link = Link(http_client, self)
-        self.parts.peering.on_news = self.parts.environments.on_news = self._link.speak
-        self.parts.peering.is_wanted = lambda: not self.parts.machine.is_idle or self.parts.machine.is_in_use
+        for wing in self.parts.wings:
+            wing.attach(self)
         self._page: OwnerServer | None = None
         self._session_server: SessionServer | None = None
         self._quarantine: Quarantine | None = None  # of the last Assign
@@ -203,16 +203,11 @@ class Agent:
         match instruction:
             case do.Start(run, slot):
                 parts.runner.start(run, slot)
-                parts.attempt_log.began(run)
-                parts.monitor.attend()
+                self.log_start(run)
             case do.Prefetch(run):
                 parts.runner.prefetch(run)
-            case do.PrepareMember(run, slot):
+            case do.Prepare(run, slot):
                 parts.runner.start(run, slot)
-            case do.StartMember(run, delay_s, rendezvous):
-                parts.runner.release(run, delay_s, rendezvous)
-                parts.attempt_log.began(run)
-                parts.monitor.attend()
             case do.LogStart(run):
                 parts.attempt_log.began(run)
             case do.Retract():
@@ -233,6 +228,25 @@ class Agent:
                 parts.monitor.record(instruction)
             case do.Log(text, is_warning):
                 log.log(logging.WARNING if is_warning else logging.INFO, "%s", text)
+            case do.WingInstruction():
+                for wing in parts.wings:
+                    wing.obey(instruction)
+
+    # What wings ask of the agent (attempts/agent_wing.py), beside ``post``.
+
+    @property
+    def is_wanted(self) -> bool:
+        """True while tasks or the owner want this computer."""
+        return not self.parts.machine.is_idle or self.parts.machine.is_in_use
+
+    def speak(self) -> None:
+        """Send a Report soon."""
+        self._link.speak()
+
+    def log_start(self, run: Run) -> None:
+        """Note that an attempt has started in slots of its own."""
+        self.parts.attempt_log.began(run)
+        self.parts.monitor.attend()
 
     # What the link asks of its listener.
 
@@ -264,8 +278,8 @@ class Agent:
         """Take in an Assign at once: the next Report says that it was seen."""
         self.parts.link_quality.answered(assign.seen, assign.held_s, time.monotonic())
         self._quarantine = assign.quarantine
-        if self.parts.peering.is_on:
-            self.parts.peering.assigned(assign)
+        for wing in self.parts.wings:
+            wing.assign(assign)
         self._events.append(Assigned(assign, frame))
         self.turn()
         self._heard.set()
@@ -275,19 +289,17 @@ class Agent:
         parts = self.parts
         inventory = parts.machine.inventory()
         held = [parts.runner.held(attempt) for attempt in inventory.holding]
-        load = parts.monitor.load(parts.link_quality)
-        if held and (preparing := parts.environments.preparing):
-            load = replace(load, preparing=preparing)
+        draft = DraftReport(session, held, parts.monitor.load(parts.link_quality))
+        parts.machine.report(draft)
+        for wing in parts.wings:
+            wing.report(draft)
         texts = [parts.journal.text(result) for result in inventory.results]
-        members = members_reported(parts.machine.attempts) if parts.machine.attempts.members else ()
-        peering = parts.peering
-        peers = peering.report(session) if peering.is_on or peering.session is not session else None
-        life = parts.machine.life
+        life, delivering = parts.machine.life, inventory.delivering
         seq, frame = session.report_of(
-            held, texts, load, inventory.waiting, members, peers, delivering=inventory.delivering, life=life
+            held, texts, draft.load, inventory.waiting, draft.members, draft.peers, delivering=delivering, life=life
         )
-        if peering.is_on:
-            peering.reported(seq)
+        for wing in parts.wings:
+            wing.reported(seq)
         parts.link_quality.sent(seq, time.monotonic())
         if self._step([Reported(seq, inventory.results)]) is Urgency.NOW:  # there is more than one Report may bring
             self._link.speak()
@@ -304,7 +316,7 @@ class Agent:
 
     async def probed(self, probe: MeasureFlow) -> FlowMeasured:
         """Return what a probe has measured, unless tasks or the owner want the computer."""
-        return await self.parts.peering.probe(probe)
+        return await self.parts.probe(probe)
 
     # From beginning to end.
 
@@ -343,7 +355,8 @@ class Agent:
         if short_of_bytes > 0:
             left_bytes = short_of_bytes - parts.cache.size_bytes
             parts.cache.make_room(short_of_bytes)  # before tasks do
-            parts.environments.make_room(left_bytes)
+            for wing in parts.wings:
+                wing.make_room(left_bytes)
         observed = parts.disk.look(self._latest.trouble, parts.spool.is_full(parts.journal.live_bytes))
         self.post(replace(observed, obstacle=_CHANGED) if own_code.own_code.has_changed() else observed)
         if (interpreters := parts.launcher.interpreters).idle:
@@ -365,7 +378,7 @@ class Agent:
 
     def _sample(self) -> None:
         parts = self.parts
-        own_s = parts.launcher.cpu_s() + parts.environments.measure() + time.process_time()
+        own_s = parts.launcher.cpu_s() + sum(wing.cpu_s() for wing in parts.wings) + time.process_time()
         parts.meter.sample(parts.runner.measure() + own_s)
 
     async def _open_page(self) -> None:
@@ -384,7 +397,7 @@ class Agent:
                 parts.runner,
                 most_slots=parts.facts.slots,
                 quarantine=lambda: self._quarantine,
-                peers=parts.peering.words,
+                peers=lambda: " ".join(filter(None, (wing.notice() for wing in parts.wings))),
                 sandbox=f"{words[0].upper()}{words[1:]}.",
                 contribution=parts.attempt_log.contribution,
             )

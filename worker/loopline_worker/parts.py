@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loopline_shared.model import Facts
+from loopline_shared.protocol.transfers import FlowMeasured, MeasureFlow
+from loopline_worker.attempts.agent_wing import AgentWing
 from loopline_worker.attempts.limits import quota_of
 from loopline_worker.attempts.runner import Runner
+from loopline_worker.attempts.start_gate import GangGates
 from loopline_worker.core.events import Event
 from loopline_worker.core.machine import Machine
 from loopline_worker.departure import Departure
@@ -32,7 +36,7 @@ from loopline_worker.host.boot_clock import steady
 from loopline_worker.host.computer import Computer, facts, machine_of, processor
 from loopline_worker.host.load import Meter
 from loopline_worker.host.network_card import host_link
-from loopline_worker.launch.platforms import make_launcher
+from loopline_worker.launch.interface import Launcher
 from loopline_worker.link.http_client import HttpClient
 from loopline_worker.link.link_quality import LinkQuality
 from loopline_worker.link.own_address import addresses_towards
@@ -66,11 +70,11 @@ class Parts:
     spool: Spool
     journal: Journal
     link_quality: LinkQuality
-    peering: Peering
+    wings: tuple[AgentWing, ...]
+    probe: Callable[[MeasureFlow], Awaitable[FlowMeasured]]
     cache: Cache
     launcher: FunctionLauncher
     runner: Runner
-    environments: Environments
     delivery: ResultDelivery
     monitor: OwnerMonitor
     disk: Disk
@@ -81,7 +85,8 @@ class Parts:
         """Let go of files, probes and processes."""
         self.journal.close()
         self.attempt_log.contribution.save(at_once=True)
-        self.peering.close()
+        for wing in self.wings:
+            wing.close()
         self.monitor.close()
         self.launcher.close()
 
@@ -95,10 +100,12 @@ def assemble(
     python = find_python(settings.python)
     sandbox = _sandbox(settings, python)
     abilities = _abilities(settings, sandbox)
-    departure = _departure(settings)
+    departure = Departure(
+        steady(), until=settings.until,
+        idle_timeout_s=settings.idle_timeout_s, death_timeout_s=settings.death_timeout_s,
+    )  # fmt: skip
     own = replace(_facts(settings, data_directory, computer, python, sandbox, abilities), until=departure.told)
     preferences = preferences_of(settings, computer.memory_bytes())
-    machine = Machine(own.slots, preferences, settings.grace_s)
     meter, link_quality = Meter(computer), LinkQuality()
     allowance = _allowance(settings, data_directory)
     uploads = Uploads(http_client, link_quality.moved, allowance)
@@ -118,21 +125,24 @@ def assemble(
         abilities, python, settings, data_directory, cache,
         lambda found: PackageMaker(found, launcher, cache, quota.limits(None, 1)),
     )  # fmt: skip
+    wings: tuple[AgentWing, ...] = (environments, GangGates(), peering)
+    machine = Machine(
+        own.slots, preferences, settings.grace_s, [wing.machine_wing for wing in wings if wing.machine_wing]
+    )
     runner = Runner(
         task_group, launcher, spool, data_directory.scratch, post,
         worker=name, output_limit_bytes=settings.output_limit_bytes, quota=quota, attempt_files=attempt_files,
-        environments=environments, functions=launcher if launcher.lines else None,
+        wings=wings,
     )  # fmt: skip
-    environments.use_by(runner.software)
     monitor = OwnerMonitor(
         settings, computer, machine, post,
         preferences=preferences, meter=meter, pause=pause, free_bytes=data_directory.free_bytes, allowance=allowance,
     )  # fmt: skip
     return Parts(
         settings=settings, facts=own, data_directory=data_directory, http_client=http_client, machine=machine,
-        meter=meter, spool=spool, journal=journal, link_quality=link_quality, peering=peering, cache=cache,
-        launcher=launcher, runner=runner, environments=environments,
-        delivery=ResultDelivery(journal, spool, uploads, task_group, post, on_uploaded=peering.keep_outputs),
+        meter=meter, spool=spool, journal=journal, link_quality=link_quality, wings=wings, probe=peering.probe,
+        cache=cache, launcher=launcher, runner=runner,
+        delivery=ResultDelivery(journal, spool, uploads, task_group, post, wings=wings),
         monitor=monitor, disk=Disk(data_directory, settings.disk_reserve_bytes),
         attempt_log=AttemptLog(Contribution(data_directory.contribution)), departure=departure,
     )  # fmt: skip
@@ -143,11 +153,6 @@ def _allowance(settings: WorkerSettings, data_directory: DataDirectory) -> Netwo
     if settings.dedicated:
         return NetworkAllowance(data_directory.traffic, on_metered=True)
     return NetworkAllowance(data_directory.traffic, settings.most_megabytes_a_day, on_metered=settings.on_metered)
-
-
-def _departure(settings: WorkerSettings) -> Departure:
-    timeouts = {"idle_timeout_s": settings.idle_timeout_s, "death_timeout_s": settings.death_timeout_s}
-    return Departure(steady(), until=settings.until, **timeouts)
 
 
 def _facts(
@@ -204,6 +209,18 @@ def _environments(
     store.open()
     recipes = Recipes(python, pythons, f"{python.version} of {changed_at}")
     return Environments(abilities, recipes, store, data_directory.scratch, make_maker)
+
+
+def make_launcher(yields: bool, sandbox: Sandbox | None) -> Launcher:
+    """Return the launcher for this system. ``yields``: its tasks have the lowest priority."""
+    if sys.platform == "win32":
+        from loopline_worker.launch.windows_launcher import WindowsLauncher
+
+        return WindowsLauncher(yields)
+    from loopline_worker.launch.posix import PosixLauncher
+    from loopline_worker.supervisor import requests
+
+    return PosixLauncher(yields, sandbox, requests.inherited())
 
 
 def _sandbox(settings: WorkerSettings, python: Python) -> Sandbox | None:

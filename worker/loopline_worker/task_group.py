@@ -12,7 +12,6 @@ class TaskGroup:
 
     def __init__(self) -> None:
         self._group = asyncio.TaskGroup()
-        self._tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
         await self._group.__aenter__()
@@ -20,12 +19,14 @@ class TaskGroup:
 
     async def __aexit__(self, *error: Any) -> None:
         """Cancel whatever still runs."""
-        for task in self._tasks:
-            task.cancel()
+        at_end = asyncio.CancelledError()  # has the group cancel its tasks, where no error does
         try:
-            await self._group.__aexit__(*error)
+            await self._group.__aexit__(*(error if error[0] else (type(at_end), at_end, None)))
         except BaseExceptionGroup as failures:
             raise failures.exceptions[0] from None
+        except asyncio.CancelledError as cancelled:
+            if cancelled is not at_end:
+                raise
 
     def soon(self, act: Callable[[], None]) -> None:
         """Call ``act`` as soon as the loop comes round."""
@@ -40,10 +41,7 @@ class TaskGroup:
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start a task, and return it."""
-        task = self._group.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+        return self._group.create_task(work)
 
 
 async def _fail(error: Exception) -> None:

@@ -21,7 +21,6 @@ from loopline_worker.core.events import (
     Event,
     Followed,
     FreezeCompleted,
-    MemberPrepared,
     OwnerObserved,
     Reported,
     Restored,
@@ -29,8 +28,9 @@ from loopline_worker.core.events import (
     Returned,
     Stopping,
 )
-from loopline_worker.core.gang_members import members_reported
+from loopline_worker.core.gang_members import GangMembers, PreparedMember, StartMember
 from loopline_worker.core.instructions import Entry, Instruction
+from loopline_worker.core.machine_wing import DraftReport
 from loopline_worker.core.owner_policy import OwnerPreferences, Policy, Signs
 
 CLOSED = b""
@@ -178,11 +178,12 @@ class Machine:
         inventory = self.core.inventory()
         held = [Held(attempt, self._age(attempt), frozen=attempt in self._frozen) for attempt in inventory.holding]
         load = Load(self.core.slots_offered, float(self.facts.slots), in_use=self.core.is_in_use)
-        members = members_reported(self.core.attempts)
+        draft = DraftReport(self.link.worker, held, load)
+        self.core.report(draft)
         files = self.files.report() if self.link.worker.welcome.peers else None
         delivering = inventory.delivering
         seq, frame = self.link.worker.report(
-            held, inventory.results, load, inventory.waiting, members, files, delivering=delivering
+            held, inventory.results, load, inventory.waiting, draft.members, files, delivering=delivering
         )
         self._happens(Reported(seq, inventory.results))
         self.link.up.append(frame)
@@ -264,10 +265,10 @@ class Machine:
     def _obey_gang(self, instruction: Instruction) -> None:
         """Do what a gang's member asks for that has not begun."""
         match instruction:
-            case do.PrepareMember(run):
+            case do.Prepare(run):
                 self._members[run.attempt] = run
-                self._events.append(MemberPrepared(run.attempt, _PORT))
-            case do.StartMember(run):
+                self._events.append(PreparedMember(run.attempt, _PORT))
+            case StartMember(run):
                 self._run(self._members.pop(run.attempt))
                 self.began.append(run.attempt)
             case do.Kill(attempt, outcome, reason) if self._members.pop(attempt, None):
@@ -285,7 +286,7 @@ class Machine:
         return Result(attempt, outcome, code, reason, wall_s=age, cpu_s=age, stdout=output)
 
     def _new_core(self) -> worker.Machine:
-        return worker.Machine(self.facts.slots, _OWNER, self._grace_s)
+        return worker.Machine(self.facts.slots, _OWNER, self._grace_s, wings=(GangMembers,))
 
     def _age(self, attempt: AttemptId) -> float:
         now = self._clock()

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import math
 import shutil
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -13,24 +14,22 @@ from pathlib import Path
 from loopline_shared.model import Held, Outcome, OutputFile, Result, Stream
 from loopline_shared.protocol.worker_link import Run
 from loopline_worker.attempts import result_file, scratch
+from loopline_worker.attempts.agent_wing import AttemptPart
 from loopline_worker.attempts.attempt_clock import AttemptClock
 from loopline_worker.attempts.capture import Capture
 from loopline_worker.attempts.judge import Verdict, is_read, judge, with_last_line
 from loopline_worker.attempts.limits import Watch, fills, is_over, time_to_fill
-from loopline_worker.attempts.start_gate import StartGate
-from loopline_worker.environments.environments import Provision
 from loopline_worker.files.outputs import OutputsError
 from loopline_worker.files.staging import StagingError
 from loopline_worker.files.task_files import TaskFiles
 from loopline_worker.functions.results import read_result
 from loopline_worker.host import own_code
 from loopline_worker.launch.interface import (
-    DirectStart,
     Ended,
     Job,
     Launcher,
-    LaunchListener,
     Prefetching,
+    PrefetchListener,
     Tree,
     Usage,
 )
@@ -41,14 +40,14 @@ from loopline_worker.timings import FIRST_CHECK_S
 log = logging.getLogger(__name__)
 
 _LEAST_FREE_BYTES = 2**20
-"""With less, the disk is full: what a task could not write may be why it failed."""
+"""Below this the disk counts as full: a task may have failed because it could not write."""
 
 
 class Attempt:
     """Handle of an attempt: ends, freezes, reads and measures its process tree, and keeps it within its limits.
 
-    The runner takes it through its stages: ``begin``, or else ``run``, starts the task; ``ended`` takes in the end,
-    and ``conclude`` does the part of that which takes a while. It has exactly one Result, whatever happens.
+    ``run`` is one path from the preparation to the only Result. It takes the steps that the task needs: most tasks
+    have no files and leave none. The other methods may be called at any point of that path.
     """
 
     def __init__(
@@ -59,14 +58,12 @@ class Attempt:
         limit_bytes: int,
         *,
         task_files: TaskFiles | None = None,
-        provision: Provision | None = None,
-        gate: StartGate | None = None,
+        parts: Sequence[AttemptPart] = (),
     ) -> None:
         """Prepare an attempt; nothing runs yet.
 
         ``spool`` receives stdout and stderr if they are long, each up to ``limit_bytes``, and a long value of a
-        function. ``task_files`` has the task's inputs and outputs, if there are any, ``provision`` its software.
-        Before the ``gate`` a gang's member waits when it is prepared.
+        function. ``task_files`` has the task's inputs and outputs, if there are any; ``parts`` are those of wings.
         """
         self.id = run.attempt
         self.job_name = run.job_name
@@ -74,26 +71,27 @@ class Attempt:
         self.slot = 0  # the lowest number of them; 0: not known
         self.is_frozen = False
         self.is_prefetched = False  # a supervisor begins it later
-        self.folder_is_left = True
-        self.trouble = ""  # what this computer could not do
-        self.obstructs = True  # it cannot do so for other tasks either, until files can be written
+        self.is_taken_back = False  # it was prefetched, and has neither started nor a result
+        self.folder_is_left = True  # there is a scratch folder to remove, once ``run`` is over
+        self.trouble = ""  # this computer's failure
+        self.obstructs = True  # the failure concerns other tasks too, until files can be written
         self._took_down = False
         self.usage = Usage()  # when last measured
-        self.spent_cpu_s = 0.0  # all that it cost here, known at its end
+        self.spent_cpu_s = 0.0  # CPU time of the task and its supervisor, known at its end
         self._timeout_s, self._kill_after_s = run.timeout_s, run.kill_after_s
         self._killing: asyncio.TimerHandle | None = None  # SIGTERM was sent, SIGKILL follows
         self._job = job
         self._spool = spool
         self._task_files = task_files
-        self._provision = provision
-        self._gate = gate
+        self._parts = parts
         self._setting_up: asyncio.Task[None] | None = None
+        self._may_start: asyncio.Event | None = None  # while it is frozen before its start
         self._stdout = Capture(lambda: spool.output_files(run.attempt)[0], limit_bytes, self._give_up)
         self._stderr = Capture(lambda: spool.output_files(run.attempt)[1], limit_bytes, self._give_up)
         self._watch: Watch | None = None
         self._tree: Tree | None = None
         self._is_followed = False
-        self._verdict: Verdict | None = None  # what it was told to end as
+        self._verdict: Verdict | None = None  # the requested outcome and reason, if it must end
         self._peak_memory_bytes = 0
         self._clock = AttemptClock()
 
@@ -107,13 +105,8 @@ class Attempt:
         return Path(self._job.folder)
 
     @property
-    def software(self) -> str:
-        """The key of its environment; empty: it has none."""
-        return self._provision.key if self._provision else ""
-
-    @property
     def is_unwanted(self) -> bool:
-        """True once the attempt was told to end."""
+        """True once ``end`` was called."""
         return self._verdict is not None
 
     @property
@@ -131,21 +124,17 @@ class Attempt:
         self._verdict = self._verdict or (outcome, reason)
         if self._setting_up:
             self._setting_up.cancel()
-        if self._gate:
-            self._gate.open()
+        if self._may_start:
+            self._may_start.set()
         if self._task_files and outcome is not Outcome.FAILED:  # the files of a failed task are kept
             self._task_files.give_up()
         if self._tree:
             grace_s = min(grace_s, self._kill_after_s)
-            if grace_s and not self.is_frozen:
-                self._terminate(self._tree, grace_s)
-            else:
+            if not grace_s or self.is_frozen:
                 self._tree.kill()
-
-    def _terminate(self, tree: Tree, grace_s: float) -> None:
-        if self._killing is None:
-            self._killing = asyncio.get_running_loop().call_later(grace_s, tree.kill)
-            tree.terminate()
+            elif self._killing is None and not self._tree.has_ended:
+                self._killing = asyncio.get_running_loop().call_later(grace_s, self._tree.kill)
+                self._tree.terminate()
 
     def freeze(self) -> None:
         """Freeze the whole tree. Frozen time does not count against the time limit.
@@ -159,23 +148,26 @@ class Attempt:
         self._clock.freeze()
         if self._tree:
             self._tree.freeze()
-        elif self._provision:
-            self._provision.freeze(True)
+        else:
+            for part in self._parts:
+                part.on_frozen(True)
 
     def thaw(self) -> None:
         """Let a frozen tree go on."""
         self.is_frozen = False
+        if self._may_start:
+            self._may_start.set()
         if self._tree:
             self._clock.thaw()
             self._tree.thaw()
-        elif self._provision:
-            self._provision.freeze(False)
+        else:
+            for part in self._parts:
+                part.on_frozen(False)
 
-    def release(self, delay_s: float, environment: dict[str, str]) -> None:
-        """Let a member that is prepared start so many seconds from now, with these variables besides."""
-        self._job.environment.update(environment)
-        if self._gate:
-            self._gate.open(delay_s)
+    def forget(self) -> None:
+        """Have the wings release what it used: its result was posted, and its folder is removed."""
+        for part in self._parts:
+            part.after_end()
 
     async def read(self, stream: Stream, offset: int, most_bytes: int) -> bytes:
         """Return output from this byte on, as soon as there is any; empty at the end of the output."""
@@ -204,19 +196,8 @@ class Attempt:
             self._watch = Watch(self._job.limits, self.folder, self._measure_now, self._output_bytes, self._break_off)
         return self._watch.look(now)
 
-    # Its start.
-
-    def is_for(self, starter: DirectStart) -> bool:
-        """True if this part of the launcher can start the task at once."""
-        return starter.takes(self._job)
-
-    def begin(self, starter: DirectStart, listener: LaunchListener) -> None:
-        """Start the task at once. Raises OSError if this computer cannot."""
-        self._bring_up_to_date(starter.begin(listener, self.id, self._job, self._stdout, self._stderr))
-        self.begins()
-
-    def prefetch(self, prefetching: Prefetching, listener: LaunchListener) -> None:
-        """Prefetch the task: ``begins()`` is called once it has started."""
+    def prefetch(self, prefetching: Prefetching, listener: PrefetchListener) -> None:
+        """Prefetch the task: ``begins()`` is called once it has started. Raises OSError."""
         self.is_prefetched = True
         self._bring_up_to_date(prefetching.prefetch(listener, self.id, self._job, self._stdout, self._stderr))
 
@@ -225,17 +206,36 @@ class Attempt:
         self.is_prefetched = False
         self._clock.begins(self._timeout_s, self._time_out)
 
-    async def run(self, launcher: Launcher) -> Ended:
-        """Run the task from where it stands to its end. Raises OSError if this computer cannot."""
+    # From its start to its result.
+
+    async def run(self, launcher: Launcher) -> Result | None:
+        """Run the task, unless a supervisor does, and return its result; None if it was taken back."""
+        try:
+            ended = await self._until_end(launcher)
+        except OSError as error:
+            ended = Ended(trouble=f"cannot run a task here: {error}", elapsed_s=0.0)
+        if self.is_taken_back:
+            return None
+        if self.is_prefetched:  # its supervisor was lost before it reported the start
+            self.begins()
+        ended = self._take_in(ended)
+        try:
+            return await self._conclude(ended)
+        except OSError as error:
+            return self._fail(error)
+        finally:
+            await self._detach()
+
+    async def _until_end(self, launcher: Launcher) -> Ended:
+        """Start the task, and wait until nothing of it runs. Raises OSError if this computer cannot."""
         if self._tree is None:
-            if not (self._job.makes_folder or self._verdict):
-                await self._set_up()
-            if self._gate and not self._verdict:
-                await self._gate.passed()
+            await self._prepare()
             if self._verdict:
+                if self._job.makes_folder:  # the launcher would have made it: there is none, and no time has passed
+                    return Ended(killed=True, elapsed_s=0.0, folder_is_left=False)
                 return Ended(killed=True)
             self.begins()
-            self._bring_up_to_date(await launcher.start(self._job, self._stdout, self._stderr))
+            self._bring_up_to_date(await launcher.start(self._job, self._stdout, self._stderr, self.id))
         assert self._tree
         try:
             ended = await self._tree.wait()
@@ -247,30 +247,43 @@ class Attempt:
                 await stream.drain()
         return ended
 
-    async def _set_up(self) -> None:
-        """Make the scratch folder and stage the inputs; end the attempt if one cannot be had."""
-        await asyncio.to_thread(scratch.make, self.folder)
-        if (self._task_files or self._provision) and not self._verdict:
-            self._clock.sets_up()
-            self._setting_up = asyncio.create_task(self._bring())
-            try:
-                await asyncio.wait([self._setting_up])
-            finally:
-                self._setting_up.cancel()
-            if not self._setting_up.cancelled() and (error := self._setting_up.exception()):
-                if not isinstance(error, StagingError):
-                    raise error
-                self.end(error.outcome, str(error))
+    async def _prepare(self) -> None:
+        """Set up the folder, unless the launcher does, then wait for a thaw: a frozen attempt does not start."""
+        if not (self._job.makes_folder or self._verdict):
+            await self._set_up()
+        while self.is_frozen and not self._verdict:
+            self._may_start = asyncio.Event()
+            await self._may_start.wait()
 
-    async def _bring(self) -> None:
-        if self._provision:
-            await self._provision.provide(self._job)
-        if self._task_files:
-            await self._task_files.stage()
-        self._clock.has_inputs()
+    async def _set_up(self) -> None:
+        """Make the scratch folder and have it filled; end the attempt if an input or its software is missing."""
+        await asyncio.to_thread(scratch.make, self.folder)
+        if self._verdict:
+            return
+        self._setting_up = asyncio.create_task(self._fill())
+        try:
+            await asyncio.wait([self._setting_up])
+        finally:
+            self._setting_up.cancel()
+        if not self._setting_up.cancelled() and (error := self._setting_up.exception()):
+            if not isinstance(error, StagingError):
+                raise error
+            self.end(error.outcome, str(error))
+
+    async def _fill(self) -> None:
+        """Get software, then inputs, then wait until every wing lets the task start. Cancelled by ``end``."""
+        if self._task_files or any(part.prepares for part in self._parts):
+            self._clock.sets_up()
+            for part in self._parts:
+                await part.prepare(self._job)
+            if self._task_files:
+                await self._task_files.stage()
+            self._clock.has_inputs()
+        for part in self._parts:
+            await part.before_start()
 
     def _bring_up_to_date(self, tree: Tree) -> None:
-        """Apply to a new tree whatever the attempt was told before."""
+        """Apply earlier calls of ``read``, ``end`` and ``freeze`` to a new tree."""
         self._tree = tree
         if self._is_followed:
             tree.follow()
@@ -297,14 +310,14 @@ class Attempt:
         self.end(Outcome.FAILED, f"timed out after {self._timeout_s:g} s", grace_s=math.inf)
 
     def _give_up(self, error: OSError) -> None:
-        """End the attempt because its output cannot be kept: it would run in vain."""
+        """End the attempt, because its output cannot be kept."""
         self.trouble, self._took_down = f"cannot keep its output: {error}", True
         self.end(Outcome.GIVEN_BACK, self.trouble)
 
     # Its end.
 
-    def ended(self, ended: Ended) -> Result | None:
-        """Take in the end, and return the result; None if that takes a while, and ``conclude`` is to be called."""
+    def _take_in(self, ended: Ended) -> Ended:
+        """Record the end and the usage. Return the end, with a breach of the output limit if there was one."""
         self._stop_watching()
         self._tree = None
         if self._killing:
@@ -319,11 +332,8 @@ class Attempt:
             self._took_down, self.obstructs = bool(self.trouble), not ended.took_down
             self.trouble = self.trouble or self._lack_of_disk(ended)
         if is_over(self._output_bytes(), self._job.limits.output_bytes):  # it was quicker than the watch, or its kill
-            ended = replace(ended, breach=Breach.OUTPUT)
-        if self._task_files or (ended.folder_is_left and (ended.exit_code or result_file.is_there(self.folder))):
-            return None
-        verdict = self._judge(ended)
-        return None if self._has_value_file(ended, verdict[0]) else self._result(ended, verdict)
+            return replace(ended, breach=Breach.OUTPUT)
+        return ended
 
     def _judge(self, ended: Ended) -> Verdict:
         """Return the verdict. A task that was asked to end counts as ended, even if it exits by itself."""
@@ -339,16 +349,8 @@ class Attempt:
                 return "the disk was full as the task failed"
         return ""
 
-    async def conclude(self, ended: Ended) -> Result:
-        """Look at what the task left in its folder, and return the result."""
-        try:
-            return await self._conclude(ended)
-        except OSError as error:
-            return self._fail(error)
-        finally:
-            await self._detach()
-
     async def _conclude(self, ended: Ended) -> Result:
+        """Collect outputs, value and metrics, as the outcome requires, and return the result. Raises OSError."""
         ended = await self._with_breach(ended)
         outcome, reason = self._judge(ended)
         outputs: tuple[OutputFile, ...] = ()
@@ -362,16 +364,16 @@ class Attempt:
                 await self._task_files.detach()
             except StagingError as error:  # the task altered one: its exit status is not trusted
                 (outcome, reason), outputs, is_final = self._verdict or (error.outcome, str(error)), (), False
-        if self._has_value_file(ended, outcome):
+        if self._job.call and not ended.value and is_read(outcome):
             value_file = self._spool.value_file(self.id)
             value = await asyncio.to_thread(read_result, self.folder, value_file, self._job.limits.value_bytes)
             ended = replace(ended, value=value)
         metrics, remark = None, ""
-        if is_read(outcome) and ended.folder_is_left:
+        if is_read(outcome) and ended.folder_is_left and result_file.is_there(self.folder):
             metrics, remark = await asyncio.to_thread(result_file.read, self.folder)
         if outcome is Outcome.SUCCEEDED:
             reason = "; ".join(filter(None, (reason, remark)))
-        return replace(self._result(ended, (outcome, reason), outputs), metrics=metrics, is_final=is_final)
+        return self._result(ended, (outcome, reason), outputs, metrics, is_final)
 
     async def _with_breach(self, ended: Ended) -> Ended:
         """Return the end with a breach of the scratch limit, if that explains the failure."""
@@ -407,17 +409,21 @@ class Attempt:
             try:
                 await self._task_files.detach()
             except StagingError:
-                pass  # nobody reads the outcome that this would change
+                pass  # the outcome is decided already
             except OSError as error:
                 log.warning("cannot clear up after %s: %s", self.id, error)
 
-    def _has_value_file(self, ended: Ended, outcome: Outcome) -> bool:
-        """True if the return value or error of a function has to be read from its file."""
-        return self._job.call is not None and not ended.value and is_read(outcome)
-
-    def _result(self, ended: Ended, verdict: Verdict, outputs: tuple[OutputFile, ...] = ()) -> Result:
+    def _result(
+        self,
+        ended: Ended,
+        verdict: Verdict,
+        outputs: tuple[OutputFile, ...],
+        metrics: dict[str, float] | None,
+        is_final: bool,
+    ) -> Result:
         outcome, reason = verdict
         is_whole = is_read(outcome)
+        is_blamed = self._took_down and not own_code.own_code.has_changed(at_once=True)  # an upgrade is not its fault
         try:
             stdout, stderr = self._stdout.finish(is_whole), self._stderr.finish(is_whole)
         except OSError as error:
@@ -437,14 +443,12 @@ class Attempt:
             outputs,
             ended.value if is_whole else None,
             ended.system_s,
+            is_final=is_final,
+            metrics=metrics,
             slot=self.slot,
             phases=self._clock.phases(has_outputs=bool(outputs)),
-            took_down=outcome is Outcome.GIVEN_BACK and self._is_blamed(),
+            took_down=outcome is Outcome.GIVEN_BACK and is_blamed,
         )
-
-    def _is_blamed(self) -> bool:
-        """True if the task took down its agent or sandbox, and no upgrade of this worker did."""
-        return self._took_down and not own_code.own_code.has_changed(at_once=True)
 
     def _fail(self, error: OSError) -> Result:
         """Return the result of a task whose output this computer cannot keep."""

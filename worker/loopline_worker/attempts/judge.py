@@ -1,4 +1,4 @@
-"""The judge: the outcome of an attempt and the reason for it, by how its task ended and what it was told. Pure."""
+"""The judge: the outcome of an attempt and its reason, from the task's end and the requested outcome. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OF_SHELL = 128
 
 
 def judge(ended: Ended, job: Job, told: Verdict | None = None, trouble: str = "") -> Verdict:
-    """Return the verdict. ``told``: what it was to end as; ``trouble``: what this computer could not do.
+    """Return the verdict. ``told``: the requested outcome; ``trouble``: this computer's failure.
 
     A task that ended by itself before it was killed is judged by its own end.
     """

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from loopline_shared.model import Function
 from loopline_shared.paths import TEMPORARY
-from loopline_shared.protocol.gang_messages import GangPlace
 from loopline_shared.protocol.worker_link import NAMES_OF_SECRETS, Run
 from loopline_worker.attempts import result_file, scratch
 from loopline_worker.attempts.limits import Quota
@@ -27,8 +26,6 @@ _THREADS = (
 )  # fmt: skip
 """Variables that set the number of threads in numerical libraries. Without them they start one for each core."""
 _FILE = "sha256:"
-RENDEZVOUS = "LOOPLINE_RENDEZVOUS"
-"""The variable that is known only as a gang's start is named."""
 _ENTER = """cd -- "$0" 2>/dev/null || {
 echo "tasks on $LOOPLINE_WORKER cannot enter $0: it is not there, or closed to their user" >&2; exit 126; }
 exec "$@\""""
@@ -55,12 +52,10 @@ class Preparation:
             {**self._environment.inherited, **_threads(run), **_filled(run), **own},
             self._limits(run.memory_bytes, run.slots),
             network=run.network,
-            hosts=run.gang.hosts if run.gang is not None else (),
-            opens_loopback=run.gang is not None and any(map(_is_loopback, run.gang.hosts)),
             call=_call_of(run, own),
             room=room,
             shared_folder=run.folder,
-            makes_folder=not (run.has_files or run.gang),
+            makes_folder=not run.has_files,
         )
 
 
@@ -82,16 +77,6 @@ class TaskEnvironment:
     LOOPLINE_SCRATCH     the scratch folder: where the task starts, removed when it ends
     LOOPLINE_RESULT      file for its metrics, a JSON object of names and numbers
     ==================== ==========================================================================
-
-    A member of a gang has these besides:
-
-    ====================== ========================================================================
-    LOOPLINE_RANK          its rank, from 0
-    LOOPLINE_NODES         how many members there are
-    LOOPLINE_HOSTS         addresses of their computers by rank, separated by commas
-    LOOPLINE_RENDEZVOUS    host:port at the computer of rank 0, free as the gang was prepared
-    LOOPLINE_GANG_SECRET   known to the members of this launch alone
-    ====================== ========================================================================
     """
 
     def __init__(self, worker: str) -> None:
@@ -123,7 +108,6 @@ class TaskEnvironment:
             "LOOPLINE_PARAMETERS": _as_json(run.parameters) if run.parameters and not run.function else "{}",
             scratch.VARIABLE: home,
             result_file.VARIABLE: f"{for_files}{os.sep}{result_file.NAME}",
-            **(_of_gang(run.gang) if run.gang else {}),
         }
 
 
@@ -132,22 +116,9 @@ def _threads(run: Run) -> dict[str, str]:
     return dict.fromkeys(_THREADS, run.environment.get(_OPENMP) or str(run.slots))
 
 
-def _is_loopback(host: str) -> bool:
-    return host in ("localhost", "::1") or host.startswith("127.")
-
-
 def _within(folder: str, command: tuple[str, ...]) -> tuple[str, ...]:
     """Return the command, to be run in a shared folder: as the task's user, who has to be let in there."""
     return ("/bin/sh", "-c", _ENTER, folder, *command)
-
-
-def _of_gang(place: GangPlace) -> dict[str, str]:
-    return {
-        "LOOPLINE_RANK": str(place.rank),
-        "LOOPLINE_NODES": str(len(place.hosts)),
-        "LOOPLINE_HOSTS": ",".join(place.hosts),
-        "LOOPLINE_GANG_SECRET": place.secret,
-    }
 
 
 def _room_of(run: Run, scratch_folder: Path) -> str:

@@ -10,17 +10,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from loopline_shared.model import AttemptId, Held, Outcome, Result, Stream
+from loopline_shared.model import AttemptId, Held, Outcome, Stream
 from loopline_shared.protocol.worker_link import Run
 from loopline_worker.attempts import scratch
+from loopline_worker.attempts.agent_wing import AgentWing
 from loopline_worker.attempts.attempt import Attempt
 from loopline_worker.attempts.limits import Quota
-from loopline_worker.attempts.preparation import RENDEZVOUS, Preparation
-from loopline_worker.attempts.start_gate import StartGate
-from loopline_worker.core.events import AttemptEnded, Cleared, Event, Followed, MemberPrepared, Retracted, Returned
-from loopline_worker.environments.environments import Environments
+from loopline_worker.attempts.preparation import Preparation
+from loopline_worker.core.events import AttemptEnded, Cleared, Event, Followed, Retracted, Returned
 from loopline_worker.files.task_files import AttemptFiles
-from loopline_worker.launch.interface import DirectStart, Ended, Launcher
+from loopline_worker.launch.interface import Launcher
 from loopline_worker.state.journal import Spool
 from loopline_worker.task_group import TaskGroup
 from loopline_worker.timings import CHECK_CLOSELY_EVERY_S, CHECK_DUE_EVERY_S, STOP_GRACE_S
@@ -47,10 +46,8 @@ class Runner:
         output_limit_bytes: int,
         quota: Quota | None = None,
         attempt_files: AttemptFiles | None = None,
-        environments: Environments | None = None,
-        functions: DirectStart | None = None,
+        wings: Sequence[AgentWing] = (),
     ) -> None:
-        """``functions`` starts calls; without it, each is started by the launcher."""
         self._task_group = task_group
         self._launcher = launcher
         self._spool = spool
@@ -58,9 +55,8 @@ class Runner:
         self._output_limit_bytes = output_limit_bytes
         self._post = post
         self._attempt_files = attempt_files
-        self._environments = environments
-        self._prefetching = launcher.lines
-        self._functions = functions
+        self._wings = wings
+        self._prefetching = launcher.prefetching
         self._attempts: dict[AttemptId, Attempt] = {}
         self._none_left = asyncio.Event()
         self._looking: asyncio.TimerHandle | None = None
@@ -68,41 +64,34 @@ class Runner:
         self._past_cpu_s = 0.0
 
     def start(self, run: Run, slot: int = 0) -> None:
-        """Start an attempt now, in this slot; a gang's member is prepared, and starts when it is released."""
+        """Start an attempt now, in this slot, unless a wing has it wait."""
         attempt = self._attempts[run.attempt] = self._attempt(run)
         attempt.slot = slot
         if self._closed:
             attempt.end(Outcome.GIVEN_BACK, self._closed)
         elif run.row_file:
             attempt.end(Outcome.FAILED, "its parameters are lost: the master no longer has the job's row file")
-        starter = self._functions if run.function else self._prefetching
-        if starter and not attempt.is_unwanted and attempt.is_for(starter):
-            self._begin(attempt, starter)
-        else:
-            self._task_group.start(self._run(attempt))
+        self._task_group.start(self._run(attempt))
         if self._looking is None:
             self._look_around()
-
-    def release(self, run: Run, delay_s: float, rendezvous: str) -> None:
-        """Let a prepared member of a gang start so many seconds from now."""
-        if run.attempt in self._attempts:
-            self._attempts[run.attempt].release(delay_s, {RENDEZVOUS: rendezvous})
 
     def room(self) -> int:
         """Return how many more attempts may be prefetched now."""
         return self._prefetching.room() if self._prefetching else 0
 
     def prefetch(self, run: Run) -> None:
-        """Prefetch an attempt, to start in the slot of another one that ends; only if there is ``room()``."""
+        """Prefetch an attempt, to start in the slot of another that ends; requires ``room()``."""
         assert self._prefetching
         attempt = self._attempts[run.attempt] = self._attempt(run)
         try:
             attempt.prefetch(self._prefetching, self)
         except OSError:
             self.returned([run.attempt])
+        else:
+            self._task_group.start(self._run(attempt))
 
     def retract(self) -> None:
-        """Retract all prefetched attempts: those that have not started are returned."""
+        """Retract all prefetched attempts: each that has not started is returned."""
         if self._prefetching:
             self._prefetching.retract()
         self._post(Retracted())
@@ -112,17 +101,8 @@ class Runner:
         task_files = (
             self._attempt_files.files_of(run, Path(job.folder)) if self._attempt_files and run.has_files else None
         )
-        gate = StartGate(partial(self._stands_ready, run.attempt)) if run.gang else None
-        needs_software = run.software is not None or run.function is not None
-        provision = self._environments.provision(run) if self._environments and needs_software else None
-        if provision and not provision.apply(job):
-            job.makes_folder = False  # it waits for its software, and its folder is made meanwhile
-        return Attempt(
-            run, job, self._spool, self._output_limit_bytes, task_files=task_files, provision=provision, gate=gate
-        )
-
-    def _stands_ready(self, attempt: AttemptId, port: int) -> None:
-        self._post(MemberPrepared(attempt, port))
+        parts = [part for wing in self._wings if (part := wing.prepare(run, job))]
+        return Attempt(run, job, self._spool, self._output_limit_bytes, task_files=task_files, parts=parts)
 
     def cancel(
         self, attempt: AttemptId, outcome: Outcome = Outcome.CANCELLED, reason: str = "", *, gently: bool = False
@@ -150,10 +130,6 @@ class Runner:
             return b""
         return await self._attempts[attempt].read(stream, offset, most_bytes)
 
-    def software(self) -> set[str]:
-        """Return the keys of the environments that attempts have or wait for."""
-        return {attempt.software for attempt in self._attempts.values()}
-
     def in_hand(self) -> list[tuple[str, Held]]:
         """Return the job's name and the state of every attempt that has begun, the oldest first."""
         return [(attempt.job_name, attempt.held) for attempt in self._begun()]
@@ -170,7 +146,7 @@ class Runner:
         return self._past_cpu_s + sum(attempt.usage.cpu_s for attempt in begun)
 
     async def close(self, reason: str) -> None:
-        """Preempt all that runs and all that still comes, and wait until every result is posted."""
+        """Preempt running and later attempts, and wait until every result is posted."""
         self._closed = reason
         for attempt in self._begun():
             attempt.end(Outcome.GIVEN_BACK, reason, grace_s=STOP_GRACE_S)
@@ -190,70 +166,37 @@ class Runner:
             pause_s = min(CHECK_DUE_EVERY_S, max(CHECK_CLOSELY_EVERY_S, due - now))
             self._looking = asyncio.get_running_loop().call_later(pause_s, self._look_around)
 
-    # LaunchListener. An error in here is the agent's own failure, as everywhere.
+    # PrefetchListener. An error in here is the agent's own failure, as everywhere.
 
     def begins(self, name: AttemptId, before: AttemptId) -> None:
         """Note that a prefetched attempt has started in the slot of another."""
         self._task_group.do(partial(self._begins, name, before))
 
-    def ended(self, name: AttemptId, ended: Ended) -> None:
-        """Find the result of an attempt of which nothing runs any more."""
-        self._task_group.do(partial(self._ended, name, ended))
-
     def returned(self, names: Sequence[AttemptId]) -> None:
         """Note that these prefetched attempts will not start by themselves."""
         self._task_group.do(partial(self._returned, names))
-
-    def waits(self, name: AttemptId) -> None:
-        """Wait for the end of an attempt, because that takes a while."""
-        self._task_group.start(self._run(self._attempts[name]))
 
     def _begins(self, name: AttemptId, before: AttemptId) -> None:
         attempt = self._attempts[name] = self._attempts.pop(name)  # the youngest from now on
         attempt.begins()
         attempt.slot = self._attempts[before].slot
         self._post(Followed(before, name))
-        if self._attempts[before].is_frozen:  # its slot is frozen, whatever runs there
+        if self._attempts[before].is_frozen:  # the whole slot is frozen
             attempt.freeze()
         if self._closed:
             attempt.end(Outcome.GIVEN_BACK, self._closed)
 
-    def _ended(self, name: AttemptId, ended: Ended) -> None:
-        attempt = self._attempts[name]
-        if attempt.is_prefetched:  # its supervisor was lost before it reported the start
-            attempt.begins()
-        result = attempt.ended(ended)
-        if result and not attempt.folder_is_left:
-            self._post(AttemptEnded(result, attempt.trouble if attempt.obstructs else ""))
-            self._forget(attempt)
-        else:
-            self._task_group.start(self._conclude(attempt, ended, result))
-
     def _returned(self, names: Sequence[AttemptId]) -> None:
-        self._post(Returned([name for name in names if not self._attempts[name].is_unwanted]))
-        for name in names:
-            if self._attempts[name].is_unwanted:
-                self._ended(name, Ended(killed=True, elapsed_s=0.0, folder_is_left=False))
-            else:
-                del self._attempts[name]
-
-    # From start to end. What starts at once, ends in an empty folder and wrote little has no asyncio task.
-
-    def _begin(self, attempt: Attempt, starter: DirectStart) -> None:
-        try:
-            attempt.begin(starter, self)
-        except OSError as error:
-            self._ended(attempt.id, _not_run(error))
+        wanted = [name for name in names if not self._attempts[name].is_unwanted]
+        self._post(Returned(wanted))
+        for name in wanted:
+            self._attempts.pop(name).is_taken_back = True
 
     async def _run(self, attempt: Attempt) -> None:
-        try:
-            ended = await attempt.run(self._launcher)
-        except OSError as error:
-            ended = _not_run(error)
-        self._ended(attempt.id, ended)
-
-    async def _conclude(self, attempt: Attempt, ended: Ended, result: Result | None) -> None:
-        result = result or await attempt.conclude(ended)
+        """Take an attempt to its result, and remove its folder."""
+        result = await attempt.run(self._launcher)
+        if result is None:
+            return
         leaves_folder = attempt.folder_is_left
         self._post(AttemptEnded(result, attempt.trouble if attempt.obstructs else "", leaves_folder))
         if leaves_folder:
@@ -265,11 +208,7 @@ class Runner:
 
     def _forget(self, attempt: Attempt) -> None:
         self._past_cpu_s += attempt.spent_cpu_s
+        attempt.forget()
         del self._attempts[attempt.id]
         if not self._attempts:
             self._none_left.set()
-
-
-def _not_run(error: OSError) -> Ended:
-    """Return the end of a task that this computer could not run."""
-    return Ended(trouble=f"cannot run a task here: {error}", elapsed_s=0.0)

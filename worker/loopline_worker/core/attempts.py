@@ -14,7 +14,7 @@ from itertools import accumulate, islice, takewhile
 
 from loopline_shared.model import AttemptId, Outcome, Result
 from loopline_shared.protocol.worker_link import MAX_OUTPUT_FILES_PER_REPORT, MAX_RESULTS_PER_REPORT, Run
-from loopline_worker.core.instructions import Instructions, Kill, Log, Prefetch, PrepareMember, Retract, Start
+from loopline_worker.core.instructions import Instructions, Kill, Log, Prefetch, Prepare, Retract, Start
 from loopline_worker.core.transitions import TRANSITIONS, State
 
 
@@ -32,9 +32,8 @@ class AttemptRecord:
     verdict: tuple[Outcome, str] | None = None  # what it is to end as, where it was told to
     result: Result | None = None
     report: int = 0  # number of the Report that its result left with
-    port: int = 0  # of a gang's member: free as it was prepared
-    ready_at: float = 0.0  # ... when that was
-    is_halted: bool = False  # ... frozen by the master's word, whatever the owner allows
+    by_wing: bool = False  # a wing starts it, once it is prepared
+    is_halted: bool = False  # a wing has frozen it, even if the owner allows it to run
 
     @property
     def slot(self) -> int:
@@ -69,7 +68,7 @@ class WaitingQueue(OrderedDict[AttemptId, AttemptRecord]):
 
 
 _NOT_BEGUN = (State.WAITING, State.PREPARING, State.PREPARED, State.ENDING)
-"""States in which a gang's member has not begun, or was told to end before it did."""
+"""States in which an attempt that a wing starts has not begun, or ends before it does."""
 _ENDED = (State.DELIVERING, State.UNSENT, State.SENT)
 
 
@@ -81,7 +80,7 @@ class Attempts:
         self.prefetched, self.running, self.frozen, self.ending = _Some(), _Some(), _Some(), _Some()
         self.preparing, self.prepared = _Some(), _Some()
         self.delivering, self.unsent, self.sent = _Some(), _Some(), _Some()
-        self.members: dict[AttemptId, AttemptRecord] = {}  # of gangs, as long as they have not begun
+        self.by_wings: dict[AttemptId, AttemptRecord] = {}  # that wings start, until they have begun
         self.taken = 0  # slots that are taken up
         self.with_slots = 0  # attempts that take up any
         self.doubted: set[AttemptId] = set()  # have not begun, and the master may have given them elsewhere
@@ -116,8 +115,8 @@ class Attempts:
     def add(self, attempt: AttemptRecord) -> None:
         """Enter an attempt that was unknown."""
         self._all[attempt.id] = self._by_state[attempt.state][attempt.id] = attempt
-        if attempt.run is not None and attempt.run.gang is not None:
-            self.members[attempt.id] = attempt
+        if attempt.by_wing:
+            self.by_wings[attempt.id] = attempt
 
     def move(self, attempt: AttemptRecord, state: State) -> None:
         """Change its state. Raises AssertionError if the table forbids it."""
@@ -130,8 +129,8 @@ class Attempts:
         self._by_state[state][attempt.id] = attempt
         if self.doubted and state is not State.WAITING and state is not State.PREFETCHED:
             self.doubted.discard(attempt.id)
-        if self.members and state not in _NOT_BEGUN:
-            self.members.pop(attempt.id, None)
+        if self.by_wings and state not in _NOT_BEGUN:
+            self.by_wings.pop(attempt.id, None)
 
     def end(self, attempt: AttemptRecord, outcome: Outcome, reason: str = "", *, gently: bool = False) -> Kill:
         """Have what has begun, or may have, end so. Return the instruction for it."""
@@ -226,7 +225,7 @@ class Attempts:
         run = attempt.run
         if run is None or run.slots != 1 or attempt.id in self.doubted:
             return False
-        if run.gang or run.function or run.software:
+        if attempt.by_wing or run.function or run.software:
             return False
         return not (run.has_files or run.row_file)
 
@@ -311,9 +310,9 @@ class Admission:
         for attempt in list(attempts.fitting(free)):
             assert attempt.run
             attempts.occupy(attempt)
-            if attempt.run.gang is not None:
+            if attempt.by_wing:
                 attempts.move(attempt, State.PREPARING)
-                steps.todo.append(PrepareMember(attempt.run, attempt.slot))
+                steps.todo.append(Prepare(attempt.run, attempt.slot))
                 continue
             attempts.move(attempt, State.RUNNING)
             steps.journal.began.append(attempt.id)
@@ -346,7 +345,7 @@ class AttemptInventory:
     holding: list[AttemptId]  # take up slots
     delivering: list[AttemptId]  # have ended, and their results do not go with this Report
     results: list[Result]  # the oldest first
-    waiting: list[AttemptId]  # have not begun, in the order in which they came; but members of gangs
+    waiting: list[AttemptId]  # have not begun, in the order in which they came; without those of wings
 
 
 def inventory_of(attempts: Attempts) -> AttemptInventory:
@@ -362,8 +361,8 @@ def inventory_of(attempts: Attempts) -> AttemptInventory:
     succeeded = (number for number, attempt in attempts.ending.items() if not attempt.slots)  # by one in its slot
     delivering = [*succeeded, *attempts.delivering, *(result.attempt for result in results[fits:])]
     waiting = [*attempts.prefetched, *attempts.waiting]
-    if attempts.members or attempts.disowned:
-        left_out = attempts.members.keys() | attempts.disowned
+    if attempts.by_wings or attempts.disowned:
+        left_out = attempts.by_wings.keys() | attempts.disowned
         holding, delivering, waiting = (
             [attempt for attempt in some if attempt not in left_out] for some in (holding, delivering, waiting)
         )

@@ -74,12 +74,10 @@ class Retracted:
     """The instruction to retract was carried out: what is still prefetched has begun, as will be told."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemberPrepared:
-    """A gang's member is ready to start. ``port``: one that is free here, kept for it until then."""
+class WingEvent:
+    """Event of an optional feature (machine_wing.py), which defines it and takes it in."""
 
-    attempt: AttemptId
-    port: int
+    __slots__ = ()
 
 
 @dataclass(slots=True)
@@ -146,6 +144,6 @@ class Stopping:
 
 Event = (
     Restored | Connected | Welcomed | LinkSilent | Assigned | Reported | Followed | Returned | Retracted
-    | MemberPrepared | AttemptEnded | Cleared
-    | WriteFailed | Delivered | OwnerObserved | FreezeCompleted | DiskObserved | Stopping
+    | AttemptEnded | Cleared | WriteFailed | Delivered | OwnerObserved | FreezeCompleted | DiskObserved | Stopping
+    | WingEvent
 )  # fmt: skip

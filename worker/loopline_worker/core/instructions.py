@@ -33,20 +33,17 @@ class Prefetch:
 
 
 @dataclass(frozen=True, slots=True)
-class PrepareMember:
-    """Prepare a gang's member, and start nothing of it; post MemberPrepared when it is ready."""
+class Prepare:
+    """Prepare an attempt in its slots, and start nothing of it: a wing does."""
 
     run: Run
     slot: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class StartMember:
-    """Start a member that is prepared, so many seconds from now."""
+class WingInstruction:
+    """Instruction of an optional feature (machine_wing.py), which defines it; its part of the agent obeys it."""
 
-    run: Run
-    delay_s: float
-    rendezvous: str
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +108,8 @@ class Log:
 
 
 Instruction = (
-    Start | Prefetch | PrepareMember | StartMember | Retract | Freeze | Thaw | Kill | Deliver | LogStart
-    | RecordPreemption | Log
+    Start | Prefetch | Prepare | Retract | Freeze | Thaw | Kill | Deliver | LogStart | RecordPreemption | Log
+    | WingInstruction
 )  # fmt: skip
 
 

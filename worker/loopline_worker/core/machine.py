@@ -29,8 +29,9 @@ then seen what waits here, and would have cancelled it.
 *Lives* (kept_results.py). Each restore of the master's database begins another life of it. What an earlier one gave
 ends and is forgotten as soon as a Welcome names another: no Report says anything of it.
 
-*Gangs* (gang_members.py). A gang's member is PREPARING in its slots, then PREPARED, and begins at the master's word.
-It never waits for slots: a member that cannot have them at once is preempted.
+*Wings* (machine_wing.py). An optional feature, such as gangs (gang_members.py), is a wing: the machine is given its
+class, and knows only the hooks. An attempt that a wing starts is PREPARING in its slots, then PREPARED, and RUNNING
+when the wing starts it.
 
 *The owner rule* (owner.py). Each reading of the idle detector leads to a decision: so many slots' worth of tasks
 may run. The oldest attempts keep running, the others are frozen, and preempted after the grace time. While anything
@@ -42,6 +43,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from loopline_shared.model import MAX_ID, AttemptId, Outcome, Result
@@ -54,9 +56,9 @@ from loopline_worker.core.attempts import (
     Attempts,
     inventory_of,
 )
-from loopline_worker.core.gang_members import GangMembers
 from loopline_worker.core.instructions import Freeze, Instructions, Log, LogStart, Urgency
 from loopline_worker.core.kept_results import KeptResults
+from loopline_worker.core.machine_wing import DraftReport, Handler, MachineWing
 from loopline_worker.core.owner import Owner
 from loopline_worker.core.owner_policy import Decision, OwnerPreferences, Policy
 from loopline_worker.core.transitions import State
@@ -69,19 +71,24 @@ _DEDICATED = OwnerPreferences(Policy.ALWAYS, on_battery=True)
 class Machine:
     """Machine of a worker: its attempts, its owner, and what its master knows."""
 
-    def __init__(self, slots: int = MAX_ID, preferences: OwnerPreferences = _DEDICATED, grace_s: float = 0.0) -> None:
-        """``slots``: the most that may ever be taken up; ``grace_s``: for so long what is frozen may come back."""
+    def __init__(
+        self,
+        slots: int = MAX_ID,
+        preferences: OwnerPreferences = _DEDICATED,
+        grace_s: float = 0.0,
+        wings: Sequence[type[MachineWing]] = (),
+    ) -> None:
+        """``slots``: the most that may ever be used; ``grace_s``: an attempt that is frozen longer is preempted."""
         self.attempts = Attempts()
         self._owner = Owner(self.attempts, preferences, grace_s, slots)
         self._admission = Admission(self.attempts)
-        self._gang_members = GangMembers(self.attempts)
         self._results = KeptResults(self.attempts)
         self._obstacle = ""  # why no slots are offered, whatever the owner allows
         self._trouble = ""  # what this computer could not do, until it can again
         self._is_stopping = False
         self._leaving: AttemptId | None = None  # for want of disk space; it may still fill the disk
-        self._owes_report = False
-        self._must_review = False  # what runs no longer matches what the owner allows
+        self.owes_report = False
+        self.must_review = False  # the running attempts may not match the owner's decision
         self._steps = Instructions()
         self._handlers: dict[type, Callable[[Any, float], None]] = {
             on.Restored: self._restored,
@@ -93,7 +100,6 @@ class Machine:
             on.Followed: self._followed,
             on.Returned: self._returned,
             on.Retracted: self._retracted,
-            on.MemberPrepared: self._prepared,
             on.AttemptEnded: self._ended,
             on.Cleared: self._cleared,
             on.WriteFailed: self._write_failed,
@@ -103,6 +109,10 @@ class Machine:
             on.DiskObserved: self._disk_looked,
             on.Stopping: self._stopping,
         }
+        self._wings = tuple(wing(self) for wing in wings)
+        for wing in self._wings:
+            for kind, handle in wing.handlers().items():
+                self._handlers[kind] = partial(self._for_wing, handle)
 
     def step(self, events: Iterable[on.Event], now: float, room: int = 0) -> Instructions:
         """Apply what has happened. ``room``: so many attempts could be prefetched beside those that are."""
@@ -113,18 +123,19 @@ class Machine:
             steps.journal.over += self.attempts.forget_disowned()
         if self.attempts.ending_gently and self.decision.slots < self.attempts.taken and not self._is_stopping:
             steps.todo += self.attempts.kill_gentle()
-        if self._must_review:
-            self._must_review = False
+        if self.must_review:
+            self.must_review = False
             self._is_news(self._owner.review(now, steps.todo))
         if self.is_busy:
             self._admission.serve(self.decision.slots, self.pause_reason, self.decision.why, room, steps)
             steps.is_busy = self.is_busy
-        if self.attempts.members and not self._admission.is_retracting:
-            self._gang_members.stand_down(self.decision.slots, self.pause_reason, now, steps)
+        if self.attempts.by_wings and not self._admission.is_retracting:
+            for wing in self._wings:
+                wing.finish_step(self.decision.slots, self.pause_reason, now, steps)
         self._admission.has_retracted = False
         if self.attempts.unsent:
             steps.report = Urgency.NOW
-        elif self._owes_report and steps.report is Urgency.NOT:
+        elif self.owes_report and steps.report is Urgency.NOT:
             steps.report = Urgency.SOON
         steps.idle_slots, steps.trouble = self._owner.decision.slots - self.attempts.taken, self._trouble
         return steps
@@ -140,6 +151,11 @@ class Machine:
         """Return what the next Report says of attempts. Tell with Reported that it left."""
         return inventory_of(self.attempts)
 
+    def report(self, draft: DraftReport) -> None:
+        """Have the wings add their parts to the next Report."""
+        for wing in self._wings:
+            wing.report(draft)
+
     @property
     def has_results(self) -> bool:
         """True if a result waits to be sent: a Report is due at once."""
@@ -148,7 +164,7 @@ class Machine:
     @property
     def has_news(self) -> bool:
         """True if the master does not know all yet."""
-        return self._owes_report or self.has_results
+        return self.owes_report or self.has_results
 
     @property
     def is_busy(self) -> bool:
@@ -197,7 +213,7 @@ class Machine:
             self._queue(run)
         self._results.life = event.life
         self.attempts.doubt()
-        self._owes_report = False  # the first Report of a session tells all
+        self.owes_report = False  # the first Report of a session tells all
 
     def _connected(self, event: on.Connected, now: float) -> None:
         self._results.send_again()
@@ -227,16 +243,16 @@ class Machine:
             for run in assign.run:
                 if run.attempt not in unwanted:
                     self._queue(run)
-        if (assign.words or self.attempts.members) and self._gang_members.hear(assign.words, now, self._steps):
-            self._must_review = True
-        self._owes_report |= bool(assign.words)
+        for wing in self._wings:
+            wing.assign(assign, now, self._steps)
         if assign.seen > 0:
             self.attempts.doubted.clear()
 
     def _queue(self, run: Run) -> None:
         if run.attempt not in self.attempts:
-            self.attempts.add(AttemptRecord(run.attempt, State.WAITING, run))
-            self._owes_report = True
+            by_wing = any(wing.starts(run) for wing in self._wings)
+            self.attempts.add(AttemptRecord(run.attempt, State.WAITING, run, by_wing=by_wing))
+            self.owes_report = True
 
     def _cancel(self, unwanted: Iterable[AttemptId], gently: Sequence[AttemptId] = ()) -> None:
         """Drop what waits and end what has begun. What is prefetched is retracted first: it need not be ended."""
@@ -245,7 +261,7 @@ class Machine:
         for attempt_id in unwanted:
             attempt = self.attempts.get(attempt_id)
             if attempt is None or attempt.state in (State.UNSENT, State.SENT):
-                self._owes_report = True  # which says that it is not in hand
+                self.owes_report = True  # which says that it is not in hand
             elif attempt.state is State.WAITING:
                 self.attempts.drop(attempt, Outcome.CANCELLED)
             elif attempt.state not in (State.ENDING, State.DELIVERING):
@@ -255,7 +271,7 @@ class Machine:
 
     def _reported(self, event: on.Reported, now: float) -> None:
         self._results.sent(event)
-        self._owes_report = False
+        self.owes_report = False
 
     # What runs.
 
@@ -274,7 +290,7 @@ class Machine:
             self._owner.followed(before, after)
             if was_frozen:
                 self._steps.todo.append(Freeze(after.id))
-        self._must_review |= was_ending  # its slot may have been meant for nobody
+        self.must_review |= was_ending  # its slot may have been meant for nobody
 
     def _returned(self, event: on.Returned, now: float) -> None:
         """Have these wait before all others, as they came. What was cancelled meanwhile ends here."""
@@ -292,8 +308,8 @@ class Machine:
     def _retracted(self, event: on.Retracted, now: float) -> None:
         self._admission.retracted()
 
-    def _prepared(self, event: on.MemberPrepared, now: float) -> None:
-        self._is_news(self._gang_members.prepared(event.attempt, event.port, now))
+    def _for_wing(self, handle: Handler, event: on.WingEvent, now: float) -> None:
+        handle(event, now, self._steps)
 
     def _ended(self, event: on.AttemptEnded, now: float) -> None:
         result = self._as_stopped(event.result)
@@ -305,7 +321,7 @@ class Machine:
             self.attempts.free(attempt)
             self._results.keep(attempt, result, self._steps)
             self._steps.journal.results.append(result)
-            self._must_review |= bool(self.attempts.frozen)
+            self.must_review |= bool(self.attempts.frozen)
         if event.trouble:
             self._trouble = event.trouble
             self._obstruct(event.trouble)

@@ -112,7 +112,9 @@ class Owner:
     def slots_allowed(self) -> int:
         """Return the slots that may be used: those in hand, while no attempt may start."""
         slots = self.decision.slots
-        return min(slots, self._slots_in_hand()) if self._nothing_new else slots
+        if self._nothing_new:  # running and frozen attempts keep theirs
+            return min(slots, sum(attempt.slots for attempt in self._attempts.oldest_first()))
+        return slots
 
     @property
     def pause_reason(self) -> str:
@@ -203,7 +205,3 @@ class Owner:
         self._freezing = None
         todo.append(RecordPreemption(freezing.why, freezing.count, now - freezing.since, freezing.after_input))
         return True
-
-    def _slots_in_hand(self) -> int:
-        """Count the slots of what runs and of what stands frozen, which waits for its own."""
-        return sum(attempt.slots for attempt in self._attempts.oldest_first())

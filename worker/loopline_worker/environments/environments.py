@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from loopline_shared.errors import LooplineError
@@ -13,6 +13,8 @@ from loopline_shared.model import Outcome
 from loopline_shared.protocol.software import IMAGE, PACKAGES
 from loopline_shared.protocol.worker_link import Run
 from loopline_worker.attempts import scratch
+from loopline_worker.attempts.agent_wing import AgentWing, AttemptPart
+from loopline_worker.core.machine_wing import DraftReport
 from loopline_worker.environments.build import Build, size_of
 from loopline_worker.environments.build_error import BuildError
 from loopline_worker.environments.environment import Environment
@@ -52,8 +54,8 @@ class _Failure:
     until: float = field(default_factory=lambda: time.monotonic() + REMEMBERED_S)
 
 
-class Environments:
-    """Provides environments: the stored ones at once, others once they are built."""
+class Environments(AgentWing):
+    """The wing that provides environments: the stored ones at once, others once they are built."""
 
     def __init__(
         self,
@@ -71,8 +73,9 @@ class Environments:
         self._builds: dict[str, Build] = {}
         self._failures: dict[str, _Failure] = {}
         self._past_cpu_s = 0.0  # of builds that have ended
+        self._provisions: set[Provision] = set()  # of attempts in hand
+        store.in_use = lambda: {one.key for one in self._provisions}
         self._retrying: dict[int, str] = {}  # by job: why its tasks wait here to be given back
-        self.on_news: Callable[[], None] = lambda: None
 
     @property
     def preparing(self) -> tuple[tuple[int, str], ...]:
@@ -82,23 +85,34 @@ class Environments:
         building = {job: build.words for build in self._builds.values() for job in build.jobs}
         return tuple({**building, **self._retrying}.items())
 
-    def use_by(self, in_use: Callable[[], set[str]]) -> None:
-        """Keep the environments whose keys ``in_use`` returns, even if space is short."""
-        self._store.in_use = in_use
+    def report(self, draft: DraftReport) -> None:
+        """Add the progress of builds, while attempts have slots here."""
+        if draft.held and (preparing := self.preparing):
+            draft.load = replace(draft.load, preparing=preparing)
 
-    def measure(self) -> float:
+    def cpu_s(self) -> float:
         """Return the CPU seconds of all builds since the agent started."""
         return self._past_cpu_s + sum(build.cpu_s for build in self._builds.values())
 
-    def provision(self, run: Run) -> Provision | None:
-        """Return what provides the software of a run; None if it needs none."""
+    def prepare(self, run: Run, job: Job) -> Provision | None:
+        """Return the provision of a run's software; None if it needs none."""
         if run.software is None and run.function is None:
             return None
         try:
-            recipe = self._recipes.recipe_of(run)
+            recipe, obstacle = self._recipes.recipe_of(run), ""
         except LooplineError as error:
-            return Provision(self, None, run.attempt.job, error.message)
-        return Provision(self, recipe, run.attempt.job) if recipe else None
+            recipe, obstacle = None, error.message
+        if recipe is None and not obstacle:
+            return None
+        provision = Provision(self, recipe, run.attempt.job, obstacle)
+        self._provisions.add(provision)
+        if not provision.apply(job):
+            job.makes_folder = False
+        return provision
+
+    def release(self, provision: Provision) -> None:
+        """Note that an attempt no longer needs its environment."""
+        self._provisions.discard(provision)
 
     def apply(self, recipe: Recipe, job: Job) -> bool:
         """Have a job run in its environment, if that is complete. False if it is not here."""
@@ -142,7 +156,7 @@ class Environments:
         build = build or self._start(recipe)
         waiting = asyncio.ensure_future(build.wait(who, job, who.is_frozen))
         await asyncio.sleep(0)
-        self.on_news()
+        self.agent.speak()
         await waiting
 
     def _start(self, recipe: Recipe) -> Build:
@@ -182,15 +196,17 @@ class Environments:
         left_s = failure.until - time.monotonic() if failure else 0.0
         if left_s > 0:
             self._retrying[job] = f"waits: {reason}; its tasks are given back after {REMEMBERED_S:g} s"[:500]
-            self.on_news()
+            self.agent.speak()
             try:
                 await asyncio.sleep(left_s)
             finally:
                 self._retrying.pop(job, None)
 
 
-class Provision:
+class Provision(AttemptPart):
     """Provides the software of one attempt."""
+
+    prepares = True
 
     def __init__(self, environments: Environments, recipe: Recipe | None, job: int, obstacle: str = "") -> None:
         self._environments = environments
@@ -208,14 +224,18 @@ class Provision:
         """Have the job run in its environment, if that is complete; False if it is not."""
         return self._recipe is not None and self._environments.apply(self._recipe, job)
 
-    async def provide(self, job: Job) -> None:
+    async def prepare(self, job: Job) -> None:
         """Wait for the environment, and have the job run in it. Raises StagingError."""
         if self._recipe is None:
             raise StagingError(Outcome.GIVEN_BACK, self._obstacle)
         while not self.apply(job):
             await self._environments.obtain(self._recipe, self, self._job)
 
-    def freeze(self, is_frozen: bool) -> None:
+    def after_end(self) -> None:
+        """Let the environment go, if space is short."""
+        self._environments.release(self)
+
+    def on_frozen(self, is_frozen: bool) -> None:
         """Freeze or thaw its build, even before it begins."""
         self.is_frozen = is_frozen
         if self._recipe:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import os
 import shutil
+import stat
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,7 +14,6 @@ from loopline_worker.attempts import scratch
 from loopline_worker.environments.build_error import BuildError
 from loopline_worker.environments.environment import homes_of
 from loopline_worker.environments.recipe import Recipe
-from loopline_worker.environments.taking_over import take_over
 from loopline_worker.environments.uv import Uv
 from loopline_worker.files.cache import Cache
 from loopline_worker.files.downloads import DownloadError
@@ -23,6 +24,9 @@ _LONGEST_REASON = 400
 _NO_WHEEL = "--allow-builds lets packages be built that have no wheel"
 _NETWORK = ("error sending request", "failed to fetch", "request failed", "dns error", "connection", "timed out")
 """What uv says where the index cannot be reached, which is not the list's fault."""
+_FOLDER, _PROGRAM, _FILE = 0o755, 0o755, 0o644
+_PARTIAL = ".own"
+"""Suffix of an environment while it is copied. The next agent removes it, as it is not complete."""
 
 
 class PackageMaker:
@@ -138,3 +142,33 @@ def _add_cloudpickle(folder: Path) -> None:
     with suppress(FileExistsError):
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(spec.submodule_search_locations[0], target, ignore=ignored)
+
+
+def take_over(folder: Path) -> None:
+    """Copy a folder in place, so that all in it is the agent's and all users may read it. Raises BuildError, OSError.
+
+    A task's user has built it, who could change its own files later; files that others may write to are useless for
+    other users. No process of that user may run, and the agent can read its files. Symbolic links stay as they are.
+    """
+    own = folder.with_name(folder.name + _PARTIAL)
+    scratch.remove(own)
+    try:
+        shutil.copytree(folder, own, symlinks=True, copy_function=_copy)
+    except (shutil.Error, RecursionError) as error:
+        scratch.remove(own)
+        reason = error.args[0][0][-1] if isinstance(error, shutil.Error) else "its folders are nested too deep"
+        raise BuildError(f"what was built cannot be copied: {reason}", is_users=True) from None
+    for place, _, _ in os.walk(own):
+        os.chmod(place, _FOLDER)  # noqa: PTH101 - many folders
+    scratch.remove(folder)
+    own.rename(folder)
+
+
+def _copy(source: str, target: str) -> None:
+    """Copy one file with its time. A link to a file of the agent's would give that away."""
+    status = os.lstat(source)
+    if not stat.S_ISREG(status.st_mode) or (status.st_uid == os.geteuid() and status.st_nlink > 1):
+        raise OSError(f"{source} is no file of its own")
+    shutil.copyfile(source, target)
+    os.chmod(target, _PROGRAM if status.st_mode & 0o100 else _FILE)  # noqa: PTH101
+    os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))

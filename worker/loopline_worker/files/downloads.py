@@ -7,14 +7,11 @@ import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from loopline_shared.errors import LooplineError
 from loopline_worker.files.allowance import NetworkAllowance
 from loopline_worker.link.http_client import HttpClient
-
-if TYPE_CHECKING:
-    from loopline_worker.peers.peering import Peering
 
 log = logging.getLogger(__name__)
 
@@ -32,15 +29,25 @@ class DownloadError(Exception):
         self.is_gone = is_gone
 
 
+class OtherSource(Protocol):
+    """Source that is asked before the master, such as other workers."""
+
+    async def fetch(self, sha256: str, part: Path, size_bytes: int | None) -> bool:
+        """Fetch a file to ``part``, which may have its beginning. False if the master sends the file itself.
+
+        Raises NetworkError, WrongContentError, GoneError or LooplineError, or OSError for this computer's disk.
+        """
+
+
 class Downloads:
-    """Downloads some files at a time, from the master or, if they are large and it says so, from other workers."""
+    """Downloads some files at a time, from ``other`` if it has them, else from the master."""
 
     def __init__(
-        self, http: HttpClient, peering: Peering | None = None, allowance: NetworkAllowance | None = None
+        self, http: HttpClient, other: OtherSource | None = None, allowance: NetworkAllowance | None = None
     ) -> None:
         self._http = http
         self._allowance = allowance
-        self._peering = peering
+        self._other = other
         self._turn = asyncio.Semaphore(_AT_ONCE)
         self._threads = ThreadPoolExecutor(_AT_ONCE, "download")
 
@@ -80,12 +87,12 @@ class Downloads:
             await asyncio.sleep(backoff.next_s())
 
     async def _try(self, sha256: str, part: Path, size_bytes: int | None) -> None:
-        """Try once: from wherever the pieces of a large file are, or the whole file from the master."""
+        """Try once: from the other source, or the whole file from the master."""
         from loopline_worker.files.receiving import GoneError, size_of
 
         had_bytes = size_of(part)
         try:
-            if not self._peering or not await self._peering.fetch(sha256, part, size_bytes):
+            if not self._other or not await self._other.fetch(sha256, part, size_bytes):
                 await self._try_whole(sha256, part)
         except GoneError:
             raise DownloadError(f"the master has no file {sha256}", is_gone=True) from None

@@ -36,16 +36,6 @@ class AppendFile:
             self._read += len(part)
             yield part
 
-    def whole(self, most_bytes: int) -> bytes | None:
-        """Return the whole content, to be cleared next; None if it is longer than that."""
-        content = os.pread(self.file, most_bytes + 1, self._start)
-        if not content and self._size():  # a long value elsewhere, or all is unread now
-            content = os.pread(self.file, most_bytes + 1, self._start)
-        if len(content) > most_bytes:
-            return None
-        self._read = self._start + len(content)
-        return content
-
     def keep_whole_results(self) -> int:
         """Return the number of results of a chunk in it (protocol/chunks.py); drop one that is incomplete."""
         size_bytes = self._size()

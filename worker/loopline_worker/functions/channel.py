@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 _LONGEST_LINE_BYTES = 65536
@@ -22,8 +22,8 @@ class Channel:
         ours.setblocking(False)
         self._socket = ours
         self._incomplete = b""
-        self._listener: Callable[[Reply], None] | None = None
-        self._early: Reply = None  # it came before anybody listened
+        self._next: asyncio.Future[Reply] | None = None
+        self._early: Reply = None  # it came before it was asked for
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(ours.fileno(), self._receive)
 
@@ -39,21 +39,16 @@ class Channel:
         if sent < len(data):
             raise OSError("the interpreter does not read")
 
-    def listen(self, listener: Callable[[Reply], None]) -> None:
-        """Call ``listener`` with the next line, once. There is one listener at a time."""
-        self._listener = listener
+    async def next_reply(self) -> Reply:
+        """Wait for the next line. There is one caller at a time."""
         if self._early is not None or not self.is_open:
             reply, self._early = self._early, None
-            self._loop.call_soon(self._notify, reply)
-
-    async def next_reply(self) -> Reply:
-        """Wait for the next line."""
-        received: asyncio.Future[Reply] = self._loop.create_future()
-        self.listen(lambda reply: None if received.done() else received.set_result(reply))
-        return await received
+            return reply
+        self._next = self._loop.create_future()
+        return await self._next
 
     def close(self) -> None:
-        """Close this end; the listener learns that no more will come."""
+        """Close this end; who waits for a line learns that no more will come."""
         if self.is_open:
             self._loop.remove_reader(self._socket.fileno())
             self._socket.close()
@@ -80,12 +75,12 @@ class Channel:
             message = None
         if not isinstance(message, dict) or self._early is not None:
             self.close()
-        elif self._listener:
+        elif self._next:
             self._notify(message)
         else:
             self._early = message
 
     def _notify(self, reply: Reply) -> None:
-        listener, self._listener = self._listener, None
-        if listener:
-            listener(reply)
+        following, self._next = self._next, None
+        if following and not following.done():  # its caller may be cancelled
+            following.set_result(reply)

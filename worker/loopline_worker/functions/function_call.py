@@ -5,26 +5,20 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from loopline_shared.model import INLINE_LIMIT_BYTES, MAX_INLINE_BYTES, Output
 from loopline_shared.paths import TEMPORARY
 from loopline_worker.files.downloads import DownloadError
-from loopline_worker.functions.channel import Reply
 from loopline_worker.functions.interpreter import CallReply, Interpreter
 from loopline_worker.functions.pool import InterpreterPool
 from loopline_worker.functions.results import NAME, CrashedResults, pieces, write_file
-from loopline_worker.launch.interface import Call, Ended, Job, LaunchListener, Usage
+from loopline_worker.launch.interface import Call, Ended, Job, Usage
 from loopline_worker.launch.sinks import Sink
-
-if TYPE_CHECKING:
-    from loopline_shared.model import AttemptId
 
 _MOST_CRASHES = 100
 """Crashes of one task's calls; the calls after them are not run."""
@@ -74,37 +68,19 @@ class FunctionCall:
             job.python,
         )  # equal for calls that may share an interpreter
         self._interpreter: Interpreter | None = None
-        self._started_on: Interpreter | None = None  # by ``begin``, whose reply does not end the call:
-        self._first_reply: CallReply | Ended | None = None
-        self._report_end: Callable[[Ended], None]
-        self._report_waiting: Callable[[], None]
         self._crashed = CrashedResults()
         self._is_frozen = False
         self._is_killed = False
-        self._has_ended = False
+        self.has_ended = False
         self._fetching: asyncio.Task[list[int]] | None = None
         self._following: asyncio.Task[None] | None = None
-
-    def begin(self, listener: LaunchListener, name: AttemptId) -> None:
-        """Start at once if an idle interpreter has all that it needs; otherwise call ``waits()``. Raises OSError."""
-        self._report_end, self._report_waiting = partial(listener.ended, name), partial(listener.waits, name)
-        interpreter = self._pool.find(self._key)
-        if not interpreter or not self._can_start_on(interpreter):
-            self._report_waiting()
-            return
-        self._pool.acquire(interpreter)
-        self._make_folder(interpreter)
-        self._catch_up(interpreter)
-        self._use(interpreter)
-        interpreter.request(message_of(self._job, self._call))
-        interpreter.listen(self._handle_first_reply)
 
     def kill(self) -> None:
         """Kill the interpreter, or stop fetching files."""
         self._is_killed = True
         if self._fetching:
             self._fetching.cancel()
-        elif self._interpreter and not self._has_ended:
+        elif self._interpreter and not self.has_ended:
             self._interpreter.kill()
 
     def terminate(self) -> None:
@@ -114,27 +90,27 @@ class FunctionCall:
     def freeze(self) -> None:
         """Freeze the interpreter, now or when there is one."""
         self._is_frozen = True
-        if self._interpreter and not self._has_ended:
+        if self._interpreter and not self.has_ended:
             self._interpreter.tree.freeze()
 
     def thaw(self) -> None:
         """Undo ``freeze``."""
         self._is_frozen = False
-        if self._interpreter and not self._has_ended:
+        if self._interpreter and not self.has_ended:
             self._interpreter.tree.thaw()
 
     def lend(self, folder: str) -> None:
         """Let the interpreter use a folder, if there is one."""
-        if self._interpreter and not self._has_ended:
+        if self._interpreter and not self.has_ended:
             self._interpreter.tree.lend(folder)
 
     def is_still(self) -> bool:
         """True if no process of it runs any more."""
-        return self._interpreter is None or self._has_ended or self._interpreter.tree.is_still()
+        return self._interpreter is None or self.has_ended or self._interpreter.tree.is_still()
 
     def measure(self) -> Usage:
         """Measure it, and pass on its output."""
-        if self._interpreter is None or self._has_ended:
+        if self._interpreter is None or self.has_ended:
             return Usage()
         self._drain()
         usage = self._interpreter.tree.measure()
@@ -142,7 +118,7 @@ class FunctionCall:
 
     def follow(self) -> None:
         """Pass its output on as it comes from now on."""
-        if self._following is None and not self._has_ended:
+        if self._following is None and not self.has_ended:
             self._following = asyncio.create_task(self._follow())
 
     def count(self) -> int:
@@ -150,7 +126,7 @@ class FunctionCall:
         return self._interpreter.tree.count() if self._interpreter else 0
 
     async def wait(self) -> Ended:
-        """Run the calls, or wait for those that were started."""
+        """Run the calls."""
         try:
             return await self._run()
         except asyncio.CancelledError:
@@ -168,20 +144,18 @@ class FunctionCall:
         """Run the calls. If one of several crashes its interpreter, another runs those after it."""
         try:
             while True:
-                interpreter = self._started_on or await self._acquire()
+                interpreter = await self._acquire()
                 try:
                     if ended := await self._run_on(interpreter):
                         return ended
                 finally:
-                    self._started_on = None
                     interpreter.release()
         finally:
             self._crashed.close()
 
     async def _run_on(self, interpreter: Interpreter) -> Ended | None:
         """Run the calls on one interpreter; None if it crashed, and there are calls left."""
-        started = self._started_on is not None
-        reply = await interpreter.conclude(self._first_reply) if started else await self._request(interpreter)
+        reply = await self._request(interpreter)
         while self._drain():  # noqa: ASYNC110 - it is more that is drained
             await asyncio.sleep(0)  # others' turn
         if isinstance(reply, CallReply):
@@ -269,36 +243,7 @@ class FunctionCall:
             raise
         return opened
 
-    def _can_start_on(self, interpreter: Interpreter) -> bool:
-        """True if the call needs no file and the interpreter has loaded the function."""
-        needs_file = self._call.arguments_file or self._call.function not in interpreter.functions
-        return interpreter.is_ready and not needs_file
-
     # Output and results.
-
-    def _handle_first_reply(self, reply: Reply) -> None:
-        """Handle the reply to a call that ``begin`` has started; mostly the call ends here."""
-        interpreter = self._interpreter
-        assert interpreter
-        self._first_reply = interpreter.handle_reply(reply)
-        try:
-            ended = self._complete_at_once(interpreter, self._first_reply)
-        except OSError:  # it occurs again in ``wait``, which reports it
-            ended = None
-        if ended:
-            interpreter.release()
-            self._end()
-            self._report_end(ended)
-        else:
-            self._started_on = interpreter
-            self._report_waiting()
-
-    def _complete_at_once(self, interpreter: Interpreter, reply: CallReply | Ended | None) -> Ended | None:
-        """Complete a short call; None if that takes a while."""
-        if not isinstance(reply, CallReply) or reply.strays or (self._drain() and self._drain()) or self._is_killed:
-            return None
-        content = interpreter.results.whole(MAX_INLINE_BYTES)
-        return None if content is None else self._release(interpreter, reply, _inline(content))
 
     def _drain(self) -> bool:
         """Pass on some of what was written to stdout and stderr. True if there was any."""
@@ -362,7 +307,7 @@ class FunctionCall:
         )
 
     def _end(self) -> None:
-        self._has_ended = True
+        self.has_ended = True
         if self._following:
             self._following.cancel()
 

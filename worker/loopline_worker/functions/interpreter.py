@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from loopline_worker.attempts import scratch
 from loopline_worker.functions.append_files import AppendFile, file_of
-from loopline_worker.functions.channel import Channel, Reply
+from loopline_worker.functions.channel import Channel
 from loopline_worker.launch.interface import Ended, Job, Launcher, Tree
 from loopline_worker.timings import INTERPRETER_PAUSE_AFTER_S
 
@@ -136,8 +136,18 @@ class Interpreter:
         """Run the calls of a task. Return the reply, or how the interpreter ended if it did not reply."""
         if not await self.get_ready():
             return await self._end_without_reply()
-        self.request(message, files)
-        return await self.conclude(self.handle_reply(await self._channel.next_reply()))
+        self._request, self._requested_at, self._pid_at_request = message, time.monotonic(), _last_pid()
+        try:
+            self._send(message, files)
+        except OSError:
+            self.kill()
+        reply = await self._channel.next_reply()
+        if reply is None:
+            return await self._end_without_reply()
+        checked = self._take_in(reply)
+        if isinstance(checked, CallReply) and checked.strays:
+            checked.strays = await self._count_strays()
+        return checked
 
     async def get_ready(self) -> bool:
         """Wait for its first line, and until its supervisor has said who runs it. False if it has ended before."""
@@ -153,14 +163,6 @@ class Interpreter:
             await asyncio.sleep(_RETRY_S)
         return True
 
-    def request(self, message: dict[str, Any], files: Sequence[int] = ()) -> None:
-        """Send a call to a ready interpreter; pass its reply to ``handle_reply()``."""
-        self._request, self._requested_at, self._pid_at_request = message, time.monotonic(), _last_pid()
-        try:
-            self._send(message, files)
-        except OSError:
-            self.kill()
-
     def _send(self, message: dict[str, Any], files: Sequence[int]) -> None:
         """Send a message, a long one as a file: the socket takes only part of it at once. Raises OSError."""
         line = json.dumps(message).encode()
@@ -173,14 +175,8 @@ class Interpreter:
         finally:
             os.close(file)
 
-    def listen(self, listener: Callable[[Reply], None]) -> None:
-        """Call ``listener`` with the next reply."""
-        self._channel.listen(listener)
-
-    def handle_reply(self, reply: Reply) -> CallReply | Ended | None:
-        """Check a reply, as far as that needs no waiting: ``conclude`` does the rest. None if it did not reply."""
-        if reply is None:
-            return None
+    def _take_in(self, reply: dict[str, Any]) -> CallReply | Ended:
+        """Check a reply, and account for the call."""
         try:
             checked = _checked(reply)
         except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
@@ -194,14 +190,6 @@ class Interpreter:
             self._clean_folder = self._call_folder
         self._account(checked)
         return checked
-
-    async def conclude(self, reply: CallReply | Ended | None) -> CallReply | Ended:
-        """Add what has to be waited for: surviving processes, or the end of an interpreter that did not reply."""
-        if reply is None:
-            return await self._end_without_reply()
-        if isinstance(reply, CallReply) and reply.strays:
-            reply.strays = await self._count_strays()
-        return reply
 
     def start_idle_timer(self) -> None:
         """Pause it soon unless a call comes, with all that calls have left running in it."""
@@ -341,7 +329,7 @@ _last_pid = _LastPid()
 
 
 def _checked(line: dict[str, Any]) -> CallReply:
-    """Return a reply that the master accepts. Raises an error if the line is not one (see ``handle_reply``)."""
+    """Return a reply that the master accepts. Raises an error if the line is not one (see ``call``)."""
     reason = printable(str(line["reason"]))
     reply = CallReply(int(line["exit_code"]), reason, float(line["cpu_s"]), int(line["peak_memory_bytes"]))
     if reply.exit_code not in (0, 1) or not 0 <= reply.cpu_s <= _MOST_CPU_S:

@@ -15,8 +15,8 @@ from loopline_worker.files.downloads import DownloadError
 from loopline_worker.functions.function_call import FileStore, FunctionCall, message_of, unavailable
 from loopline_worker.functions.interpreter import PROGRAM
 from loopline_worker.functions.pool import InterpreterPool
-from loopline_worker.launch.interface import Call, Ended, Job, Launcher, LaunchListener, Tree, Usage
-from loopline_worker.launch.sinks import Sink, Target
+from loopline_worker.launch.interface import Call, Ended, Job, Launcher, Tree, Usage
+from loopline_worker.launch.sinks import Target
 
 if TYPE_CHECKING:
     from loopline_shared.model import AttemptId
@@ -26,42 +26,27 @@ PASSES_FILES = sys.platform != "win32"
 
 
 class FunctionLauncher:
-    """A launcher for commands and calls, which starts calls at once. ``python``: the beginning of their command."""
+    """A launcher for commands and calls. ``python``: the beginning of their command."""
 
     def __init__(self, launcher: Launcher, files: FileStore, python: tuple[str, ...] = (sys.executable,)) -> None:
         self._launcher = launcher
         self._files = files
         self.interpreters = InterpreterPool(launcher, python)
-        self.lines, self.cpu_s = launcher.lines, launcher.cpu_s  # which know commands alone
+        self.prefetching, self.cpu_s = launcher.prefetching, launcher.cpu_s  # which know commands alone
 
-    async def start(self, job: Job, stdout: Target, stderr: Target) -> Tree:
+    async def start(self, job: Job, stdout: Target, stderr: Target, name: AttemptId | None = None) -> Tree:
         """Start a command; a call starts with ``wait``."""
         call = job.call
         if call is None:
-            return await self._launcher.start(job, stdout, stderr)
+            return await self._launcher.start(job, stdout, stderr, name)
         if PASSES_FILES:
             assert not isinstance(stdout, int)
             assert not isinstance(stderr, int)
-            return self.function_call(job, call, stdout, stderr)
+            return FunctionCall(job, call, self._files, self.interpreters, (stdout, stderr))
         try:
             return await self._start_cold(job, call, stdout, stderr)
         except DownloadError as error:
             return EndedTree(unavailable(error))
-
-    def takes(self, job: Job) -> bool:
-        """True for a call without files."""
-        return job.makes_folder and PASSES_FILES
-
-    def begin(self, listener: LaunchListener, name: AttemptId, job: Job, stdout: Sink, stderr: Sink) -> Tree:
-        """Start a call at once if an interpreter is idle. Raises OSError."""
-        assert job.call is not None
-        call = self.function_call(job, job.call, stdout, stderr)
-        call.begin(listener, name)
-        return call
-
-    def function_call(self, job: Job, call: Call, stdout: Sink, stderr: Sink) -> FunctionCall:
-        """Return the tree of a task's calls, which have not started."""
-        return FunctionCall(job, call, self._files, self.interpreters, (stdout, stderr))
 
     def prepare(self) -> None:
         """Have the launcher below ready for the first task."""
@@ -88,6 +73,8 @@ class FunctionLauncher:
 
 class EndedTree:
     """A tree that has ended without ever having started."""
+
+    has_ended = True
 
     def __init__(self, ended: Ended) -> None:
         self._ended = ended

@@ -10,10 +10,11 @@ kernel says exactly what belongs to it, daemonised grandchildren included. It ki
 when the agent requests it, and when the agent dies. Their code is in ``loopline_worker/supervisor``. In the agent,
 a ``SupervisorLink`` stands for one supervisor and a ``PosixTree`` for one attempt.
 
-If tasks are short, several orders are prefetched at a supervisor (``duration_estimate`` says how many), which starts
-one after the other. Claim tokens permit a start: the agent retracts unclaimed tokens, and then knows that no other
-task starts there. It does so before it freezes or kills anything, so that the last tree of a link is the running one.
-Reports of ends may be some milliseconds late; freezing and killing reach the right task still.
+If tasks are short, several orders are prefetched at a supervisor, which starts one after the other
+(``posix.DurationEstimate`` has their number). Claim tokens permit a start: the agent retracts unclaimed tokens, and
+then knows that no other task starts there. It does so before it freezes or kills anything, so that the last tree of a
+link is the running one. Reports of ends may be some milliseconds late; freezing and killing reach the right task
+still.
 
 Whatever a task costs beside itself matters, for it may be over in a millisecond. So priority, control groups and
 limits are set once, in the supervisor, and inherited. Tasks are started by posix_spawn, which copies nothing; their

@@ -118,6 +118,10 @@ class Ended:
 class Tree(Protocol):
     """A task with all processes that it has started."""
 
+    @property
+    def has_ended(self) -> bool:
+        """True once all its processes are gone, which ``wait`` returns a moment later."""
+
     def kill(self) -> None:
         """Kill all of it at once. Does nothing if it has ended."""
 
@@ -149,39 +153,23 @@ class Tree(Protocol):
         """Wait until nothing of it is left."""
 
 
-class LaunchListener(Protocol):
-    """Listener to tasks that were started or prefetched, each under the name that the listener gave it."""
+class PrefetchListener(Protocol):
+    """Listener to prefetched tasks, each under the name that it was prefetched with."""
 
     def begins(self, name: AttemptId, before: AttemptId) -> None:
-        """Learn that a prefetched task has started in the slot of another, whose ``ended()`` follows."""
-
-    def ended(self, name: AttemptId, ended: Ended) -> None:
-        """Receive the end of a task; all its processes are gone."""
+        """Learn that a task has started in the slot of another, which has ended."""
 
     def returned(self, names: Sequence[AttemptId]) -> None:
-        """Receive retracted tasks: they were prefetched and will not start."""
-
-    def waits(self, name: AttemptId) -> None:
-        """Learn that a task takes a while: await ``Tree.wait()`` in place of ``ended()``."""
+        """Receive retracted tasks: they will not start, and count as killed."""
 
 
-class DirectStart(Protocol):
-    """The part of a launcher that starts tasks at once."""
-
-    def takes(self, job: Job) -> bool:
-        """True if this task can be started here; otherwise ``Launcher.start`` has to."""
-
-    def begin(self, listener: LaunchListener, name: AttemptId, job: Job, stdout: Sink, stderr: Sink) -> Tree:
-        """Start a task at once. Raises OSError."""
-
-
-class Prefetching(DirectStart, Protocol):
-    """The part of a launcher that starts commands at once and prefetches others.
+class Prefetching(Protocol):
+    """The part of a launcher that prefetches commands.
 
     A prefetched task starts as soon as one before it has ended, without a message from the agent.
     """
 
-    def prefetch(self, listener: LaunchListener, name: AttemptId, job: Job, stdout: Sink, stderr: Sink) -> Tree:
+    def prefetch(self, listener: PrefetchListener, name: AttemptId, job: Job, stdout: Sink, stderr: Sink) -> Tree:
         """Prefetch a task behind a running one; requires ``room``. Raises OSError."""
 
     def room(self) -> int:
@@ -195,11 +183,14 @@ class Launcher(Protocol):
     """Starts trees. Its methods raise OSError if this computer cannot."""
 
     @property
-    def lines(self) -> Prefetching | None:
+    def prefetching(self) -> Prefetching | None:
         """The part that can prefetch; None on a system without one."""
 
-    async def start(self, job: Job, stdout: Target, stderr: Target) -> Tree:
-        """Start a task that writes to these targets; open files remain the caller's, to close."""
+    async def start(self, job: Job, stdout: Target, stderr: Target, name: AttemptId | None = None) -> Tree:
+        """Start a task that writes to these targets; open files remain the caller's, to close.
+
+        Tasks may be prefetched behind a command that has a ``name``, and whose folder the launcher makes.
+        """
 
     def cpu_s(self) -> float:
         """Return the CPU time of the launcher's own processes."""

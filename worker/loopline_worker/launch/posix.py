@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from loopline_worker.host import descriptors
 from loopline_worker.launch import delegation
-from loopline_worker.launch.interface import Job, LaunchListener
+from loopline_worker.launch.interface import Job, PrefetchListener
 from loopline_worker.launch.process_tree import PosixTree
 from loopline_worker.launch.sinks import Sink, Target, opened
 from loopline_worker.launch.supervisor_link import SupervisorLink
@@ -59,31 +59,25 @@ class PosixLauncher:
         self._cpu_s = 0.0
 
     @property
-    def lines(self) -> PosixLauncher:
+    def prefetching(self) -> PosixLauncher:
         """The launcher itself, which can prefetch."""
         return self
 
-    async def start(self, job: Job, stdout: Target, stderr: Target) -> PosixTree:
+    async def start(self, job: Job, stdout: Target, stderr: Target, name: AttemptId | None = None) -> PosixTree:
         """Start a task and return its tree, which the caller awaits."""
         if isinstance(stdout, int) or isinstance(stderr, int):
             async with opened(stdout, stderr) as files:
                 return self._start(self._tree(job, ()), files)
-        return self._start(self._tree(job, (stdout, stderr)))
+        return self._start(self._tree(job, (stdout, stderr), name if job.makes_folder else None))
 
-    def takes(self, job: Job) -> bool:
-        """True if it is a command whose folder the supervisor makes."""
-        return job.makes_folder and job.call is None
-
-    def begin(self, listener: LaunchListener, name: AttemptId, job: Job, stdout: Sink, stderr: Sink) -> PosixTree:
-        """Start a task whose listener is called at its end."""
-        return self._start(self._tree(job, (stdout, stderr), listener, name))
-
-    def prefetch(self, listener: LaunchListener, name: AttemptId, job: Job, stdout: Sink, stderr: Sink) -> PosixTree:
+    def prefetch(
+        self, listener: PrefetchListener, name: AttemptId, job: Job, stdout: Sink, stderr: Sink
+    ) -> PosixTree:
         """Prefetch a task, where fewest are prefetched."""
         links = self._links_with_short_task() or self._busy_links()
         if not links:
             raise OSError("the zygote was killed just now")
-        tree = self._tree(job, (stdout, stderr), listener, name)
+        tree = self._tree(job, (stdout, stderr), name, listener)
         min(links, key=lambda link: link.prefetched).prefetch(tree)
         return tree
 
@@ -96,6 +90,8 @@ class PosixLauncher:
     def retract(self) -> None:
         """Retract prefetched tasks, from all links at once, so that they return in order of arrival."""
         trees = [tree for link in self._links for tree in link.retract()]
+        for tree in trees:
+            tree.retracted()
         for listener in {tree.listener for tree in trees if tree.listener}:
             listener.returned([tree.name for tree in trees if tree.listener is listener and tree.name])
 
@@ -112,7 +108,7 @@ class PosixLauncher:
         return self._cpu_s
 
     def close(self) -> None:
-        """Hang up: supervisors kill what still runs for a listener, and the zygote ends after the last of them."""
+        """Hang up: supervisors kill the commands that still run, and the zygote ends after the last of them."""
         self._hang_up()
         for link in self._busy_links():
             self.drop(link)
@@ -120,11 +116,9 @@ class PosixLauncher:
     # Supervisors.
 
     def _tree(
-        self, job: Job, sinks: Sequence[Sink], listener: LaunchListener | None = None, name: AttemptId | None = None
+        self, job: Job, sinks: Sequence[Sink], name: AttemptId | None = None, listener: PrefetchListener | None = None
     ) -> PosixTree:
-        return PosixTree(
-            self._order(job), sinks, job.limits, yields=self._yields, listener=listener, name=name
-        )  # fmt: skip
+        return PosixTree(self._order(job), sinks, job.limits, yields=self._yields, name=name, listener=listener)
 
     def _start(self, tree: PosixTree, files: Sequence[int] = ()) -> PosixTree:
         link = self._idle_link()
@@ -154,13 +148,13 @@ class PosixLauncher:
 
     def _busy_links(self) -> list[SupervisorLink]:
         """Return the links that can prefetch a task behind their current one."""
-        return [link for link in self._links if (first := link.first) and first.listener]
+        return [link for link in self._links if (first := link.first) and first.name]
 
     def _links_with_short_task(self) -> list[SupervisorLink]:
         """Return the busy links whose task has not run for long."""
         long_ago = time.monotonic() - SLOW_TASK_S
         links = self._links
-        return [one for one in links if (first := one.first) and first.listener and first.started_at > long_ago]
+        return [one for one in links if (first := one.first) and first.name and first.started_at > long_ago]
 
     def _ask_zygote(self, *files: int) -> None:
         """Have the zygote fork a supervisor with these files; start a zygote if there is none."""
@@ -175,7 +169,7 @@ class PosixLauncher:
 
     def task_ended(self, tree: PosixTree, elapsed_s: float | None) -> None:
         """Learn from the task's duration, and retract what waits behind a task that runs for long after all."""
-        if tree.listener and elapsed_s is not None:
+        if tree.name and elapsed_s is not None:
             self._durations.add(elapsed_s)
         long_ago = time.monotonic() - SLOW_TASK_S
         if any(link.prefetched and link.started_at <= long_ago for link in self._links):

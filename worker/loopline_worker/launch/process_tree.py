@@ -7,13 +7,14 @@ import errno
 import math
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from loopline_worker.launch.interface import Ended, LaunchListener, Limits, Usage
-from loopline_worker.launch.memory_shares import MemoryShares
+from loopline_worker.launch import open_files
+from loopline_worker.launch.interface import Ended, Limits, PrefetchListener, Usage
 from loopline_worker.launch.portable_family import signal_all, usage_of
 from loopline_worker.launch.sinks import Sink
 from loopline_worker.supervisor import control_groups, priority, processes
@@ -59,8 +60,8 @@ class TreeLink(Protocol):
 class PosixTree:
     """Task at a supervisor.
 
-    ``sinks`` receive stdout and stderr (none if the task writes to files). ``listener`` is called with ``name``;
-    without one, the caller awaits ``wait()``.
+    ``sinks`` receive stdout and stderr (none if the task writes to files). Tasks may be prefetched behind one with a
+    ``name``. One that is prefetched itself has a ``listener``, which is called with its name.
     """
 
     link: TreeLink
@@ -73,12 +74,12 @@ class PosixTree:
         limits: Limits,
         *,
         yields: bool,
-        listener: LaunchListener | None = None,
         name: AttemptId | None = None,
+        listener: PrefetchListener | None = None,
     ) -> None:
         self.order = order
-        self.listener = listener
         self.name = name
+        self.listener = listener
         self.is_frozen = False  # or is to be
         self.started_at = math.inf  # by ``time.monotonic``
         self._sinks = sinks
@@ -93,12 +94,12 @@ class PosixTree:
         self._shares: MemoryShares | None = None  # read once the tree seems to be above its limit
         self._hits = 0, 0
         self._usage = Usage()
-        self._has_ended = False
-        self._ended: asyncio.Future[Ended] | None = None if listener else asyncio.get_running_loop().create_future()
+        self.has_ended = False
+        self._ended: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
 
     def kill(self) -> None:
         """Kill it from here, because its supervisor has as low a priority; that one ensures that nothing is left."""
-        if self._has_ended:
+        if self.has_ended:
             return
         self.link.retract_prefetched()
         if self.link.last is not self:  # it has ended, or was prefetched itself
@@ -110,7 +111,7 @@ class PosixTree:
 
     def terminate(self) -> None:
         """Send SIGTERM to all of its processes; kill it if it may not have begun."""
-        if self._has_ended:
+        if self.has_ended:
             return
         self.link.retract_prefetched()
         if self.link.last is not self or not self._root:
@@ -121,7 +122,7 @@ class PosixTree:
 
     def freeze(self) -> None:
         """Freeze what runs in its slot, for this task may have ended just now."""
-        if not self._has_ended:
+        if not self.has_ended:
             self.link.retract_prefetched()
             self._set_frozen(True)
 
@@ -131,7 +132,7 @@ class PosixTree:
 
     def follow(self) -> None:
         """Have the supervisor pass on its output as it comes."""
-        if not self._has_ended:
+        if not self.has_ended:
             self.link.request("follow", self.number)
 
     def lend(self, folder: str) -> None:
@@ -147,7 +148,7 @@ class PosixTree:
         A process that is to stop never again runs a line of its program. But on a busy computer a process of the
         lowest priority may wait long for its turn to stop. A process that cannot be read is not taken for stopped.
         """
-        if self._has_ended:
+        if self.has_ended:
             return True
         if not self._root or sys.platform != "linux":  # on other systems only the signal is known
             return bool(self._root)
@@ -184,7 +185,6 @@ class PosixTree:
 
     async def wait(self) -> Ended:
         """Wait for its end; if that is cancelled, the supervisor kills it."""
-        assert self._ended
         try:
             return await self._ended
         except asyncio.CancelledError:
@@ -216,6 +216,10 @@ class PosixTree:
         """Take in the report of the end."""
         self._end(_ended(report))
 
+    def retracted(self) -> None:
+        """Note that it was retracted, and will never start."""
+        self._end(Ended(killed=True, elapsed_s=0.0, folder_is_left=False))
+
     def lose(self) -> None:
         """Take note that the supervisor was killed."""
         self._end(Ended(trouble="its supervisor was killed", took_down=True))
@@ -223,10 +227,8 @@ class PosixTree:
     def _end(self, ended: Ended) -> None:
         if self._is_in_frozen_group:  # the next task must not find itself frozen as soon as it is moved there
             self._group.freeze(False)
-        self._has_ended = True
-        if self.listener and self.name:
-            self.listener.ended(self.name, ended)
-        elif self._ended and not self._ended.done():
+        self.has_ended = True
+        if not self._ended.done():  # it may have been cancelled
             self._ended.set_result(ended)
 
     # Measuring and stopping.
@@ -234,7 +236,7 @@ class PosixTree:
     @property
     def _root(self) -> int:
         """The process whose children are the task's; 0 before it is known and after the task has ended."""
-        return 0 if self._has_ended else self.link.root
+        return 0 if self.has_ended else self.link.root
 
     @property
     def _group(self) -> ControlGroup:
@@ -248,7 +250,7 @@ class PosixTree:
         self.is_frozen = frozen
         if not frozen:
             self._seen_cpu_s.clear()
-        if self._has_ended:
+        if self.has_ended:
             return
         try:
             if frozen:
@@ -351,3 +353,39 @@ class TreeCpuTime:
         self._seen_cpu_s, self._seen_waited_s = now_s, waited_s
         waited_by_supervisor_s = max(0.0, supervisor.waited_cpu_s - self._before_s)
         return waited_by_supervisor_s + sum(now_s.values()) + self._lost_cpu_s
+
+
+class MemoryShares:
+    """Memory of one tree, with shared memory divided among its processes; read in a separate thread.
+
+    The kernel lets a reader of such figures wait for the process, which may wait for its turn itself: half a minute
+    in a fork bomb of the lowest priority. The agent does not wait for them.
+    """
+
+    def __init__(self) -> None:
+        self._known_bytes: int | None = None
+        self._reading: threading.Thread | None = None
+
+    def read(self, pids: Sequence[int], resident_bytes: int, limit_bytes: int) -> int:
+        """Return the last reading, and start another one of these processes; before the first, an upper bound.
+
+        ``resident_bytes``: the sum of their memory, with shared memory counted for each. What is in files counts only
+        once, mapped or not.
+        """
+        if self._reading is None or not self._reading.is_alive():
+            arguments = pids, resident_bytes, limit_bytes
+            self._reading = threading.Thread(target=self._sum, args=arguments, daemon=True)
+            self._reading.start()
+        return min(resident_bytes, limit_bytes) if self._known_bytes is None else self._known_bytes
+
+    def _sum(self, pids: Sequence[int], resident_bytes: int, limit_bytes: int) -> None:
+        try:
+            in_files = open_files.memory_bytes(pids)
+            own, mapped = resident_bytes, 0
+            if resident_bytes + in_files > limit_bytes:
+                shares = [processes.memory_shares(pid) for pid in pids]
+                if any(map(any, shares)):  # else they are another user's, and cannot be read
+                    own, mapped = sum(share[0] for share in shares), sum(share[1] for share in shares)
+            self._known_bytes = own + max(mapped, in_files)
+        except OSError:  # no file descriptor left: as it was
+            return

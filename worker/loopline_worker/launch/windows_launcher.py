@@ -12,6 +12,7 @@ import subprocess
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 
@@ -22,6 +23,9 @@ from loopline_worker.launch.job_object import JobObject
 from loopline_worker.launch.portable_family import usage_of
 from loopline_worker.launch.sinks import Target, opened
 
+if TYPE_CHECKING:
+    from loopline_shared.model import AttemptId
+
 _LOOK_AGAIN_S = 0.1
 FLAGS = 0x08000000 | 0x00000200 | 0x00000004  # CREATE_NO_WINDOW, CREATE_NEW_PROCESS_GROUP, CREATE_SUSPENDED
 IDLE = 0x00000040  # IDLE_PRIORITY_CLASS
@@ -31,12 +35,12 @@ VERY_LOW_DISK_PRIORITY = 0  # IOPRIO_VERYLOW
 class WindowsLauncher:
     """Starts each task as a process of its own; nothing can be prefetched."""
 
-    lines = None
+    prefetching = None
 
     def __init__(self, yields: bool) -> None:
         self._yields = yields
 
-    async def start(self, job: Job, stdout: Target, stderr: Target) -> WindowsTree:
+    async def start(self, job: Job, stdout: Target, stderr: Target, name: AttemptId | None = None) -> WindowsTree:
         """Start a task and return its tree, which the caller awaits."""
         if job.makes_folder:
             await asyncio.to_thread(scratch.make, Path(job.folder))
@@ -93,6 +97,11 @@ class WindowsTree:
         self._group = group
         self._ended = Ended(exit_code=127, refusal=refusal)
         self._suspended: dict[int, float] = {}  # which, and since when they run: each suspension is counted
+
+    @property
+    def has_ended(self) -> bool:
+        """True if its first process has ended, or never ran."""
+        return self._process is None or self._process.poll() is not None
 
     def kill(self) -> None:
         """Kill the whole job."""

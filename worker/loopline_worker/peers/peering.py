@@ -30,10 +30,11 @@ from loopline_shared.protocol.transfers import (
     Grant,
     MeasureFlow,
     PeerFault,
-    PeerReport,
     PeerTerms,
 )
 from loopline_shared.protocol.worker_link import Assign
+from loopline_worker.attempts.agent_wing import AgentWing
+from loopline_worker.core.machine_wing import DraftReport
 from loopline_worker.host.boot_clock import steady
 from loopline_worker.link.http_client import HttpClient
 from loopline_worker.link.own_address import address_towards
@@ -75,7 +76,7 @@ class ServedCache(CachedFiles, Protocol):
         """Have a file of that content here as well. Raises OSError."""
 
 
-class Peering:
+class Peering(AgentWing):
     """Fetches large files from other workers and serves them, once the master has said that workers may do so."""
 
     def __init__(
@@ -87,14 +88,8 @@ class Peering:
         is_paused: Callable[[], bool] = lambda: False,
         on_sent: Callable[[int], None] = lambda count_bytes: None,
     ) -> None:
-        self.on_news: Callable[[], None] = lambda: None
-        """Called when the master should hear of something soon."""
-        self.is_wanted: Callable[[], bool] = lambda: False
-        """True while tasks or the owner want this computer, which is no time for probes."""
         self.session: WorkerSession | None = None
         """The session of the last ``report``."""
-        self.is_on = False
-        """True if this session's master lets files go between workers; else nothing in its frames is for here."""
         self._name = name
         self._settings = settings
         self._http = http
@@ -121,21 +116,21 @@ class Peering:
 
     # What the agent's frames say.
 
-    def report(self, session: WorkerSession) -> PeerReport | None:
-        """Return what the next Report of this session says; None if files come from the master alone."""
-        if session is not self.session:
-            self._begin(session)
-        if self._terms is None or self._store is None:
-            return None
-        port, sent_bytes = (self._server.port, self._server.sent_bytes) if self._server else (None, 0)
-        return self._book.report(self._store, self._terms.least_bytes, port=port, sent_bytes=sent_bytes)
+    def report(self, draft: DraftReport) -> None:
+        """Add the files of this worker to the next Report, unless files come from the master alone."""
+        if draft.session is not self.session:
+            self._begin(draft.session)
+        if self._terms is not None and self._store is not None:
+            port, sent_bytes = (self._server.port, self._server.sent_bytes) if self._server else (None, 0)
+            least_bytes = self._terms.least_bytes
+            draft.peers = self._book.report(self._store, least_bytes, port=port, sent_bytes=sent_bytes)
 
     def reported(self, seq: int) -> None:
         """Note that the Report with this number was sent, with the last value of ``report``."""
         if self._terms is not None:
             self._book.reported(seq)
 
-    def assigned(self, assign: Assign) -> None:
+    def assign(self, assign: Assign) -> None:
         """Take in the orders of an Assign."""
         if self._terms is None:
             return
@@ -144,7 +139,7 @@ class Peering:
                 secret = grants.secret_of(bytes.fromhex(self._terms.key), order.grant)
                 self._task_group.start(self._server.dial(order, secret))
 
-    def words(self) -> str:
+    def notice(self) -> str:
         """Return the owner's notice about the open port; empty if none is open."""
         if self._server is None or self._server.port is None:
             return ""
@@ -209,7 +204,7 @@ class Peering:
             await asyncio.gather(running, return_exceptions=True)
             raise
 
-    def keep_outputs(self, result: Result, folder: Path) -> None:
+    def after_delivery(self, result: Result, folder: Path) -> None:
         """Have the large outputs of a task in the cache: a later job's workers take them from here.
 
         The master has them already, and so they may be lost.
@@ -254,7 +249,7 @@ class Peering:
 
     def may_probe(self) -> bool:
         """True as long as neither tasks nor the owner want this computer."""
-        return self.may_serve() and not self.is_wanted()
+        return self.may_serve() and not self.agent.is_wanted
 
     # What the server asks.
 
@@ -324,7 +319,7 @@ class Peering:
 
     def may_serve(self, sha256: str = "") -> bool:
         """True as long as the owner has not paused the worker, nor anybody wants it if it is for a probe."""
-        return not self._is_paused() and not (sha256 == PROBE_FILE and self.is_wanted())
+        return not self._is_paused() and not (sha256 == PROBE_FILE and self.agent.is_wanted)
 
     def note_sent(self, count_bytes: int) -> None:
         """Count what was sent against the owner's allowance."""
@@ -337,7 +332,6 @@ class Peering:
         self.session = session
         self._book.begin()
         self._terms = session.welcome.peers if session.welcome and self._settings.peer_files else None
-        self.is_on = self._terms is not None
         if self._terms is None:
             self._close_port()
             return
@@ -371,12 +365,12 @@ class Peering:
         except OSError as error:
             log.warning("no port can be opened to other workers: %s; files go out by dialling", error)
             return
-        self.on_news()
+        self.agent.speak()
         await server.run()
 
     def _tell(self) -> None:
         """Report now, and then again and again while files are on their way."""
-        self.on_news()
+        self.agent.speak()
         if not self._is_telling:
             self._is_telling = True
             self._task_group.start(self._keep_telling())
@@ -386,7 +380,7 @@ class Peering:
         while self._book.is_fetching:
             await asyncio.sleep(pause_s)
             pause_s = min(_TELL_GROWTH * pause_s, _TELL_EVERY_S)
-            self.on_news()
+            self.agent.speak()
         self._is_telling = False
 
     def _has_failed(self, loop: asyncio.AbstractEventLoop, fault: PeerFault) -> None:
@@ -394,6 +388,6 @@ class Peering:
 
         def note() -> None:
             self._book.note_fault(fault)
-            self.on_news()
+            self.agent.speak()
 
         loop.call_soon_threadsafe(note)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from loopline_shared.model import Phases, Result
+from loopline_worker.attempts.agent_wing import AgentWing
 from loopline_worker.core.attempts import names_files
 from loopline_worker.core.events import Delivered, Event
 from loopline_worker.core.instructions import Entry
@@ -29,16 +29,14 @@ class ResultDelivery:
         uploads: Uploads,
         task_group: TaskGroup,
         post: Callable[[Event], None],
-        *,
-        on_uploaded: Callable[[Result, Path], None] = lambda result, folder: None,
+        wings: Sequence[AgentWing] = (),
     ) -> None:
-        """``on_uploaded`` is called with a result whose files the master has, and the folder that still has them."""
         self._journal = journal
         self._spool = spool
         self._uploads = uploads
         self._task_group = task_group
         self._post = post
-        self._on_uploaded = on_uploaded
+        self._wings = wings
         self._under_way: set[asyncio.Task[None]] = set()
 
     def deliver(self, result: Result) -> None:
@@ -59,7 +57,8 @@ class ResultDelivery:
             files, value_file = self._spool.output_files(result.attempt), self._spool.value_file(result.attempt)
             folder = self._spool.files_folder(result.attempt)
             result = await self._uploads.deliver(result, files, value_file, folder)
-            self._on_uploaded(result, folder)
+            for wing in self._wings:
+                wing.after_delivery(result, folder)
             result = _timed(result, time.monotonic() - since)
             await self._store(result)
         self._post(Delivered(result))

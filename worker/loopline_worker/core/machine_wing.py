@@ -1,0 +1,74 @@
+"""The machine's door for optional features. Each is a wing: a class that overrides the hooks it needs.
+
+The machine imports no wing. It is given its wings, and calls them in that order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from loopline_worker.core.events import WingEvent
+
+if TYPE_CHECKING:
+    from loopline_shared.model import Held, Load
+    from loopline_shared.protocol.gang_messages import Member
+    from loopline_shared.protocol.link_session import WorkerSession
+    from loopline_shared.protocol.transfers import PeerReport
+    from loopline_shared.protocol.worker_link import Assign, Run
+    from loopline_worker.core.attempts import Attempts
+    from loopline_worker.core.instructions import Instructions
+
+Handler = Callable[[Any, float, "Instructions"], None]
+
+
+class MachineView(Protocol):
+    """The machine, as its wings see it."""
+
+    owes_report: bool
+    """A Report is due soon."""
+    must_review: bool
+    """The owner rule is applied again at the end of this step."""
+
+    @property
+    def attempts(self) -> Attempts:
+        """All attempts of this worker."""
+
+
+@dataclass(slots=True)
+class DraftReport:
+    """The next Report, to which each wing adds its part."""
+
+    session: WorkerSession
+    held: Sequence[Held]
+    load: Load
+    members: Sequence[Member] = ()
+    peers: PeerReport | None = None
+
+
+class MachineWing:
+    """Optional feature of the machine. Every hook does nothing by default."""
+
+    def __init__(self, machine: MachineView) -> None:
+        self.machine = machine
+
+    def handlers(self) -> Mapping[type[WingEvent], Handler]:
+        """Return the functions that take in the wing's own events: ``(event, now, steps)``."""
+        return {}
+
+    def starts(self, run: Run) -> bool:
+        """True if the wing starts this attempt: in its slots it is PREPARING, then PREPARED."""
+        return False
+
+    def assign(self, assign: Assign, now: float, steps: Instructions) -> None:
+        """Take in the wing's part of an Assign, after its cancels and runs."""
+
+    def finish_step(self, allowed: int, pause_reason: str, now: float, steps: Instructions) -> None:
+        """End a step in which attempts that wings start have not begun, with ``allowed`` slots.
+
+        ``pause_reason``: why nothing may start; empty if attempts may.
+        """
+
+    def report(self, draft: DraftReport) -> None:
+        """Add the wing's part to the next Report."""
