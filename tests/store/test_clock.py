@@ -34,6 +34,8 @@ NO_TIMES = {
         "work_accepted",
         "virtual",
         "used",
+        "most_used",
+        "idle_s",
         "usage",
         "share",
         "health",
