@@ -8,6 +8,7 @@ import pytest
 
 from loopline_master.core import scheduler
 from loopline_master.core.events import JobCancelled, JobPaused, JobResumed
+from loopline_master.core.kernel.door.mechanism import Mechanism
 from loopline_master.core.kernel.door.wing import Wing
 from loopline_master.core.scheduler import WINGS
 from loopline_shared.model import JobState, Outcome
@@ -19,6 +20,12 @@ CHOICES: list[Wings] = [(), *((wing,) for wing in WINGS), *combinations(WINGS, 2
 
 def named(wings: Wings) -> str:
     return "+".join(wing.__name__ for wing in wings) or "kernel"
+
+
+def test_each_hook_has_a_wing_that_needs_it() -> None:
+    hooks = {name for name in vars(Mechanism) if not name.startswith("_")}
+    needed = {name for wing in WINGS for name in hooks if getattr(wing, name) is not getattr(Mechanism, name)}
+    assert hooks - needed == set()
 
 
 @pytest.mark.parametrize("policy", ["round-robin", "fair", "turnaround"])
