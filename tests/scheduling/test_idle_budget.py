@@ -42,6 +42,8 @@ def test_a_job_that_waits_for_a_busy_worker_does_not_hold_strangers_for_ever(sin
     later = grid.ask(JobSubmitted("stranger", spec(1, 5.0))).job  # type: ignore[union-attr]
     if single == "deliver":
         grid.end(AttemptId(later, 1, 1))
+    live(grid, LOOK_EVERY_S)
+    assert grid.job(y).idle_s <= LOOK_EVERY_S, "not for the time before it held anybody"
     live(grid, BUDGET_S - 2 * LOOK_EVERY_S)
     assert not grid.job(y).stalled
     assert grid.job(later).state is not JobState.SUCCEEDED

@@ -51,8 +51,8 @@ class IdleExemptions(Wing):
 
     def expire(self) -> None:
         state = self.state
-        passed_s = state.now - state.grid.idle_looked_at
-        if passed_s < LOOK_EVERY_S or not (state.index.blocked or self._spent):
+        looked_at = state.grid.idle_looked_at
+        if state.now < looked_at + LOOK_EVERY_S or not (state.index.blocked or self._spent):
             return
         state.grid.idle_looked_at = state.now
         holders, slowest = self._holders(), self._slowest()
@@ -60,7 +60,9 @@ class IdleExemptions(Wing):
         for arrival in sorted({*holders, *spent} & state.index.live.keys()):
             job = state.index.live[arrival]
             growth = max(0.0, used_now(state, job) - job.most_used)
-            idle_s = min(passed_s, LOOK_EVERY_S) if self._is_idle(job, holders.get(arrival, ())) else 0.0
+            held = holders.get(arrival, [])
+            since = max(looked_at, min((one.held_at or state.now for one in held), default=state.now))
+            idle_s = min(state.now - since, LOOK_EVERY_S) if self._is_idle(job, held) else 0.0
             job.most_used += growth
             job.idle_s = max(0.0, job.idle_s + max(0.0, idle_s - growth / slowest) - growth)
             self._mark(job)
