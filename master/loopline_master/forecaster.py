@@ -164,14 +164,17 @@ class Forecaster:
     def with_eta(self, view: View) -> View:
         """Return the view of an unfinished job with its ETA, or with the reason why there is none.
 
-        Running tasks that wait at their workers for a slot count as prefetched.
+        Running tasks that wait at their workers for a slot count as prefetched; a job with no others is queued.
         """
         state = self._scheduler.state
         job = state.jobs.get(view.id)
         if job is None or job.is_over:
             return view
         ahead = min(state.index.attempts.queues.of_job.get(view.id, 0), view.tasks.running)
-        view = view.model_copy(update={"tasks": view.tasks.model_copy(update={"prefetched": ahead})})
+        news: dict[str, object] = {"tasks": view.tasks.model_copy(update={"prefetched": ahead})}
+        if view.condition == "running" and ahead and ahead == view.tasks.running:
+            news["condition"] = "queued"
+        view = view.model_copy(update=news)
         found = self._current_outlook().get(view.id, Unknown("nothing is known of it yet"))
         if isinstance(found, Unknown):
             reasons = filter(None, (found.reason, latest_end(state, job)))

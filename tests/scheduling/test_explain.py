@@ -9,7 +9,7 @@ import pytest
 from loopline_master.core.events import JobCancelled, JobPaused, WorkerDrained
 from loopline_master.core.explain.explain_job import explain_job, explain_task, spoken
 from loopline_master.core.explain.explain_worker import explain_worker
-from loopline_shared.model import Outcome, TaskId
+from loopline_shared.model import Order, Outcome, TaskId
 from tests.scheduling.driver import Grid, facts, result
 
 NO_SIZE = "no size: later jobs may finish first; submit with --size to be counted"
@@ -124,6 +124,15 @@ def test_a_job_that_waits_for_a_slot() -> None:
     assert codes(grid, later) == [("no_slot", 5)]
     assert task_says(grid, later, 1) == ("queued", "1 task waits for a free slot: 2 of 2 in use on 1 worker")
     assert job_says(grid, first) == "2 tasks of 2 running on 1 worker"
+
+
+def test_prefetched_task_is_not_called_running() -> None:
+    grid = Grid(order=Order.NONE, prefetch_s=10.0)
+    grid.workers("a")
+    first, later = grid.submit(1, 3.0), grid.submit(1, 2.0)
+    assert job_says(grid, first) == "its only task running on 1 worker"
+    assert job_says(grid, later) == "its only task waiting for a slot on 1 worker"
+    assert codes(grid, later) == [("prefetched", 1)]
 
 
 def test_a_job_under_way() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,8 +12,12 @@ from hypothesis import strategies as st
 from loopline_master.core.events import JobSubmitted
 from loopline_master.core.kernel.effects import Submitted
 from loopline_master.core.policies import REGISTRY
-from loopline_shared.model import AttemptId, Order
+from loopline_master.forecaster import Forecaster
+from loopline_master.store.records import EtaRecords
+from loopline_shared.model import AttemptId, JobState, Order
+from loopline_shared.rest.bodies import Counts
 from tests.campaign import PATIENT, tried
+from tests.cli import views
 from tests.scheduling.driver import START, Grid, facts, spec
 
 SLOTS = {"a": 1, "b": 2}
@@ -129,6 +134,21 @@ def test_policy_that_sends_an_hour_ahead_does_so_for_one_user_only(users: int) -
     assert sum(map(len, map(life.queue, SLOTS))) <= 6, "two wait for each of three slots"
     life.live(until=came_at + 5.4)
     assert life.first_begun(late) is not None
+
+
+async def never(work: object) -> Any:
+    raise AssertionError("nothing is stored")
+
+
+def test_job_whose_tasks_only_wait_at_workers_is_queued() -> None:
+    life = Life(bimodal, users=1)
+    first, later = life.submit("ann", 3, size=30.0), life.submit("ann", 2, size=1e-3)
+    forecaster = Forecaster(life.grid.scheduler, EtaRecords(never, never), lambda: life.grid.now)
+    found = [
+        forecaster.with_eta(views.job(job, JobState.RUNNING, tasks=Counts(running=2), condition="running"))
+        for job in (first, later)
+    ]
+    assert [(view.condition, view.tasks.prefetched) for view in found] == [("running", 0), ("queued", 2)]
 
 
 DURATIONS = st.sampled_from([0.01, 0.2, 0.8, 3.0, 20.0])

@@ -92,9 +92,7 @@ def _reasons(state: State, job: Job) -> list[Reason]:
         reasons.append(_held(state, job))
     if job.running:
         workers = {a.worker for a in state.attempts.values() if a.job == job.id and a.state in LIVE}
-        which = "its only task" if job.task_count == 1 else f"{_tasks(job.running)} of {job.task_count}"
-        detail = f"{which} running on {counted(len(workers), 'worker')}"
-        reasons.append(Reason(code="running", count=job.running, detail=detail))
+        reasons += _under_way(state, job)
         reasons += [explain_gang.what_it_does(state, gang) for gang in explain_gang.not_running(state, job)]
         reasons += _preparing(state, job, workers)
         reasons += _coming(state, job)
@@ -140,6 +138,19 @@ def _preparing(state: State, job: Job, workers: set[str]) -> list[Reason]:
         return []
     more = f"; and {len(said) - _MOST_PREPARING} more" if len(said) > _MOST_PREPARING else ""
     return [Reason(code="preparing", count=len(said), detail="; ".join(said[:_MOST_PREPARING]) + more)]
+
+
+def _under_way(state: State, job: Job) -> list[Reason]:
+    """Return how many tasks run, and how many wait at workers for a slot."""
+    attempts = [one for one in state.attempts.values() if one.job == job.id and one.state in LIVE]
+    reasons = []
+    for code, does, is_queued in (("running", "running on", False), ("prefetched", "waiting for a slot on", True)):
+        found = [one for one in attempts if one.is_queued is is_queued]
+        if count := len({one.task for one in found}):
+            which = "its only task" if job.task_count == 1 else f"{_tasks(count)} of {job.task_count}"
+            workers = counted(len({one.worker for one in found}), "worker")
+            reasons.append(Reason(code=code, count=count, detail=f"{which} {does} {workers}"))
+    return reasons
 
 
 def _exempt(state: State, job: Job) -> list[Reason]:
