@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from loopline.client import AsyncClient
 from loopline.transfer.downloads import OutputFolder, outputs_of
+from loopline_master.core.kernel.entities import MAX_TAKEN_DOWN
 from loopline_master.store import replay
 from loopline_shared.errors import LooplineError
 from loopline_shared.model import AttemptState, JobState, TaskId
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from tests.faults.driver import Campaign
 
 Findings = list[str]
+TAKEN_DOWN = ("its sandbox was killed", "its supervisor was killed")
+"""Reasons of attempts that count as taken down. A task with MAX_TAKEN_DOWN of them may fail."""
 
 
 async def audit(campaign: Campaign) -> Findings:
@@ -35,7 +38,8 @@ async def audit(campaign: Campaign) -> Findings:
     for job in drawn:
         if job.id in views:
             found += ends(job, views[job.id], attempts[job.id])
-            found += [line async for line in _outputs(client, job, campaign.folder / "downloads")]
+            left_out = taken_down(attempts[job.id])
+            found += [line async for line in _outputs(client, job, campaign.folder / "downloads", left_out)]
     found += contradictions(campaign.seen, attempts)
     found += await _left_running(campaign)
     report = await client.passing()
@@ -73,7 +77,11 @@ def passings(drawn: list[Drawn], views: dict[int, JobView]) -> Iterator[str]:
 
 def ends(job: Drawn, view: JobView, attempts: list[AttemptView]) -> Iterator[str]:
     """Yield what is wrong with how a job's tasks ended: each exactly once, by one launch, and none without cause."""
-    if view.state is not JobState.SUCCEEDED or view.tasks.succeeded != job.tasks:
+    may_fail = taken_down(attempts)
+    failed = view.tasks.failed if may_fail else 0
+    if view.state not in (JobState.SUCCEEDED, JobState.FAILED if failed else JobState.SUCCEEDED) or (
+        failed > len(may_fail) or view.tasks.succeeded + failed != job.tasks
+    ):
         reasons = sorted({one.reason for one in attempts if one.reason})
         yield f"job {job.id} ended as {view.state} with {view.tasks}: {reasons[:5]}"
     accepted = defaultdict(list)
@@ -87,8 +95,14 @@ def ends(job: Drawn, view: JobView, attempts: list[AttemptView]) -> Iterator[str
         launches = Counter((one.id.number - 1) // nodes for one in accepted[task])
         if len(launches) > 1:
             yield f"task {job.id}.{task} was accepted twice: {[str(one.id) for one in accepted[task]]}"
-        elif launches.total() != nodes:
+        elif launches.total() != nodes and task not in may_fail:
             yield f"task {job.id}.{task} has {launches.total()} accepted of {nodes}"
+
+
+def taken_down(attempts: list[AttemptView]) -> set[int]:
+    """Return the tasks that were taken down so often that they may fail."""
+    times = Counter(one.id.task for one in attempts if one.reason in TAKEN_DOWN)
+    return {task for task, count in times.items() if count >= MAX_TAKEN_DOWN}
 
 
 def contradictions(seen: dict[TaskId, tuple[int, ...]], attempts: dict[int, list[AttemptView]]) -> Iterator[str]:
@@ -99,9 +113,9 @@ def contradictions(seen: dict[TaskId, tuple[int, ...]], attempts: dict[int, list
             yield f"task {task} was shown as ended by attempts {numbers}, and now by {now}"
 
 
-async def _outputs(client: AsyncClient, job: Drawn, folder: Path) -> AsyncIterator[str]:
-    """Yield what tasks brought that is not what they had to."""
-    for number in range(1, job.tasks + 1):
+async def _outputs(client: AsyncClient, job: Drawn, folder: Path, left_out: set[int]) -> AsyncIterator[str]:
+    """Yield the outputs of tasks that are not as expected; ``left_out``: tasks that may have failed."""
+    for number in sorted({*range(1, job.tasks + 1)} - left_out):
         task = TaskId(job.id, number)
         try:
             had = b"".join([piece async for piece in client.output(task)])
