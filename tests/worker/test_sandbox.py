@@ -74,7 +74,8 @@ homes = [name for folder in folders if os.path.isdir(folder) for name in os.list
 print(json.dumps([homes, [pid for pid in os.listdir("/proc") if pid.isdigit()]]))
 """
     homes, pids = json.loads((await walled.result(python(code))).stdout.data)
-    assert set(homes) <= set(Path(sys.base_prefix).parts)  # the agent's Python may be in a home
+    parts = {*Path(sys.base_prefix).parts, *Path(sys.prefix).parts}
+    assert set(homes) <= parts, "the agent's Python may be in a home"
     assert len(pids) <= 2  # its own, and the first of its namespace
 
 

@@ -117,7 +117,7 @@ class WebSocket(asyncio.Protocol):
             if not future.done():
                 future.set_exception(error)
                 future.exception()  # whoever wants to know asks
-        if self._transport:
+        if self._transport and not self._transport.is_closing():  # CPython 3.11.2 cannot abort TLS after two closes
             self._transport.close()
 
     async def close(self, within_s: float) -> None:

@@ -32,13 +32,16 @@ _OOM_SCORE = "/proc/self/oom_score_adj"
 
 
 def lower_session(pid: int | str = "self") -> bool:
-    """Lower the group of a process's whole session. False if others just did so: try again later."""
+    """Lower the group of a process's whole session. False if it is not low yet: try again later.
+
+    The kernel refuses if a group was lowered just before; or the process is gone, and others of its session are not.
+    """
     try:
         write(f"/proc/{pid}/autogroup", str(LOWEST).encode())
     except BlockingIOError:
         return False
     except OSError:
-        pass  # no such groups here, or no such process any more
+        return not os.access("/proc/self/autogroup", os.F_OK)  # no: this kernel has groups
     return True
 
 
