@@ -1,8 +1,7 @@
 """The wing *leases*: loses the attempts of silent workers, and forgets workers.
 
-A worker that is away is forgotten when an admin says so, or after ``forget_workers_days``. One that said that it is
-*transient* is forgotten when its lease is over, or as soon as another worker needs its place
-(kernel/sessions/lost_workers.py).
+An absent worker is forgotten on an admin's request, or after ``forget_workers_days``. A *transient* worker is
+forgotten when its lease is over, or as soon as another worker needs its place (kernel/sessions/lost_workers.py).
 """
 
 from __future__ import annotations
@@ -42,14 +41,14 @@ class Leases(Wing):
                 self._let_transient_go(worker)
 
     def _begin(self, event: MasterStarted | MasterStoodStill, tell: Tell) -> Reply:
-        """Renew every lease: they ran while the master was stopped."""
+        """Renew every lease: time passed while the master was stopped."""
         for worker in self.state.workers.values():
             leases.renew(self.state, worker)
             self.state.put(worker)
         return Done()
 
     def _hear(self, event: WorkersHeard, tell: Tell) -> Reply:
-        """Take in the times of Reports that were kept back, and renew the leases."""
+        """Apply the times of Reports that were kept back, and renew the leases."""
         for name, ago_s in event.ago_s.items():
             worker = self.state.workers[name]
             worker.reported_at = self.state.now - ago_s
@@ -82,7 +81,7 @@ class Leases(Wing):
         leases.disconnect(self.state, worker)
 
     def _let_transient_go(self, worker: Worker) -> None:
-        """Forget a transient worker whose lease is over; after another lease, if a gang still needs it."""
+        """Forget a transient worker whose lease is over; extend the lease by another if a gang still needs it."""
         if worker.name in self.state.effects.gone:
             return
         if is_needed(self.state, worker):
