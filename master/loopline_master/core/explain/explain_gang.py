@@ -32,7 +32,7 @@ def not_running(state: State, job: Job) -> list[Gang]:
     return [gang for gang in gangs if gang.job == job.id and gang.phase is not GangPhase.RUNNING][:_MOST_GANGS]
 
 
-def what_it_does(state: State, gang: Gang) -> Reason:
+def phase_reason(state: State, gang: Gang) -> Reason:
     """Return the present phase of a gang with members, as a reason."""
     members = members_of(state, gang)
     if gang.phase is GangPhase.PREPARING:
@@ -48,9 +48,9 @@ def what_it_does(state: State, gang: Gang) -> Reason:
     return Reason(code="running", count=len(members), detail=detail)
 
 
-def what_all_do(state: State, launches: Sequence[Gang]) -> Reason:
+def phases_reason(state: State, launches: Sequence[Gang]) -> Reason:
     """Return the phases of one task's launches: the first one, and replicas if there are any."""
-    reasons = [what_it_does(state, gang) for gang in launches]
+    reasons = [phase_reason(state, gang) for gang in launches]
     details = "; a replica: ".join(reason.detail for reason in reasons)
     return Reason(code="running", count=sum(reason.count for reason in reasons), detail=details)
 

@@ -94,7 +94,7 @@ def _reasons(state: State, job: Job) -> list[Reason]:
         which = "its only task" if job.task_count == 1 else f"{_tasks(job.running)} of {job.task_count}"
         detail = f"{which} running on {counted(len(workers), 'worker')}"
         reasons.append(Reason(code="running", count=job.running, detail=detail))
-        reasons += [explain_gang.what_it_does(state, gang) for gang in explain_gang.not_running(state, job)]
+        reasons += [explain_gang.phase_reason(state, gang) for gang in explain_gang.not_running(state, job)]
         reasons += _preparing(state, job, workers)
         reasons += _coming(state, job)
     plan = state.own(GangMemory).plans.get(job.id)
@@ -303,7 +303,7 @@ _NOTES = {
 
 def _alive(state: State, task_id: TaskId, job: Job, task: Task) -> Reason:
     if launches := launches_of(state, task_id):
-        return explain_gang.what_all_do(state, launches)
+        return explain_gang.phases_reason(state, launches)
     attempts = [a for a in state.index.attempts.of_task.get(task_id, {}).values() if a.state in LIVE]
     notes = [(a.worker, _NOTES.get(a.state, "")) for a in attempts]
     places = " and ".join(sorted(worker + note for worker, note in notes))

@@ -33,7 +33,7 @@ def check(state: State) -> None:
     for attempt in state.attempts.values():
         check_attempt(state, attempt)
     _replicas_are_bounded(state)
-    _nobody_is_overloaded(state)
+    _no_worker_is_overloaded(state)
     live = list(state.index.live.values())
     for place, job in enumerate(live):
         check_guarantee(state, job, live[:place])
@@ -119,7 +119,7 @@ def _replicas_are_bounded(state: State) -> None:
     assert max(places.values(), default=0) <= 1, f"twice on one worker: {places.most_common(1)}"
 
 
-def _nobody_is_overloaded(state: State) -> None:
+def _no_worker_is_overloaded(state: State) -> None:
     on: dict[str, list[Attempt]] = {}
     for attempt in state.attempts.values():
         assert attempt.worker in state.workers, f"attempt {attempt.id} is on {attempt.worker}, which is unknown"

@@ -269,7 +269,7 @@ class State:
             self.memos.clear()
             for key in requirements.place_worker(worker):
                 for job_id in sorted(requirements.jobs[key]):
-                    self._starve_or_feed(self.jobs[job_id])
+                    self._update_starvation(self.jobs[job_id])
         self.index.place_worker(worker)
 
     def _index_tasks(self) -> None:
@@ -282,7 +282,7 @@ class State:
             if task.votes or voters:
                 index.place_voters(task)
                 if task.votes and job.is_live:
-                    self._starve_or_feed(job)
+                    self._update_starvation(job)
             if own is not None and own.place_task(task):
                 self._changed_jobs[job.id] = job
             if task.number not in ready_set.kept:
@@ -294,7 +294,7 @@ class State:
         entry = self.index.in_grid.get(job.id)
         if entry is None and job.is_live:  # it enters the grid
             self.index.requirements.add_job(job)
-            self._starve_or_feed(job)
+            self._update_starvation(job)
         is_elsewhere = self.index.place_job(job, self.fresh[job.id])
         if job.nodes > 1:
             self.lead.job_placed(job)
@@ -328,7 +328,7 @@ class State:
                 change(job, before, reason)
             self.effects.jobs[job.id] = job
 
-    def _starve_or_feed(self, job: Job) -> None:
+    def _update_starvation(self, job: Job) -> None:
         """Note the time since which no available worker can run the job, or that one can again."""
         starved = self.index.requirements.is_starved(job) or self.index.is_stuck(job, self.fresh[job.id])
         if starved != (job.starved_since is not None):

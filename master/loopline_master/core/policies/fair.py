@@ -33,30 +33,30 @@ class Fair(WorkerFirst):
 
     def __init__(self, view: View) -> None:
         self.index: FairIndex = FairIndex(view)
-        self._in_vain: set[RequirementClass] = set()
+        self._hopeless: set[RequirementClass] = set()
         """Requirement classes without work for a faster worker in this step: a slower one will find none either.
         """
 
     def free_workers(self, view: View) -> Iterator[Worker]:
         """Return free workers, the fastest first, until no worker has anything left to do."""
-        self._in_vain = set()
+        self._hopeless = set()
         for worker in self.index.fastest_idle():
             yield worker
-            if self.index.are_all_in(self._in_vain):
+            if self.index.are_all_in(self._hopeless):
                 return
 
     def next_task(self, view: View, worker: Worker) -> Proposal | None:
         keys = self.index.keys_met(worker)
         if not view.is_free(worker):
             return _Turn(view, self.index, worker, keys, ()).to_wait()
-        if self._in_vain:
-            keys = [key for key in keys if key not in self._in_vain]
-        turn = _Turn(view, self.index, worker, keys, self._in_vain)
+        if self._hopeless:
+            keys = [key for key in keys if key not in self._hopeless]
+        turn = _Turn(view, self.index, worker, keys, self._hopeless)
         found = turn.to_start() if keys else None
         if found is not None:
             return found
         if not turn.is_barred:
-            self._in_vain.update(keys)
+            self._hopeless.update(keys)
         return Later(turn.due_at) if turn.due_at < inf and view.index.attempts.used else None
 
 
@@ -73,9 +73,9 @@ class _Turn:
         index: FairIndex,
         worker: Worker,
         keys: Collection[RequirementClass],
-        in_vain: Container[RequirementClass],
+        hopeless: Container[RequirementClass],
     ) -> None:
-        self._view, self._index, self._worker, self._keys, self._in_vain = view, index, worker, keys, in_vain
+        self._view, self._index, self._worker, self._keys, self._hopeless = view, index, worker, keys, hopeless
         self._speed = measure.speed_now(worker)
         self._is_fast = index.capacity.is_fast(self._speed)
         self.is_barred, self.due_at = False, inf
@@ -121,7 +121,7 @@ class _Turn:
         view, worker = self._view, self._worker
         slots = view.index.slots.free_slots(worker) or 1
         takes = view.index.requirements.taken_by(worker.name, slots, view.index.turn)
-        return key not in self._in_vain and takes(key)
+        return key not in self._hopeless and takes(key)
 
     def _ends_in(self, job: Job, before: float) -> float:
         """Return the seconds until the expected end of the job, after ``before`` of earlier work and its own."""

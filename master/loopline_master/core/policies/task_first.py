@@ -22,7 +22,7 @@ from loopline_master.core.policies.least_work import LeastWork
 from loopline_master.core.policies.policy import FEW, Later, Placement, Policy, Proposal, View, first_of
 from loopline_shared.model import Facts
 
-_MOST_IN_VAIN = 16
+_MOST_UNPLACED = 16
 """Limit of the unplaced jobs of one requirement class: then the others of that class are not asked."""
 _MOST_PROPOSALS = 512
 """Limit for one step: workers that accepted this many will report again soon."""
@@ -85,10 +85,10 @@ class TaskFirst(Policy):
         return self._proposals(view)
 
     def _proposals(self, view: View) -> Iterator[Proposal]:
-        in_vain, after, left, index = dict[RequirementClass, int](), None, _MOST_PROPOSALS, self.index
+        unplaced, after, left, index = dict[RequirementClass, int](), None, _MOST_PROPOSALS, self.index
         any_may_wait = len(view.index.ready) <= FEW or index.may_any_wait()
         while left and view.index.ready and index.placed:
-            if (job := _next_job(view, after, in_vain, index, any_may_wait)) is None:
+            if (job := _next_job(view, after, unplaced, index, any_may_wait)) is None:
                 return
             answer = index.best(job)
             if answer is not None:
@@ -96,7 +96,7 @@ class TaskFirst(Policy):
                 yield answer
             if not isinstance(answer, Placement) or not _is_placed(view, job, answer):
                 key = view.index.requirements.key_of(job)
-                in_vain[key], after = in_vain.get(key, 0) + 1, job
+                unplaced[key], after = unplaced.get(key, 0) + 1, job
 
     def prefetch(self, view: View) -> Iterator[Proposal]:
         """Return nothing: busy workers are in ``plan`` beside free ones, each at its cost."""
@@ -104,7 +104,7 @@ class TaskFirst(Policy):
 
 
 def _next_job(
-    view: View, after: Job | None, in_vain: dict[RequirementClass, int], index: WorkerIndex, any_may_wait: bool
+    view: View, after: Job | None, unplaced: dict[RequirementClass, int], index: WorkerIndex, any_may_wait: bool
 ) -> Job | None:
     """Return the first job after ``after`` with a task to start, of a class that is still worth asking.
 
@@ -116,7 +116,7 @@ def _next_job(
         return None
 
     def takes(key: RequirementClass) -> bool:
-        is_worth_asking = in_vain.get(key, 0) < _MOST_IN_VAIN and user in (None, owner_of(key))
+        is_worth_asking = unplaced.get(key, 0) < _MOST_UNPLACED and user in (None, owner_of(key))
         return is_worth_asking and (is_few or any_may_wait or index.is_any_free(key))
 
     if after is not None and (session := view.index.sessions.at.get(last)) is not None:
@@ -125,7 +125,7 @@ def _next_job(
             return view.index.live[arrival]
     if is_few:
         wanted = ready if user is None else view.index.requirements.wanted(ready, user)
-        turn = first_of([ready[key] for key in wanted if in_vain.get(key, 0) < _MOST_IN_VAIN])(last)
+        turn = first_of([ready[key] for key in wanted if unplaced.get(key, 0) < _MOST_UNPLACED])(last)
     else:
         turn = view.index.first_of_many(ready, takes, last)
     if turn is not None and (session := view.index.sessions.at.get(turn)) is not None:

@@ -37,7 +37,7 @@ def bounded(state: State, worker: Worker, result: Result, since: float, *, flags
         and (result.phases is None or _longest(result.phases) <= most_s)
     ):
         return result
-    if flags and _is_far(result, facts, most_s):
+    if flags and _exceeds_by_far(result, facts, most_s):
         worker.overstated += 1
         state.effects.overstated.append((worker.name, result.attempt))
         state.put(worker)
@@ -58,7 +58,7 @@ def cut(result: Result, facts: Facts, most_s: float) -> Result:
     )
 
 
-def _is_far(result: Result, facts: Facts, most_s: float) -> bool:
+def _exceeds_by_far(result: Result, facts: Facts, most_s: float) -> bool:
     longest_s = max(result.wall_s, 0.0 if result.phases is None else _longest(result.phases))
     return (
         longest_s > _FAR * most_s + _SLACK_S

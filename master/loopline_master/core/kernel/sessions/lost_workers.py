@@ -21,7 +21,7 @@ def is_full(state: State) -> bool:
     able = [one for one in away if one.name not in state.effects.gone and not is_needed(state, one)]
     if not able:
         return True
-    let_go(state, min(able, key=lambda worker: (worker.lease_until, worker.name)))
+    forget_worker(state, min(able, key=lambda worker: (worker.lease_until, worker.name)))
     return False
 
 
@@ -33,7 +33,7 @@ def is_needed(state: State, worker: Worker) -> bool:
     return any(needs(worker) for needs in state.wings.needs)
 
 
-def let_go(state: State, worker: Worker) -> None:
+def forget_worker(state: State, worker: Worker) -> None:
     """Lose a worker's attempts for good, and forget it at the end of the step, unless it has joined again by then."""
     for attempt in list(state.index.attempts.of_worker.get(worker.name, {}).values()):
         lifecycle.lose(state, attempt, "its worker was forgotten", for_good=True)

@@ -135,11 +135,11 @@ def _compare(state: State, outbox: Outbox, worker: Worker, report: Report) -> No
     queue = state.index.attempts.queues.of_worker.get(worker.name, {}).keys()
     delivering = set(attempts_of(report.delivering)) if report.delivering else ()
     strangers = [*begun, *(waiting - queue), *delivering]
-    looked_at = _worth_a_look(state, worker, queue, waiting)
+    compared = _to_compare(state, worker, queue, waiting)
     if report.members:
         strangers += [member.attempt for member in report.members]
-        looked_at = state.lead.note_members(report, looked_at)
-    for attempt in looked_at:
+        compared = state.lead.note_members(report, compared)
+    for attempt in compared:
         held = begun.get(attempt.id)
         if delivering and attempt.id in delivering:
             _is_delivering(state, attempt, report.seen)
@@ -152,7 +152,7 @@ def _compare(state: State, outbox: Outbox, worker: Worker, report: Report) -> No
             break  # the next Report names the rest
 
 
-def _worth_a_look(state: State, worker: Worker, queue: Set[AttemptId], waiting: set[Id]) -> list[Attempt]:
+def _to_compare(state: State, worker: Worker, queue: Set[AttemptId], waiting: set[Id]) -> list[Attempt]:
     """Return the worker's attempts, except those that wait in its queue as before.
 
     These make up most of a long queue, and require no action.
@@ -172,7 +172,7 @@ def _is_held(state: State, attempt: Attempt, held: Held | None, seen: int) -> No
         case AttemptState.DISPATCHED | AttemptState.PREFETCHED | AttemptState.PREPARED if held:
             _has_begun(state, attempt, held)
         case AttemptState.DISPATCHED:
-            _waits_after_all(state, attempt)
+            _treat_as_prefetched(state, attempt)
         case AttemptState.RUNNING | AttemptState.FROZEN:
             _note_frozen(state, attempt, held is not None and held.frozen)
         case AttemptState.CANCELLING | AttemptState.RETRACTING:
@@ -219,7 +219,7 @@ def _has_begun(state: State, attempt: Attempt, held: Held) -> None:
     state.put(attempt)
 
 
-def _waits_after_all(state: State, attempt: Attempt) -> None:
+def _treat_as_prefetched(state: State, attempt: Attempt) -> None:
     """Treat an attempt that should have begun at once, but waits, as prefetched.
 
     It is retracted if it may take long or needs more than one slot.

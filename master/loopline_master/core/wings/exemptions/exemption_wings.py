@@ -39,10 +39,10 @@ class OverdrawnExemptions(Wing):
 
     def due_at(self) -> float | None:
         state = self.state
-        return overdrawn.looks_at(state) if state.index.blocked and state.settings.overdrawn_after else None
+        return overdrawn.next_check_at(state) if state.index.blocked and state.settings.overdrawn_after else None
 
     def expire(self) -> None:
-        overdrawn.look(self.state)
+        overdrawn.mark_overdrawn(self.state)
 
     def workers_to_hear(self, now: float) -> Iterable[str]:
         """Return the workers whose last Reports decide how much work the next check counts."""

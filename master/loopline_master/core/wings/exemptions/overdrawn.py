@@ -16,17 +16,17 @@ from loopline_shared.model import AttemptState
 LOOK_EVERY_S = 30.0
 
 
-def looks_at(state: State) -> float:
+def next_check_at(state: State) -> float:
     """Return the time of the next check."""
     return state.grid.looked_at + LOOK_EVERY_S
 
 
 def is_due(state: State, now: float) -> bool:
     """True if jobs that hold others must be checked now."""
-    return bool(state.settings.overdrawn_after and state.index.blocked) and looks_at(state) <= now
+    return bool(state.settings.overdrawn_after and state.index.blocked) and next_check_at(state) <= now
 
 
-def look(state: State) -> None:
+def mark_overdrawn(state: State) -> None:
     """Mark the jobs that hold others and have used ``overdrawn_after`` times their size."""
     if not is_due(state, state.now):
         return

@@ -16,7 +16,7 @@ from loopline_master.core.kernel.effects import Declined, Done, Reply
 from loopline_master.core.kernel.entities import OCCUPYING, Worker
 from loopline_master.core.kernel.kernel_events import MasterStarted, MasterStoodStill, WorkerForgotten, WorkersHeard
 from loopline_master.core.kernel.sessions import leases
-from loopline_master.core.kernel.sessions.lost_workers import is_needed, let_go
+from loopline_master.core.kernel.sessions.lost_workers import forget_worker, is_needed
 
 
 class Leases(Wing):
@@ -38,7 +38,7 @@ class Leases(Wing):
             worker = self.state.workers[name]
             self._give_up(worker)
             if worker.facts.transient:
-                self._let_transient_go(worker)
+                self._forget_transient(worker)
 
     def _begin(self, event: MasterStarted | MasterStoodStill, tell: Tell) -> Reply:
         """Renew every lease: time passed while the master was stopped."""
@@ -67,7 +67,7 @@ class Leases(Wing):
             return Declined(409, "connected", message, "stop it first; `loopline leave` there takes it out for good")
         if is_needed(self.state, worker):
             return Declined(409, "needed", f"a gang is planned on {worker.name}, or has not ended", "try again later")
-        let_go(self.state, worker)
+        forget_worker(self.state, worker)
         return Done()
 
     def _give_up(self, worker: Worker) -> None:
@@ -80,7 +80,7 @@ class Leases(Wing):
             forget(worker.name)
         leases.disconnect(self.state, worker)
 
-    def _let_transient_go(self, worker: Worker) -> None:
+    def _forget_transient(self, worker: Worker) -> None:
         """Forget a transient worker whose lease is over; extend the lease by another if a gang still needs it."""
         if worker.name in self.state.effects.gone:
             return
@@ -88,4 +88,4 @@ class Leases(Wing):
             worker.lease_until = self.state.now + self.state.settings.lease_s
             self.state.put(worker)
         else:
-            let_go(self.state, worker)
+            forget_worker(self.state, worker)

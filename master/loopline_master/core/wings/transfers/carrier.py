@@ -28,7 +28,7 @@ receiver behind another may have to wait for this long."""
 _SAME_LINE = 0.05
 """Receivers that follow one another are on one line if their planned rates differ by at most this share."""
 _WAVE = "/"
-_A_HAIR_LESS = 1 - 1e-6
+_SLIGHTLY_LESS = 1 - 1e-6
 """Factor on the capacity of the master's link, so that a worker is preferred to an equally good master."""
 
 
@@ -95,7 +95,7 @@ class NumberedRequest:
         receivers: dict[str, dict[str, Transfer]] = {}
         for name, _, fetching in self.carriers:
             for file, transfer in fetching.items() if name not in self.unheard else ():
-                receivers.setdefault(file, {})[name] = self._past_the_mute(file, transfer)
+                receivers.setdefault(file, {})[name] = self._with_fallback(file, transfer)
         holders: dict[str, list[str]] = {file: [MASTER] for file in receivers}
         for name, has, _ in self.carriers:
             if name not in self.mute:
@@ -111,7 +111,7 @@ class NumberedRequest:
                 running += pipelines_of(name, wave)
         return PlanRequest(self.network, found, tuple(demands), tuple(running), LEAST_RATE)
 
-    def _past_the_mute(self, file: str, transfer: Transfer) -> Transfer:
+    def _with_fallback(self, file: str, transfer: Transfer) -> Transfer:
         """Return a transfer with its receiver's fallback: the first host before it in line that is not mute."""
         source = transfer.source
         for _ in self.mute if source in self.mute else ():
@@ -241,7 +241,7 @@ class TransferState:
             root = next(node.name for node in known.values() if node.parent is None)
             missing = {MASTER, *hosts} - known.keys()
             nodes = known | {name: NetworkNode(name, root, UNKNOWN_RATE, UNKNOWN_RATE) for name in missing}
-            nodes[MASTER] = replace(nodes[MASTER], up=nodes[MASTER].up * _A_HAIR_LESS)
+            nodes[MASTER] = replace(nodes[MASTER], up=nodes[MASTER].up * _SLIGHTLY_LESS)
             self._network = hosts, Network(sorted(nodes.values(), key=_place))
         return self._network[1]
 

@@ -73,7 +73,7 @@ def begin(state: State) -> None:
     _note_served(state)
 
 
-def go_on(state: State, nodes: Iterable[NetworkNode], request: int) -> None:
+def resume(state: State, nodes: Iterable[NetworkNode], request: int) -> None:
     """Continue with this network from the carriers' rows; an unanswered request is made again."""
     state.own(TransferMemory).transfers = TransferState()
     state.own(TransferMemory).transfers.nodes, state.own(TransferMemory).transfers.number = (
@@ -98,7 +98,7 @@ def hear(state: State, name: str, told: PeerReport) -> None:
         state.own(TransferMemory).transfers.is_due = state.own(TransferMemory).transfers.is_outdated = True
         state.put(carrier)
     if told.faults:
-        _take_in_faults(state, carrier, told)
+        _note_faults(state, carrier, told)
     has, before = carrier.has, carrier.fetching
     if told.cached is not None:
         has = {file.sha256: file.size_bytes for file in told.cached}
@@ -128,7 +128,7 @@ def _fetching(state: State, before: Mapping[str, Transfer], told: PeerReport) ->
     return fetching
 
 
-def _take_in_faults(state: State, carrier: Carrier, told: PeerReport) -> None:
+def _note_faults(state: State, carrier: Carrier, told: PeerReport) -> None:
     """Note the sources that failed a receiver: they are not named to it for a while. Liars are quarantined.
 
     If the receiver has an open port, a source that it could not reach is left alone: that source will dial it.
@@ -257,7 +257,7 @@ def _is_mute(state: State, name: str) -> bool:
     return carrier is not None and carrier.is_mute(state.now)
 
 
-def let_time_pass(state: State) -> None:
+def expire(state: State) -> None:
     """Request a plan when a transfer has waited for too long."""
     transfers = state.own(TransferMemory).transfers
     if transfers.overdue_at is not None and transfers.overdue_at <= state.now:

@@ -20,7 +20,7 @@ _PART = " #"
 _MOST_TURNED = 2
 _MOST_CLIMBS, _MOST_PASSES = 4, 3
 """Bounds of the search: divisions of a switch that are improved, and moves of each host ..."""
-_MOST_FLOWS, _MOST_LOOKED_AT = 16_000, 1_000_000
+_MOST_FLOWS, _MOST_CHECKED = 16_000, 1_000_000
 """... flows, the newest, and flows in all choices together: about one or two seconds of a thread."""
 
 
@@ -64,7 +64,7 @@ class _Search:
     def __init__(self, record: FlowRecord) -> None:
         self._record, self._samples = record, record.samples
         self._hosts = sorted({name for sample in self._samples for pair in sample.rates for name in pair})
-        self._choices_left = _MOST_LOOKED_AT // max(1, sum(len(sample.rates) for sample in self._samples))
+        self._choices_left = _MOST_CHECKED // max(1, sum(len(sample.rates) for sample in self._samples))
         self._are_many = 2 * len(self._hosts) > self._choices_left  # too many to move each
 
     def best(self, assumed: Switches) -> Switches:

@@ -31,7 +31,7 @@ _GAIN_RUNNING = 1.05
 """... and for a file that moves: a host keeps the part that it has, but its line is broken off and made again."""
 _ROUNDS = 1
 """Number of passes of re-planning over all files. A second costs as much, and adds a few per cent at most."""
-_LOOKED_AT_TWICE = 500
+_MOST_DEMANDS = 500
 """Limit of demands for re-planning from the solver's rates: 50 ms for 2,000 on 200 hosts without it."""
 _MOST_CLASSES = 3
 """Number of lines that one line may be split into ..."""
@@ -91,7 +91,7 @@ class _Planner:
         kept = self._solved(first, self._solve)
         fair = self._improved(self._solved(first, fill), fill, rounds)
         best = self._solved(fair, self._solve)
-        if sum(map(len, self._wanting.values())) <= _LOOKED_AT_TWICE:
+        if sum(map(len, self._wanting.values())) <= _MOST_DEMANDS:
             best = self._improved(best, self._solve, rounds)
         best = best if _throughput(best) > _throughput(kept) else kept
         if share:

@@ -43,7 +43,7 @@ class Transfers(Wing):
     def handlers(self) -> Mapping[type, Handler]:
         return {
             MasterStarted: self._begin,
-            Checkpointed: self._go_on,
+            Checkpointed: self._resume,
             NetworkChanged: lambda event, _: carrying.change_network(self.state, event),
             TransfersPlanned: lambda event, tell: carrying.adopt(self.state, event, tell),
         }
@@ -66,8 +66,8 @@ class Transfers(Wing):
     def _begin(self, event: MasterStarted, tell: Tell) -> None:
         carrying.begin(self.state)
 
-    def _go_on(self, event: Checkpointed, tell: Tell) -> None:
-        carrying.go_on(self.state, event.nodes, event.request)
+    def _resume(self, event: Checkpointed, tell: Tell) -> None:
+        carrying.resume(self.state, event.nodes, event.request)
 
     def _hear(self, worker: Worker, told: PeerReport) -> None:
         if self.state.settings.peers:
@@ -90,7 +90,7 @@ class Transfers(Wing):
         return self._memory.transfers.overdue_at
 
     def expire(self) -> None:
-        carrying.let_time_pass(self.state)
+        carrying.expire(self.state)
 
     def finish_step(self) -> None:
         """Request a plan if one is due, and forget workers that are gone."""

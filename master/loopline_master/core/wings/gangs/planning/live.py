@@ -118,7 +118,7 @@ class Planning:
     def finish_step(self) -> None:
         """Apply the step's changes since the revision, and store its changes of the plans."""
         if self.book is not None:
-            self._take_in(self.book, self._touched_so_far())
+            self._take_in(self.book, self._touched())
             self.book.settle(self._waiting)
             self._store(self.book)
 
@@ -159,7 +159,7 @@ class Planning:
         book.lattice_of = self._lattice
         book.begin(state.now)
         self._silent.clear()  # some of its workers may have been forgotten since the last book
-        book.enter(self._told(state.workers[name]) for name in sorted(state.workers))
+        book.enter(self._entry_of(state.workers[name]) for name in sorted(state.workers))
         waiting = self._gangs(book)
         for plan in sorted(self._plans.values(), key=in_order_of_claims):
             if plan.job in waiting:
@@ -175,9 +175,9 @@ class Planning:
         """Return the workers whose horizons may have changed: in this step, or because some work took too long."""
         workers, now = self._state.workers, self._state.now
         silent = {name for name in self._silent if workers[name].lease_until <= now}
-        return (self._touched_so_far() | silent | set(book.overdue())) & workers.keys()
+        return (self._touched() | silent | set(book.overdue())) & workers.keys()
 
-    def _touched_so_far(self) -> set[str]:
+    def _touched(self) -> set[str]:
         effects = self._state.effects
         return {*effects.workers, *(attempt.worker for attempt in effects.attempts.values())}
 
@@ -186,9 +186,9 @@ class Planning:
             self._set(book, self._state.workers[name])
 
     def _set(self, book: PlanBook, worker: Worker) -> None:
-        book.set_horizon(*self._told(worker))
+        book.set_horizon(*self._entry_of(worker))
 
-    def _told(self, worker: Worker) -> tuple[str, Horizon, str]:
+    def _entry_of(self, worker: Worker) -> tuple[str, Horizon, str]:
         """Return a worker's entry in a book; note the worker if it is silent."""
         horizon = horizon_of(self._state, worker)
         if worker.session is None and horizon.slots:

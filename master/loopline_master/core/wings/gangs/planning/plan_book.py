@@ -121,8 +121,8 @@ class PlanBook:
             if job not in waiting or waiting[job].task != plan.task:
                 self.withdraw(job, has_started=False)
         self._classes.clear()  # the workers that serve a class may have changed
-        self._follow_the_order(waiting)
-        self._leave_those_that_refuse(waiting)
+        self._displace_held(waiting)
+        self._displace_refused(waiting)
         for job in sorted(self._displaced, key=lambda job: waiting[job].turn):
             self._plan_anew(waiting[job], self._displaced.pop(job))
         is_left = self._plan_new(waiting)
@@ -159,7 +159,7 @@ class PlanBook:
             self._lift(job)
             self._take_again(job, Slot(self._tick, slot.place), "its workers were not free in time")
 
-    def _follow_the_order(self, waiting: Mapping[int, WaitingGang]) -> None:
+    def _displace_held(self, waiting: Mapping[int, WaitingGang]) -> None:
         """Displace the plans of gangs that the order guarantee holds for longer than expected."""
         for job, slot in list(self._slots.items()):
             plan, one = self.plans[job], waiting[job]
@@ -174,7 +174,7 @@ class PlanBook:
                 self._lift(job)
                 self._displace(job, "the jobs that it may not pass take longer")
 
-    def _leave_those_that_refuse(self, waiting: Mapping[int, WaitingGang]) -> None:
+    def _displace_refused(self, waiting: Mapping[int, WaitingGang]) -> None:
         """Displace plans that are due on a worker that accepts no gang now, because it is silent or distrusted."""
         for plan in self.due():
             refusing = self._pool.of(plan.machines) & ~self._gang(waiting[plan.job]).eligible
