@@ -297,7 +297,7 @@ def _queue(courses: list[_Course], *, by_tag: bool) -> None:
 
 
 def _share(courses: list[_Course]) -> None:
-    """Share the slots equally: by the end of a job, every other job has had as much work, or all of its own.
+    """Share the slots equally: by the end of a job, every other job has had as much work, or all it had left.
 
     The jobs of a session share as one job, and are served one after the other.
     """

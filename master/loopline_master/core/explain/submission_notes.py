@@ -18,7 +18,7 @@ NOTABLE_S = 60.0
 
 
 def is_held(state: State, number: int) -> bool:
-    """True if the order guarantee holds the job back now, on any workers."""
+    """True if the order guarantee holds the job back now, regardless of the workers."""
     job = state.jobs.get(number)
     return job is not None and job.is_live and _first(state, job) is not None
 

@@ -118,7 +118,7 @@ class Prefetch:
     def workers_with_room(self) -> Iterator[Worker]:
         """Return busy workers with room, least backlog first, while some job has a task that may be short enough.
 
-        A worker is offered once if no proposal for it is accepted; after a few such workers the search ends.
+        A worker is not offered again if no proposal for it was accepted; after a few such workers the search ends.
         """
         by_shortest_task, limit_s = self._index.by_shortest_task.order, self._state.prefetch_s
         if not by_shortest_task or by_shortest_task[0][0] > limit_s * self._index.octaves.bound:

@@ -407,7 +407,7 @@ def _set_task(job: Job, task: Task, new: TaskState) -> None:
 
 
 def _note_slot(attempt: Attempt, result: Result, now: float) -> None:
-    """Note the slot and when it was taken: the earlier of two estimates is closer, its message travelled faster."""
+    """Note the slot and when it was taken. The earlier of two estimates is closer: its message travelled faster."""
     attempt.slot, phases = result.slot, result.phases
     ago_s = max(phases.ended_s, phases.delivered_s) if phases else result.wall_s
     began_at = max(attempt.dispatched_at, now - ago_s)

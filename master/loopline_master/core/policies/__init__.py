@@ -4,10 +4,10 @@
 attempt at this task on this worker (``Placement``). Each is accepted or refused before the next is drawn, so the
 ``View`` always shows the result. A policy only orders proposals.
 
-**Two kinds, one method each.** A ``WorkerFirst`` policy answers a free worker that asks for a task: ``next_task(view,
-worker)``. A ``TaskFirst`` policy answers a task that asks for a worker, in the order in which jobs arrived:
-``cost(view, task, candidate)``, and the least cost wins. Choose the first where jobs share workers (whose turn is
-it?), the second where workers differ and the question is which one suits the task.
+**Two kinds, one method each.** A ``WorkerFirst`` policy answers a free worker that asks for a task:
+``next_task(view, worker)``. A ``TaskFirst`` policy answers a task that asks for a worker, in the order of the jobs'
+arrival: ``cost(view, task, candidate)``, and the least cost wins. Choose the first where jobs share workers (whose
+turn is it?), the second where workers differ and the question is which one suits the task.
 
 **What the scheduler checks.** The task must be in its job's ready set (fresh, to retry, or allowed a replica), within
 the replica limit and the budget. The worker must be eligible (it meets the requirements, is not draining or in

@@ -34,8 +34,7 @@ class Fair(WorkerFirst):
     def __init__(self, view: View) -> None:
         self.index: FairIndex = FairIndex(view)
         self._hopeless: set[RequirementClass] = set()
-        """Requirement classes without work for a faster worker in this step: a slower one will find none either.
-        """
+        """Requirement classes without work for a faster worker in this step: a slower one will find none."""
 
     def free_workers(self, view: View) -> Iterator[Worker]:
         """Return free workers, the fastest first, until no worker has anything left to do."""

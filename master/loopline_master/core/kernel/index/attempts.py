@@ -203,7 +203,7 @@ class ReadySet:
 
     to_retry: IntervalSet = field(default_factory=IntervalSet)  # started before, queued again
     replicable: IntervalSet = field(default_factory=IntervalSet)  # running, with room for a replica
-    stalled: IntervalSet = field(default_factory=IntervalSet)  # all their attempts are frozen, or as below
+    stalled: IntervalSet = field(default_factory=IntervalSet)  # subset: all attempts are frozen, or as below
     under_replicated: IntervalSet = field(default_factory=IntervalSet)  # subset: a quorum needs more
     kept: dict[int, int] = field(default_factory=dict)  # every task with a Task in memory, and its bits
 

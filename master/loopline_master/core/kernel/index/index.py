@@ -92,7 +92,7 @@ class Index:
     virtual_time: VirtualTime = field(default_factory=VirtualTime)
     blockers: dict[int, int] = field(default_factory=dict)  # held job: arrival of one of its blockers
     blocked: dict[int, set[int]] = field(default_factory=dict)  # the reverse
-    released: set[int] = field(default_factory=set)  # arrivals of jobs whose last step is left and not held
+    released: set[int] = field(default_factory=set)  # arrivals of jobs with only their last step left, not held
     complete: IntervalSet = field(default_factory=IntervalSet)  # arrivals of computed jobs that are not held
     failing: set[int] = field(default_factory=set)  # live jobs that have reached their limit of failed tasks
     attempts: Attempts = field(default_factory=Attempts)
@@ -184,7 +184,7 @@ class Index:
         return True
 
     def may_complete(self, job: Job) -> bool:
-        """Enter a computed job that will complete before the next lookup, for this step alone.
+        """Enter a computed job as complete and nowhere else, because it completes before the next lookup.
 
         False if it is not computed, or may have to wait for its delivery: then it is placed like any other job.
         """

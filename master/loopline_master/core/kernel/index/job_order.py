@@ -2,7 +2,7 @@
 
 **The hold** guarantees the order (the no-passing paper, section 3). The last never-started task of job J is kept back
 while a *predecessor* is in the grid: a job that was there when J came, has a size, and is not larger. So J, lacking
-that task, cannot complete first, whichever machine is faster. Arrivals are numbered, so a predecessor is a live job
+that task, cannot complete first, however the machines behave. Arrivals are numbered, so a predecessor is a live job
 with a smaller arrival and a size of at most J's weight (docs/design/hold.md).
 
 **Virtual time** is the clock of fair sharing (docs/design/fair-hold.md). Work done is shared equally by the jobs that

@@ -64,7 +64,7 @@ class Accounts:
 
 
 def in_hand_ms(attempt: Attempt, role: int) -> int:
-    """Return the use that an attempt of this role adds to its user's account, in slot-milliseconds.
+    """Return the use that an attempt of this role adds beyond its user's charge, in slot-milliseconds.
 
     An attempt that waits at its worker counts in full, because a policy may prefetch many.
     """

@@ -1,10 +1,10 @@
 """The wing *shares*: users take turns by their use, within their limits.
 
-Prefetching between users depends on experience. The expected run time of a task is a user's size, a prediction or a
-mean, and each of these can be wrong by orders of magnitude. Then a queue that should last a second lasts an hour, and
-other users wait behind it. So a task of a job may wait only if fewer tasks wait there for each slot than the job has
-had attempts in a row that confirmed the expectation. Two may always wait. An attempt that takes longer than expected
-resets the count, and its worker's queue is cut back.
+Prefetching between users goes only as far as experience supports it. The expected run time of a task is a user's
+size, a prediction or a mean, and each of these can be wrong by orders of magnitude. Then a queue that should last a
+second lasts an hour, and other users wait behind it. So a task of a job may wait only if fewer tasks wait there for
+each slot than the job has had attempts in a row that confirmed the expectation. Two may always wait. An attempt that
+takes longer than expected resets the count, and its worker's queue is cut back.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ class User:
 
     name: str
     share: float = 1.0  # set by the operator; users who all want the whole grid get slots in this proportion
-    usage: float = 0.0  # slot-seconds until ``usage_at``, half of it fades in share_half_life_s
+    usage: float = 0.0  # slot-seconds until ``usage_at``; half fades in share_half_life_s
     usage_at: float = 0.0  # seconds since 1970
     at_work: int = 0  # slots in use since then, without frozen attempts
     pointer: int = 0  # the user's turn used last (round robin)

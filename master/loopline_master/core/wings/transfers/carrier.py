@@ -163,7 +163,7 @@ def waves(receivers: Mapping[str, Transfer], now: float) -> Iterator[dict[str, T
 
 def pipelines_of(file: str, receivers: Mapping[str, Transfer]) -> Iterator[Pipeline]:
     """Yield the pipelines in force of a file; each begins at a source, or at a receiver of another pipeline."""
-    after: dict[str, str] = {}  # next host in the line, which takes it at about the same rate
+    after: dict[str, str] = {}  # next in the line, which takes it at about the same rate
     firsts: list[str] = []
     for name, transfer in receivers.items():
         if transfer.source is None:

@@ -63,7 +63,7 @@ class FlowRecord:
         self.doubtful = [flow for number in range(len(samples)) for flow in self._doubtful(number)]
 
     def _doubtful(self, number: int) -> list[DoubtfulFlow]:
-        """Return these flows of a sample. A host's link is assumed to carry its card's rate, or the fastest seen."""
+        """Return a sample's doubtful flows. A host's link is assumed to have its card's rate, or the fastest seen."""
         load, found = self.loads[number], []
         for pair in sorted(self.samples[number].free):
             ends = tuple(zip(pair, (True, False), strict=True))

@@ -46,7 +46,7 @@ Solve = Callable[[LinearProgramme], Sequence[float]]
 """Return the rates, each at least its floor, that keep the constraints: the best, or those of another rule."""
 
 Share = Callable[[LinearProgramme, Sequence[float]], Sequence[float]]
-"""Return rates that are as good as the given ones, which are the best, but distributed more evenly."""
+"""Return rates as good as the given ones, which are the best, where no pipeline waits for others needlessly."""
 
 
 def programme(
@@ -58,8 +58,9 @@ def programme(
 ) -> LinearProgramme:
     """Return the programme of pipelines, given each one's uses of each direction.
 
-    ``asked`` is the minimum rate wanted for each. If a direction cannot carry the sum, each of them has an equal
-    share of it as its floor. In ``follows``, a pipeline comes after the pipeline that it follows.
+    ``asked`` is the minimum rate wanted for each. If a direction cannot carry the sum, each pipeline
+    that wants a rate has an equal share of the direction as its floor. In ``follows``, a pipeline comes after the
+    pipeline that it follows.
     """
     terms: dict[int, list[Term]] = {}
     for number, use in enumerate(uses):

@@ -78,7 +78,7 @@ def differences(old: Steps, new: Steps, now: int) -> Iterable[tuple[int, int | N
 
 
 def rounded(began: float, lasts_s: float) -> int:
-    """Return the end of work of this duration, rounded up to a power of two of seconds."""
+    """Return the end of work begun at ``began``, rounded up to a power of two of seconds."""
     step = 1 << max(0, int(lasts_s // _ROUNDS_TO).bit_length() - 1)
     return -(-math.ceil(began + lasts_s) // step) * step
 

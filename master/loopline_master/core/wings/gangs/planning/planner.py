@@ -37,7 +37,7 @@ class Planner(Generic[JobT, PlaceT, PieceT, CellsT]):
         self._ground = ground
 
     def plan(self, job: JobT, now: int, lattice: Lattice, earliest: int = 0) -> Slot[PlaceT] | None:
-        """Plan a job that has just arrived; None if it would never fit, even in an empty profile."""
+        """Plan a job that has just arrived; None if it would never fit, even once all work has ended."""
         self.profile.forget(now)
         origin = max(now, earliest)
         horizon = origin - now + lattice.not_before(max(0, self.profile.last - origin)) + 1
@@ -111,7 +111,7 @@ class Planner(Generic[JobT, PlaceT, PieceT, CellsT]):
             self.needed += 1
             found = self.fits(job, now + offset)
             if found is None and now + offset >= self.profile.last:
-                untried = 0  # the profile is empty from here on: it never fits
+                untried = 0  # the profile no longer changes: it never fits
             elif found is None:
                 until = self.profile.next_release(now + offset) - now
                 known |= (1 << until) - (1 << offset)
