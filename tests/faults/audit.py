@@ -100,7 +100,7 @@ def ends(job: Drawn, view: JobView, attempts: list[AttemptView]) -> Iterator[str
 
 
 def taken_down(attempts: list[AttemptView]) -> set[int]:
-    """Return the tasks that were taken down so often that they may fail."""
+    """Return the tasks that may fail, because faults took them down too often."""
     times = Counter(one.id.task for one in attempts if one.reason in TAKEN_DOWN)
     return {task for task, count in times.items() if count >= MAX_TAKEN_DOWN}
 
@@ -114,7 +114,7 @@ def contradictions(seen: dict[TaskId, tuple[int, ...]], attempts: dict[int, list
 
 
 async def _outputs(client: AsyncClient, job: Drawn, folder: Path, left_out: set[int]) -> AsyncIterator[str]:
-    """Yield the outputs of tasks that are not as expected; ``left_out``: tasks that may have failed."""
+    """Yield unexpected outputs, except of the tasks in ``left_out``."""
     for number in sorted({*range(1, job.tasks + 1)} - left_out):
         task = TaskId(job.id, number)
         try:

@@ -31,7 +31,7 @@ from loopline_master.core.wings.transfers.pipeline import Pipeline
 
 @dataclass(frozen=True, slots=True)
 class Checkpointed(Beginning):
-    """First event of its step, from which the log can be replayed: earlier entries may be deleted.
+    """First event of its step; replay can start here, so that earlier log entries may be deleted.
 
     The rows before this step are stored with it (store/checkpoint.py). The fields are the memory of wings that is not
     in rows (``Mechanism.checkpoint``).
@@ -53,10 +53,10 @@ class ShareChanged:
 
 @dataclass(frozen=True, slots=True)
 class NetworkChanged:
-    """Nodes of the network are new or different, or gone by their names. Capacities are finite.
+    """Nodes of the network were added, changed or, by name, removed. Capacities are finite.
 
-    A start of the master forgets all nodes: they are to be told anew. Workers that are no node are taken to be at the
-    root, on links of 1 Gbit/s. Declined if the result would be no tree; the network then stays what it was.
+    A start of the master forgets all nodes: they must be sent again. Workers without a node are assumed to be at the
+    root, on links of 1 Gbit/s. Declined if the result would not be a tree; the network then stays as it was.
     """
 
     nodes: tuple[NetworkNode, ...]
@@ -99,7 +99,7 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The events and the time that one step was given: the unit of the event log."""
+    """Events and time of one step: the unit of the event log."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(defer_build=True)
 
@@ -112,7 +112,7 @@ BATCH: TypeAdapter[Batch] = TypeAdapter(Batch)
 
 
 def as_logged(batch: Batch) -> str:
-    """Return a batch as JSON, as BATCH writes it. A start does not wait until that is built."""
+    """Return a batch as JSON, as BATCH writes it, but without building BATCH for a start of the master."""
     match batch.events:
         case [MasterStarted()]:
             return to_json(batch, inf_nan_mode="null").decode()

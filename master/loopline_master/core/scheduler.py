@@ -24,7 +24,7 @@ WINGS: tuple[type[Wing], ...] = (
     OverdrawnExemptions,
     IdleExemptions,
 )
-"""The kernel calls them in this order."""
+"""Wings in the order of the kernel's calls."""
 
 
 class Scheduler(KernelScheduler):
@@ -34,6 +34,6 @@ class Scheduler(KernelScheduler):
         super().__init__(snapshot or Snapshot(), WINGS)
 
     def checkpoint(self) -> Checkpointed:
-        """Return the event that must be the first of the next step, so that a log can begin with that step."""
+        """Return a Checkpointed event; replay can start at the step that begins with it."""
         parts = {name: part for wing in self.state.wings.all for name, part in wing.checkpoint().items()}
         return Checkpointed(self.state.settings, **parts)

@@ -2,10 +2,10 @@
 
 Computed on request, never within a step: O(jobs log jobs + attempts under way).
 
-The grid is taken to go on as it is: no machine comes or goes, no job comes. The model is a fluid one (so much work,
-so many slots) with a tail: the last tasks of a job, each of which may be long. Its margins are such that, in
-simulations, half of the jobs complete before their p50 and nine in ten before their p90
-(eta_calibration.py of benchmarks).
+The grid is assumed to stay as it is: no machine or job arrives or leaves. The model is fluid (an amount of work, a
+number of slots) with a tail: the last tasks of a job, each possibly long. Its margins are chosen so that, in
+simulations, half of the jobs complete before their p50 and nine in ten before their p90 (eta_calibration.py of
+benchmarks).
 """
 
 from __future__ import annotations
@@ -28,16 +28,17 @@ from loopline_shared.spec import JobSpec
 
 _Z90 = 1.2816
 _SHARING = ("round-robin", "space-partition")
-"""Policies under which all jobs get on at once; under the others they are served one after another."""
+"""Policies under which all jobs progress at once; under the others they are served one after another."""
 _PRIOR = 1.0
-"""A size that was given counts as so many tasks that took just as long."""
+"""A given size counts as this many finished tasks that took exactly as long."""
 _PRIOR_SIGMA, _LEAST_SIGMA = 0.5, 0.05
 _LEAST_WORK = 1e-6
-_P10_TO_P90 = 2.563  # standard deviations lie between the two
+_P10_TO_P90 = 2.563  # standard deviations between the two
 _MARGIN = 0.1
-"""What nothing here explains, as a standard deviation of the logarithm."""
+"""Standard deviation of the logarithm for all effects that the model does not explain."""
 _EARLY = 1.0
-"""The first of a job's tasks to finish are short ones: as a shift of the logarithm, divided among them and one."""
+"""Correction for the first finished tasks of a job, which are short ones: a shift of the logarithm, divided by their
+number plus one."""
 _SAMPLE = 20
 
 
@@ -58,7 +59,7 @@ class Unknown:
 
 
 Outlook = Mapping[int, Forecast | Unknown]
-"""Forecasts by job, of all jobs in the grid or waiting to enter it."""
+"""Forecasts by job, for all jobs in the grid or waiting to enter it."""
 
 
 @dataclass(slots=True)
@@ -67,14 +68,14 @@ class _Course:
 
     job: Job
     key: RequirementClass
-    based_on: str  # empty: on a guess, good enough for those behind it
-    law: Lognormal  # of what a task takes in seconds on a slot, against its size
-    size: float  # of a task that is not yet started: in those seconds, in the mean; of a gang, each member's
+    based_on: str  # empty: a guess, good enough for the jobs behind it
+    law: Lognormal  # of a task's seconds on a slot, relative to its size
+    size: float  # mean size of an unstarted task, in those seconds; for a gang, of each member
     spread: float  # of their sizes, as a standard deviation of the logarithm
     unstarted: int
     under_way: list[tuple[float, float]]  # of its tasks under way: age, size
     left_s: float = 0.0  # slot-seconds, in all
-    ahead_s: float = 0.0  # slot-seconds before its last task is started, its own included
+    ahead_s: float = 0.0  # slot-seconds before its last task starts, its own included
     end: tuple[float, float] = (0.0, 0.0)  # p50, p90
 
     def __post_init__(self) -> None:
@@ -86,8 +87,8 @@ class _Course:
     def variance(self) -> float:
         """Return the variance of the logarithm of ``left_s``.
 
-        It adds the uncertainty of the mean and that of a sum of so many tasks, taken to be lognormal again (Fenton
-        and Wilkinson).
+        It adds the uncertainty of the mean to that of the sum of the tasks, which is assumed to be lognormal again
+        (Fenton and Wilkinson).
         """
         known = self.job.succeeded + (_PRIOR if self.job.size_source is SizeSource.GIVEN else 0.0)
         one = math.expm1(min(MOST_LOG, self.law.sigma**2 + self.spread**2))
@@ -250,7 +251,7 @@ def _spread(job: Job) -> float:
 
 
 def _law(job: Job, ages: list[float]) -> Lognormal:
-    """Return the law of a task's duration, from the finished tasks; a given size counts like a few of them."""
+    """Return the law of a task's duration, from the finished tasks; a given size counts like ``_PRIOR`` of them."""
     prior = _PRIOR if job.size_source is SizeSource.GIVEN else 0.0
     count = job.succeeded + prior
     mean = job.log_mean + (0.0 if prior else _EARLY / (1 + job.succeeded))
@@ -272,7 +273,7 @@ def _under_way(state: State) -> dict[int, list[tuple[float, int]]]:
 
 
 def _run(state: State, courses: list[_Course], slots: _Slots | None = None) -> None:
-    """Set the end of each job as if no other held it. One of which only a held task is left takes no slots as yet."""
+    """Set the end of each job as if no other held it. A job with only a held task left takes no slots yet."""
     slots, working = slots or _Slots(state), []
     for course in courses:
         if course.unstarted == 1 and not course.under_way and state.index.is_held(course.job):
@@ -296,7 +297,7 @@ def _queue(courses: list[_Course], *, by_tag: bool) -> None:
 
 
 def _share(courses: list[_Course]) -> None:
-    """Share the slots equally: by the end of a job, each other one has had as much work, or all that it had left.
+    """Share the slots equally: by the end of a job, every other job has had as much work, or all it had left.
 
     The jobs of a session share as one job, and are served one after the other.
     """
@@ -331,7 +332,7 @@ def _end(course: _Course, slots: float) -> tuple[float, float]:
 
 
 def _held(state: State, courses: list[_Course], found: dict[int, Forecast | Unknown]) -> Iterable[_Course]:
-    """Delay each job until those that it may not pass have ended; under *hold*, its last task only starts then."""
+    """Delay each job until the jobs that it may not pass have ended; under *hold*, its last task only starts then."""
     ends = _Ends(state.index.live.values() if courses else ())
     by_id = {course.job.id: course for course in courses}
     new = [course.job for course in courses if course.job.id not in state.jobs]
@@ -354,7 +355,7 @@ def _held(state: State, courses: list[_Course], found: dict[int, Forecast | Unkn
 
 
 class _Ends:
-    """Ends of jobs, as far as they hold others: of all jobs, and of each user's where that is what is guaranteed."""
+    """Ends of jobs that hold others: of all jobs, and of each user's jobs if the guarantee is within users."""
 
     def __init__(self, jobs: Collection[Job]) -> None:
         self._of_all = _Latest(job.weight for job in jobs)
@@ -369,7 +370,7 @@ class _Ends:
             self._of_user[job.owner].add(job.weight, end)
 
     def before(self, job: Job) -> tuple[float, float, int] | None:
-        """Return the latest end among the jobs that hold this one; None if none does."""
+        """Return the latest end among the jobs that hold this one; None if it is not held."""
         if job.within is OrderWithin.GRID:
             return self._of_all.up_to(job.weight)
         return self._of_user[job.owner].up_to(job.weight) if job.owner in self._of_user else None

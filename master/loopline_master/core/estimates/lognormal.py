@@ -1,4 +1,4 @@
-"""Lognormal law of durations, fitted to a few samples and to the ages of those still running."""
+"""Lognormal law of durations, fitted to a few samples and to the ages of running tasks."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Lognormal:
         return Lognormal(self.mu + math.log(factor), self.sigma)
 
     def left(self, age: float, share: float) -> float:
-        """Return the quantile ``share`` of the time left to one that has lasted for ``age``."""
+        """Return the quantile ``share`` of the time left at ``age``."""
         done = _NORMAL.cdf(self._z(age))
         return max(0.0, self._quantile(done + share * (1 - done)) - age)
 
     def mean_left(self, age: float) -> float:
-        """Return the mean time left to one that has lasted for ``age``."""
+        """Return the mean time left at ``age``."""
         z = self._z(age)
         beyond = _NORMAL.cdf(-z)
         if beyond <= 1e-9:
@@ -50,15 +50,15 @@ class Lognormal:
 
 
 def fitted(count: float, mean: float, squares: float, least_sigma: float, ages: Sequence[float]) -> Lognormal:
-    """Fit a lognormal law to finished durations and to the ``ages`` of running ones (expectation maximisation).
+    """Fit a lognormal law to finished durations and to the ``ages`` of running tasks (expectation maximisation).
 
-    The finished ones are given as ``count``, ``mean`` and sum of ``squares`` of their logarithms' deviations. Without
-    the running ones, the first to end would make all look short.
+    The finished durations are given as ``count``, ``mean`` and sum of ``squares`` of their logarithms' deviations.
+    Without the running tasks, the first to end would make all look short.
     """
     mu, sigma = mean, max(least_sigma, math.sqrt(squares / count))
     logs = [math.log(age) for age in sorted(ages)[-_MOST_AGES:] if age > 0]
     for _ in range(_ROUNDS if logs else 0):
-        old = [log for log in logs if log > mu - sigma]  # the others say nothing yet
+        old = [log for log in logs if log > mu - sigma]  # the younger ones carry no information yet
         expected = [mu + sigma * _overshoot((log - mu) / sigma) for log in old]
         new = (count * mean + sum(expected)) / (count + len(old))
         spread = squares + count * (mean - new) ** 2 + sum((one - new) ** 2 for one in expected)

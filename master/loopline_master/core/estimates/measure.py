@@ -1,11 +1,11 @@
 """Measures of finished attempts: CPU time on their job's account, speeds of workers, sizes of tasks, finish tags.
 
-**Accounting** is in whole milliseconds on the job, so that sums depend on no order. Useful, wasted and lost time add
-up to all that is known. An attempt of which no result has come is assumed to have run for as long as its worker
-reported, until a result says better. (A result that comes after the attempt was forgotten is corrected where it is
-read: store/queries/accounting_queries.py.)
+**Accounting** is in whole milliseconds on the job, so that sums do not depend on any order. Useful, wasted and lost
+time add up to all known time. An attempt without a result is assumed to have run until its worker's last Report,
+until a result corrects this. (A result that comes after the attempt was forgotten is corrected when it is read:
+store/queries/accounting_queries.py.)
 
-**Sizes** that a user gave are used where there are any; nothing else is declared.
+**Sizes** given by users are used if there are any; nothing else is declared.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from loopline_shared.model import Load, Outcome, SizeSource, TaskState
 _MOST_S = 1e9
 
 _PRIOR = 0.1
-"""A worker's benchmark counts as so large a part of its first attempt."""
+"""Weight of a worker's benchmark, as a part of its first attempt."""
 _FADES = 1 - 1 / 32
-"""... of what was known of a worker's speed, with each attempt: a machine may change."""
+"""Factor on earlier knowledge of a worker's speed, with each attempt: a machine may change."""
 _AGAIN = 1.1
 _FAR = 4.0
-"""An attempt shows its worker to be at most so many times as fast, or as slow, as was believed."""
+"""Largest factor between a worker's believed speed and the speed that one attempt may show."""
 _MOST_SKEW = 0.5
 _FEW = 4
 _TEACHES_S = 0.1
-"""Shorter attempts say more of how processes are started than of the machine."""
+"""Shorter attempts show how processes are started rather than the machine's speed."""
 _DEFAULT_WORK = 60.0
-"""Reference CPU-seconds of a task in a grid that knows nothing yet."""
+"""Reference CPU-seconds of a task in a grid without any experience."""
 _SLOWEST, _FASTEST = 1e-6, 1e6
 _SHORTEST_S = 1e-3
 _NEARLY_ALL = 0.75
 _LEVELS, _QUARTERS = 6, 4
 LEAST_LEFT = 1 / _QUARTERS
-"""Least share of each slot that an owner is taken to leave spare."""
+"""Smallest share of each slot that an owner is assumed to leave spare."""
 _AS_GOOD_AS = 2
-"""What was predicted of a job's tasks counts as much as so many of them that have finished."""
+"""The prediction for a job's tasks counts as much as this many finished tasks."""
 
 
 def ms_of(seconds: float) -> int:
@@ -84,14 +84,14 @@ def account_vote(job: Job, attempt: Attempt) -> int:
 
 
 def is_extra(attempt: Attempt) -> bool:
-    """True if the attempt is a replica for speed or safety, not one that a quorum needs."""
+    """True if the attempt is a replica for speed or safety, not required by a quorum."""
     return attempt.replica and not attempt.asked
 
 
 def budget_left(job: Job, reserved_ms: int) -> bool:
     """True if the job's budget allows another replica.
 
-    ``reserved_ms`` is what the replicas that are running are expected to take.
+    ``reserved_ms`` is the expected time of the running replicas.
     """
     return job.budget_s is None or job.replicated_cpu_ms + reserved_ms < ms_of(job.budget_s)
 
@@ -114,7 +114,7 @@ def speed_of(worker: Worker) -> float:
 def speed_now(worker: Worker, wants: float = 1.0) -> float:
     """Return the reference CPU-seconds that a slot delivers in a second beside the owner's own work.
 
-    ``wants``: the share of it that a task uses where nobody is in its way.
+    ``wants``: the share of it that an undisturbed task uses.
     """
     speed, load = worker.work_done / worker.work_s if worker.work_s else worker.facts.speed, worker.load
     if load is not None and load.spare_cpu >= worker.offered:
@@ -124,26 +124,27 @@ def speed_now(worker: Worker, wants: float = 1.0) -> float:
 
 
 def speed_for(worker: Worker, job: Job, programs: Mapping[ProgramKey, Program]) -> float:
-    """Return the reference CPU-seconds that a task of the job gets done in a second of a slot, as ``speed_now``.
+    """Return the reference CPU-seconds that a task of the job gets done in a second of a slot, like ``speed_now``.
 
-    An owner slows down only what wants more than is left: a task that waits of its own accord takes as long anywhere.
+    An owner slows down only tasks that want more than the owner leaves: a task that waits of its own accord takes as
+    long anywhere.
     """
     load = worker.load
-    if load is not None and load.spare_cpu >= worker.offered:  # as most often
+    if load is not None and load.spare_cpu >= worker.offered:  # the usual case
         return worker.work_done / worker.work_s if worker.work_s else worker.facts.speed
     return speed_now(worker, share_wanted(job, programs))
 
 
 def share_wanted(job: Job, programs: Mapping[ProgramKey, Program]) -> float:
-    """Return the share of its slots, in quarters, that a task of the job uses where nobody is in its way."""
+    """Return the share of its slots, in quarters, that an undisturbed task of the job uses."""
     return program_history.share_wanted(programs.get(job.program), job.slots * job.nodes)
 
 
 def left_of(grid: Grid, job: Job, worker: Worker, attempt: Attempt) -> float:
-    """Return the seconds an attempt is expected to take still; for a late one, about as long again as it is late.
+    """Return the seconds an attempt is expected to have left; for a late one, about as long again as it is late.
 
-    (Exactly: were the attempt to end now, its worker would have shown itself slower than was thought; late is what
-    it is over the time expected at *that* speed. So little experience with a worker makes for little haste.)
+    (Exactly: if the attempt ended now, its worker would have proved slower than believed. Lateness is the excess over
+    the expected time at *that* speed, so that little experience with a worker makes for little haste.)
     """
     work, elapsed = work_of(grid, job, attempt.task), 0.0 if attempt.state in UNSEATED else grid.now - attempt.since
     left = work / speed_now(worker) - elapsed
@@ -163,7 +164,7 @@ def late_from(grid: Grid, job: Job, worker: Worker, attempt: Attempt, left_s: fl
 def work_of(grid: Grid, job: Job, number: int) -> float:
     """Return the expected work of a task in reference CPU-seconds: from prediction and finished tasks.
 
-    A size that was given counts in the job's own unit.
+    A given size counts in the job's own unit.
     """
     size = job.sweep.size_at(number)
     if size is not None:
@@ -180,9 +181,10 @@ def is_known(job: Job, number: int) -> bool:
 
 
 def unit_of(job: Job) -> float:
-    """Return the reference CPU-seconds that the job's given sizes turn out to be worth, each; 1 before that is known.
+    """Return the reference CPU-seconds that a unit of the job's given sizes is worth, as measured; 1 if unknown.
 
-    As its finished tasks show it, and before them its program's runs. So a user's wrong sizes are the user's own.
+    It is measured on the job's finished tasks, and before there are any, on its program's runs. So a user's wrong
+    sizes affect only that user.
     """
     if not job.log_mean or job.size_source is not SizeSource.GIVEN:
         return 1.0
@@ -205,7 +207,7 @@ def _mean_size(grid: Grid, job: Job) -> float:
 
 
 def observe(job: Job, worker: Worker, attempt: Attempt, now: float) -> Observation:
-    """Return the observation of its program that a successful attempt makes."""
+    """Return the observation of its program from a successful attempt."""
     share, work = _share(worker, attempt), work_shown(worker, attempt)
     cpu_s, system_s, memory_bytes = attempt.cpu_s, attempt.system_s, attempt.peak_memory_bytes
     return Observation(
@@ -225,7 +227,7 @@ def observe(job: Job, worker: Worker, attempt: Attempt, now: float) -> Observati
 def work_shown(worker: Worker, attempt: Attempt) -> float:
     """Return the work of an attempt in reference CPU-seconds: time x speed x share (docs/design/dynamic-load.md).
 
-    Only benchmark and clocks enter, never a speed that was learnt nor a size that was predicted.
+    It uses only benchmark and clocks, never a learnt speed or a predicted size.
     """
     return most_shown(worker, attempt) * _share(worker, attempt)
 
@@ -239,8 +241,8 @@ def most_shown(worker: Worker, attempt: Attempt) -> float:
 def _share(worker: Worker, attempt: Attempt) -> float:
     """Return the share of its slots that the attempt had: normally the share it used.
 
-    If it used clearly less than was spare, it waited of its own accord and would wait as long anywhere: the share
-    is then 1.
+    If it used clearly less than was spare, it waited of its own accord and would wait as long anywhere: the share is
+    then 1.
     """
     wall_s = attempt.wall_s if attempt.wall_s > _SHORTEST_S else _SHORTEST_S
     used = attempt.cpu_s / (wall_s * attempt.slots)
@@ -255,24 +257,24 @@ def _has_waited(worker: Worker, attempt: Attempt, used: float) -> bool:
 
 
 def work_done(worker: Worker, attempt: Attempt) -> float:
-    """Return the work that a successful attempt did: what its worker, as fast as is believed, does in that time.
+    """Return the work of a successful attempt: its worker's believed speed times the attempt's time.
 
-    Only the time counts that the attempt had of its slots, not what the owner took.
+    Only the time counts that the attempt had of its slots, without the owner's part.
     """
     wall_s = attempt.wall_s if attempt.wall_s > _SHORTEST_S else _SHORTEST_S
     return wall_s * _share(worker, attempt) * speed_of(worker)
 
 
 def may_teach(worker: Worker, attempt: Attempt, *, is_news: bool) -> bool:
-    """True if the worker's speed is to be learnt from the attempt; of many in a moment some do, once it is known."""
+    """True if the worker's speed is learnt from the attempt; once it is known, some of many at a time are enough."""
     return attempt.wall_s >= _TEACHES_S and (is_news or worker.work_s < _FEW * attempt.wall_s)
 
 
 def learn_speed(worker: Worker, attempt: Attempt, expected: float) -> None:
-    """Learn the worker's speed from a successful attempt that was to do so much work, as other workers' runs tell.
+    """Learn the worker's speed from a successful attempt, whose ``expected`` work comes from other workers' runs.
 
-    So speeds follow from how long a program takes on one worker and on another, and not from sizes that users give;
-    what they hang on are the benchmarks. An attempt that waited of its own accord says nothing of its worker.
+    So speeds follow from a program's times on different workers, and not from sizes that users give; the benchmarks
+    set the scale. An attempt that waited of its own accord shows nothing about its worker.
     """
     had_s = attempt.work / speed_of(worker)
     if attempt.cpu_s and _has_waited(worker, attempt, attempt.cpu_s / (attempt.wall_s * attempt.slots)):
@@ -287,7 +289,7 @@ def learn_speed(worker: Worker, attempt: Attempt, expected: float) -> None:
 def learn_duration(job: Job, work: float, size: float | None) -> None:
     """Learn the duration of a task whose result was accepted. Call it before the job counts the task.
 
-    What a given size was taken to be worth beforehand counts as much as one task.
+    The previously assumed worth of a given size counts as much as one task.
     """
     log = math.log(work / size if size else work)
     deviation = log - job.log_mean
@@ -298,7 +300,7 @@ def learn_duration(job: Job, work: float, size: float | None) -> None:
 def merit(worker: Worker) -> int:
     """Return the rank of a worker among those with as many free slots; the highest is offered first.
 
-    The faster goes first, by a sixth of an octave; among equals the one with more spare CPU, by quarters of a slot.
+    Faster workers come first, by a sixth of an octave; equal ones are ranked by spare CPU, in quarters of a slot.
     """
     return round(_LEVELS * math.log2(speed_of(worker))) * (_QUARTERS + 1) + _quarters_left(worker)
 
@@ -318,7 +320,7 @@ def _quarters_left(worker: Worker) -> int:
 
 
 def quarters_of(load: Load, offered: int) -> int:
-    """Return the share of each offered slot that is spare, in quarters, at most four. No decision reads more."""
+    """Return the spare share of each offered slot, in quarters, at most four. No decision uses a finer value."""
     left = load.spare_cpu / (offered or 1)
     return _QUARTERS if left >= 1.0 else int(_QUARTERS * left)
 

@@ -1,12 +1,11 @@
 """The job database (docs/design/dynamic-load.md): past runs of a user's program, and a prediction of the next.
 
-A program is known by its owner, the name of its jobs and the folder that they are submitted from, as in the paper. Of
-its latest runs a window is kept. The next run is expected to be like the median of the last few, and how many these
-are is told by hindsight: as many as would have erred least so far. (As Wolski's Network Weather Service chooses among
-its forecasters: many for what only scatters, few for what drifts.) How far off that would have been is the spread.
-
-A program that changes is told from one that scatters by several runs in a row outside the spread: then the window
-begins anew with these.
+A program is known by its owner, the name of its jobs and the folder that they are submitted from, as in the paper. A
+window of its latest runs is kept. The prediction is the median of the last few runs. Their number (32, 8, 3 or 1) is
+the one that would have predicted past runs best. (Wolski's Network Weather Service chooses among its forecasters in
+this way: many runs if a program only scatters, few if it drifts.) The errors of those past predictions give the
+spread. A change of a program is distinguished from scatter by several runs in a row outside the spread: then the
+window starts again with these runs.
 """
 
 from __future__ import annotations
@@ -23,28 +22,28 @@ from loopline_shared.model import Prediction
 WINDOW = 32
 """Number of runs kept."""
 NEWS_EVERY_S = 0.1
-"""Least seconds between runs learnt from, once the window is full and the program unchanged."""
+"""Minimum seconds between runs used for learning, once the window is full and the program unchanged."""
 _LAST = (32, 8, 3, 1)
-"""From the median of so many runs the next one is predicted ..."""
+"""Numbers of runs whose median may be the prediction ..."""
 _CLEARLY = 0.9
-"""... of fewer, if that would have erred by clearly less."""
+"""... a smaller number only if its error would have been less by this factor."""
 _BELIEVED = 4
 """Number of strange runs in a row that count as a change."""
 _ENOUGH = 5
-"""Least number of runs that tell what is strange."""
+"""Minimum number of runs to recognise a strange one."""
 _SURELY = math.floor(0.9 * (_ENOUGH - 1))
-"""Nine in ten of enough runs, whosever they are, end no earlier than the run of this place among all."""
+"""Place in ascending order of work: the 0.9 quantile of any ``_ENOUGH`` runs is no less than the run there."""
 _MARGIN = 1.5
 _DOUBT = 4.0
-"""Of a single run, the next may be so many times as large, or as small; of n runs, the n-th root of that beyond their
-spread."""
+"""Factor by which the next run may be larger or smaller than a single known run; with n runs, the n-th root of it
+beyond their spread."""
 _FAR = 4.0
-"""A run is far slower than others' if it seems to have done so many times the work of nine in ten of theirs."""
+"""A run is far slower than others' if it seems to have done this many times the work of nine in ten of theirs."""
 _SAME = 1.25
-"""Jobs of one program are as large as the last, until what is predicted differs by so much."""
+"""Jobs of one program keep the size of the last until the prediction differs from it by this factor."""
 _LEAST, _MOST = 1e-6, 1e9
 _QUARTERS, _NEARLY = 4, 0.05
-"""The share that a run wants is counted in quarters, as what owners leave is; so little more is no quarter."""
+"""The share that a run wants is counted in quarters, like owners' spare shares; a smaller excess is not counted."""
 
 
 def learn(program: Program, seen: Observation) -> None:
@@ -63,10 +62,10 @@ def learn(program: Program, seen: Observation) -> None:
 
 
 def is_news(program: Program, now: float) -> bool:
-    """True if a run that has ended now is to be learnt from.
+    """True if a run that has ended now will be used for learning.
 
-    Of many in a moment the first will do, once enough are known: the window is to show how the program has been, not
-    how a moment was.
+    Of many runs in a short time the first is enough, once the window is full: it should show the program's history,
+    not one moment.
     """
     if len(program.window) < WINDOW:
         return True
@@ -100,10 +99,10 @@ def _predict_next(program: Program) -> Prediction:
 
 
 def expected_work(program: Program, size: float | None) -> float | None:
-    """Return the work that a run should have done, judged by the program's other runs; None if they do not tell.
+    """Return the work that a run should have done, judged by the program's other runs; None if these show nothing.
 
-    They tell nothing while all were on one worker. A size that was given counts relative to those of other runs, and
-    only where runs scatter clearly less by it: of sizes that say nothing, or lie, only the time is believed.
+    They show nothing while all were on one worker. A given size counts relative to those of other runs, and only if
+    runs scatter clearly less by size: if sizes are meaningless or wrong, only the time is used.
     """
     if program.reference is None:
         program.reference = _reference(program)
@@ -118,10 +117,10 @@ def log_unit(program: Program) -> float:
 
 
 def share_wanted(program: Program | None, slots: int) -> float:
-    """Return the share of its slots that a run of the program uses where nobody is in its way, in quarters.
+    """Return the share of its slots that an undisturbed run of the program uses, in quarters.
 
-    At least one quarter, and all of them where no run tells. A run that had a small part of what it wanted, on a
-    computer that is used to the full, tells as little as one that waited of its own accord there.
+    At least one quarter, and all of them if no run shows it. A run that had a small part of its wanted share, on a
+    fully used computer, shows as little as one that waited there of its own accord.
     """
     if program is None:
         return 1.0
@@ -133,7 +132,7 @@ def share_wanted(program: Program | None, slots: int) -> float:
 
 
 def _reference(program: Program) -> tuple[float, float]:
-    """Return the median work of a run by its size, and of any run; 0 if there is none to go by."""
+    """Return the median work of a run by its size, and of any run; 0 for a median that is not used."""
     window = program.window
     if not any(run.worker != window[-1].worker for run in window):
         return 0.0, 0.0
@@ -144,17 +143,17 @@ def _reference(program: Program) -> tuple[float, float]:
 
 
 def _rates(program: Program) -> list[float]:
-    """Return the work that runs did for each unit of their size, the least first.
+    """Return the work that runs did for each unit of their size, in ascending order.
 
-    It is by the speed that a worker was believed to have.
+    It is based on the believed speeds of workers.
     """
     return sorted([(run.done or run.work) / run.size for run in program.window if run.size])
 
 
 def task_size(program: Program, predicted: Prediction) -> float:
-    """Return the size that one task counts as where jobs' sizes are compared.
+    """Return the size of one task for comparisons of jobs' sizes.
 
-    It is the same as for the last job, while that is about right: equal jobs of one program are then of equal size,
+    It stays the same as for the last job while that is about right: equal jobs of one program are then of equal size,
     and may not pass one another, however their predictions scatter.
     """
     last = program.recorded
@@ -164,7 +163,7 @@ def task_size(program: Program, predicted: Prediction) -> float:
 
 
 def is_usual(program: Program, work: float) -> bool:
-    """True if a run of so much work is so ordinary that its worker cannot have been far slower. Cheap, and usual."""
+    """True if this amount of work is so ordinary that its worker cannot have been far slower. Cheap, and usual."""
     return len(program.works) < _ENOUGH or work <= _FAR * program.works[_SURELY]
 
 
@@ -177,9 +176,9 @@ def is_far_slower(program: Program, seen: Observation) -> bool:
 
 
 def most_by_others(program: Program, seen: Observation) -> float:
-    """Return the most work that a run is believed to have done, by other workers' runs, if it seems to be above that.
+    """Return the upper bound of a run's work by other workers' runs, if it seems to be above that.
 
-    Infinity otherwise, and where others' runs do not tell.
+    Infinity otherwise, and if others' runs do not show it.
     """
     if is_usual(program, seen.work):
         return math.inf
@@ -201,7 +200,7 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def _works(program: Program) -> list[float]:
-    """Return the work of the program's runs, reckoned in the way that scatters less.
+    """Return the work of the program's runs, calculated in the way that scatters less.
 
     With the share of the processor that each had, for programs that compute and are slowed down by owners; or without
     it, for programs that wait and are not.
@@ -211,7 +210,7 @@ def _works(program: Program) -> list[float]:
     else:
         works = [run.work / run.share for run in program.window]
     if min(works) >= _LEAST and max(works) <= _MOST:
-        return works  # as most often
+        return works  # the usual case
     return [_within(work) for work in works]
 
 
@@ -224,12 +223,12 @@ def _scatter(ordered: Sequence[float]) -> float:
 
 
 def _familiar(program: Program) -> Sequence[Observation]:
-    """Return the program's runs but for strange ones at the end, which may be the beginning of a change."""
+    """Return the program's runs without strange ones at the end, which may begin a change."""
     return program.window[: len(program.window) - program.strange]
 
 
 def _moved(ordered: Sequence[float], gone: Iterable[float], come: float) -> list[float]:
-    """Return a new list, for copies of the program share the old one."""
+    """Return a new list, because copies of the program share the old one."""
     moved = [*ordered]
     for one in gone:
         del moved[bisect_left(moved, one)]
@@ -256,7 +255,7 @@ def _is_strange(works: Sequence[float], wholes: Sequence[float], seen: Observati
 def _is_within(ordered: Sequence[float], work: float, margin: float) -> bool:
     tenth = (len(ordered) - 1) // 10 + 1
     if ordered[tenth] / margin <= work <= ordered[-1 - tenth] * margin:
-        return True  # by far, as most often
+        return True  # by far, the usual case
     return quantile(ordered, 0.1) / margin <= work <= quantile(ordered, 0.9) * margin
 
 
@@ -265,7 +264,7 @@ def _doubt(runs: int) -> float:
 
 
 def _best_last(works: Sequence[float]) -> tuple[int, list[float]]:
-    """Return how many last runs would have predicted the next best, and the ratios of runs to those predictions."""
+    """Return the number of last runs that would have predicted best, and the ratios of runs to those predictions."""
     best, chosen, least = _LAST[0], list[float](), math.inf
     growing, nexts = _medians_so_far(works[:-1]), works[1:]
     for last in _LAST:

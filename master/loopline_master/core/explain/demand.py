@@ -1,6 +1,6 @@
-"""Demand: what could start now if there were slots for it, for each different requirement.
+"""Demand: tasks that could start now if there were slots for them, for each different requirement.
 
-What is held, paused, or beyond a limit of its user is not counted: another worker would not have it start.
+Tasks that are held, paused, or beyond a limit of their user are not counted: another worker would not start them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from loopline_shared.rest.bodies import DemandLine, DemandView
 
 
 def demand_view(state: State) -> DemandView:
-    """Return the demand by requirement, in the order in which jobs came: O(n) in live jobs, for people."""
+    """Return the demand by requirement, in the order of the jobs' arrival: O(n) in live jobs, for people."""
     alike: dict[RequirementClass, list[_Part]] = {}
     left = _slots_left(state)
     for job in state.index.live.values():
@@ -64,7 +64,7 @@ def _demand(state: State, parts: list[_Part]) -> DemandLine:
 
 
 def _startable(state: State, job: Job) -> int:
-    """Return how many of the job's tasks could start now, replicas for speed left out."""
+    """Return the number of the job's tasks that could start now, without replicas for speed."""
     if job.paused:
         return 0
     fresh = state.fresh[job.id].count
@@ -83,7 +83,7 @@ def _slots_left(state: State) -> dict[str, int]:
 
 
 def _within(left: dict[str, int], job: Job, tasks: int) -> int:
-    """Return how many of so many tasks their user's limit lets start, and count them as started."""
+    """Return the number of these tasks that their user's limit lets start, and count them as started."""
     if job.owner not in left or not tasks:
         return tasks
     tasks = min(tasks, left[job.owner] // job.slots)

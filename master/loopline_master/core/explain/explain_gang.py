@@ -1,4 +1,4 @@
-"""Explanations of why a gang waits, or what it does."""
+"""Explanations of a gang: why it waits, or its present phase."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_GANGS = 3
 
 
 def why_it_waits(state: State, job: Job, count: int) -> Reason:
-    """Return the reason why so many tasks of the job do not begin; each needs several workers at once."""
+    """Return the reason why ``count`` tasks of the job do not begin; each needs several workers at once."""
     serving, attempts = state.index.requirements.serving(job), state.index.attempts
     free = sum(state.workers[name].offered - attempts.in_hand(name) >= job.slots for name in serving)
     what = f"{count} tasks wait" if count > 1 else "1 task waits"
@@ -27,13 +27,13 @@ def why_it_waits(state: State, job: Job, count: int) -> Reason:
 
 
 def not_running(state: State, job: Job) -> list[Gang]:
-    """Return the gangs of a job that have members which do not run: they are frozen, or still prepared."""
+    """Return the gangs of a job with members that do not run: they are frozen, or still prepared."""
     gangs = state.own(GangMemory).gangs.values() if job.nodes > 1 else ()
     return [gang for gang in gangs if gang.job == job.id and gang.phase is not GangPhase.RUNNING][:_MOST_GANGS]
 
 
-def what_it_does(state: State, gang: Gang) -> Reason:
-    """Return what a gang does that has members."""
+def phase_reason(state: State, gang: Gang) -> Reason:
+    """Return the present phase of a gang with members, as a reason."""
     members = members_of(state, gang)
     if gang.phase is GangPhase.PREPARING:
         late = [member.worker for member in members if member.state is not AttemptState.PREPARED]
@@ -48,15 +48,15 @@ def what_it_does(state: State, gang: Gang) -> Reason:
     return Reason(code="running", count=len(members), detail=detail)
 
 
-def what_all_do(state: State, launches: Sequence[Gang]) -> Reason:
-    """Return what the launches of one task do: the first one, and replicas if there are any."""
-    reasons = [what_it_does(state, gang) for gang in launches]
+def phases_reason(state: State, launches: Sequence[Gang]) -> Reason:
+    """Return the phases of one task's launches: the first one, and replicas if there are any."""
+    reasons = [phase_reason(state, gang) for gang in launches]
     details = "; a replica: ".join(reason.detail for reason in reasons)
     return Reason(code="running", count=sum(reason.count for reason in reasons), detail=details)
 
 
 def refusals(state: State, job: Job) -> str:
-    """Return which workers can have no member of the job, as far as that is their own doing; perhaps empty."""
+    """Return the workers that refuse members of the job by their own settings, in words; perhaps empty."""
     facts = {worker.name: worker.facts for worker in state.workers.values() if worker.is_available}
     asks = job.spec.requires.network
     network = [name for name, one in facts.items() if asks and not (one.network or one.gang_network)]

@@ -36,7 +36,7 @@ def explain_job(
 ) -> Explanation | None:
     """Explain a job; None if it has ended or never was.
 
-    ``ended``: the end states of jobs that it waits for, some of which the scheduler may have forgotten.
+    ``ended``: the end states of jobs that it waits for; the scheduler may have forgotten some of them.
     """
     job = scheduler.state.jobs.get(job_id)
     if job is None or job.is_over:
@@ -93,7 +93,7 @@ def _reasons(state: State, job: Job) -> list[Reason]:
     if job.running:
         workers = {a.worker for a in state.attempts.values() if a.job == job.id and a.state in LIVE}
         reasons += _under_way(state, job)
-        reasons += [explain_gang.what_it_does(state, gang) for gang in explain_gang.not_running(state, job)]
+        reasons += [explain_gang.phase_reason(state, gang) for gang in explain_gang.not_running(state, job)]
         reasons += _preparing(state, job, workers)
         reasons += _coming(state, job)
     plan = state.own(GangMemory).plans.get(job.id)
@@ -129,7 +129,7 @@ def without_claim(job: Job) -> str | None:
 
 
 def _preparing(state: State, job: Job, workers: set[str]) -> list[Reason]:
-    """Return what workers do first for tasks that are there: they provide the job's software."""
+    """Return the preparations of workers for tasks that are there: they provide the job's software."""
     said = []
     for worker in sorted(workers):
         load = state.workers[worker].load
@@ -167,7 +167,7 @@ def _exempt(state: State, job: Job) -> list[Reason]:
 
 
 def _blocked(state: State, job: Job) -> Reason | None:
-    """Return the reason that keeps all unstarted tasks of the job waiting beside free slots; None if nothing does."""
+    """Return the reason that keeps all unstarted tasks of the job waiting beside free slots; None without one."""
     unstarted = len(state.fresh[job.id]) + len(state.index.ready_sets[job.id].to_retry)
     if job.is_computed:
         return None
@@ -204,7 +204,7 @@ def _held(state: State, job: Job) -> Reason:
 
 
 def _chained(state: State, job: Job, ended: Mapping[int, JobState]) -> list[Reason]:
-    """Return the jobs that a job waits for outside the grid; first those about which somebody has to do something."""
+    """Return the jobs that a job waits for outside the grid; first those that need a user's action."""
     roots = _roots(state, job.waiting_for, ended, job.spec.after_state)
     reasons = [_leader(state, job, number, roots.get(number), ended) for number in job.waiting_for]
     reasons.sort(key=lambda reason: (reason.code != "waits_in_vain", reason.job or 0))
@@ -242,7 +242,7 @@ def never_starts(state: State, spec: JobSpec, ended: Mapping[int, JobState]) -> 
 
 
 def ends_of_chains(state: State, after: Collection[int]) -> set[int]:
-    """Return the jobs at the ends of these chains that are over or forgotten: rows say how they ended."""
+    """Return the jobs at the ends of these chains that are over or forgotten: their rows have their end states."""
     return set(_roots(state, after, {}, "succeeded").values())
 
 
@@ -323,7 +323,7 @@ _NOTES = {
 
 def _alive(state: State, task_id: TaskId, job: Job, task: Task) -> Reason:
     if launches := launches_of(state, task_id):
-        return explain_gang.what_all_do(state, launches)
+        return explain_gang.phases_reason(state, launches)
     attempts = [a for a in state.index.attempts.of_task.get(task_id, {}).values() if a.state in LIVE]
     notes = [(a.worker, _NOTES.get(a.state, "")) for a in attempts]
     places = " and ".join(sorted(worker + note for worker, note in notes))
@@ -345,7 +345,7 @@ def files_of_job(scheduler: Scheduler, job: int, task: int | None = None) -> lis
 
 
 def _coming(state: State, job: Job, task: int | None = None) -> list[Reason]:
-    """Return how the large files come that live attempts of the job, or of one task of it, are waiting for."""
+    """Return reasons for the large files that live attempts of the job, or of one task of it, are waiting for."""
     found = {
         reason.detail: reason
         for worker, files in _wanted(state, job, task)
@@ -362,7 +362,7 @@ def _wanted(state: State, job: Job, task: int | None = None) -> Iterator[tuple[s
 
 
 def size_of(job: Job) -> str:
-    """Return the size of a job in words, and its source where the user did not say it."""
+    """Return the size of a job in words, and its source if the user did not give it."""
     if job.size is None:
         return "size unknown"
     source = ", as predicted when it was submitted" if job.size_source is SizeSource.PREDICTED else ""
@@ -377,7 +377,7 @@ def spoken(seconds: float) -> str:
 
 
 def _left(job: Job, whose: str = "") -> str:
-    """Return how many tasks of a job are left; ``whose``: the job in words, in a sentence about another one."""
+    """Return the number of tasks left in words; ``whose``: the job in words, in a sentence about another one."""
     left, total = job.task_count - job.succeeded - job.failed, job.task_count
     of = whose and f" {whose}"
     if total == 1:
@@ -387,7 +387,7 @@ def _left(job: Job, whose: str = "") -> str:
 
 
 def succeeded_words(succeeded: int, total: int, failed: int = 0) -> str:
-    """Return how many tasks of a job succeeded, and how many failed if any did."""
+    """Return the number of tasks that succeeded in words, with the number that failed if any did."""
     if total == 1:
         return f"its only task {'failed' if failed else 'succeeded'}"
     return f"{succeeded} of {total} tasks succeeded" + (f", {failed} failed" if failed else "")

@@ -1,4 +1,4 @@
-"""Explanations of shares: whose turn it is before a user's own, and how use stands against share."""
+"""Explanations of shares: users whose turn comes before a user's own, and use against share."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def shares_view(state: State) -> SharesView:
 
 
 def _limits_of(state: State, name: str) -> list[LimitUse]:
-    """Return what a user has of each thing that is limited."""
+    """Return a user's use of each limited thing."""
     (jobs, tasks, spec_bytes), settings = state.index.users.of(name), state.settings
     uses = (
         ("jobs", jobs, settings.user_jobs),
@@ -46,7 +46,7 @@ def _limits_of(state: State, name: str) -> list[LimitUse]:
 
 
 def slots_used_up(state: State, job: Job) -> list[Reason]:
-    """Return the reason that the job's user has all the slots that one user is allowed; empty if it is not so."""
+    """Return the reason that the job's user has all the slots that one user is allowed; empty otherwise."""
     if may_take(state, job.owner, job.slots):
         return []
     taken, allowed = slots_taken(state, job.owner), state.settings.user_slots

@@ -1,4 +1,4 @@
-"""Explanations of how large files come to a worker: from whom, how fast, why, and when they will be there."""
+"""Explanations of the large files on their way to a worker: source, rate, reason, and time left."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MEGA = 1e6
 
 
 def explain_transfers(state: State, worker: str, files: Collection[str] | None = None) -> list[Reason]:
-    """Return a reason for each of these files that is on its way to a worker; None: for all that are."""
+    """Return a reason for each of these files that is on its way to a worker; None: for all of them."""
     carrier = state.own(TransferMemory).carriers.get(worker)
     if carrier is None:
         return []
@@ -26,7 +26,7 @@ def explain_transfers(state: State, worker: str, files: Collection[str] | None =
 
 
 def files_coming(state: State, worker: str, files: Collection[str] | None = None) -> list[FileFlow]:
-    """Return those of these files, or all, that are on their way to a worker, as far as they are expected to be."""
+    """Return the files on their way to a worker, of ``files`` or of all, with their expected progress."""
     carrier = state.own(TransferMemory).carriers.get(worker)
     return [
         FileFlow(
@@ -72,7 +72,7 @@ def _from_whom(state: State, carrier: Carrier, file: str, transfer: Transfer) ->
 
 
 def _has(source: Carrier | None, file: str) -> str:
-    """Return what a source has of a file; None: it was forgotten since it was planned."""
+    """Return a source's part of a file in words; None: it was forgotten since the plan was made."""
     if source is None:
         return "is gone"
     return "has it" if file in source.has else "passes on what it receives"

@@ -1,4 +1,4 @@
-"""Explanations of what a worker is doing, or why it is idle: one sentence for people, reasons for programs."""
+"""Explanations of a worker's activity, or of its free slots: one sentence for people, reasons for programs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_NAMED = 5
 
 
 def explain_worker(scheduler: Scheduler, name: str) -> Explanation | None:
-    """None: there is no such worker."""
+    """Explain a worker; None if there is no such worker."""
     state = scheduler.state
     worker = state.workers.get(name)
     if worker is None:
@@ -87,7 +87,7 @@ def _running(state: State, worker: Worker) -> list[Reason]:
 
 
 def _ending(state: State, worker: Worker) -> list[Reason]:
-    """Return the reason that a worker must end, and until when: it is given nothing that would take longer."""
+    """Return the reason that a worker must end soon: it is given no task that would take longer."""
     until = worker.facts.until
     if until is None:
         return []

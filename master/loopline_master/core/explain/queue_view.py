@@ -1,4 +1,4 @@
-"""Jobs in the order in which the policy comes to them, with what holds each.
+"""Jobs in the policy's order, each with its holder.
 
 Jobs that wait outside the grid for others to succeed come last.
 """
@@ -19,7 +19,7 @@ def queue(state: State) -> list[QueuedJob]:
 def _in_turn(state: State) -> list[Job]:
     jobs = list(state.index.live.values())
     match state.settings.policy:
-        case "round-robin":  # on from the job whose turn was last, and once round
+        case "round-robin":  # on from the job with the last turn, and once round
             return sorted(jobs, key=lambda job: (job.turn <= state.grid.pointer, job.turn, job.arrival))
         case "fair":
             return sorted(jobs, key=lambda job: (job.tag, job.arrival))
@@ -28,7 +28,7 @@ def _in_turn(state: State) -> list[Job]:
 
 
 def _holder(state: State, job: Job) -> int | None:
-    """Return the job that holds this one, the first to come if there are several; None if it is not held."""
+    """Return the job that holds this one, the earliest if there are several; None if it is not held."""
     if not state.index.is_held(job):
         return None
     first = state.index.hold_over(job).first(job.arrival, job.weight)

@@ -1,4 +1,4 @@
-"""Notes on a job that was just submitted: what holds it, and a size that cannot be true."""
+"""Notes on a job that was just submitted: its holder, and a size that cannot be true."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from loopline_master.core.kernel.state import State
 from loopline_shared.model import Order, SizeSource
 
 IMPLAUSIBLE = 5.0
-"""A size is questioned if it is so many times below or above what nine in ten past runs took ..."""
+"""A size is questioned if it is beyond the range of nine in ten past runs by this factor ..."""
 NOTABLE_S = 60.0
-"""... and so many reference CPU-seconds off."""
+"""... and at least this many reference CPU-seconds off."""
 
 
 def is_held(state: State, number: int) -> bool:
-    """True if the order guarantee holds the job back now, whatever workers there are."""
+    """True if the order guarantee holds the job back now, regardless of the workers."""
     job = state.jobs.get(number)
     return job is not None and job.is_live and _first(state, job) is not None
 
 
 def held_behind(state: State, number: int, outlook: Mapping[int, Forecast | Unknown]) -> str:
-    """Return what holds a job that is held, for how long by the forecasts, and what would help."""
+    """Return the holder of a held job in words, the forecast of the wait, and a remedy."""
     job = state.jobs[number]
     first = _first(state, job)
     assert first is not None
@@ -62,7 +62,7 @@ def _size(seconds: float) -> str:
 
 
 def _first(state: State, job: Job) -> Job | None:
-    """Return the first job to have come of those that hold this one."""
+    """Return the earliest of the jobs that hold this one."""
     if job.order is Order.NONE:
         return None
     arrival = state.index.hold_over(job).first(job.arrival, job.weight)

@@ -41,7 +41,7 @@ Reply = Done | Submitted | Declined
 
 @dataclass(slots=True, init=False)
 class Effects:
-    """Changed entities are the scheduler's own objects: read them before the next step."""
+    """Effects of one step. Entities are the scheduler's own objects: read them before the next step."""
 
     grid: Grid
     replies: list[Reply]  # one an event, in order
@@ -50,13 +50,13 @@ class Effects:
     attempts: dict[AttemptId, Attempt]
     workers: dict[str, Worker]
     programs: dict[ProgramKey, Program]
-    forgotten: list[ProgramKey]  # programs; one may have been learnt of anew since
-    forgotten_jobs: tuple[int, ...]  # which ended long ago: their rows go
-    gone: tuple[str, ...]  # workers that were away, and are forgotten with the end of the step
+    forgotten: list[ProgramKey]  # programs; one may have been learnt again since
+    forgotten_jobs: tuple[int, ...]  # that ended long ago: their rows are deleted
+    gone: tuple[str, ...]  # absent workers that are forgotten at the end of the step
     completed: list[int]  # jobs that succeeded or failed: to be audited
     overstated: list[tuple[str, AttemptId]]  # (worker, attempt): figures of its result were far from possible
     late: list[tuple[str, Result]]
-    """(worker, result) of attempts no longer in memory; where the row says *lost*, it is recorded there."""
+    """(worker, result) of attempts no longer in memory; if the row is *lost*, the result is recorded there."""
     assigns: dict[str, Assign]  # by worker, for its open link
     closes: list[tuple[str, int]]  # (worker, session): links to close
     of_wings: dict[type, dict[Any, Any]]
@@ -64,7 +64,7 @@ class Effects:
     told_by_wings: dict[type, list[Any]]
 
     def __init__(self, grid: Grid, **rows: Any) -> None:
-        """Begin with no effects but these rows: written out, for each step makes one, and factories are dear."""
+        """Begin with these rows and no other effects. Written out: each step makes one, and factories are slow."""
         self.grid, self.forgotten_jobs, self.gone = grid, (), ()
         self.replies, self.forgotten, self.completed, self.overstated = [], [], [], []
         self.late, self.closes = [], []
@@ -82,11 +82,11 @@ class Effects:
         self.of_wings.setdefault(type(entity), {})[key] = entity
 
     def dropped(self, kind: type) -> list[Any]:
-        """Return the keys of a wing's entities of this class whose rows go."""
+        """Return the keys of a wing's entities of this class whose rows are deleted."""
         return self.dropped_by_wings.get(kind, [])
 
     def drop(self, kind: type, key: object) -> None:
-        """Note that a row of a wing's goes. It may come anew later in the step."""
+        """Note that a wing's row is deleted. A new one may be noted later in the step."""
         self.rows(kind).pop(key, None)
         self.dropped_by_wings.setdefault(kind, []).append(key)
 
@@ -95,5 +95,5 @@ class Effects:
         return self.told_by_wings.get(kind, [])
 
     def tell(self, notice: object) -> None:
-        """Note something that is no row, for those who ask for its class."""
+        """Note a notice that is not a row, for callers that ask for its class."""
         self.told_by_wings.setdefault(type(notice), []).append(notice)

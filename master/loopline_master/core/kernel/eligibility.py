@@ -1,11 +1,11 @@
-"""Eligibility: which task may be started on which worker now, and which may wait at a busy one.
+"""Eligibility: decides whether a task may start on a worker now, or wait at a busy worker.
 
-The scheduler checks every proposal of a policy by these rules, and policies ask them through the View.
+The scheduler checks every proposal of a policy by these rules, and policies query them through the View.
 
-Prefetching has short tasks wait at a worker whose slots are all busy, so that they need no round trip to begin.
-Only tasks to start are prefetched, never replicas; each needs one slot, so that the first that falls free will do.
-A worker takes as much expected work as ``prefetch_s`` allows for each of its slots. Where there are several users, an
-expectation counts only as far as the job's own attempts have confirmed it (wings/shares/shares_wing.py).
+Prefetching sends short tasks to wait at a worker whose slots are all busy, so that they begin without a round trip.
+Only tasks to start are prefetched, never replicas. Each needs one slot, so that the first free slot will do. A worker
+takes as much expected work as ``prefetch_s`` allows for each of its slots. If there are several users, an expectation
+counts only as far as the job's own attempts have confirmed it (wings/shares/shares_wing.py).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from loopline_master.core.kernel.state import State
 
 _LONGER = 1.1
 _MORE_S = 1.0
-"""A task is given so much more time than is expected where a worker has to end."""
+"""Factor and margin: the expected time of a task is raised by both before it is compared with the worker's end."""
 _MANY = 32
-"""So many prefetched attempts are many, unless they take but moments."""
+"""From this many prefetched attempts on, a worker takes more only if they are very short."""
 _PATIENCE = 8
-"""So many workers with room may be asked in vain at a time."""
+"""Number of workers with room that may be offered without success before the search ends."""
 
 
 def fits(state: State, job: Job, worker: Worker) -> bool:
@@ -37,7 +37,7 @@ def fits(state: State, job: Job, worker: Worker) -> bool:
 
 
 def may_start(state: State, job: Job, task: int, worker: Worker, *, is_fresh: bool) -> bool:
-    """True if the task may be started or replicated on this worker now. The hold is checked apart.
+    """True if the task may be started or replicated on this worker now. The hold is checked separately.
 
     ``is_fresh``: it was never started.
     """
@@ -55,9 +55,9 @@ def may_start(state: State, job: Job, task: int, worker: Worker, *, is_fresh: bo
 
 
 def ends_in_time(state: State, job: Job, task: int, worker: Worker, start_at: float) -> bool:
-    """True if the task, begun on this worker then, is expected to end before the worker has to.
+    """True if the task, begun on this worker at ``start_at``, is expected to end before the worker must.
 
-    Of a task of which nothing is known, no more is expected than that there is time left.
+    If no estimate of the task is known, any time left is enough.
     """
     until = worker.facts.until
     if until is None:
@@ -71,7 +71,8 @@ def ends_in_time(state: State, job: Job, task: int, worker: Worker, start_at: fl
 def replicable(state: State, job: Job, worker: Worker) -> IntervalSet:
     """Return the job's tasks that may get a replica on this worker.
 
-    One that has to end is in somebody's allocation: there, copies for speed are made of jobs that ask for replicas.
+    A worker with a fixed end belongs to a user's allocation: only jobs that ask for replicas get copies for speed
+    there.
     """
     index = state.index
     is_asked = worker.facts.until is None or job.spec.max_replicas is not None
@@ -79,9 +80,9 @@ def replicable(state: State, job: Job, worker: Worker) -> IntervalSet:
 
 
 def should_go_elsewhere(state: State, job: Job, task: int, worker: Worker) -> bool:
-    """True if the task failed on this unhealthy worker and there is another healthy candidate for it.
+    """True if the task failed on this unhealthy worker and another, healthy worker is a candidate for it.
 
-    Running it there tells whether the task or the machine is at fault.
+    A run elsewhere shows whether the task or the machine is at fault.
     """
     if worker.health >= 0:
         return False
@@ -93,7 +94,7 @@ def should_go_elsewhere(state: State, job: Job, task: int, worker: Worker) -> bo
 
 
 class Prefetch:
-    """The room that busy workers have for one more task, and the tasks that may wait there."""
+    """The room of busy workers for one more task, and the tasks that may wait there."""
 
     def __init__(self, state: State) -> None:
         self._state, self._grid = state, state.grid
@@ -106,22 +107,22 @@ class Prefetch:
 
     @property
     def changed_jobs(self) -> Mapping[int, Job]:
-        """Jobs that this step has changed so far, by number; what they are expected to take changes no more."""
+        """Jobs changed by this step, by number; their expected work does not change again in it."""
         return self._state.effects.jobs
 
     @property
     def longest(self) -> float:
-        """Work that no task exceeds which may wait at any worker, as fast as the fastest may be."""
+        """Upper bound of the work of a task that may wait at any worker, given the bound of all speeds."""
         return self._state.prefetch_s * self._index.octaves.bound
 
     def workers_with_room(self) -> Iterator[Worker]:
         """Return busy workers with room, least backlog first, while some job has a task that may be short enough.
 
-        A worker for which nothing was accepted is not offered again; after a few of these, no other is.
+        A worker is not offered again if no proposal for it was accepted; after a few such workers the search ends.
         """
         by_shortest_task, limit_s = self._index.by_shortest_task.order, self._state.prefetch_s
         if not by_shortest_task or by_shortest_task[0][0] > limit_s * self._index.octaves.bound:
-            return  # as most often: the shortest task would be too long for the fastest worker
+            return  # the usual case: the shortest task would be too long for the fastest worker
         full, passed_over, workers, speeds = self._slots.full, 0, self._state.workers, self._slots.speeds
         most_ms = milliseconds(limit_s)
         is_over = False
@@ -132,7 +133,7 @@ class Prefetch:
                     return
                 if least / speeds[name] <= limit_s and self._has_place(name):
                     yield workers[name]
-                    if changes != self._slots.full.changes:  # which may have been ranked anew
+                    if changes != self._slots.full.changes:  # its ranking may have changed
                         is_over = False
                         break
                 passed_over += 1
@@ -150,7 +151,7 @@ class Prefetch:
         return left_s if left_s < limit_s else limit_s
 
     def may_wait(self, job: Job, task: int, worker: Worker) -> bool:
-        """True if this worker may prefetch the task: a task to start, of one slot, and known to be short."""
+        """True if this worker may prefetch the task: a task to start, with one slot and known to be short."""
         index = self._index
         if not job.is_live or job.paused:
             return False
@@ -173,12 +174,12 @@ class Prefetch:
         return 0 < work / measure.speed_now(worker) <= self.room_s(worker)
 
     def ends_in_time(self, job: Job, task: int, worker: Worker) -> bool:
-        """True if the task is expected to end before the worker has to, be it that it waits there for a slot."""
+        """True if the task is expected to end before the worker must, including its wait for a slot there."""
         start_at = self._state.now if worker.name in self._slots.idle.keys else self.free_at(worker)
         return ends_in_time(self._state, job, task, worker, start_at)
 
     def is_too_long(self, job: Job, worker: Worker) -> bool:
-        """True if no task of the job may wait there: all are alike, and known to take too long."""
+        """True if no task of the job may wait there: all have the same expected time, and it is too long."""
         return job.sweep.is_uniform and self.expected_s(job, 1, worker) > self._state.prefetch_s
 
     def expected_s(self, job: Job, task: int, worker: Worker) -> float:
@@ -186,7 +187,7 @@ class Prefetch:
         return measure.work_of(self._grid, job, task) / measure.speed_now(worker)
 
     def free_at(self, worker: Worker) -> float:
-        """Time at which one more task is expected to get a slot of this busy worker."""
+        """Time when one more task is expected to get a slot of this busy worker."""
         waiting_s = self._attempts.queues.work_ms.get(worker.name, 0) / 1e3 / max(1, worker.offered)
         seated = [attempt.since + attempt.expected_s for attempt in self._attempts.seated_on(worker.name)]
         if seated:
@@ -197,8 +198,8 @@ class Prefetch:
     def _has_place(self, name: str) -> bool:
         """True if one more attempt may wait there, however short.
 
-        Of very short ones many may: a worker that ends thousands a second must not wait for a round trip. Others may
-        not, whatever the policy: each Report repeats their number.
+        Very short attempts may be many: a worker that ends thousands a second must not wait for a round trip. Other
+        attempts are limited under any policy, as each Report repeats their number.
         """
         waiting, settings = self._attempts.queued_on(name), self._state.settings
         if waiting < _MANY or waiting >= settings.max_prefetch:

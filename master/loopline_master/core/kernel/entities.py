@@ -1,6 +1,6 @@
 """The scheduler's entities. Each is stored as one row, with a column for each field of its constructor.
 
-Everything else the scheduler knows is an index (index.py): a function of these, never of history.
+The rest of the scheduler's knowledge is an index (index.py): a function of the entities, never of history.
 """
 
 from __future__ import annotations
@@ -37,39 +37,39 @@ LIVE = (
     AttemptState.DISPATCHED, AttemptState.PREFETCHED, AttemptState.PREPARED,
     AttemptState.RUNNING, AttemptState.FROZEN, AttemptState.DELIVERING,
 )  # fmt: skip
-"""An attempt that may yet bring its task's result, as far as is known."""
+"""States of an attempt that may still bring its task's result, as far as is known."""
 SEATED = (
     AttemptState.DISPATCHED, AttemptState.PREPARED, AttemptState.RUNNING, AttemptState.FROZEN,
     AttemptState.CANCELLING,
 )  # fmt: skip
-"""An attempt that takes up slots on its worker."""
+"""States of an attempt that takes up slots on its worker."""
 UNSEATED = (AttemptState.PREFETCHED, AttemptState.RETRACTING)
-"""An attempt that waits at its worker for a slot, as far as is known."""
+"""States of an attempt that waits at its worker for a slot, as far as is known."""
 OCCUPYING = (*SEATED, *UNSEATED, AttemptState.DELIVERING)
-"""An attempt that is on its worker."""
+"""States of an attempt that is on its worker."""
 
 _new = tuple.__new__
-"""Makes an id at half the price: thousands a second are made."""
+"""Makes an id at half the cost of a call: thousands are made each second."""
 
 SessionKey = tuple[str, str]
 """A session: its user, and the identifier that its client chose."""
 
 UNRELEASED = 0
-"""Job.arrival of one that has never entered the grid: it waits for other jobs, or was cancelled while it did."""
+"""Job.arrival of a job that has never entered the grid: it waits for other jobs, or was cancelled while it waited."""
 
 _LIVE_JOB = (JobState.QUEUED, JobState.RUNNING)
 _OPEN_TASK = (TaskState.QUEUED, TaskState.RUNNING)
 
 Freeze = tuple[float, float | None]
-"""From when until when an attempt was frozen; None: it still is."""
+"""Start and end of a freeze; the end is None while the attempt is frozen."""
 MAX_FREEZES = 50
-"""So many of an attempt's latest freezes are kept."""
+"""Number of an attempt's latest freezes that are kept."""
 
 MAX_TAKEN_DOWN = 3
-"""A task that took workers down so often fails (trust.py)."""
+"""A task that took down workers this many times fails (trust.py)."""
 
 UNKNOWN_WEIGHT = 1e300
-"""Weight of a job without a size that has shown nothing yet: it may not pass any job that has one."""
+"""Weight of a job without a size or measurements: it may not pass any job that has a size."""
 
 
 @dataclass(slots=True)
@@ -78,27 +78,27 @@ class Grid:
 
     next_job: int = 1
     sequence: int = 0  # counts arrivals and departures of jobs together, so that they can be ordered
-    pointer: int = 0  # the turn that was last (round robin)
+    pointer: int = 0  # the turn used last (round robin)
     now: float = 0.0  # time of the last step; seconds since 1970
     last_start: float = 0.0  # when an attempt was last dispatched
     virtual: float = 0.0  # clock of fair sharing, in reference CPU-seconds of each job's share
     measured: int = 0  # attempts at tasks of given size that were accepted
     work_accepted: float = 0.0  # of the tasks that succeeded
     tasks_accepted: int = 0
-    last_worker: str = ""  # on which an attempt was dispatched last (policy cyclic)
-    gangs_came: int = 0  # that were planned ...
-    gang_limits_s: float = 0.0  # ... with limits of so much in all
-    gang_ran_s: float = 0.0  # members that ended ran for so long ...
-    gang_allowed_s: float = 0.0  # ... of what their limits allowed
-    plan_cursor: int | None = None  # a pass over the plans has come to this start; None: there is none under way ...
-    plan_cursor_job: int = 0  # ... and this job
-    plan_again: bool = False  # something was freed since it began
-    looked_at: float = 0.0  # when jobs that hold others were last looked at: whether they are overdrawn
-    idle_looked_at: float = 0.0  # ... whether they make progress (wings/exemptions/idle_budget.py)
+    last_worker: str = ""  # worker of the last dispatched attempt (policy cyclic)
+    gangs_came: int = 0  # gangs that have been planned ...
+    gang_limits_s: float = 0.0  # ... and the sum of their limits
+    gang_ran_s: float = 0.0  # sum of the run times of members that ended ...
+    gang_allowed_s: float = 0.0  # ... and of their limits
+    plan_cursor: int | None = None  # start reached by the pass over the plans; None: no pass is running ...
+    plan_cursor_job: int = 0  # ... and the job
+    plan_again: bool = False  # a slot was freed since the pass began
+    looked_at: float = 0.0  # when the jobs that hold others were last checked: are they overdrawn?
+    idle_looked_at: float = 0.0  # ... do they make progress (wings/exemptions/idle_budget.py)?
 
 
 def most_failed(max_fails: int | str | None, task_count: int) -> int | None:
-    """Return the number of failed tasks at which a job is stopped, at least one; None: it never is."""
+    """Return the number of failed tasks that stops a job, at least one; None: unlimited."""
     if max_fails is None or isinstance(max_fails, int):
         return max_fails
     return max(1, math.ceil(Fraction(max_fails.removesuffix("%")) * task_count / 100))
@@ -122,8 +122,8 @@ class Job:
     state: JobState = JobState.QUEUED
     paused: bool = False
     starved_since: float | None = None  # no connected worker can run it since then
-    stalled: bool = False  # starved for stall_after_s, or its idle budget is spent: holds nobody
-    cursor: int = 0  # the task whose turn was last (round robin)
+    stalled: bool = False  # starved for stall_after_s, or its idle budget is spent: holds no other job
+    cursor: int = 0  # the task that had the last turn (round robin)
     running: int = 0
     succeeded: int = 0
     failed: int = 0
@@ -132,29 +132,29 @@ class Job:
     started_at: float | None = None
     finished_at: float | None = None
     departure: int | None = None  # Grid.sequence when it left the grid
-    inputs: str | None = None  # SHA-256 of the file that lists what its tasks find in their scratch folders
+    inputs: str | None = None  # SHA-256 of the file that lists the files in the scratch folders of its tasks
     waiting_for: tuple[int, ...] = ()  # jobs that have yet to succeed before it enters the grid
     entered_at: float | None = None  # when it (last) entered the grid
-    log_mean: float = 0.0  # of ln(work) of its tasks that succeeded, a unit of size where one was given
+    log_mean: float = 0.0  # of ln(work) of its tasks that succeeded; per unit of size if sizes were given
     log_m2: float = 0.0  # ... and the sum of its squared deviations
-    mismatches: int = 0  # tasks of which two results differ
+    mismatches: int = 0  # tasks with differing results
     useful_cpu_ms: int = 0  # CPU time of attempts whose results count (measure.py) ...
     replicated_cpu_ms: int = 0  # ... of replicas, however they ended
     won_cpu_ms: int = 0  # ... of replicas that brought their task's result
-    wasted_cpu_ms: int = 0  # ... of attempts that another one of their task made superfluous
+    wasted_cpu_ms: int = 0  # ... of attempts made superfluous by another attempt of their task
     lost_cpu_ms: int = 0  # ... of attempts that failed, were lost or were preempted
     size_source: SizeSource = SizeSource.UNKNOWN
-    predicted: Prediction | None = None  # of one task without a size, as the job was submitted
+    predicted: Prediction | None = None  # for one task without a size, at the job's submission
     within: OrderWithin = OrderWithin.GRID  # the jobs among which ``order`` is guaranteed
-    nodes: int = 1  # that its spec asks for: with more than 1 each task is a gang
+    nodes: int = 1  # as its spec asks; with more than 1 each task is a gang
     used: float = 0.0  # measured work of its tasks' results and failures, in reference CPU-seconds
-    overdrawn: bool = False  # has used many times its size (wings/exemptions/overdrawn.py): holds nobody
-    spec_bytes: int = 0  # of its spec as JSON; 0: it was submitted to a release that did not count them
+    overdrawn: bool = False  # has used many times its size (wings/exemptions/overdrawn.py): holds no other job
+    spec_bytes: int = 0  # of its spec as JSON; 0: submitted to a release that did not count them
     confirmed: int = 0  # attempts in a row that took about as long as expected (wings/shares/shares_wing.py)
-    exempt_since: float | None = None  # it has held nobody since then, for the reason that it has now
+    exempt_since: float | None = None  # start of its present exemption: since then it has held no other job
     shown: float | None = None  # of a job without a size: its weight, measured on its tasks; only falls
-    idle_s: float = 0.0  # of its idle budget that is spent (wings/exemptions/idle_budget.py)
-    most_used: float = 0.0  # the most work measured so far while it held others
+    idle_s: float = 0.0  # spent part of its idle budget (wings/exemptions/idle_budget.py)
+    most_used: float = 0.0  # the maximum of the measured work while it held others
     turn: int = 0  # place in a policy's round: its arrival; in a session, the arrival of the session's first job
     sweep: Annotated[SkipValidation[Sweep], Field(exclude=True)] = field(init=False, repr=False, compare=False)
     runs: Annotated[SkipValidation[Runs], Field(exclude=True)] = field(init=False, repr=False, compare=False)
@@ -184,7 +184,7 @@ class Job:
 
     @property
     def has_claim(self) -> bool:
-        """True if later jobs of at least its size wait for this one: it has a size and an order, and no exemption."""
+        """True if later jobs of at least its size wait for it: it has a size and an order, and is not exempt."""
         return self.size is not None and self.order is not Order.NONE and not self.is_exempt
 
     @property
@@ -203,25 +203,25 @@ class Job:
 
     @property
     def is_failing(self) -> bool:
-        """True if so many of its tasks have failed that the others are not to be run."""
+        """True if its limit of failed tasks is reached: the remaining tasks are not run."""
         return self.most_failed is not None and self.failed >= self.most_failed and not self.is_computed
 
     def is_no_smaller(self, earlier: Job) -> bool:
-        """True if the earlier job has a size, and this one weighs as much."""
+        """True if the earlier job has a size, and this job weighs at least as much."""
         return earlier.size is not None and earlier.size <= self.weight
 
     def is_ordered_after(self, earlier: Job) -> bool:
-        """True if this job's guarantee covers an earlier one, sizes aside."""
+        """True if this job's order guarantee covers an earlier one, apart from sizes."""
         return self.within is OrderWithin.GRID or earlier.owner == self.owner
 
     @property
     def is_exempt(self) -> bool:
-        """True if the job is paused, stalled or overdrawn: it holds no other back."""
+        """True if the job is paused, stalled or overdrawn: it holds no other job."""
         return self.paused or self.stalled or self.overdrawn
 
     @property
     def exempt_reason(self) -> str:
-        """The reason for which the job holds no other back; empty if it does."""
+        """The reason why the job holds no other job; empty if it may hold others."""
         return "paused" if self.paused else "stalled" if self.stalled else "overdrawn" if self.overdrawn else ""
 
 
@@ -237,20 +237,20 @@ class Vote:
 
 @dataclass(slots=True)
 class Task:
-    """A task that has been started; one that never was is only a number (State.fresh)."""
+    """A task that has been started; a fresh task is only a number (State.fresh)."""
 
     job: int
     number: int
     state: TaskState = TaskState.QUEUED
     started: bool = False  # since its job (last) entered the grid
-    attempts: int = 0  # numbers handed out so far
-    failures: int = 0  # attempts that failed by the task's own doing
-    failed_on: tuple[str, ...] = ()  # workers on which it failed by its own doing, the latest last
+    attempts: int = 0  # attempts made
+    failures: int = 0  # attempts that failed through the task's own fault
+    failed_on: tuple[str, ...] = ()  # workers where it failed through its own fault, the latest last
     took_down: tuple[str, ...] = ()  # workers whose agent or sandbox it took down (trust.py), one name per time
     winner: int | None = None  # number of the attempt whose result was accepted
-    votes: tuple[Vote, ...] = ()  # of its job's quorum; without one, the winner's, while others were at it
+    votes: tuple[Vote, ...] = ()  # for its job's quorum; without one, the winner's, if others were running
     mismatch: bool = False  # two of its results differ
-    verdict: str = ""  # why it failed, where no attempt says so
+    verdict: str = ""  # why it failed, if no attempt gives the reason
     started_at: float | None = None
     finished_at: float | None = None
     id: Annotated[TaskId, Field(exclude=True)] = field(init=False, repr=False, compare=False)
@@ -269,14 +269,14 @@ class Task:
 
     @property
     def setbacks(self) -> int:
-        """Number of its attempts that failed by its own doing, and of its results that others contradict."""
+        """Number of its attempts that failed through its own fault, plus its results that others contradict."""
         return self.failures + len(self.votes) - self.agreeing
 
     def may_be_tried(self, job: Job, alive: int) -> bool:
         """True if one more attempt may start beside ``alive`` ones (of a gang: launches), even if all of these fail.
 
-        A quorum allows as many more as must still agree with the first. Of a function only failures are limited: a
-        call may run on several workers, as in other pools, and must not stay frozen while others are free.
+        A quorum allows as many more as must still agree with the first. For functions only failures are limited: a
+        call may run on several workers, as in other pools, and must not stay frozen while other workers are free.
         """
         if job.spec.function is not None:
             return self.setbacks < job.max_attempts
@@ -285,7 +285,7 @@ class Task:
 
     @property
     def is_dangerous(self) -> bool:
-        """True if so many agents died while the task ran, on at least two workers, that it is not tried again."""
+        """True if ``MAX_TAKEN_DOWN`` agents died while it ran, on at least two workers: it is not tried again."""
         return len(self.took_down) >= MAX_TAKEN_DOWN and len(set(self.took_down)) > 1
 
 
@@ -299,32 +299,32 @@ class Attempt:
     replica: bool  # another attempt of the task was alive when this one was started
     dispatched_at: float
     state: AttemptState = AttemptState.DISPATCHED
-    expected_s: float = 0.0  # how long it was expected to take as it was dispatched
-    asked: bool = False  # it was started because its job's quorum needs it
+    expected_s: float = 0.0  # expected run time, at dispatch
+    asked: bool = False  # started because its job's quorum needs it
     freezes: tuple[Freeze, ...] = ()  # the latest MAX_FREEZES, as its worker reported them
-    waited_s: float = 0.0  # prefetched, for so long before it began
+    waited_s: float = 0.0  # time that it was prefetched before it began
     sent: int = 0  # the Assign of this session that carried its last command; 0: none yet
     started_at: float | None = None
-    ended_at: float | None = None  # None while lost: the laptop may come back
+    ended_at: float | None = None  # None while lost: it may come back with its worker
     accepted: bool = False
     exit_code: int | None = None
     reason: str = ""
     wall_s: float = 0.0
     cpu_s: float = 0.0
     peak_memory_bytes: int = 0
-    assumed_cpu_ms: int = 0  # what its job counts as lost while no result is known
-    late: bool = False  # its result came when it had been forgotten
+    assumed_cpu_ms: int = 0  # CPU time that its job counts as lost until a result is known
+    late: bool = False  # its result came after it had been forgotten
     stdout: Output | None = None
     stderr: Output | None = None
     outputs: tuple[OutputFile, ...] | None = None
     value: Output | None = None  # of a function
     system_s: float = 0.0  # of cpu_s
-    metrics: dict[str, int | float] | None = None  # of the task's own
-    slot: int | None = None  # the lowest of those that it has, as its worker says; None: it does not say
-    phases: Phases | None = None  # as its worker says; None: it ran as soon as it had its slot, and all the time
-    work: float = 0.0  # that it did in reference CPU-seconds, where its result was accepted
-    fetch_s: float = 0.0  # until its inputs and its software were there, by ``phases``, as the next two are
-    frozen_s: float = 0.0  # how long it was frozen
+    metrics: dict[str, int | float] | None = None  # reported by the task
+    slot: int | None = None  # the lowest of its slots, as reported by its worker; None: not reported
+    phases: Phases | None = None  # as its worker reported; None: it ran without a pause once it had its slot
+    work: float = 0.0  # work done, in reference CPU-seconds, if its result was accepted
+    fetch_s: float = 0.0  # until its inputs and its software were there; this and the next two are from ``phases``
+    frozen_s: float = 0.0  # time that it was frozen
     deliver_s: float = 0.0  # from the end of its processes until the master had its outputs
     id: AttemptId = field(init=False, repr=False, compare=False)
     task_id: TaskId = field(init=False, repr=False, compare=False)
@@ -335,7 +335,7 @@ class Attempt:
 
     @property
     def since(self) -> float:
-        """Time at which the attempt began, as far as is known; a prefetched one may begin at any moment."""
+        """Time when the attempt began, as far as is known; a prefetched attempt may begin at any moment."""
         return self.dispatched_at + self.waited_s
 
     @property
@@ -350,7 +350,7 @@ class Attempt:
 
     @property
     def is_over(self) -> bool:
-        """True if the attempt has ended for good, so that the scheduler forgets it."""
+        """True if the attempt has ended and will not come back, so that the scheduler forgets it."""
         return self.ended_at is not None
 
     @property
@@ -362,7 +362,7 @@ class Attempt:
         self.freezes = (*self.freezes, (now, None))[-MAX_FREEZES:]
 
     def thaw(self, now: float) -> None:
-        """End the present freeze, if any: the attempt was thawed, or has ended."""
+        """End the present freeze, if any: the attempt continues, or has ended."""
         if self.stands_still:
             self.freezes = (*self.freezes[:-1], (self.freezes[-1][0], now))
 
@@ -376,21 +376,21 @@ class Worker:
     lease_until: float
     session: int | None = None  # number of its open link; None: not connected
     draining: bool = False
-    drain_reason: str = ""  # as its operator gave it; empty: none was given, or it is not draining
+    drain_reason: str = ""  # as its operator gave it; empty: none was given, or the worker is not draining
     load: Load | None = None  # of the last report
     reported_at: float | None = None
     offered: int = 0  # slots; 0 until the first report of a session
-    reported: int = 0  # the last Report of this session; 0 without one
-    assigned: int = 0  # the last Assign of this session
-    work_done: float = 0.0  # by its attempts that succeeded, in reference CPU-seconds, as others' runs tell ...
-    work_s: float = 0.0  # ... in so many seconds of a slot, without what the owner took; older ones fade
-    mismatches: int = 0  # results of its that another worker's contradict
-    overstated: int = 0  # results whose times or memory were far from possible (kernel/sessions/figures.py)
-    health: float = 0.0  # falls with what went wrong on it and not elsewhere, rises with its successes
-    quarantines: int = 0  # so many levels up is the time that the next one lasts
-    quarantined_until: float | None = None  # nothing new is given to it until then, where others could take it
+    reported: int = 0  # number of the last Report of this session; 0 before the first
+    assigned: int = 0  # number of the last Assign of this session
+    work_done: float = 0.0  # by its successful attempts, in reference CPU-seconds, judged by others' runs ...
+    work_s: float = 0.0  # ... in this many slot-seconds, without the owner's part; older runs fade
+    mismatches: int = 0  # its results that another worker's contradict
+    overstated: int = 0  # results with impossible times or memory (kernel/sessions/figures.py)
+    health: float = 0.0  # falls with failures that happened here and not elsewhere, rises with successes
+    quarantines: int = 0  # level that sets how long the next quarantine lasts
+    quarantined_until: float | None = None  # gets no new work until then if other workers could take it
     quarantine_reason: str = ""  # of the last one
-    half_open: bool = False  # back from quarantine: one attempt at a time until it has succeeded with one
+    half_open: bool = False  # back from quarantine: one attempt at a time until one has succeeded
 
     @property
     def is_available(self) -> bool:
@@ -408,16 +408,16 @@ class Program:
 
     owner: str
     name: str  # of the jobs ...
-    folder: str  # ... and where they were submitted from; the command's program where they do not say
+    folder: str  # ... and the folder they were submitted from, or the command's program if they name none
     first_run_at: float
-    used_at: float  # when it was last learnt from, or asked: the longest unused is forgotten first
+    used_at: float  # when it was last used for learning or a prediction: the longest unused is forgotten first
     runs: int = 0  # ever
-    window: tuple[Observation, ...] = ()  # the latest, as far as the program has not changed since
-    strange: int = 0  # of them, so many at the end are unlike those before
-    changed_at: float | None = None  # the window began anew then
-    recorded: float | None = None  # work of one task, as it was last taken for a job's size
-    works: list[float] = field(init=False, repr=False, compare=False)  # of the window, the least first ...
-    wholes: list[float] = field(init=False, repr=False, compare=False)  # ... and without the shares that they had
+    window: tuple[Observation, ...] = ()  # the latest, since the program last changed
+    strange: int = 0  # number of observations at its end that are unlike those before
+    changed_at: float | None = None  # time of the last restart of the window
+    recorded: float | None = None  # work of one task, as last used for a job's size
+    works: list[float] = field(init=False, repr=False, compare=False)  # of the window, in ascending order ...
+    wholes: list[float] = field(init=False, repr=False, compare=False)  # ... divided by the runs' shares
     predicted: Prediction | None = field(default=None, init=False, repr=False, compare=False)  # from the window
     reference: tuple[float, float] | None = field(default=None, init=False, repr=False, compare=False)  # the same
     wanted: float | None = field(default=None, init=False, repr=False, compare=False)  # the same

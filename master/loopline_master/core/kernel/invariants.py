@@ -1,7 +1,7 @@
 """Invariants, which must hold for the scheduler after every step.
 
 Tests check all of them (``check``). A running master samples them: ``check_job`` and ``check_worker`` take a bounded
-time however large the grid is. So each invariant of one job, attempt or worker is a function of its own.
+time however large the grid is. So each invariant of one job, attempt or worker is a separate function.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from loopline_shared.model import AttemptState, JobState, Order, TaskId, TaskSta
 from loopline_shared.parallel import launch_of
 
 MOST_TASKS = 5_000
-"""Tasks in memory of a job whose counts are checked; with more, only the guarantee is."""
+"""Largest number of tasks in memory for which a job's counts are checked; with more, only the guarantee is."""
 
 
 def check(state: State) -> None:
@@ -33,7 +33,7 @@ def check(state: State) -> None:
     for attempt in state.attempts.values():
         check_attempt(state, attempt)
     _replicas_are_bounded(state)
-    _nobody_is_overloaded(state)
+    _no_worker_is_overloaded(state)
     live = list(state.index.live.values())
     for place, job in enumerate(live):
         check_guarantee(state, job, live[:place])
@@ -53,7 +53,7 @@ def _index_is_a_function_of_entities(state: State) -> None:
         assert now == rebuilt, f"index {field.name} is {now}, rebuilt from entities it is {rebuilt}"
     assert list(state.index.live) == sorted(state.index.live), "live jobs are not in the order of their arrival"
     requirements = state.index.requirements
-    for name in state.workers:  # as it was worked out for all that are alike, while classes came and went
+    for name in state.workers:  # computed for all equal workers while classes changed
         served = [key for key, names in requirements.workers.items() if name in names]
         assert list(requirements.served_by(name)) == served, f"{name} serves other classes than {served}"
 
@@ -119,7 +119,7 @@ def _replicas_are_bounded(state: State) -> None:
     assert max(places.values(), default=0) <= 1, f"twice on one worker: {places.most_common(1)}"
 
 
-def _nobody_is_overloaded(state: State) -> None:
+def _no_worker_is_overloaded(state: State) -> None:
     on: dict[str, list[Attempt]] = {}
     for attempt in state.attempts.values():
         assert attempt.worker in state.workers, f"attempt {attempt.id} is on {attempt.worker}, which is unknown"
@@ -132,14 +132,14 @@ def check_slots(worker: Worker, attempts: Iterable[Attempt]) -> None:
     """Raises AssertionError if more slots are in use than the worker has.
 
     The slot of a cancelled attempt that has begun is free once the attempt is gone. Only an attempt that was
-    cancelled before it was known to have begun may exceed the slots: the worker lets others wait until it is gone.
+    cancelled before it was known to have begun may exceed the slots: the worker makes others wait until it is gone.
     """
     slots_used = sum(
         attempt.slots
         for attempt in attempts
         if attempt.is_seated and not (attempt.state is AttemptState.CANCELLING and attempt.started_at is None)
     )
-    is_known = worker.reported > 0  # come back smaller, it has not said yet what it still has
+    is_known = worker.reported > 0  # back with fewer slots, it has not reported its attempts yet
     slots = worker.facts.slots
     assert slots_used <= slots or not is_known, f"worker {worker.name} has {slots_used} slots in use of {slots}"
 
@@ -147,7 +147,7 @@ def check_slots(worker: Worker, attempts: Iterable[Attempt]) -> None:
 def check_guarantee(state: State, job: Job, earlier: Sequence[Job]) -> None:
     """Raises AssertionError if a live job could pass a predecessor among the ``earlier`` live jobs.
 
-    A job that has a predecessor keeps back one task that was never started.
+    A job with a predecessor keeps back one fresh task.
     """
     sized = [p for p in earlier if p.size is not None and p.order is not Order.NONE and not p.is_exempt]
     predecessors = [p for p in sized if (p.size or 0.0) <= job.weight and job.is_ordered_after(p)]
@@ -166,7 +166,7 @@ def check_guarantee(state: State, job: Job, earlier: Sequence[Job]) -> None:
 
 
 def check_turn(state: State, job: Job) -> None:
-    """Raises AssertionError if a live job has a turn of its own where it is part of a session, or else has not."""
+    """Raises AssertionError if a live job of a session lacks the session's turn, or another live job its own."""
     session = state.index.sessions.find(job.session)
     if job.is_live and job.session is None:
         assert job.turn == job.arrival, f"job {job.id} arrived as {job.arrival}, its turn is {job.turn}"

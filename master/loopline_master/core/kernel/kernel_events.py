@@ -1,4 +1,4 @@
-"""Events that concern the kernel. Those of wings stand beside them in core/events.py."""
+"""Events that concern the kernel. Those of wings are in core/events.py."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Beginning:
 
 @dataclass(frozen=True, slots=True)
 class MasterStarted(Beginning):
-    """First event of every run: no link is open, and every lease begins anew."""
+    """First event of every run: no link is open, and every lease starts again."""
 
     kind: Literal["master_started"] = "master_started"
 
@@ -31,8 +31,8 @@ class JobSubmitted:
     owner: str
     spec: JobSpec
     idempotency_key: str | None = None
-    ended: dict[int, JobState] = field(default_factory=dict)  # how those ended that it is to come after
-    inputs: str | None = None  # SHA-256 of the file that lists its tasks' inputs: on the master's disk already
+    ended: dict[int, JobState] = field(default_factory=dict)  # states of the ended jobs that it depends on
+    inputs: str | None = None  # SHA-256 of the file that lists its tasks' inputs, already on the master's disk
     spec_bytes: int = 0  # as JSON
     kind: Literal["job_submitted"] = "job_submitted"
 
@@ -57,15 +57,15 @@ class JobResumed:
 
 @dataclass(frozen=True, slots=True)
 class JobRetried:
-    """A failed or cancelled job is to be completed.
+    """A failed or cancelled job will be completed.
 
     The scheduler may have forgotten it long ago. The event therefore brings its row, the rows of its unsuccessful
-    tasks to be run again, and half-open ranges of the tasks that are not.
+    tasks that run again, and half-open ranges of its other tasks.
     """
 
     job: Job
     tasks: list[Task]
-    succeeded: list[tuple[int, int]]  # or stay failed: not run again
+    succeeded: list[tuple[int, int]]  # or remain failed: not run again
     ended: dict[int, JobState] = field(default_factory=dict)  # as in JobSubmitted
     failed: int = 0  # of the tasks that are not run again
     kind: Literal["job_retried"] = "job_retried"
@@ -73,7 +73,7 @@ class JobRetried:
 
 @dataclass(frozen=True, slots=True)
 class JobsForgotten:
-    """The rows of jobs that ended long ago are to go."""
+    """The rows of jobs that ended long ago will be deleted."""
 
     jobs: tuple[int, ...]
     kind: Literal["jobs_forgotten"] = "jobs_forgotten"
@@ -100,9 +100,9 @@ class WorkerReported:
 
 @dataclass(frozen=True, slots=True)
 class WorkersHeard:
-    """Workers reported as before: these Reports are no events of their own (wings/leases/kept_back.py).
+    """Workers reported as before: these Reports are not events themselves (wings/leases/kept_back.py).
 
-    Each was last heard so many seconds ago, in its open session; its lease lasts for so long from then on.
+    ``ago_s``: seconds since each was last seen, in its open session. Its lease is ``lease_s`` long from that time.
     """
 
     ago_s: dict[str, float]
@@ -140,6 +140,6 @@ class WorkerForgotten:
 
 @dataclass(frozen=True, slots=True)
 class MasterStoodStill:
-    """The master was stopped for a while, its computer most likely asleep: it heard nobody, and leases ran on."""
+    """The master was suspended, its computer most likely asleep: it received no Reports while leases ran on."""
 
     kind: Literal["master_stood_still"] = "master_stood_still"

@@ -1,8 +1,8 @@
 """The kernel's scheduler: one step from events to effects.
 
-A step takes in its events in order, lets time do its part (leases, stalls), asks the policy for placements and
-accepts what may be, and seals at most one frame for each worker concerned. It decides from its entities alone:
-started again from their rows it decides the same.
+A step applies its events in order, applies the passage of time (leases, stalls), asks the policy for placements and
+accepts the allowed ones, and seals at most one frame for each worker concerned. It decides from its entities alone:
+restarted from their rows it decides the same.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _DONE = Done()
 
 
 class KernelScheduler:
-    """Goes on from stored rows, with these wings."""
+    """Continues from stored rows, with these wings."""
 
     def __init__(self, rows: Rows, wings: Iterable[type[Wing]] = ()) -> None:
         self.state = State(rows)
@@ -52,7 +52,7 @@ class KernelScheduler:
         self._outbox = worker_sessions.Outbox()
 
     def step(self, events: Sequence[Any], now: float) -> Effects:
-        """Return all that follows from ``events`` at ``now`` (seconds since 1970, never going back).
+        """Return the effects of ``events`` at ``now`` (seconds since 1970, never decreasing).
 
         The effects name the scheduler's own entities: read them before the next step.
         """
@@ -66,7 +66,7 @@ class KernelScheduler:
             else:
                 self._flush()
                 replies.append(self._apply(event))
-                if state.prefetch_s != self._policy_prefetches_s:  # it brought a second user
+                if state.prefetch_s != self._policy_prefetches_s:  # the event brought a second user
                     self._flush()
                     self._begin_policy()
         self._flush()
@@ -80,7 +80,7 @@ class KernelScheduler:
         return state.gather()
 
     def set_policy(self, settings: SchedulerSettings) -> None:
-        """Decide by these settings, and the policy that they name, from now on."""
+        """Use these settings, and the policy that they name, from now on."""
         policy = policy_named(settings.policy)
         self.state.settings = settings
         self.state.prefetch_s = (policy.prefetch_s or settings.prefetch_s) if settings.prefetch_s else 0.0
@@ -90,17 +90,17 @@ class KernelScheduler:
 
     @property
     def wake_at(self) -> float | None:
-        """Time at which a step is due, whether or not an event comes. None if there is no such time."""
+        """Time of the next step that is due without an event. None if there is no such time."""
         times = (self._due_at(), self._placer.wake_at)
         return min((at for at in times if at is not None), default=None)
 
     @property
     def ask_again_at(self) -> float | None:
-        """Time at which the policy asked to be asked again; ``wake_at`` is never later. None if it did not."""
+        """Time that the policy gave for its next call; ``wake_at`` is never later. None if it gave no time."""
         return self._placer.wake_at
 
     def _due_at(self) -> float | None:
-        """Return the earliest time at which a wing has something to do; None: none has."""
+        """Return the earliest time when a wing is due; None if no wing is."""
         return min((at for due_at in self.state.wings.due_at if (at := due_at()) is not None), default=None)
 
     def _flush_after(self, *calls: Callable[[], None]) -> None:
@@ -115,20 +115,20 @@ class KernelScheduler:
                 self.state.flush()
 
     def _begin_policy(self) -> None:
-        """Make the policy of the settings, with its index, which depends on how much may be prefetched."""
+        """Create the policy of the settings and its index, which depends on the prefetch limit."""
         self._policy = policy_named(self.state.settings.policy)(self._view)
         self._policy_prefetches_s = self.state.prefetch_s
         self.state.set_policy_index(self._policy.index)
 
     def _flush(self) -> None:
-        """Flush the indexes and complete all jobs that can complete, before the next event is taken in."""
+        """Flush the indexes and complete all jobs that can complete, before the next event."""
         self.state.flush()
         self._complete()
 
     def _complete(self) -> None:
-        """Complete jobs until none can. Each may let others complete, and lets those enter that waited for it.
+        """Complete jobs until none can. Each may let others complete, and admits the jobs that waited for it.
 
-        First those are stopped of which too many tasks have failed.
+        Before that, jobs that have reached their limit of failed tasks are stopped.
         """
         if self.state.index.failing:
             requests.stop_failing_jobs(self.state)
@@ -141,7 +141,7 @@ class KernelScheduler:
                 self.state.flush()
 
     def _apply(self, event: Any) -> Reply:
-        """Take in an event: first the kernel, then the wings that handle it. Only one of them replies."""
+        """Apply an event: first the kernel, then the wings that handle it. Only one of them replies."""
         if isinstance(event, Beginning):
             self.set_policy(event.settings)
         handle = _HANDLERS.get(type(event))

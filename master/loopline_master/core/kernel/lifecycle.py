@@ -1,8 +1,8 @@
-"""Transitions of jobs, tasks and attempts, from which reconciling, placing and requests are built.
+"""Changes of jobs, tasks and attempts, used by reconciling, placing and requests.
 
-First result wins: it ends its task, and every other attempt of the task is cancelled. A task's own failure
-uses up one of its job's ``max_attempts``; the loss of a worker or its owner's claim uses up nothing. Agents that
-died while it ran are counted apart (wings/trust).
+The first result wins: it ends its task, and every other attempt of the task is cancelled. A task's own failure uses
+up one of its job's ``max_attempts``; the loss of a worker or its owner's claim uses up none. Agents that died while
+the task ran are counted separately (wings/trust).
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ _RESULTS = (AttemptState.SUCCEEDED, AttemptState.FAILED)
 QUEUED_JOB, SUCCESS = JobState.QUEUED, Outcome.SUCCEEDED
 IN_QUARANTINE = "its worker is in quarantine, and it had not begun"
 _TOLERANCE, _NOISE_S = 2.0, 0.05
-"""An attempt takes longer than expected if it takes so many times as long, plus the noise of a start."""
+"""An attempt takes longer than expected if it takes more than ``_TOLERANCE`` times as long, plus the noise of a
+start."""
 _SHOWN_TIMES = 2.0
-"""A job without a size counts as so many times the work that its tasks have shown: the last one may be longer."""
+"""A job without a size counts as this many times the work measured on its tasks, as the last one may be longer."""
 
 
 def start_attempt(state: State, job: Job, number: int, worker: Worker, *, ahead: bool = False) -> Attempt:
     """Dispatch a new attempt at a task; it is sent when the frames of the step are sealed.
 
-    ``ahead``: it is prefetched, to wait at the worker for a slot.
+    ``ahead``: prefetch it, to wait at the worker for a slot.
     """
     grid, index, task = state.grid, state.index, state.tasks.get(job.task_id(number)) or Task(job.id, number)
     is_last_fresh = not task.started and state.fresh[job.id].count == 1
@@ -57,7 +58,7 @@ def start_attempt(state: State, job: Job, number: int, worker: Worker, *, ahead:
 
 
 def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
-    """Take in the result of an attempt. If its task is over, the result decides nothing and counts as discarded."""
+    """Process the result of an attempt. If its task is already over, the result is discarded."""
     task, job = state.tasks[attempt.task_id], state.jobs[attempt.job]
     blamed: list[Worker] = []
     if attempt.assumed_cpu_ms:
@@ -92,7 +93,7 @@ def finish_attempt(state: State, attempt: Attempt, result: Result) -> None:
 def ended(
     state: State, job: Job, task: Task, attempt: Attempt, *, took_down: bool = False, is_slow: bool = False
 ) -> list[Worker]:
-    """Tell the wings of an attempt's end. Return the workers that get nothing new from now on."""
+    """Call the wings at an attempt's end. Return the workers that get no new work from now on."""
     return [worker for tell in state.wings.attempt_ended for worker in tell(job, task, attempt, took_down, is_slow)]
 
 
@@ -112,9 +113,9 @@ def ends_task(job: Job, result: Result) -> bool:
 
 
 def _count_result(state: State, job: Job, task: Task, attempt: Attempt) -> list[Worker]:
-    """Accept the first result of a task, unless a wing says that it takes more to decide it.
+    """Accept the first result of a task, unless a wing requires more results.
 
-    Return the workers that get nothing new from now on.
+    Return the workers that get no new work from now on.
     """
     is_decided, is_slow = True, False
     for decides in state.wings.decides:
@@ -144,7 +145,7 @@ def lose_attempt(state: State, attempt: Attempt, reason: str, *, for_good: bool)
 
 
 def lose(state: State, attempt: Attempt, reason: str, *, for_good: bool) -> None:
-    """Take in that an attempt is lost, whether the kernel or a wing leads it."""
+    """Mark an attempt as lost; if its job has several nodes, the lead does it."""
     if state.jobs[attempt.job].nodes > 1:
         state.lead.lose(attempt, reason, for_good=for_good)
     else:
@@ -152,7 +153,7 @@ def lose(state: State, attempt: Attempt, reason: str, *, for_good: bool) -> None
 
 
 def mark_lost(state: State, attempt: Attempt, reason: str, *, for_good: bool) -> None:
-    """Mark an attempt as lost, and leave its task as it is."""
+    """Mark an attempt as lost without changing its task."""
     if attempt.state is not AttemptState.LOST:
         attempt.state = transitions.check(transitions.ATTEMPT, attempt.state, AttemptState.LOST)
         _assume_lost(state, attempt)
@@ -163,7 +164,7 @@ def mark_lost(state: State, attempt: Attempt, reason: str, *, for_good: bool) ->
 
 
 def adopt_attempt(state: State, attempt: Attempt, *, is_delivering: bool = False) -> None:
-    """Take a lost attempt back as running or delivering; cancel it if others reach its task's limits since then."""
+    """Take a lost attempt back as running or delivering; cancel it if its task has reached its limits since then."""
     task, job = state.tasks[attempt.task_id], state.jobs[attempt.job]
     retract_task(state, task.id, "its task runs elsewhere after all")
     alive = state.index.attempts.alive.get(task.id, 0)
@@ -203,7 +204,7 @@ def _call_back(state: State, attempt: Attempt, new: AttemptState, reason: str) -
 
 
 def retract_task(state: State, task: TaskId, reason: str) -> None:
-    """Retract all prefetched attempts of a task that runs elsewhere, or is about to."""
+    """Retract all prefetched attempts of a task that runs elsewhere, or is about to run."""
     others = state.index.attempts.of_task.get(task)
     for attempt in list(others.values()) if others else ():
         if attempt.is_queued:
@@ -242,7 +243,7 @@ def close_attempt(state: State, attempt: Attempt) -> None:
 def complete_next(state: State) -> Job | None:
     """Complete the first job whose tasks are all over and return it; None if there is none.
 
-    Under order *deliver* the job must not be held, either.
+    Under order *deliver* the job must also not be held.
     """
     complete = state.index.complete.starts
     if not complete:
@@ -256,7 +257,7 @@ def complete_next(state: State) -> Job | None:
 
 
 def cancel_job(state: State, job: Job, reason: str) -> None:
-    """Cancel a job, without gangs by now: it leaves the grid at once, and its attempts are cancelled."""
+    """Cancel a job that has no gangs left: it leaves the grid at once, and its attempts are cancelled."""
     for number in list(state.index.ready_sets[job.id].kept):
         task = state.tasks[job.task_id(number)]
         if task.is_open:
@@ -265,7 +266,7 @@ def cancel_job(state: State, job: Job, reason: str) -> None:
 
 
 def reconsider_task(state: State, task: Task) -> None:
-    """Wait for another attempt, queue the task again, or fail it, after an attempt ended without success."""
+    """Handle an attempt's end without success: wait for another attempt, queue the task again, or fail it."""
     if not task.is_open or task.id in state.index.attempts.alive or state.lead.has_launch(task.id):
         return
     job = state.jobs[task.job]
@@ -285,10 +286,10 @@ def _assume_lost(state: State, attempt: Attempt) -> None:
 
 
 def _learn(state: State, job: Job, attempt: Attempt) -> bool:
-    """Learn from the accepted result of a task, and advance virtual time by the work that was done.
+    """Learn from the accepted result of a task, and advance virtual time by the work done.
 
-    Return True if the worker was far slower than others. Then its job is charged no more work than theirs suggest: a
-    worker that overstates its speed overstates the work that it does.
+    Return True if the worker was far slower than others. Its job is then charged only the work that the others' runs
+    suggest: a worker that overstates its speed also overstates its work.
     """
     grid, worker, size = state.grid, state.workers[attempt.worker], job.sweep.size_at(attempt.task)
     attempt.work = work = measure.work_done(worker, attempt)
@@ -310,12 +311,12 @@ def _learn(state: State, job: Job, attempt: Attempt) -> bool:
     if measure.may_teach(worker, attempt, is_news=is_news):
         expected = program_history.expected_work(program, size)
         if expected is not None:
-            measure.learn_speed(worker, attempt, expected)  # it is put as its Report is taken in
+            measure.learn_speed(worker, attempt, expected)  # the worker is put as its Report is processed
     return most < inf
 
 
 def _learn_of_program(state: State, program: Program, job: Job, attempt: Attempt, *, is_news: bool) -> float:
-    """Return the most work that the attempt is believed to have done; infinity unless others were far faster."""
+    """Return the limit of the attempt's work that others' runs suggest; infinity unless they were far faster."""
     now, worker, most = state.grid.now, state.workers[attempt.worker], inf
     if is_news or not program_history.is_usual(program, measure.most_shown(worker, attempt)):
         seen = measure.observe(job, worker, attempt, now)
@@ -331,9 +332,9 @@ def _learn_of_program(state: State, program: Program, job: Job, attempt: Attempt
 def end_task(
     state: State, job: Job, task: Task, end: TaskState, reason: str = "", *, winner: Attempt | None = None
 ) -> None:
-    """End a task: its other live attempts are cancelled, and its lost ones are given up.
+    """End a task: cancel its other live attempts, and give up its lost ones.
 
-    ``winner``: the attempt that brought the result, yet to be put.
+    ``winner``: the attempt that brought the result, not yet put.
     """
     _set_task(job, task, end)
     if job.size is None and state.fresh[job.id].count < 2:
@@ -380,8 +381,8 @@ def _start_task(state: State, job: Job, task: Task) -> None:
 def weigh(state: State, job: Job) -> None:
     """Weigh a job without a size by measurements of its tasks, once only its last task or its delivery is left.
 
-    It counts as twice their work, with their mean for each task that has no result. The weight only falls, so every
-    job that held it back before may still do so.
+    Its weight is twice their work, where a task without a result counts as their mean. The weight only falls, so
+    every job that held it back before may still do so.
     """
     done = job.succeeded + job.failed
     is_at_last = job.is_computed if job.order is Order.DELIVER else state.fresh[job.id].count <= 1
@@ -407,7 +408,7 @@ def _set_task(job: Job, task: Task, new: TaskState) -> None:
 
 
 def _note_slot(attempt: Attempt, result: Result, now: float) -> None:
-    """Note the slot, and when it was taken: of two reckonings, the one that travelled faster is nearer."""
+    """Note the slot and when it was taken. The earlier of two estimates is closer: its message travelled faster."""
     attempt.slot, phases = result.slot, result.phases
     ago_s = max(phases.ended_s, phases.delivered_s) if phases else result.wall_s
     began_at = max(attempt.dispatched_at, now - ago_s)
@@ -420,7 +421,7 @@ def _note_phases(attempt: Attempt, phases: Phases) -> None:
 
 
 def record(state: State, attempt: Attempt, result: Result, end: AttemptState) -> None:
-    """Note on an attempt how it ended, and in which state."""
+    """Note the end of an attempt: its final state and its result."""
     has_begun = result.wall_s or attempt.state not in UNSEATED
     attempt.state = transitions.check(transitions.ATTEMPT, attempt.state, end)
     if result.slot:

@@ -1,7 +1,7 @@
-"""Placement: draws a policy's proposals, checks each, and starts or prefetches what is accepted.
+"""Placement: draws a policy's proposals, checks each, and starts or prefetches the accepted ones.
 
-Before that, a prefetched attempt is retracted from a worker where it would wait in vain while another worker is idle
-and would be done with it earlier. Nothing of it has run, so that nothing is lost.
+Before that, it retracts prefetched attempts that an idle worker would finish earlier than the worker where they
+wait. They have not begun, so no work is lost.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from loopline_master.core.policies.first_come import FirstCome
 from loopline_master.core.policies.policy import Later, Placement, Policy, Proposal, View
 
 _MOST_PREFETCHED = 1024
-"""In one step: nobody is to wait for its end while the queues of a thousand workers are filled."""
+"""Limit for one step: its end must not wait until the queues of a thousand workers are filled."""
 _LONGEST_WAIT_S = 3600.0
-"""A policy that waits is asked again after so long, whatever it answered."""
+"""A policy that answered Later is asked again after this time at the latest."""
 
 _CLEARLY_S = 0.05
-"""A move costs a frame to each of two workers: it has to bring the end so much nearer."""
+"""A move costs a frame to each of two workers: it must bring the end forward by at least this."""
 _CLOSELY_S = 1e-6
-"""Times are told apart to so much."""
+"""Times that differ by less count as equal."""
 _LOOK_AT = 4
-"""So many workers' queues are looked at for one that is idle, the longest first ..."""
+"""For each idle worker, the longest queues of this many workers are checked ..."""
 _OFFER_TO = 8
-"""... and so many idle workers at each step."""
+"""... for at most this many idle workers in a step."""
 
 
 class Placer:
-    """Asks the policy in force; ``wake_at`` is the earliest time for which it answered Later, if any."""
+    """Asks the policy in force; ``wake_at`` is the earliest time of its Later answers, if any."""
 
     def __init__(self, state: State, view: View) -> None:
         self.wake_at: float | None = None
@@ -43,7 +43,7 @@ class Placer:
         self._fallback = FirstCome(view)
 
     def place(self, policy: Policy) -> Iterator[None]:
-        """Place what the policy proposes and may be placed: on free workers, then at busy ones.
+        """Place the policy's proposals, as far as they are allowed: on free workers, then at busy ones.
 
         Yields whenever the index must be flushed before the next change.
         """
@@ -68,10 +68,10 @@ class Placer:
             yield
 
     def accept(self, placement: Placement) -> bool:
-        """Start or prefetch a task as proposed, if it may be; True if it led to an attempt.
+        """Start or prefetch a task as proposed, if allowed; True if an attempt was made.
 
-        A placement that is held, or under some vetoes, still spends its job's turn. The answer that the View gave to
-        the policy just before is not computed again: nothing has changed meanwhile.
+        A placement that the hold or some vetoes refuse still spends its job's turn. If the View has just accepted
+        this placement for the policy, that answer is reused: nothing has changed since.
         """
         state, name, task = self._state, placement.worker, placement.task
         answered, job, worker = state.accepted, state.jobs.get(placement.job), state.workers.get(name)
@@ -103,7 +103,7 @@ class Placer:
             take_in(job)
 
     def _start_on_free(self, proposals: Iterator[Proposal]) -> Iterator[None]:
-        """Accept proposals until they end, or too many in a row were in vain for a grid of this size."""
+        """Accept proposals until they end, or too many in a row were refused for a grid of this size."""
         index = self._state.index
         patience = most = 2 * (len(index.live) + len(index.slots.idle.order)) + 10
         for proposal in proposals:
@@ -121,7 +121,7 @@ class Placer:
                 break
 
     def _prefetch(self, proposals: Iterator[Proposal]) -> Iterator[None]:
-        """Accept what may wait. Proposals end by themselves where nothing more may; the next step goes on."""
+        """Accept prefetches. Proposals end when no more may wait; the next step continues."""
         for proposal in islice(proposals, _MOST_PREFETCHED):
             if isinstance(proposal, Later):
                 self._note(proposal)
@@ -130,22 +130,23 @@ class Placer:
                 yield
 
     def _keep_going(self) -> None:
-        """Start one task in a grid that the policy left all idle."""
+        """Start one task if the policy left the whole grid idle."""
         for proposal in self._fallback.plan(self._view):
             if isinstance(proposal, Placement) and self.accept(proposal):
                 return
 
     def _note(self, later: Later) -> None:
-        """Remember when to ask again, in an hour at the latest. A time that is over counts as no answer."""
+        """Remember when to ask again, in an hour at the latest. A time in the past counts as no answer."""
         now = self._state.now
         if later.at > now:
             self.wake_at = min(later.at, now + _LONGEST_WAIT_S, self.wake_at or inf)
 
     def _relieve(self, *, unless_ready: bool) -> Iterator[None]:
-        """Have idle workers begin attempts that only wait elsewhere. (These come before replicas.)
+        """Move attempts that wait at busy workers to idle ones, before replicas are made.
 
         Yields after each move: the index must be flushed before the next.
-        ``unless_ready``: leave out workers that could start something else, for that is the policy's affair.
+
+        ``unless_ready``: leave out workers that could start something else, because that choice is the policy's.
         """
         state = self._state
         slots = state.index.slots
@@ -172,8 +173,8 @@ def _could_start(state: State, worker: Worker) -> bool:
 def _move(state: State, attempt: Attempt, worker: Worker) -> bool:
     """Retract the attempt and start its task on the idle worker. Return True if it was started there.
 
-    The attempt may have begun since its worker's last Report. If its task must not run once more in that case, it is
-    queued until the worker says that the attempt is gone.
+    The attempt may have begun since its worker's last Report. If its task must not run a second time in that case, it
+    is queued until the worker reports the attempt gone.
     """
     job, task, reason = state.jobs[attempt.job], attempt.task_id, f"worker {worker.name} could begin it earlier"
     if not state.tasks[task].may_be_tried(job, state.index.attempts.running_or_may_be(task)):
@@ -185,9 +186,9 @@ def _move(state: State, attempt: Attempt, worker: Worker) -> bool:
 
 
 def _worth_moving(state: State, prefetch: Prefetch, worker: Worker) -> Attempt | Later | None:
-    """Return the attempt that would begin last of those that this idle worker would finish clearly earlier.
+    """Return the last attempt of a long queue that this idle worker would clearly finish earlier.
 
-    Later if there will be one, because what runs before it is late by then.
+    Later if there will be one, once the work ahead of it is overdue.
     """
     due_at = inf
     for wait_ms, name in state.index.slots.backlog.order[:_LOOK_AT]:
@@ -214,7 +215,7 @@ def _worth_moving(state: State, prefetch: Prefetch, worker: Worker) -> Attempt |
 
 
 def _busy_for(state: State, worker: Worker, seconds: float) -> float:
-    """Return the time from which no slot of the worker is expected to fall free for so long; now, if that is so."""
+    """Return the first time from which all its slots are expected to stay busy for ``seconds``; now if they are."""
     seated = [(state.jobs[attempt.job], attempt) for attempt in state.index.attempts.seated_on(worker.name)]
     left = min((measure.left_of(state.grid, job, worker, attempt) for job, attempt in seated), default=0.0)
     if left > seconds:

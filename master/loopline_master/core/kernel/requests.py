@@ -1,8 +1,8 @@
-"""Requests of users and operators: each is checked against the grid as it is, then carried out.
+"""Requests of users and operators: each is checked against the present grid, then carried out.
 
-A job that is to come after others waits outside the grid until all of those have succeeded. While it waits it has no
-arrival and takes no part in the hold. Its place among other jobs (arrival, size, finish tag) is fixed as it enters. A
-job whose dependency failed or was cancelled goes on waiting: a retry of that job may yet succeed.
+A job with dependencies waits outside the grid until all of these have succeeded. While it waits it has no arrival and
+takes no part in the hold. Its place among other jobs (arrival, size, finish tag) is fixed as it enters. A job whose
+dependency failed or was cancelled keeps waiting: a retry of the dependency may still succeed.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def cancel(state: State, event: JobCancelled) -> Reply:
 
 
 def pause(state: State, event: JobPaused) -> Reply:
-    """Pause a job: its running tasks go on, but no more are started. Meanwhile it holds no other job."""
+    """Pause a job: its running tasks continue, but no more are started. While paused it holds no other job."""
     return _set_paused(state, event.job, paused=True)
 
 
@@ -65,10 +65,10 @@ def resume(state: State, event: JobResumed) -> Reply:
 
 
 def retry(state: State, event: JobRetried) -> Reply:
-    """Let a failed or cancelled job enter the grid anew, as the last to come.
+    """Let a failed or cancelled job enter the grid again, as the last to arrive.
 
-    Its unsuccessful tasks count as never started; of a failed job, some may be left as they are. It waits
-    again if its dependencies have not succeeded.
+    Its unsuccessful tasks count as never started; a failed job may keep some tasks as failed. It waits again if its
+    dependencies have not succeeded.
     """
     if event.job.id in state.jobs:
         still = state.jobs[event.job.id]
@@ -85,7 +85,7 @@ def retry(state: State, event: JobRetried) -> Reply:
     waits_for = _left_to_wait_for(state, event.job.spec, event.ended)
     if isinstance(waits_for, Declined):
         return waits_for
-    job, tasks = replace(event.job), [replace(task) for task in event.tasks]  # the event is for the log
+    job, tasks = replace(event.job), [replace(task) for task in event.tasks]  # the event stays as it is for the log
     job.departure, job.finished_at = None, None
     job.failed, job.held_at, job.released_at, job.cursor = event.failed, None, None, 0
     for task in tasks:
@@ -99,7 +99,7 @@ def retry(state: State, event: JobRetried) -> Reply:
 
 
 def forget(state: State, event: JobsForgotten) -> Reply:
-    """Forget ended jobs, except those that are here again, or that others wait for."""
+    """Forget ended jobs, except those that are in memory again or that other jobs wait for."""
     followers = state.index.dependents.followers
     gone = tuple(job for job in event.jobs if job not in state.jobs and not followers(job))
     state.effects.forgotten_jobs += gone
@@ -115,7 +115,7 @@ def refused_retry(job: int, state: JobState) -> Declined | None:
 
 
 def drain(state: State, event: WorkerDrained | WorkerUndrained) -> Reply:
-    """Have a worker finish what it has and give it nothing more, or end that. Drained again, it gets a new reason."""
+    """Have a worker finish its tasks and take no more, or end that. Draining again replaces the reason."""
     worker = state.workers.get(event.worker)
     if worker is None:
         hint = "loopline workers lists them"
@@ -129,7 +129,7 @@ def drain(state: State, event: WorkerDrained | WorkerUndrained) -> Reply:
 
 
 def _end(state: State, job: Job, reason: str) -> None:
-    """Cancel a job, with its launches."""
+    """Cancel a job and its launches."""
     if job.nodes > 1:
         state.lead.end_job(job, reason, if_it_runs=True)
     lifecycle.cancel_job(state, job, reason)
@@ -181,9 +181,9 @@ def _new_job(state: State, event: JobSubmitted, task_count: int) -> Job:
 
 
 def _stamp_size(state: State, job: Job) -> None:
-    """Fix the size of a job that enters the grid: as given, else predicted where it can be, else none.
+    """Fix the size of a job that enters the grid: given, else predicted if possible, else none.
 
-    Whatever is learned while the job is in the grid changes estimates, and not this size: other jobs may wait for it.
+    Later knowledge changes estimates but not this size, because other jobs may wait for it.
     """
     program, job.shown = state.programs.get(job.program), None
     if job.size_source is SizeSource.GIVEN:
@@ -196,7 +196,7 @@ def _stamp_size(state: State, job: Job) -> None:
 
 
 def _predict(state: State, job: Job, program: Program) -> None:
-    """Note the predicted work of one task, and the size of the job that follows unless its user declined one."""
+    """Set the predicted work of one task, and the size of the job that follows unless its user declined one."""
     job.predicted = predicted = program_history.predict(program)
     if predicted is None:
         return
@@ -215,13 +215,13 @@ def _predict(state: State, job: Job, program: Program) -> None:
 def _replicas(spec: JobSpec, default: int | None) -> int | None:
     if spec.max_replicas is not None:
         return None if spec.max_replicas == "unlimited" else spec.max_replicas
-    if spec.nodes > 1:  # only who asks for replicas of a gang has them
+    if spec.nodes > 1:  # gangs get replicas only on request
         return 1
     return None if default is None else max(default, spec.quorum or 1)
 
 
 def too_much(state: State, task_count: int) -> Declined | None:
-    """Return the refusal of a job of so many tasks, which exceeds a limit of this master; None if it is accepted."""
+    """Return the refusal of a job that exceeds a limit of this master; None if it is accepted."""
     if len(state.jobs) >= state.settings.max_jobs:
         return _queue_full(state)
     if task_count > state.settings.max_tasks:
@@ -262,8 +262,8 @@ def warnings(workers: Iterable[Worker], spec: JobSpec) -> list[str]:
 def _left_to_wait_for(state: State, spec: JobSpec, ended: Mapping[int, JobState]) -> tuple[int, ...] | Declined:
     """Return the dependencies that the job must still wait for.
 
-    ``ended`` has the states of jobs that have left memory. For a job that is in neither, the request is declined: its
-    state has to be read again.
+    ``ended`` has the states of jobs that have left memory. If a job is in neither, the request is declined: its
+    state must be read again.
     """
     waits_for = []
     for one in sorted(set(spec.after)):
@@ -278,7 +278,7 @@ def _left_to_wait_for(state: State, spec: JobSpec, ended: Mapping[int, JobState]
 
 
 def _enter(state: State, job: Job, waits_for: tuple[int, ...], started: IntervalSet | None = None) -> None:
-    """Let a new or retried job enter the grid as the last to come, or wait for its dependencies."""
+    """Let a new or retried job enter the grid as the last to arrive, or wait for its dependencies."""
     job.waiting_for = waits_for
     for take_in in state.wings.enters:
         take_in(job)
@@ -293,10 +293,10 @@ def _enter(state: State, job: Job, waits_for: tuple[int, ...], started: Interval
 
 
 def stop_failing_jobs(state: State) -> None:
-    """Stop the jobs of which too many tasks have failed, since the others would fail alike.
+    """Stop the jobs that have reached their limit of failed tasks, since the rest would fail alike.
 
     GNU parallel has it as ``--halt soon,fail=N``. A stopped job counts as cancelled: it leaves the grid without
-    completing, so that the order guarantee holds even where it was held back. A job whose tasks are all over fails.
+    completing, so that the order guarantee holds even if it was held back. A job whose tasks are all over fails.
     """
     for number in sorted(state.index.failing):
         _end(state, state.jobs[number], "the job was stopped: too many of its tasks failed")
@@ -336,7 +336,7 @@ def _take_its_place(state: State, job: Job) -> None:
 
 
 def _join_session(state: State, job: Job) -> None:
-    """Give a job the turn of its session, and the finish tag behind the session's last one.
+    """Give a job the turn of its session, and a finish tag after the session's last one.
 
     It is indexed at once: several jobs of a session may enter the grid in one event.
     """

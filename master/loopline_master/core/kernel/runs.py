@@ -1,4 +1,4 @@
-"""Runs of a job's tasks, and the program that they are runs of: what follows from a job's spec alone.
+"""Runs of a job's tasks, and the program that they run, both derived from the job's spec alone.
 
 A program is known by its user, the name of its jobs, and their folder (docs/design/dynamic-load.md).
 """
@@ -19,7 +19,7 @@ from loopline_shared.sweep import Sweep
 ProgramKey = tuple[str, str, str]
 """A program's owner, name and folder."""
 LEAST_SHARE = 1 / 16
-"""An attempt is taken to have had at least such a share of its slots."""
+"""Lower bound of the share of its slots that an attempt is assumed to have had."""
 _MAX_NAME = 200
 _SHORT_HASH = 12
 _INTERPRETER = re.compile(r"(python|pypy|node|ruby|perl|php|bash|sh|zsh|dash|rscript|julia|java|env)[0-9.]*", re.I)
@@ -27,8 +27,10 @@ _INLINE = ("-c", "-e")
 
 
 def key_of(owner: str, spec: JobSpec) -> ProgramKey:
-    """Return the program that a job runs. A name that only repeats the command's first word says nothing: two scripts
-    of one interpreter are two programs, and so are two functions without a name.
+    """Return the program that a job runs.
+
+    A name that only repeats the command's first word is ignored: two scripts of one interpreter are two programs, and
+    so are two functions without a name.
     """
     if spec.function and not spec.name:
         return (owner, f"function {spec.function.file.partition(':')[2][:_SHORT_HASH]}", spec.folder)
@@ -39,7 +41,7 @@ def key_of(owner: str, spec: JobSpec) -> ProgramKey:
 
 
 def _program_of(command: Sequence[str]) -> str:
-    """The command's program; of an interpreter, what it interprets."""
+    """The command's program; for an interpreter, the script that it runs."""
     program = _base(command[0])
     if _INTERPRETER.fullmatch(program):
         for argument in command[1:]:
@@ -94,7 +96,7 @@ class Runs:
 
 
 def _function(owner: str, spec: JobSpec) -> Function | None:
-    """Return the function with its session hashed by user: other users cannot share the interpreter by its name."""
+    """Return the function with its session hashed with the user: others cannot share the interpreter by its name."""
     if spec.function is None:
         return None
     return replace(spec.function, session=sha256(f"{owner}\0{spec.function.session}".encode()).hexdigest())

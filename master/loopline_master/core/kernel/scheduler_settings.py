@@ -1,6 +1,6 @@
-"""Settings that the scheduler decides by.
+"""Settings that affect the scheduler's decisions.
 
-Those of the master are derived from this table (settings.py): a setting is added here, with its description and its
+The master's settings are derived from this table (settings.py): a setting is added here, with its description and
 limits, and then used.
 """
 
@@ -26,7 +26,7 @@ def _without_limit(value: object) -> object:
 
 @dataclass(frozen=True, slots=True)
 class SchedulerSettings:
-    """All settings that bear on a decision. They are part of the event log, so that a replay decides alike."""
+    """All settings that affect a decision. They are part of the event log, so that a replay decides the same."""
 
     policy: Annotated[str, Field(description="the scheduling policy")] = "round-robin"
     order: Annotated[Order, Field(description="the guarantee on the order of completions: hold, deliver or none")] = (
@@ -140,9 +140,8 @@ class SchedulerSettings:
         """Return the order to stamp on a job of this many tasks.
 
         A part of a session is outside the order: a session is one open job, and none of its calls is its last task.
-
-        Held, a job of one task would not even start before all its predecessors have completed, so equal ones would
-        run one at a time beside free slots. A gang stays under hold: it would take many slots, and then wait.
+        Under hold, a job of one task would not even start before all its predecessors have completed, so equal jobs
+        would run one at a time beside free slots. A gang stays under hold: it would take many slots, and then wait.
         """
         if spec.session is not None:
             return Order.NONE

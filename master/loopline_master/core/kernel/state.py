@@ -1,24 +1,24 @@
-"""The scheduler's memory: entities, the effects being gathered, and the indexes.
+"""The scheduler's memory: entities, the effects of the current step, and the indexes.
 
-- *Entities* (entities.py) are all that is true. The verbs of lifecycle.py and the rules change them in place.
-- *Effects* (effects.py) are the rows to store and the answers and frames to send once a step is over.
-- *Indexes* (index/) are functions of the entities as they are: they can always be built afresh, never replace an
-  entity, and are what the policies and the next event look things up in.
+- *Entities* (entities.py) are the truth. lifecycle.py and the rules change them in place.
+- *Effects* (effects.py) are the rows to store, and the answers and frames to send once a step is over.
+- *Indexes* (index/) are functions of the entities and can always be rebuilt from them. They never replace an entity;
+  policies and event handlers use them for lookups.
 
-The rule: whoever changes an entity calls ``put(entity)`` before the event (or the grant) that it belongs to is over;
-only the scheduler's step calls ``flush()``, between events and between grants.
+The rule: code that changes an entity calls ``put(entity)`` before the current event or placement is over. Only the
+scheduler's step calls ``flush()``, between events and between placements.
 
-``put`` notes the row for the store and that the entity is to be indexed anew. An attempt is entered into
-``index.attempts`` at once, for lifecycle.py counts a task's attempts within an event; every other index stands as
-``flush`` left it. A function that needs another one is two, which the step calls one after the other
+``put`` notes the row for the store and marks the entity for indexing. An attempt enters ``index.attempts`` at once,
+because lifecycle.py counts a task's attempts within an event; every other index stays as the last ``flush`` left it.
+A function that needs an up-to-date index halfway is split in two, and the step calls the parts one after the other
 (``lifecycle.complete_next`` and ``requests.release_followers``).
 
-``flush`` indexes each changed entity once, and no job of which the index says that it stays where it is
-(``Index.stays``). Of a worker of which only the load has changed, only the slots are indexed. Reports of one step may
-share a flush, unless one of them ends its job (``is_due``): one worker's Report does not concern another.
+``flush`` indexes each changed entity once. It skips jobs whose place does not change (``Index.stays``), and of a
+worker whose load alone has changed it indexes only the slots. Reports of one step may share a flush, because one
+worker's Report does not concern another, unless one of them ends its job (``is_due``).
 
-A new entity is put like a changed one. Only a job that comes with tasks that are over (one that is retried) is told
-so first: ``restore``.
+A new entity is put like a changed one. The exception is a job that arrives with finished tasks, because it is
+retried: ``restore`` is called for it first.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Memory = TypeVar("Memory")
 
 
 class State:
-    """Holds no decision: it keeps memory, index and effects in step with one another."""
+    """Keeps entities, index and effects consistent with one another; decides nothing."""
 
     def __init__(self, rows: Rows) -> None:
         self.settings = SchedulerSettings()
@@ -64,10 +64,10 @@ class State:
         self.index = self.rebuilt_index()
         self.effects = Effects(self.grid)
         self.policy_index: PolicyIndex | None = None  # of the policy in force, if it needs one
-        self.policy_job_index: JobIndex | None = None  # ... the same, where jobs matter to it
-        self.memos: dict[object, object] = {}  # what policies computed from who is there (View.memo)
+        self.policy_job_index: JobIndex | None = None  # ... the same index, if it also follows jobs
+        self.memos: dict[object, object] = {}  # policy caches, cleared when workers or live jobs change (View.memo)
         self.accepted: tuple[int, int, str] | None = (
-            None  # job, task, worker: View.accepts said yes, all is as it was
+            None  # job, task, worker: View.accepts said yes, and nothing has changed since
         )
         self.departed: list[Job] = []  # jobs that ended in this event
         self.is_due = False  # a job's last task is over: flush before anything else is taken in
@@ -76,7 +76,7 @@ class State:
         self._changed_jobs: dict[int, Job] = {}
         self._changed_tasks: dict[TaskId, Task] = {}
         self._changed_programs: dict[ProgramKey, Program] = {}
-        self._signatures: dict[str, tuple[object, ...]] = {}  # of workers, as last indexed whole
+        self._signatures: dict[str, tuple[object, ...]] = {}  # of workers, as last fully indexed
         self._notes: dict[type, Callable[[Any], None]] = {
             Worker: self._note_worker,
             Job: self._note_job,
@@ -87,7 +87,7 @@ class State:
         self.wings = Wings(())
 
     def open_wings(self, wings: Iterable[Mechanism], rows: Rows) -> None:
-        """Have these wings take in their rows, and take part in steps from now on."""
+        """Restore these wings from their rows and call their hooks from now on."""
         opened = [*wings]
         for wing in opened:
             self._notes |= wing.entities()
@@ -95,7 +95,7 @@ class State:
         self.wings = Wings(opened)
 
     def keep(self, memory: object) -> None:
-        """Keep the memory of a wing, for all who ask for its class."""
+        """Keep the memory of a wing, for callers that ask for its class."""
         self._own[type(memory)] = memory
 
     def own(self, kind: type[Memory]) -> Memory:
@@ -103,7 +103,7 @@ class State:
         return self._own[kind]  # type: ignore[no-any-return]
 
     def rebuilt_index(self) -> Index:
-        """Return the index as it must be for the entities as they are."""
+        """Return a new index, built from the entities."""
         index = Index.build(
             self.workers.values(),
             self.jobs.values(),
@@ -117,7 +117,7 @@ class State:
         return index
 
     def set_policy_index(self, index: PolicyIndex | None) -> None:
-        """Use the index of the policy that comes into force; None if it has none."""
+        """Use the index of the policy that comes into force; None if that policy has no index."""
         self.policy_index, self.policy_job_index = index, index if isinstance(index, JobIndex) else None
 
     @property
@@ -129,19 +129,19 @@ class State:
         return self.grid.sequence
 
     def put(self, *entities: object) -> None:
-        """Note entities that are new or have changed: their rows for the store, and that they are indexed anew."""
+        """Note new or changed entities: their rows for the store, and that they must be indexed."""
         notes = self._notes
         for entity in entities:
             notes[entity.__class__](entity)
 
     def restore(self, job: Job, over: IntervalSet | None = None) -> None:
-        """Take in a job, of which these tasks are over already; then it is put."""
+        """Register a job that may have finished tasks (``over``); the caller then puts it."""
         self.jobs[job.id] = job
         self.fresh[job.id] = IntervalSet.up_to(job.task_count) if over is None else over.others(job.task_count)
         self.index.ready_sets[job.id] = ReadySet()
 
     def flush(self) -> None:
-        """Index anew, once, whatever was put since the last time. ``Scheduler.step`` alone calls it."""
+        """Index each entity that was put since the last flush. Only ``Scheduler.step`` calls it."""
         if self._changed_programs:
             self._index_programs()
         if self._changed_workers:
@@ -155,10 +155,10 @@ class State:
             changed, self._changed_jobs = self._changed_jobs, {}
             for job in changed.values():
                 if job.id in self.jobs and not (is_due and self.index.may_complete(job)):
-                    self._index_job(job)  # and not one that was forgotten meanwhile
+                    self._index_job(job)  # a job forgotten since it was put is skipped
 
     def gather(self) -> Effects:
-        """Forget the workers that are gone, return the effects so far, and begin anew."""
+        """Return the gathered effects and start with empty ones; forget the workers that have left."""
         gathered = self.effects
         if gathered.gone:
             self._forget_workers(gathered)
@@ -229,9 +229,10 @@ class State:
             del self.programs[oldest]
 
     def _index_workers(self) -> None:
-        """Index the changed workers: whole if their signature has changed, else their slots only, as for most.
+        """Index the changed workers: fully if their signature has changed, otherwise only their slots.
 
-        Of most others nothing but the lease has changed, which ends the signature.
+        Usually the slots are enough. If only the lease has changed, which is the last part of the signature, the
+        worker's place is indexed too.
         """
         signatures, octaves = self._signatures, self.index.octaves
         learnt = octaves.learnt
@@ -256,7 +257,7 @@ class State:
     def _index_slots(self) -> None:
         index, slots, own = self.index, self.index.slots, self.policy_index
         for worker in self._busied.values():
-            if worker.session is None:  # whether it has a lease may depend on what it holds
+            if worker.session is None:  # its attempts may decide whether it has a lease
                 index.place_worker(worker)
             slots.place(worker)
             if own is not None:
@@ -269,7 +270,7 @@ class State:
             self.memos.clear()
             for key in requirements.place_worker(worker):
                 for job_id in sorted(requirements.jobs[key]):
-                    self._starve_or_feed(self.jobs[job_id])
+                    self._update_starvation(self.jobs[job_id])
         self.index.place_worker(worker)
 
     def _index_tasks(self) -> None:
@@ -282,7 +283,7 @@ class State:
             if task.votes or voters:
                 index.place_voters(task)
                 if task.votes and job.is_live:
-                    self._starve_or_feed(job)
+                    self._update_starvation(job)
             if own is not None and own.place_task(task):
                 self._changed_jobs[job.id] = job
             if task.number not in ready_set.kept:
@@ -290,11 +291,11 @@ class State:
         self._changed_tasks.clear()
 
     def _index_job(self, job: Job) -> None:
-        """Index a changed job, and have the jobs indexed that it no longer holds, or holds again."""
+        """Index a changed job, and mark the jobs that it no longer holds, or holds again."""
         entry = self.index.in_grid.get(job.id)
         if entry is None and job.is_live:  # it enters the grid
             self.index.requirements.add_job(job)
-            self._starve_or_feed(job)
+            self._update_starvation(job)
         is_elsewhere = self.index.place_job(job, self.fresh[job.id])
         if job.nodes > 1:
             self.lead.job_placed(job)
@@ -313,7 +314,7 @@ class State:
         self._forget_if_over(job)
 
     def _index_later_jobs(self, job: Job, *, was_exempt: bool) -> None:
-        """Have the jobs indexed that a job no longer holds, or holds again."""
+        """Mark the jobs that this job no longer holds, or holds again."""
         if not job.is_live or job.is_exempt:
             for blocked in sorted(self.index.blocked.get(job.arrival, ())):
                 self._changed_jobs[blocked] = self.jobs[blocked]
@@ -328,8 +329,8 @@ class State:
                 change(job, before, reason)
             self.effects.jobs[job.id] = job
 
-    def _starve_or_feed(self, job: Job) -> None:
-        """Note since when no available worker can run the job, or that one can again."""
+    def _update_starvation(self, job: Job) -> None:
+        """Note the time since which no available worker can run the job, or that one can again."""
         starved = self.index.requirements.is_starved(job) or self.index.is_stuck(job, self.fresh[job.id])
         if starved != (job.starved_since is not None):
             job.starved_since = self.now if starved else None
@@ -337,11 +338,11 @@ class State:
             self.put(job)
 
     def _is_hopeless(self, job: Job) -> bool:
-        """True if there are workers, and even if all came back that are away, none could run the job."""
+        """True if there are workers, but none could run the job even if all absent workers came back."""
         key = self.index.requirements.key_of(job)
         return bool(self.workers) and not any(meets(worker.facts, key) for worker in self.workers.values())
 
     def _forget_if_over(self, job: Job) -> None:
-        """An ended job stays only until its last attempt has been cancelled."""
+        """Forget an ended job once its last attempt is gone."""
         if job.is_over and job.id in self.jobs and not self.index.ready_sets[job.id].kept:
             del self.jobs[job.id], self.fresh[job.id], self.index.ready_sets[job.id]

@@ -33,7 +33,7 @@ class Rows(Protocol):
 
     @property
     def started(self) -> dict[int, list[tuple[int, int]]]:
-        """By job: half-open ranges of the tasks whose row, in whatever state, says ``started``."""
+        """By job: half-open ranges of the tasks whose row says ``started``, in any state."""
 
     @property
     def programs(self) -> Sequence[Program]: ...

@@ -1,7 +1,7 @@
 """Transitions: the states that may follow each state.
 
-Each machine has one table, used by the check at run time (here), the database's CHECK constraints, the diagrams in
-the docs and the exhaustive test.
+Each state machine has one table, used by the check at run time (here), the database's CHECK constraints, the diagrams
+in the docs and the exhaustive test.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from loopline_shared.model import AttemptState, JobState, Outcome, TaskState
 
 JOB: Mapping[JobState, frozenset[JobState]] = {
     JobState.WAITING: frozenset({JobState.QUEUED, JobState.CANCELLED}),
-    # queued to succeeded: cancelled when it was computed (order *deliver*), and retried with nothing left to run
+    # queued to succeeded: cancelled when it was computed (order *deliver*), and retried without tasks left to run
     JobState.QUEUED: frozenset({JobState.RUNNING, JobState.SUCCEEDED, JobState.CANCELLED}),
     JobState.RUNNING: frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED}),
     JobState.SUCCEEDED: frozenset(),
@@ -33,7 +33,7 @@ TASK: Mapping[TaskState, frozenset[TaskState]] = {
 
 _ENDS = {AttemptState.SUCCEEDED, AttemptState.FAILED, AttemptState.CANCELLED, AttemptState.LOST}
 ATTEMPT: Mapping[AttemptState, frozenset[AttemptState]] = {
-    AttemptState.DISPATCHED: frozenset(  # to prefetched: its slot was no longer free when it came
+    AttemptState.DISPATCHED: frozenset(  # to prefetched: its slot was no longer free on arrival
         {
             AttemptState.PREFETCHED,
             AttemptState.PREPARED,
@@ -47,7 +47,7 @@ ATTEMPT: Mapping[AttemptState, frozenset[AttemptState]] = {
     AttemptState.PREFETCHED: frozenset(
         {AttemptState.RUNNING, AttemptState.FROZEN, AttemptState.DELIVERING, AttemptState.RETRACTING, *_ENDS}
     ),
-    AttemptState.PREPARED: frozenset(  # to dispatched: its agent was started again, and prepares it once more
+    AttemptState.PREPARED: frozenset(  # to dispatched: its agent was restarted and prepares it again
         {
             AttemptState.DISPATCHED,
             AttemptState.RUNNING,
@@ -68,7 +68,7 @@ ATTEMPT: Mapping[AttemptState, frozenset[AttemptState]] = {
     ),
     AttemptState.DELIVERING: frozenset({AttemptState.FINISHED, AttemptState.RETRACTING, *_ENDS}),
     AttemptState.FINISHED: frozenset({AttemptState.SUCCEEDED, AttemptState.CANCELLED}),
-    # succeeded or failed: its result crossed the cancel; the other one: it had not begun, or has begun meanwhile
+    # succeeded or failed: its result crossed the cancel; the other one: it had not begun, or has begun since then
     AttemptState.CANCELLING: frozenset({AttemptState.RETRACTING, *_ENDS}),
     AttemptState.RETRACTING: frozenset({AttemptState.CANCELLING, *_ENDS}),
     AttemptState.LOST: frozenset(  # not an end: the laptop comes back
@@ -102,7 +102,7 @@ State = TypeVar("State", bound=StrEnum)
 
 
 def check(machine: Mapping[State, frozenset[State]], old: State, new: State) -> State:
-    """Return ``new``. Raises AssertionError if the machine does not allow it: that is a mistake of our own."""
+    """Return ``new``. Raises AssertionError if the machine does not allow it, which is a bug."""
     if new not in machine[old]:
         raise AssertionError(f"{type(old).__name__} may not go from {old} to {new}")
     return new

@@ -11,7 +11,7 @@ from loopline_master.core.policies.task_first import Candidate, Ranked, ReadyTas
 
 @register("cyclic")
 class Cyclic(TaskFirst):
-    """The next worker by name after the one whose turn was last; behind the last name, the first."""
+    """The next worker by name after the one that had the last turn; after the last name, the first."""
 
     draws = False
 

@@ -1,8 +1,9 @@
 """Fair sharing under the hold: completions like first come, first served, every job started at once, few replicas.
 
-Jobs are served in the order in which fair sharing would finish them. A worker serves the first job whose end it
-does not delay, so that slow ones work for jobs further back; a straggler is copied only if that is worth a lot.
-The source is docs/design/fair-hold.md; what was tried beside it, and what came of it, is in benchmarks/measured.md.
+Jobs are served in the order of their finish under fair sharing. A worker serves the first job whose end it does
+not delay, so that slow workers serve jobs further back; a straggler is copied only if that gains much.
+
+The source is docs/design/fair-hold.md; alternatives that were tried, with results, are in benchmarks/measured.md.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from loopline_master.core.policies.fair_index import FairIndex
 from loopline_master.core.policies.policy import Later, Placement, Proposal, View, WorkerFirst, register
 
 _WORTH = 0.7
-"""A copy has to take less than this part of what its original is expected to take still."""
+"""A copy must take less than this part of the time that its original is expected to have left."""
 _CLOSELY_S = 1e-6
-"""Times are told apart to so much: what is due at a time is due when a clock shows about that time."""
+"""Tolerance of times: an event is due when the clock is within this of its time."""
 _LOOK_AHEAD = 100
-"""So many jobs with tasks to start are looked at for one worker, and so many others."""
+"""Limit of the jobs checked for one worker: this many with tasks to start, and this many others."""
 
 
 @register("fair")
@@ -32,37 +33,37 @@ class Fair(WorkerFirst):
 
     def __init__(self, view: View) -> None:
         self.index: FairIndex = FairIndex(view)
-        self._in_vain: set[RequirementClass] = set()
-        """Requirement classes for which a faster worker found nothing to do in this step: no slower one will."""
+        self._hopeless: set[RequirementClass] = set()
+        """Requirement classes without work for a faster worker in this step: a slower one will find none."""
 
     def free_workers(self, view: View) -> Iterator[Worker]:
-        """Return free workers, the fastest first, until there is nothing to do for any."""
-        self._in_vain = set()
+        """Return free workers, the fastest first, until no worker has anything left to do."""
+        self._hopeless = set()
         for worker in self.index.fastest_idle():
             yield worker
-            if self.index.are_all_in(self._in_vain):
+            if self.index.are_all_in(self._hopeless):
                 return
 
     def next_task(self, view: View, worker: Worker) -> Proposal | None:
         keys = self.index.keys_met(worker)
         if not view.is_free(worker):
             return _Turn(view, self.index, worker, keys, ()).to_wait()
-        if self._in_vain:
-            keys = [key for key in keys if key not in self._in_vain]
-        turn = _Turn(view, self.index, worker, keys, self._in_vain)
+        if self._hopeless:
+            keys = [key for key in keys if key not in self._hopeless]
+        turn = _Turn(view, self.index, worker, keys, self._hopeless)
         found = turn.to_start() if keys else None
         if found is not None:
             return found
         if not turn.is_barred:
-            self._in_vain.update(keys)
+            self._hopeless.update(keys)
         return Later(turn.due_at) if turn.due_at < inf and view.index.attempts.used else None
 
 
 class _Turn:
     """The turn of one worker, with the requirement classes it serves.
 
-    ``is_barred``: it could not take the best task because it has an attempt of it already; another worker could.
-    ``due_at``: there will be something to do for it then, whatever happens until then.
+    ``is_barred``: it could not take the best task because it already has an attempt of it; another worker could.
+    ``due_at``: time when it will certainly have a task.
     """
 
     def __init__(
@@ -71,9 +72,9 @@ class _Turn:
         index: FairIndex,
         worker: Worker,
         keys: Collection[RequirementClass],
-        in_vain: Container[RequirementClass],
+        hopeless: Container[RequirementClass],
     ) -> None:
-        self._view, self._index, self._worker, self._keys, self._in_vain = view, index, worker, keys, in_vain
+        self._view, self._index, self._worker, self._keys, self._hopeless = view, index, worker, keys, hopeless
         self._speed = measure.speed_now(worker)
         self._is_fast = index.capacity.is_fast(self._speed)
         self.is_barred, self.due_at = False, inf
@@ -83,7 +84,7 @@ class _Turn:
         return self._express() or self._serve()
 
     def to_wait(self) -> Placement | None:
-        """Return the task to start of the first job in turn whose expected end that would not delay."""
+        """Return a task to wait at a busy worker: of the first job in turn whose expected end it would not delay."""
         before = 0.0
         for job in self._index.in_turn(self._keys, self._takes, self._index.ready, most=_LOOK_AHEAD):
             if self._is_fast and self._view.prefetch.is_too_long(job, self._worker):
@@ -115,21 +116,21 @@ class _Turn:
         return None
 
     def _takes(self, key: RequirementClass) -> bool:
-        """True if the class is among those that it serves now."""
+        """True if the worker serves the class now."""
         view, worker = self._view, self._worker
         slots = view.index.slots.free_slots(worker) or 1
         takes = view.index.requirements.taken_by(worker.name, slots, view.index.turn)
-        return key not in self._in_vain and takes(key)
+        return key not in self._hopeless and takes(key)
 
     def _ends_in(self, job: Job, before: float) -> float:
-        """Return when the job is expected to end: after so much work, its own included."""
+        """Return the seconds until the expected end of the job, after ``before`` of earlier work and its own."""
         capacity = self._index.capacity
         return before / capacity.total + measure.mean_work(self._view.grid, job) / capacity.median
 
     def _replicate_stalled(self, job: Job) -> int | None:
-        """Return a task all of whose attempts are frozen."""
+        """Return a task that has only frozen attempts."""
         if not self._view.index.needs_replica(job).starts:
-            return None  # as most often
+            return None  # the usual case
         task = self._view.first_stalled(job, self._worker)
         self.is_barred |= task is None
         return task
@@ -137,7 +138,8 @@ class _Turn:
     def _start(self, job: Job, before: float) -> int | None:
         """Return the job's largest task: on a slow worker, the largest that it would finish before the job ends.
 
-        Or that it could have finished since anything was last started: faster workers do not come free then.
+        Also a task that it could have finished since the last start of any attempt: faster workers do not come free
+        then.
         """
         grid, within_s = self._view.grid, inf
         delay_s = self._data_delay(job) if self._view.data.is_known else 0.0
@@ -161,7 +163,7 @@ class _Turn:
         return task
 
     def _rescue(self, job: Job, before: float) -> int | None:
-        """Return the running task with most time left, if all are started and a copy is worth it."""
+        """Return the running task with most time left, if all are started and a copy is worth its cost."""
         if self._index.smallest(job) is not None:
             return None
         found, grid, ends_in = (0.0, 0), self._view.grid, self._ends_in(job, before)
@@ -176,7 +178,7 @@ class _Turn:
         return found[1] or None
 
     def _is_due(self, at: float) -> bool:
-        """True if that time has come; otherwise the worker is to be asked again then."""
+        """True if that time has come; otherwise the worker will be asked again then."""
         if at <= self._view.grid.now + _CLOSELY_S:
             return True
         self.due_at = min(self.due_at, at)

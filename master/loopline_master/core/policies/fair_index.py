@@ -1,7 +1,7 @@
-"""The index of policy ``fair``: like Index, a function of the entities as they are.
+"""The index of policy ``fair``: like Index, a function of the entities.
 
-Beside the order in which jobs take turns it has the machines by speed (Capacity), for the faster half serves the
-first job in turn, and the tasks of a job by size (BySize), where they differ.
+It has the order of the jobs' turns, the workers by speed (Capacity), as the faster half serves the first job in turn,
+and the tasks of a job by size (BySize), if their sizes differ.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ Families = dict[RequirementClass, Turns]
 Takes = Callable[[RequirementClass], bool]
 
 _STEPS = 16
-"""Speeds are told apart to one part in so many of a factor of two."""
+"""Number of steps of speed to a factor of two; speeds within a step count as equal."""
 _LEVELS = 1024
 _MICRO = 1e6
 
 
 class Capacity:
-    """Workers by level of speed. The level of the median is kept, and moves over by as much as has changed.
+    """Workers by level of speed. The level of the median is kept, and moved as the workers change.
 
-    Sums are whole millionths, so that they do not depend on the order in which workers came and went.
+    Sums are whole millionths, so that they do not depend on the order of changes.
     """
 
     def __init__(self) -> None:
         self._of: dict[str, tuple[float, int]] = {}  # by worker: speed, slots
-        self._levels = [0] * (_LEVELS + 1)  # what is delivered at each, and nothing beyond the last
+        self._levels = [0] * (_LEVELS + 1)  # work per second at each level; the extra last one is empty
         self._total = 0
-        self._median, self._below = _LEVELS, 0  # level, as last asked for, and what is delivered below it
+        self._median, self._below = _LEVELS, 0  # level at the last call, and the work per second below it
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Capacity) and self._of == other._of and self._total == other._total
@@ -51,7 +51,7 @@ class Capacity:
     __hash__ = None  # type: ignore[assignment]
 
     def place(self, worker: str, speed: float, slots: int) -> None:
-        """Enter a worker with so many slots of this speed; 0 if it is away."""
+        """Enter a worker with ``slots`` of this speed; 0 if it is away."""
         old = self._of.get(worker)
         if old == (speed, slots):
             return
@@ -77,7 +77,7 @@ class Capacity:
         return _slowest_of(self._median_level())
 
     def _median_level(self) -> int:
-        """Return the highest level below which at most half is delivered."""
+        """Return the highest level such that at most half of the work per second is below it."""
         at, below, half, levels = self._median, self._below, self._total // 2, self._levels
         while below > half:
             at -= 1
@@ -106,10 +106,10 @@ def _slowest_of(level: int) -> float:
 
 
 class BySize:
-    """Tasks are known by their rank among all of the job's tasks; the largest gone first, ranks stay few ranges."""
+    """Startable tasks by rank among all of the job's tasks; as the largest go first, the ranks stay few ranges."""
 
     def __init__(self, sizes: Sequence[float]) -> None:
-        """``sizes`` of tasks 1 to n; none of them is startable yet."""
+        """``sizes`` of tasks 1 to n; none is startable yet."""
         self._number = sorted(range(1, len(sizes) + 1), key=lambda number: (sizes[number - 1], number))
         self._sizes = [sizes[number - 1] for number in self._number]
         self._rank = [0] * len(sizes)
@@ -168,10 +168,10 @@ class FairIndex:
     new: Families = field(default_factory=dict)  # jobs never run, with a task to start
     ready: Families = field(default_factory=dict)  # jobs with a task to start
     turns: Turns = field(default_factory=Ranking)  # of all live jobs
-    tails: Families = field(default_factory=dict)  # jobs with none, of which tasks run that could be copied
+    tails: Families = field(default_factory=dict)  # jobs with none, but with running tasks that could be copied
     alone: dict[int, Ranking[int, tuple[float, int]]] = field(default_factory=dict)
     """By job: tasks of one attempt with room for another, as (expected end, task)."""
-    sizes: dict[int, BySize | None] = field(default_factory=dict)  # by job; None: its tasks do not differ
+    sizes: dict[int, BySize | None] = field(default_factory=dict)  # by job; None: its tasks have equal sizes
 
     def __post_init__(self) -> None:
         for worker in self.view.workers.values():
@@ -219,7 +219,7 @@ class FairIndex:
         elif job.id not in self.sizes:
             self.sizes[job.id] = self._by_size(job)
             self.turns.place(job.arrival, turn)
-        elif job.overdrawn:  # since when it has another
+        elif job.overdrawn:  # its tag changed when it became overdrawn
             self.turns.place(job.arrival, turn)
         is_ready = self.view.index.is_ready(job)
         has_alone = job.id in self.alone and not job.paused and self.view.index.may_replicate(job)
@@ -239,12 +239,12 @@ class FairIndex:
                 passed_over = entry
 
     def keys_met(self, worker: Worker) -> Collection[RequirementClass]:
-        """Return the requirement classes that the worker serves now; those of one slot if it is busy."""
+        """Return the requirement classes that the worker serves now; only classes of one slot if it is busy."""
         index = self.view.index
         return index.requirements.served_in(index.slots.free_slots(worker) or 1, worker.name, index.turn)
 
     def are_all_in(self, known: set[RequirementClass]) -> bool:
-        """True if these are the requirement classes of all jobs for which anything could be done, or more."""
+        """True if these include the requirement classes of all jobs with a task to start or to copy."""
         turn = self.view.index.turn
         if turn is None:
             return known.issuperset(self.ready) and known.issuperset(self.tails)
@@ -254,9 +254,9 @@ class FairIndex:
     def in_turn(
         self, keys: Collection[RequirementClass], takes: Takes, *families: Families, most: int
     ) -> Iterator[Job]:
-        """Return jobs of these classes in the order of fair sharing: at most so many of each family.
+        """Return jobs of these classes in the order of fair sharing: at most ``most`` of each family.
 
-        ``takes`` tells whether a class is among them.
+        ``takes`` says whether a class is among them.
         """
         if len(keys) > FEW:
             turns: Iterable[Turn] = self._turns_of_many(keys, takes, families, most)
@@ -271,7 +271,7 @@ class FairIndex:
     def _turns_of_many(
         self, keys: Collection[RequirementClass], takes: Takes, families: Sequence[Families], most: int
     ) -> Iterable[Turn]:
-        """Return the turns of these families: one of few classes is asked for all of them."""
+        """Return the turns of these families; all classes of a family with few are asked."""
         few = [
             [turns.order for key, turns in family.items() if takes(key)] for family in families if len(family) <= FEW
         ]
@@ -282,7 +282,7 @@ class FairIndex:
     def _looked_up(
         self, keys: Collection[RequirementClass], takes: Takes, families: Sequence[Families], most: int
     ) -> Iterator[Turn]:
-        """Look at as many jobs in turn as there are classes, before asking each: the next is mostly among those."""
+        """Check as many jobs in turn as there are classes before asking each class: the next is usually there."""
         live, class_of, left = self.view.index.live, self.view.index.requirements.keys, [most] * len(families)
         last: Turn = (-math.inf, 0)
         for last in islice(self.turns.order, len(keys)):
@@ -297,7 +297,7 @@ class FairIndex:
         yield from merge(*(islice(turns, count) for turns, count in zip(rest, left, strict=True)))
 
     def unassigned(self, job: Job) -> float:
-        """Return the work of the job's tasks still to be started, the held one included, in reference CPU-seconds."""
+        """Return the work of the job's tasks not yet started, including the held one, in reference CPU-seconds."""
         by_size = self.sizes[job.id]
         if by_size is not None:
             return by_size.work * measure.unit_of(job)
@@ -328,11 +328,11 @@ class FairIndex:
         return [self._alive(job.task_id(number))[0] for _, number in (order[0], order[-1])]
 
     def left(self, job: Job, attempt: Attempt) -> float:
-        """Return the seconds that an attempt of the job is expected to take still."""
+        """Return the seconds that an attempt of the job is expected to have left."""
         return measure.left_of(self.view.grid, job, self.view.workers[attempt.worker], attempt)
 
     def late_from(self, job: Job, attempt: Attempt, left_s: float) -> float:
-        """Return the time from which the attempt is late by enough to be expected to take so many seconds more."""
+        """Return the time from which the attempt is late enough to be expected to take ``left_s`` more."""
         return measure.late_from(self.view.grid, job, self.view.workers[attempt.worker], attempt, left_s)
 
     def _alive(self, task: TaskId) -> list[Attempt]:
@@ -384,7 +384,7 @@ def _toggle(family: Families, key: RequirementClass, turn: Turn, present: bool) 
 
 
 def _merged(turns: Sequence[Iterable[Turn]]) -> Iterable[Turn]:
-    """Return all of them in order, as each of them is."""
+    """Return all turns in order; each input is in order."""
     return merge(*turns) if len(turns) > 1 else turns[0] if turns else ()
 
 

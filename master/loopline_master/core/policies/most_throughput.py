@@ -2,8 +2,8 @@
 
 It is an alternative of docs/design/dynamic-load.md.
 
-A worker's slots deliver its speed, shared by what it has in hand: the next task gets that, so that a fast free worker
-comes before a slow one, and a fast one that has a few in hand before a slow one that has many.
+A worker's slots deliver its speed, shared by the attempts that it has: the next task gets a share. So a fast free
+worker comes before a slow one, and a fast one with a few attempts before a slow one with many.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Policy: the scheduler's source of proposals; with the View that it asks, and its first kind, WorkerFirst.
+"""Policy: the scheduler's source of proposals; with the View that it queries, and its first kind, WorkerFirst.
 
-The View answers the questions that policies ask from the scheduler's indexes, each in logarithmic time.
+The View answers the queries of policies from the scheduler's indexes, each in logarithmic time.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from loopline_shared.model import MAX_ID, TaskId
 
 Thing = TypeVar("Thing")
 FEW = 8
-"""Of so many requirement classes, each is asked for its first job."""
+"""Up to this number of requirement classes, each is asked for its first job."""
 _LOOK_AT = 64
-"""So many tasks that have failed on a worker are passed over for one that has not."""
+"""Limit of the tasks that are skipped because they have failed on a worker."""
 
 
 class PolicyIndexes(Protocol):
-    """Indexes of the scheduler that policies may read; all others are its own affair."""
+    """Indexes of the scheduler that policies may read; the others are private to it."""
 
     @property
     def live(self) -> Mapping[int, Job]:
@@ -40,7 +40,7 @@ class PolicyIndexes(Protocol):
 
     @property
     def turn(self) -> str | None:
-        """The user to whose jobs alone the View answers now. None: to those of all."""
+        """The user whose jobs alone the View shows now. None: it shows the jobs of all users."""
 
     @property
     def sessions(self) -> JobSessions:
@@ -72,18 +72,18 @@ class PolicyIndexes(Protocol):
 
     @property
     def requirements(self) -> RequirementIndex:
-        """Which workers can run which jobs."""
+        """Matching of jobs and workers."""
 
     def first_of_many(
         self, family: Mapping[RequirementClass, IntervalSet], takes: Callable[[RequirementClass], bool], after: int
     ) -> int | None:
-        """Return the first turn after one in a family of many classes, of a class that is taken."""
+        """Return the first turn after ``after`` in a family of many classes, with a class that ``takes`` accepts."""
 
     def is_ready(self, job: Job) -> bool:
         """True if the job has a task to start."""
 
     def is_held(self, job: Job) -> bool:
-        """True if the job's last never-started task is held, or its delivery."""
+        """True if the job's last fresh task, or its delivery, is held."""
 
     def may_replicate(self, job: Job) -> bool:
         """True if the job's budget for replicas is not spent."""
@@ -92,40 +92,40 @@ class PolicyIndexes(Protocol):
         """Return the job's tasks that may get one more replica."""
 
     def needs_replica(self, job: Job) -> IntervalSet:
-        """Return those that should get one: all their attempts are frozen, or a quorum needs another result."""
+        """Return its tasks that need a replica: all their attempts are frozen, or a quorum needs another result."""
 
     def on_worker(self, task: TaskId, worker: str) -> bool:
         """True if an attempt of the task is on this worker, or has voted there."""
 
 
 class View:
-    """The grid as it is at this moment: a placement that was accepted shows at once. Read only."""
+    """The grid at this moment: an accepted placement shows at once. Read only."""
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._slots = state.index.slots
         self.grid: Grid = state.grid
-        """Facts about the whole grid: the time, the job and the worker whose turn was last, virtual time."""
+        """Facts about the whole grid: the time, the job and the worker with the last turn, virtual time."""
         self.workers: Mapping[str, Worker] = state.workers
-        """All known workers by name, those that are away included."""
+        """All known workers by name, including absent ones."""
         self.jobs: Mapping[int, Job] = state.jobs
         """All jobs in memory by number, some of them over; ``index.live`` has the live ones by arrival."""
         self.tasks: Mapping[TaskId, Task] = state.tasks
-        """All tasks in memory: those that were started and are not over."""
+        """All tasks in memory: started and not over."""
         self.index: PolicyIndexes = state.index
-        """Indexes, for what the questions below leave open and for a policy's own index."""
+        """Indexes, for queries that the methods below do not cover and for a policy's own index."""
         self.prefetch = Prefetch(state)
-        """The room that busy workers have, and the tasks that may wait there."""
+        """The room of busy workers, and the tasks that may wait there."""
 
     @property
     def data(self) -> DataPlaces:
-        """Places of large files, and the time that they would take to another worker."""
+        """Places of large files, and their expected time to another worker."""
         return self._state.data
 
     # --- workers --------------------------------------------------------------------------------------------
 
     def is_free(self, worker: Worker) -> bool:
-        """True if the worker has a free slot; asked for a busy one, a policy chooses a task that waits there."""
+        """True if the worker has a free slot; for a busy one, a policy chooses a task that waits there."""
         return worker.name in self._slots.idle.keys
 
     # --- jobs -----------------------------------------------------------------------------------------------
@@ -133,18 +133,18 @@ class View:
     def jobs_to_start(self, worker: Worker, after: int = 0) -> Iterator[Job]:
         """Return jobs with a task to start that fits this worker, from the turn just after ``after`` once round.
 
-        Those of a session share a turn, so a session has one in each round.
+        The jobs of a session share a turn, so a session has one in each round.
         """
         return self._round(after, self.index.ready, worker)
 
     def jobs_in_turn(self, worker: Worker, after: int) -> Iterator[Job]:
-        """Return jobs with a task to start or to replicate that fits this worker, as ``jobs_to_start`` does."""
+        """Return jobs with a task to start or replicate that fits this worker, in the order of ``jobs_to_start``."""
         return self._round(after, self.index.open, worker)
 
     # --- tasks ----------------------------------------------------------------------------------------------
 
     def fresh(self, job: Job) -> IntervalSet:
-        """Tasks of the job that were never started, the held one included."""
+        """Tasks of the job that were never started, including the held one."""
         return self._state.fresh[job.id]
 
     def first_startable(self, job: Job, worker: Worker, after: int = 0) -> int | None:
@@ -178,7 +178,7 @@ class View:
         """
         fresh = self._state.fresh[job.id]
         if after + 1 in fresh and worker.facts.until is None:
-            return after + 1  # as most often: none of the others could come before it
+            return after + 1  # the usual case: no other task could come first
         ready_set, others = self.index.ready_sets[job.id], eligibility.replicable(self._state, job, worker)
         for start in (after, 0):
             found = fresh.first_after(start)
@@ -202,11 +202,11 @@ class View:
         return found
 
     def should_go_elsewhere(self, job: Job, task: int, worker: Worker) -> bool:
-        """True if the task failed on this unhealthy worker and there is another healthy candidate for it."""
+        """True if the task failed on this unhealthy worker and another, healthy worker is a candidate for it."""
         return eligibility.should_go_elsewhere(self._state, job, task, worker)
 
     def _in_time(self, job: Job, task: int | None, worker: Worker) -> int | None:
-        """Return the task; None if it would not be done before the worker has to end."""
+        """Return the task; None if it would not end before the worker must."""
         if task is None or worker.facts.until is None or self.prefetch.ends_in_time(job, task, worker):
             return task
         return None
@@ -214,7 +214,7 @@ class View:
     # --- looking them up ------------------------------------------------------------------------------------
 
     def _first_waiting(self, job: Job, worker: Worker, after: int) -> int | None:
-        """Return the job's first task to start again, passing over those that should go elsewhere."""
+        """Return the job's first task to start again, skipping tasks that should go elsewhere."""
         waiting, number = self.index.ready_sets[job.id].to_retry, after
         if not waiting.starts:
             return None
@@ -263,7 +263,7 @@ class View:
 
 
 def memo(view: View, name: str, compute: Callable[[], Thing]) -> Thing:
-    """Return a result computed from available workers and live jobs, kept until one of them comes or goes."""
+    """Return a result computed from available workers and live jobs, cached until these change."""
     memos, key = view._state.memos, (name, view.index.turn)
     if key not in memos:
         memos[key] = compute()
@@ -290,7 +290,7 @@ def _least(one: int | None, other: int | None) -> int | None:
 
 @dataclass(slots=True)  # not frozen: one is made for each attempt
 class Placement:
-    """A proposal: an attempt at this task on this worker, which is prefetched if all slots there are busy."""
+    """A proposal: an attempt at this task on this worker; it is prefetched if all slots there are busy."""
 
     job: int
     task: int
@@ -298,12 +298,12 @@ class Placement:
     spent: tuple[Placement, ...] = ()
     """Placements of held tasks whose jobs spend their turn, just before this one."""
     keeps_place: bool = False
-    """The task is another one than the task whose turn it is, which keeps its place in the job's queue."""
+    """The task replaces the task whose turn it is, which keeps its place in the job's queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """An answer: nothing now, ask again at this time (or earlier, if something happens before)."""
+    """An answer: nothing now, ask again at this time (or earlier, after an event)."""
 
     at: float
 
@@ -312,19 +312,19 @@ Proposal = Placement | Later
 
 
 class Policy(ABC):
-    """Either kind of policy, made anew whenever it comes into force. It decides from rows alone."""
+    """Either kind of policy, created whenever it comes into force. It decides from rows alone."""
 
     replicates = False
-    """A worker is asked about also where there is nothing to start, for there may be something to replicate."""
+    """True if a worker is offered even without a task to start, because there may be one to replicate."""
     prefetches = True
-    """Tasks may wait at busy workers, as far as the settings let any."""
+    """Tasks may wait at busy workers, as far as the settings allow any."""
     prefetch_s: float | None = None
-    """So much expected work may wait for each slot of a worker, if the settings let any; None: as they say."""
+    """Seconds of expected work that may wait for each slot; None: as the settings say. A setting of 0 forbids any."""
     index: PolicyIndex | None
     """The policy's own index, if it needs one, made from the View."""
 
     def __init__(self, view: View) -> None:
-        """Make the policy's own index; one that needs none leaves this as it is."""
+        """Create the policy's own index; a policy without one leaves this as it is."""
         self.index = None
 
     @abstractmethod
@@ -333,11 +333,11 @@ class Policy(ABC):
 
     @abstractmethod
     def prefetch(self, view: View) -> Iterator[Proposal]:
-        """Return proposals for busy workers with room, asked after those for free ones."""
+        """Return proposals for busy workers with room, asked after those for free workers."""
 
 
 REGISTRY: dict[str, type[Policy]] = {}
-"""The policies of a live grid by name. ``loopline_master.core.policies`` has it filled."""
+"""The policies of a live grid by name. Filled by ``loopline_master.core.policies``."""
 COMPARED: dict[str, type[Policy]] = {}
 """Policies for comparison only, by name: a simulator runs them, a master refuses them."""
 Registered = TypeVar("Registered", bound=type[Policy])
@@ -357,7 +357,7 @@ def register(name: str, *, live: bool = True) -> Callable[[Registered], Register
 
 
 def policy_named(name: str) -> type[Policy]:
-    """Return the policy, be it for comparison only. Raises KeyError if there is none."""
+    """Return the policy, even if for comparison only. Raises KeyError if there is none."""
     return REGISTRY[name] if name in REGISTRY else COMPARED[name]
 
 
@@ -368,16 +368,16 @@ class WorkerFirst(Policy):
     def next_task(self, view: View, worker: Worker) -> Proposal | None:
         """Return the placement that this worker should have next, Later, or None for nothing.
 
-        The scheduler also asks for busy workers (``view.is_free`` tells): what is proposed then waits there. A policy
-        should propose the very task that the worker would be given next. If that one may not wait, nothing does:
-        shorter tasks that passed it would keep every slot from falling free for it.
+        The scheduler also asks for busy workers (``view.is_free`` tells which): the proposed task then waits there. A
+        policy should propose the very task that the worker would be given next. If that task may not wait, none may:
+        shorter tasks that passed it would prevent a slot from becoming free for it.
         """
 
     def free_workers(self, view: View) -> Iterator[Worker]:
-        """Return free workers in the order in which they ask, once a step: here most free slots first.
+        """Return free workers in the order of their asking, once a step: here most free slots first.
 
-        It ends when there is nothing to start (or to replicate). A worker for which nothing was accepted is not
-        offered again.
+        It ends when there is nothing to start (or to replicate). A worker is not offered again
+        if no proposal for it was accepted.
         """
         idle, requirements, passed_over = view.index.slots.idle, view.index.requirements, None
         family = view.index.open if self.replicates else view.index.ready
@@ -386,7 +386,7 @@ class WorkerFirst(Policy):
             if not family.keys().isdisjoint(requirements.served_by(entry[-1], view.index.turn)):
                 yield view.workers[entry[-1]]
             elif not any(requirements.workers[key] for key in requirements.wanted(family, view.index.turn)):
-                return  # nobody could run any of it
+                return  # no worker could run any of it
             if changes == idle.changes:
                 passed_over = entry
 
@@ -408,7 +408,7 @@ class WorkerFirst(Policy):
 
 
 def _nearer(view: View, answer: Proposal) -> Proposal:
-    """Return the proposal with the task of the same job whose data is at the worker, if another one's is."""
+    """Return the proposal, with another task of the same job if that task's data is at the worker."""
     if not isinstance(answer, Placement) or answer.spent:
         return answer
     task = view.data.nearer_task(view.jobs[answer.job], answer.task, answer.worker)

@@ -25,7 +25,7 @@ class RoundRobin(WorkerFirst):
 def _next_in_round(view: View, worker: Worker) -> Placement | None:
     """Return the first task in the round that may start, and with it the turns that held tasks spent before it.
 
-    If nothing may start, nobody's turn is spent: a Report without news changes nothing.
+    If no task may start, no turn is spent: a Report without news changes nothing.
     """
     spent: dict[int, Placement] = {}
     for _ in range(_ROUNDS):

@@ -1,8 +1,8 @@
 """Space partitioning (the no-passing paper, section 2.2): workers divided evenly among the jobs.
 
-Whoever comes or goes has the workers cut anew: those of each type (the paper's PC types: one processor model, able
-to run the same jobs) into groups of ceil(workers / jobs), the i-th group for the i-th job by arrival. A worker
-serves only its job, so it idles in that job's tail; no task has replicas.
+Whenever jobs or workers change, the workers are divided again: the workers of each type (the paper's PC types: one
+processor model, able to run the same jobs) into groups of ceil(workers / jobs), the i-th group for the i-th job by
+arrival. A worker serves only its job, so it idles in that job's tail; no task has replicas.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class SpacePartition(WorkerFirst):
 
 
 def _partition(view: View) -> dict[str, int]:
-    """Return the turn that each worker serves: that of a job, or of a session."""
+    """Return the turn that each worker serves: a job's or a session's."""
     types: dict[object, list[Worker]] = defaultdict(list)
     requirements, turn = view.index.requirements, view.index.turn
     for name in sorted(requirements.available):

@@ -1,8 +1,8 @@
 """The second kind of policy: the next task asks for a worker, and takes the one of least cost.
 
 WorkerIndex has the workers that could take one more task. Free workers, and busy ones where a task may wait, are kept
-by *class*: same facts that requirements ask for, same level of speed. Within a class they stand in the order of the
-policy's rank. To find the best, the first of each class is looked at; a change moves one worker.
+by *class*: same facts that requirements ask for, same level of speed. Within a class they are in the order of the
+policy's rank. To find the best, the first of each class is checked; a change moves one worker.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ from loopline_master.core.policies.least_work import LeastWork
 from loopline_master.core.policies.policy import FEW, Later, Placement, Policy, Proposal, View, first_of
 from loopline_shared.model import Facts
 
-_MOST_IN_VAIN = 16
-"""After so many jobs of one requirement class in vain, the others of that class are not asked."""
+_MOST_UNPLACED = 16
+"""Limit of the unplaced jobs of one requirement class: then the others of that class are not asked."""
 _MOST_PROPOSALS = 512
-"""In one step: workers for which so many are accepted will report again soon."""
+"""Limit for one step: workers that accepted this many will report again soon."""
 
 ClassKey = tuple[object, ...]
-"""What workers have in common that serve the same jobs at the same level of speed."""
+"""Common properties of workers that serve the same jobs at the same level of speed."""
 Ranked = list[tuple[float, str]]
 """Workers of one class, as (rank, name)."""
 _LOOK_AT = 32
-"""So many of one list are tried at most: a few already run the task, or it failed there."""
+"""Limit of workers tried in one list: a few already run the task, or it failed there."""
 _STEPS = 8
-"""Speeds are told apart to one part in so many of a factor of two, ..."""
+"""Number of steps of speed to a factor of two, ..."""
 _MEMORY_STEPS = 2
-"""... amounts of memory to so many: every class is looked at for each task."""
+"""... and of memory: every class is checked for each task."""
 _MOST_STALLED = 8
-"""So many tasks that need another attempt are tried for each job."""
+"""Limit for each job of the tried tasks that need another attempt."""
 _SPARE = 8
-"""So many classes without a worker that could take more are kept beside as many as have one: they come back."""
+"""Classes without a worker that are kept beyond the number of the others, because they come back."""
 _LAST = "\U0010ffff"
-"""Sorts behind every name."""
+"""Sorts after every name."""
 
 
 class TaskFirst(Policy):
-    """Tasks are placed in the order in which their jobs arrived; ``cost`` chooses the worker."""
+    """Places tasks in the order of their jobs' arrival; ``cost`` chooses the worker."""
 
     draws = True
     """Among workers of equal rank and cost one is drawn at random; otherwise the first by name is taken."""
@@ -61,11 +61,11 @@ class TaskFirst(Policy):
         """Return the cost of the task on this worker, the best of its class; the least of all classes wins.
 
         A busy candidate stands for waiting there. Later keeps the task from this candidate until then. Any finite
-        unit will do; a cost in seconds can add what is still to come, such as the transfer of inputs.
+        unit will do; a cost in seconds can add future terms, such as the transfer of inputs.
         """
 
     def rank(self, view: View, worker: Worker) -> float:
-        """Return the worker's place in its class, least first: all of its cost that does not depend on the task.
+        """Return the worker's place in its class, least first: the part of its cost that does not depend on the task.
 
         It may depend on the worker's own state alone, not on the time: it is computed when the worker changes.
         """
@@ -76,19 +76,19 @@ class TaskFirst(Policy):
         return measure.speed_now(worker)
 
     def places(self, view: View, ranked: Ranked, *, busy: bool) -> Sequence[int]:
-        """Return the places in a ranked list at which the best may stand; the first, unless ranks say otherwise."""
+        """Return the places in a ranked list where the best worker may be; by default the first."""
         return (0,)
 
     def plan(self, view: View) -> Iterator[Proposal]:
-        """Propose a worker for one task after the other, until nobody can take more."""
+        """Propose a worker for one task after the other, until no worker can take more."""
         self.index.least_work.note(view.prefetch.changed_jobs)
         return self._proposals(view)
 
     def _proposals(self, view: View) -> Iterator[Proposal]:
-        in_vain, after, left, index = dict[RequirementClass, int](), None, _MOST_PROPOSALS, self.index
+        unplaced, after, left, index = dict[RequirementClass, int](), None, _MOST_PROPOSALS, self.index
         any_may_wait = len(view.index.ready) <= FEW or index.may_any_wait()
         while left and view.index.ready and index.placed:
-            if (job := _next_job(view, after, in_vain, index, any_may_wait)) is None:
+            if (job := _next_job(view, after, unplaced, index, any_may_wait)) is None:
                 return
             answer = index.best(job)
             if answer is not None:
@@ -96,19 +96,19 @@ class TaskFirst(Policy):
                 yield answer
             if not isinstance(answer, Placement) or not _is_placed(view, job, answer):
                 key = view.index.requirements.key_of(job)
-                in_vain[key], after = in_vain.get(key, 0) + 1, job
+                unplaced[key], after = unplaced.get(key, 0) + 1, job
 
     def prefetch(self, view: View) -> Iterator[Proposal]:
-        """Return nothing: busy workers stand beside free ones in ``plan``, each at its cost."""
+        """Return nothing: busy workers are in ``plan`` beside free ones, each at its cost."""
         return iter(())
 
 
 def _next_job(
-    view: View, after: Job | None, in_vain: dict[RequirementClass, int], index: WorkerIndex, any_may_wait: bool
+    view: View, after: Job | None, unplaced: dict[RequirementClass, int], index: WorkerIndex, any_may_wait: bool
 ) -> Job | None:
-    """Return the first job after that one with a task to start, of a class that is still worth asking.
+    """Return the first job after ``after`` with a task to start, of a class that is still worth asking.
 
-    Where no task may wait at a busy worker, that is a class which a free worker serves.
+    If no task may wait at a busy worker, a free worker must serve the class.
     """
     ready, user, last = view.index.ready, view.index.turn, 0 if after is None else after.turn
     is_few = len(ready) <= FEW
@@ -116,7 +116,7 @@ def _next_job(
         return None
 
     def takes(key: RequirementClass) -> bool:
-        is_worth_asking = in_vain.get(key, 0) < _MOST_IN_VAIN and user in (None, owner_of(key))
+        is_worth_asking = unplaced.get(key, 0) < _MOST_UNPLACED and user in (None, owner_of(key))
         return is_worth_asking and (is_few or any_may_wait or index.is_any_free(key))
 
     if after is not None and (session := view.index.sessions.at.get(last)) is not None:
@@ -125,7 +125,7 @@ def _next_job(
             return view.index.live[arrival]
     if is_few:
         wanted = ready if user is None else view.index.requirements.wanted(ready, user)
-        turn = first_of([ready[key] for key in wanted if in_vain.get(key, 0) < _MOST_IN_VAIN])(last)
+        turn = first_of([ready[key] for key in wanted if unplaced.get(key, 0) < _MOST_UNPLACED])(last)
     else:
         turn = view.index.first_of_many(ready, takes, last)
     if turn is not None and (session := view.index.sessions.at.get(turn)) is not None:
@@ -142,9 +142,9 @@ class WorkerClass:
     """Workers that serve the same jobs at the same level of speed."""
 
     facts: Facts = field(compare=False)
-    most_bytes: int  # of memory; whether a worker itself has enough is looked at when it is its turn
+    most_bytes: int  # memory of the largest possible worker; each worker's own memory is checked in its turn
     speed: float  # reference CPU-seconds a second, of each slot
-    longest: float  # work of a task that may wait at some worker of it
+    longest: float  # upper bound of the work of a task that may wait at a worker of the class
     free: Ranked = field(default_factory=list)
     busy: Ranked = field(default_factory=list)  # where a task may wait
 
@@ -160,7 +160,7 @@ class ReadyTask:
 
 @dataclass(slots=True)
 class Candidate:
-    """The best worker of a class, and ``ties`` of them with the same rank, from place ``at`` on in their list."""
+    """The best worker of a class, and the number (``ties``) of workers of the same rank, from place ``at`` on."""
 
     name: str
     rank: float
@@ -173,16 +173,16 @@ class Candidate:
 
 
 class WorkerIndex:
-    """A function of the workers as they are, like every index: it is placed anew whenever one changes."""
+    """Workers by class, a function of the workers, like every index: a worker is placed again whenever it changes."""
 
     def __init__(self, view: View, policy: TaskFirst) -> None:
         self.classes: dict[ClassKey, WorkerClass] = {}
         self.placed: dict[str, tuple[ClassKey, bool, float]] = {}  # workers that could take one more task
         self.least_work = LeastWork(view)
         self._view, self._policy = view, policy
-        self._serving: dict[RequirementClass, list[WorkerClass]] = {}  # of the classes, computed so far
+        self._serving: dict[RequirementClass, list[WorkerClass]] = {}  # by requirement class, as far as computed
         self._most_classes = _SPARE
-        self._kinds: dict[str, tuple[Facts, ClassKey]] = {}  # by worker: the part of its class that its facts tell
+        self._kinds: dict[str, tuple[Facts, ClassKey]] = {}  # by worker: its facts, and their part of its class
         for worker in view.workers.values():
             self.place_worker(worker)
 
@@ -199,12 +199,12 @@ class WorkerIndex:
         return longest > 0 and self.least_work.is_at_most(max(longest, self._view.prefetch.longest))
 
     def is_any_free(self, key: RequirementClass | None = None) -> bool:
-        """True if a worker of some class is free: of those that may serve these jobs, if a class of jobs is given."""
+        """True if a worker of some class is free: of the classes that may serve ``key``, if it is given."""
         classes = self.classes.values() if key is None else self._classes_for(key)
         return any(each.free for each in classes)
 
     def best(self, job: Job) -> Placement | Later | None:
-        """Return the placement of the job's first task for which there is a worker; Later if there only will be."""
+        """Return the placement of the job's first task with a worker; Later if there will be a worker later."""
         later: Later | None = None
         for number in self.to_start(job):
             answer = self._best_for(job, number)
@@ -214,7 +214,7 @@ class WorkerIndex:
         return self._elsewhere(job) or later
 
     def to_start(self, job: Job) -> Iterator[int]:
-        """Return the first of the job's tasks to start again and of the fresh ones, and a few that are stalled."""
+        """Return the first of the job's tasks to start again, the first fresh one, and a few that are stalled."""
         index = self._view.index
         fresh = None if index.is_held(job) else self._view.fresh(job).first_after(0)
         again = index.ready_sets[job.id].to_retry.first_after(0)
@@ -222,7 +222,7 @@ class WorkerIndex:
         yield from islice(index.needs_replica(job), _MOST_STALLED)
 
     def _elsewhere(self, job: Job) -> Placement | None:
-        """Return a placement of one of the other stalled tasks, on a worker that has none of its attempts."""
+        """Return a placement of another stalled task, on a worker without an attempt of it."""
         view = self._view
         if not view.index.needs_replica(job).starts:
             return None
@@ -243,12 +243,12 @@ class WorkerIndex:
         return Placement(job.id, number, name) if name is not None else later
 
     def _candidates(self, task: ReadyTask) -> tuple[list[Candidate], Later | None]:
-        """Return the best of every class that may take the task, at their cost."""
+        """Return the best of every class that may take the task, with their costs."""
         key, work = self._view.index.requirements.key_of(task.job), task.work
         may_wait, found, later = slots_of(key) == 1, [], None
         for each in self._classes_for(key):
             if not (each.free or each.busy):
-                continue  # as most often
+                continue  # the usual case
             candidates = self.best_of(each, busy=False) if each.free else []
             if each.busy and may_wait and work <= each.longest:
                 candidates += self.best_of(each, busy=True)
@@ -264,7 +264,7 @@ class WorkerIndex:
         return found, later
 
     def _add_near(self, task: ReadyTask, key: RequirementClass, found: list[Candidate]) -> None:
-        """Add workers that have large files of the task, or fetch them. Then no others of a rank are equally good."""
+        """Add workers that have or fetch large files of the task. Then equal ranks are not equally good."""
         names = self._view.data.near(task.job, task.number)
         for candidate in found if names else ():
             candidate.ties = 1
@@ -286,7 +286,7 @@ class WorkerIndex:
                 found.append(candidate)
 
     def best_of(self, each: WorkerClass, *, busy: bool) -> list[Candidate]:
-        """Return the candidates of a class that has free (or busy) workers: as a rule the first of its rank."""
+        """Return the candidates of a class that has free (or busy) workers: usually the first of its rank."""
         ranked = each.busy if busy else each.free
         candidates = []
         for at in self._policy.places(self._view, ranked, busy=busy):
@@ -319,7 +319,7 @@ class WorkerIndex:
         return None
 
     def _wide(self, job: Job, number: int) -> str | None:
-        """Return the worker with most slots free that takes a task of several slots."""
+        """Return the worker with most free slots that accepts a task of several slots."""
         slots, view = job.slots, self._view
         for free, _, name in view.index.slots.idle.order if slots > 1 else ():
             if -free < slots:
@@ -399,7 +399,7 @@ def _memory_level(facts: Facts) -> int:
 
 
 def _most_bytes(facts: Facts) -> int:
-    """Return the memory that no worker of the same level exceeds."""
+    """Return an upper bound of the memory of workers of the same level."""
     return int(2.0 ** ((_memory_level(facts) + 1) / _MEMORY_STEPS)) + 1
 
 

@@ -1,13 +1,14 @@
-"""Least expected turnaround: each task goes where it would be done first, even if it has to wait there.
+"""Least expected turnaround: each task goes to the worker expected to finish it first, even if it must wait there.
 
 The source is docs/design/dynamic-load.md.
 
     T_j = J_a / c_j + D_j + W_j + R_j
 
-J_a is the task's work, as given or predicted, c_j the worker's measured speed less what its owner takes of what the
-task wants, as last reported, D_j the network's delay and, where workers pass large files on, the time until the
-task's are there. W_j and R_j, the work that the worker has and what was sent to it since, are one here: the time
-until a slot of it falls free, and the work prefetched there already. Among the least, one is chosen at random.
+J_a is the task's work, given or predicted. c_j is the worker's measured speed, less the part of the task's share that
+its owner takes, as last reported. D_j is the network's delay plus, if workers pass large files on, the time until the
+task's files are there. W_j and R_j, the work that the worker has and the work sent to it since, are one term here:
+the time until one of its slots becomes free, and the work already prefetched there. Among the least, one is chosen at
+random.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from loopline_master.core.policies.policy import View, register
 from loopline_master.core.policies.task_first import Candidate, Ranked, ReadyTask, TaskFirst
 
 _STEP_S = 0.01
-"""Delays, and times until workers are free, are told apart to so much: machines of one kind are equally good."""
+"""Steps of delays and of times until workers are free: machines of one kind are equally good."""
 
 
 @register("turnaround")
@@ -31,9 +32,9 @@ class Turnaround(TaskFirst):
     prefetch_s = 3600.0
 
     def cost(self, view: View, task: ReadyTask, candidate: Candidate) -> float:
-        """Return seconds until the task would be done. A worker that is late will be late as long again.
+        """Return seconds until the task would be done. A worker that is late is assumed to need as long again.
 
-        An owner slows down only what wants more than is left.
+        An owner slows down only tasks that want more than the owner leaves.
         """
         wait = abs(candidate.rank - _steps(view.grid.now)) if candidate.is_busy else candidate.rank
         cost, worker = task.work / candidate.speed, view.workers[candidate.name]
@@ -49,7 +50,7 @@ class Turnaround(TaskFirst):
         return _steps(delay_s if view.is_free(worker) else view.prefetch.free_at(worker) + delay_s)
 
     def places(self, view: View, ranked: Ranked, *, busy: bool) -> Sequence[int]:
-        """Return, of busy workers, the first to be free from now on and the least late of those that should be."""
+        """Return the places of two busy workers: the first to be free from now on, and the least late one."""
         if not busy:
             return (0,)
         next_at = bisect_left(ranked, (_steps(view.grid.now), ""))

@@ -15,7 +15,7 @@ Returned = TypeVar("Returned")
 
 
 class Wings:
-    """A tuple for each hook: the methods of those wings that override it, and are awake if the hook asks for that."""
+    """A tuple for each hook: the methods of the wings that override it, and are awake if the hook requires that."""
 
     def __init__(self, wings: Iterable[Mechanism]) -> None:
         self.all = standing = tuple(wings)
@@ -77,7 +77,7 @@ class Wings:
         return found
 
     def rank(self, owner: str) -> float:
-        """Return how much a user has had of the grid, for their share; the least is next. 0 without accounts."""
+        """Return the user's use of the grid, relative to their share; the least is next. 0 without accounts."""
         return sum(rank(owner) for rank in self.ranks)
 
 

@@ -24,10 +24,10 @@ from loopline_shared.protocol.gang_messages import GangPlace, Word
 from loopline_shared.protocol.worker_link import Assign, Report
 
 Tell = Callable[[str], None]
-"""Has a worker sent an Assign."""
+"""Ensures that a worker is sent an Assign."""
 Handler = Callable[[Any, Tell], Reply | None]
 Ask = Callable[[Any], Iterator[Any]]
-"""A method of a policy, ``plan`` or ``prefetch``: its View to proposals."""
+"""A policy's method ``plan`` or ``prefetch``: from its View to proposals."""
 
 
 class Purpose(Enum):
@@ -44,7 +44,7 @@ class Veto:
 
     code: str
     spends_turn: bool = False
-    """True if the job's turn has passed all the same; else another of its tasks may be proposed at once."""
+    """True if the job's turn is spent; otherwise another of its tasks may be proposed at once."""
 
 
 class Mechanism:
@@ -58,62 +58,62 @@ class Mechanism:
     # --- standing: called also while the wing is asleep -----------------------------------------------------
 
     def entities(self) -> Mapping[type, Callable[[Any], None]]:
-        """Return, for each type of entity that the wing owns, what ``State.put`` does with one."""
+        """Return the function that ``State.put`` calls, for each type of entity that the wing owns."""
         return {}
 
     def restore(self, rows: Rows) -> None:
-        """Take in the stored rows of its entities, and build its indexes: the kernel's are complete."""
+        """Load the stored rows of its entities, and build its indexes. The kernel's indexes are complete by then."""
 
     def handlers(self) -> Mapping[type, Handler]:
-        """Return what the wing does at an event, by its type. The reply is that of the event's owner, if any."""
+        """Return the wing's handlers by type of event. The owner of an event returns the reply, if any."""
         return {}
 
     def parts(self) -> Mapping[str, Callable[[Worker, Any], None]]:
-        """Return what the wing does with a part of a Report, by the name of the field; None is skipped."""
+        """Return the wing's handlers for parts of a Report, by name of the field; a part that is None is skipped."""
         return {}
 
     def admit(self, owner: str, tasks: int, spec_bytes: int, session: SessionKey | None) -> Declined | None:
-        """Return the refusal of a job that is about to come, or to come again."""
+        """Return the refusal of a job that is about to be submitted or retried."""
 
     def enters(self, job: Job) -> None:
-        """Take in that a job is about to enter memory."""
+        """Called when a job is about to enter memory."""
 
     def needs(self, worker: Worker) -> bool:
-        """True if the worker, which is away, must not be forgotten yet."""
+        """True if this absent worker must not be forgotten yet."""
         return False
 
     def settings_change(self) -> None:
-        """Take in that other settings are in force. May lower ``State.prefetch_s``."""
+        """Called when other settings are in force. May lower ``State.prefetch_s``."""
 
     def worker_left(self, name: str) -> None:
-        """Take in that a worker has left or fallen silent: its last Report may be outdated."""
+        """Called when a worker has left or fallen silent: its last Report may be outdated."""
 
     def excuses(self, job: Job) -> bool:
         """True if the job waits for a start that the wing has promised."""
         return False
 
     def brings_news(self, worker: Worker, report: Report) -> bool:
-        """True if something of the wing's follows from a Report that tells the kernel nothing new."""
+        """True if the wing needs a Report that brings the kernel no news."""
         return False
 
     def workers_to_hear(self, now: float) -> Iterable[str]:
-        """Return the workers whose last Reports must be known at ``now``, be it that they brought no news."""
+        """Return the workers whose last Reports must be known at ``now``, even if they brought no news."""
         return ()
 
     def checkpoint(self) -> Mapping[str, Any]:
-        """Return what the wing goes by beside rows and events, as fields of ``Checkpointed``."""
+        """Return the wing's memory that is not in rows or events, as fields of ``Checkpointed``."""
         return {}
 
     def check(self, of: Job | Worker | None) -> None:
-        """Raise AssertionError if an invariant of this job or worker is violated; None: any invariant at all."""
+        """Raise AssertionError if an invariant of this job or worker is violated; None checks all invariants."""
 
     # --- called while the wing is awake ---------------------------------------------------------------------
 
     def due_at(self) -> float | None:
-        """Return the time at which ``expire`` is due; None if it is not."""
+        """Return the time when ``expire`` is due; None if it is not."""
 
     def expire(self) -> None:
-        """Let time do its part."""
+        """Apply the passage of time."""
 
     def place(self) -> Iterator[None]:
         """Start attempts before the policy is asked. Yields where indexes must be flushed."""
@@ -124,45 +124,45 @@ class Mechanism:
         return ask
 
     def replicate(self) -> Iterator[None]:
-        """Start replicas that no policy proposes, after all else. Yields where indexes must be flushed."""
+        """Start replicas that no policy proposes, at the end of placement. Yields where indexes must be flushed."""
         yield from ()
 
     def finish_step(self) -> None:
-        """Take in that nothing more is started in this step."""
+        """Called when nothing more is started in this step."""
 
     def veto(self, job: Job, task: int, worker: Worker, purpose: Purpose) -> Veto | None:
         """Return the wing's objection to this attempt."""
 
     def most_waiting(self, job: Job, worker: Worker) -> float:
-        """Return how long the worker's queue may be including a task of this job, in tasks."""
+        """Return the limit of the worker's queue including a task of this job, in tasks."""
         return inf
 
     def overtaken(self, worker: Worker) -> None:
-        """Take in that a task took the worker longer than expected: others wait there behind it."""
+        """Called when a task has kept the worker longer than expected, so that others wait behind it."""
 
     def rank(self, owner: str) -> float:
-        """Return how much a user has had of the grid, for their share."""
+        """Return the user's use of the grid, relative to their share."""
         return 0.0
 
     def turn_passes(self, job: Job) -> None:
-        """Take in that a job has its turn."""
+        """Called when a job has its turn."""
 
     def role_changes(self, attempt: Attempt, before: int, after: int) -> None:
-        """Take in that an attempt counts as something else than before (index/attempts.py)."""
+        """Called when an attempt's role changes (index/attempts.py)."""
 
     def exemption_changes(self, job: Job, before: str, reason: str) -> None:
-        """Take in that a job holds no other job any more, or does so again; the reasons, either may be empty."""
+        """Called when a job ceases or begins to hold others; either reason may be empty."""
 
     # results
 
     def decides(self, job: Job, task: Task, attempt: Attempt) -> bool:
-        """Count a successful attempt. False if its task needs more than its result."""
+        """Count a successful attempt. False if its task needs further results."""
         return True
 
     def attempt_ended(
         self, job: Job, task: Task, attempt: Attempt, took_down: bool, is_slow: bool
     ) -> Iterable[Worker]:
-        """Take in the end of an attempt, before its task ends. Return the workers that get nothing new from now on.
+        """Called at the end of an attempt, before its task ends. Return the workers that get no new work from now on.
 
         ``attempt.accepted``: its result decides the task. ``took_down``: its agent or sandbox has ended with it.
         ``is_slow``: others would have been far faster.
@@ -170,13 +170,13 @@ class Mechanism:
         return ()
 
     def task_ended(self, job: Job, task: Task) -> None:
-        """Take in that a task is over."""
+        """Called when a task is over."""
 
     def verdict(self, job: Job, task: Task) -> str | None:
-        """Return why a task that has no attempt left must fail; None if it may be tried again."""
+        """Return the reason why a task without an attempt left must fail; None if it may be tried again."""
 
     def accuse(self, worker: Worker, reason: str) -> None:
-        """Take in that a worker did what an honest and healthy one does not."""
+        """Called when a worker behaves unlike an honest and healthy worker."""
 
     def assign(self, worker: Worker, assign: Assign) -> None:
         """Add the wing's part of an Assign."""
@@ -197,19 +197,19 @@ class Lead:
         return False
 
     def job_placed(self, job: Job) -> None:
-        """Take in that a job of several nodes was indexed."""
+        """Called when a job of several nodes has been indexed."""
 
     def take_result(self, attempt: Attempt, result: Result) -> None:
-        """Take in the end of an attempt of such a job."""
+        """Handle the end of an attempt of such a job."""
 
     def lose(self, attempt: Attempt, reason: str, *, for_good: bool) -> None:
-        """Take in that an attempt of such a job is lost."""
+        """Handle the loss of an attempt of such a job."""
 
     def come_back(self, attempt: Attempt, new: AttemptState) -> None:
         """Take a lost member back in this state."""
 
     def note_members(self, report: Report, attempts: Sequence[Attempt]) -> list[Attempt]:
-        """Take in the members that have not begun; return the other attempts."""
+        """Note the members that have not begun; return the other attempts."""
         return [*attempts]
 
     def follow(self, worker: Worker, seen: int) -> None:
@@ -219,17 +219,17 @@ class Lead:
         """End the launches of a job; running launches only with ``if_it_runs``."""
 
     def place_of(self, attempt: Attempt) -> GangPlace | None:
-        """Return what the Run of a member says of its launch."""
+        """Return a member's place in its launch, a part of its Run."""
 
     def word_for(self, attempt: Attempt, worker: Worker) -> Word | None:
-        """Return the word that a member must be told; None if there is none."""
+        """Return the word for a member; None if there is none."""
 
 
 NO_LEAD = Lead()
 
 
 class DataPlaces:
-    """Places of large files, and the time they would take to another worker: a part of the policies' View."""
+    """Places of large files, and their expected time to another worker: a part of the policies' View."""
 
     is_known: ClassVar = False
     """True if some worker has, or fetches, a large file."""
@@ -239,9 +239,9 @@ class DataPlaces:
         return 0.0
 
     def nearer_task(self, job: Job, task: int, worker: str) -> int:
-        """Return the never-started task of the job that should go to this worker in place of this one."""
+        """Return the fresh task of the job that should go to this worker in place of this one."""
         return task
 
     def near(self, job: Job, task: int) -> list[str]:
-        """Return a few workers that have large files of the task, or fetch them."""
+        """Return a few workers that have or fetch large files of the task."""
         return []

@@ -1,4 +1,4 @@
-"""Wing: a mechanism that keeps the scheduler's state at hand."""
+"""Wing: a mechanism with access to the scheduler's state."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Indexes, in which the scheduler looks things up. Each is a function of the entities as they are."""
+"""Lookup structures of the scheduler. Each is a function of the entities."""

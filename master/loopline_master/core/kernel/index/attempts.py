@@ -1,7 +1,7 @@
-"""Attempts in memory by task and by worker, and what follows from them: ready sets of jobs, free slots of workers.
+"""Attempts in memory by task and by worker, and derived from them: ready sets of jobs, free slots of workers.
 
 Prefetched attempts wait at their workers for a slot, so that short tasks need no round trip. Each needs one slot, so
-that any slot that falls free will do.
+that any free slot will do.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MOST_MS = 10**15
 _KEPT, _SEATED, _ALIVE, _FROZEN, _AHEAD, _CALLED_BACK = (1 << bit for bit in range(6))
 """Bits of a role: in memory, in a slot, alive, alive but frozen, prefetched, cancelled but not yet gone."""
 OF_TASK = _KEPT | _ALIVE | _FROZEN | _CALLED_BACK
-"""Those of which it depends where the attempt's task stands; whether it waits or is in a slot is all the same."""
+"""Bits that affect the place of the attempt's task. Waiting and being in a slot make no difference to it."""
 _ROLES = {
     state: _KEPT
     | (_ALIVE if state in LIVE else 0)
@@ -36,7 +36,7 @@ _ROLES = {
 }
 
 _IN_MEMORY, _TO_RETRY, _REPLICABLE, _STALLED, _UNDER_REPLICATED = (1 << bit for bit in range(5))
-"""Bits of a task: in memory, and a member of each set of the ready set."""
+"""Bits of a task: one for being in memory, and one for each set of the ready set."""
 _RARELY = _TO_RETRY | _STALLED | _UNDER_REPLICATED
 _RUNNING, _QUEUED = TaskState.RUNNING, TaskState.QUEUED
 
@@ -55,20 +55,20 @@ def is_prefetched(role: int) -> bool:
 class PrefetchQueues:
     """Queues of prefetched attempts by worker.
 
-    Work is in whole milliseconds, so that sums do not depend on the order in which attempts came and went.
+    Work is in whole milliseconds, so that sums do not depend on the order of changes.
     """
 
-    of_worker: dict[str, dict[AttemptId, int]] = field(default_factory=dict)  # how long each is expected to take
+    of_worker: dict[str, dict[AttemptId, int]] = field(default_factory=dict)  # expected time of each, in milliseconds
     work_ms: dict[str, int] = field(default_factory=dict)
-    order: dict[str, list[tuple[float, AttemptId]]] = field(default_factory=dict)  # by when they were dispatched
-    of_job: dict[int, int] = field(default_factory=dict)  # how many, by job: users are told
+    order: dict[str, list[tuple[float, AttemptId]]] = field(default_factory=dict)  # by time of dispatch
+    of_job: dict[int, int] = field(default_factory=dict)  # length, by job: shown to users
 
     def latest_on(self, worker: str) -> AttemptId:
         """Return the attempt of the worker's queue that was dispatched last."""
         return self.order[worker][-1][1]
 
     def toggle(self, attempt: Attempt, waits: bool | int) -> None:
-        """Enter an attempt that begins to wait, or drop one that no longer does."""
+        """Enter an attempt that begins to wait, or drop one whose wait is over."""
         name = attempt.worker
         if waits:
             work_ms = self.of_worker.setdefault(name, {})[attempt.id] = milliseconds(attempt.expected_s)
@@ -85,29 +85,29 @@ class PrefetchQueues:
 
 
 def milliseconds(seconds: float) -> int:
-    """Return whole milliseconds, at least one: every attempt makes the queue that it joins longer."""
+    """Return whole milliseconds, at least one: every attempt lengthens its queue."""
     return max(1, round(min(seconds * _MILLI, _MOST_MS)))
 
 
 @dataclass(slots=True)
 class Attempts:
-    """A function of the attempts in memory, as Index is of all that is."""
+    """Lookups of the attempts in memory, and a function of these alone."""
 
     of_task: dict[TaskId, dict[str, Attempt]] = field(default_factory=dict)  # by worker: none has two of one task
     of_worker: dict[str, dict[AttemptId, Attempt]] = field(default_factory=dict)
-    roles: dict[AttemptId, int] = field(default_factory=dict)  # what each counts as
-    alive: dict[TaskId, int] = field(default_factory=dict)  # how many, by task
-    called_back: dict[TaskId, int] = field(default_factory=dict)  # cancelled, perhaps running still
+    roles: dict[AttemptId, int] = field(default_factory=dict)  # bits of each
+    alive: dict[TaskId, int] = field(default_factory=dict)  # number, by task
+    called_back: dict[TaskId, int] = field(default_factory=dict)  # cancelled, perhaps still running
     frozen: dict[TaskId, int] = field(default_factory=dict)  # of those alive
     frozen_on: dict[str, int] = field(default_factory=dict)  # ... by worker
-    reserved_ms: dict[int, int] = field(default_factory=dict)  # by job: what replicas at work are expected to take
+    reserved_ms: dict[int, int] = field(default_factory=dict)  # by job: expected time of its replicas in slots
     used: dict[str, int] = field(default_factory=dict)  # slots, by worker
-    queues: PrefetchQueues = field(default_factory=PrefetchQueues)  # those that wait at workers for a slot
+    queues: PrefetchQueues = field(default_factory=PrefetchQueues)  # attempts that wait at workers for a slot
 
     def place(self, attempt: Attempt) -> int:
-        """Enter an attempt as it is now, or drop it if it is over. Return the bits of its role that have changed.
+        """Enter an attempt as it is now, or drop it if it is over. Return the changed bits of its role.
 
-        With one of OF_TASK its task must be placed, too; its worker in any case.
+        If one of them is in OF_TASK, the caller must place its task, too; its worker in any case.
         """
         number = attempt.id
         old, new = self.roles.get(number, 0), _ROLES[attempt.state] if attempt.ended_at is None else 0
@@ -139,7 +139,7 @@ class Attempts:
         return attempt is not None and attempt.state in OCCUPYING
 
     def seated_on(self, worker: str) -> Iterator[Attempt]:
-        """Return the attempts in its slots. As a rule they came first, so that few prefetched ones are looked at."""
+        """Return the attempts in its slots. Usually they came first, so that few prefetched attempts are visited."""
         left = self.used.get(worker, 0)
         for attempt in self.of_worker[worker].values() if left else ():
             if attempt.is_seated:
@@ -149,11 +149,11 @@ class Attempts:
                     return
 
     def running_or_may_be(self, task: TaskId) -> int:
-        """Number of the task's attempts that are alive, or cancelled and not known to be gone from their workers."""
+        """Number of the task's attempts that are alive, or cancelled and perhaps still on their workers."""
         return self.alive.get(task, 0) + self.called_back.get(task, 0)
 
     def in_hand(self, worker: str) -> int:
-        """Number of its slots in use and of the attempts that wait there for one."""
+        """Number of its slots in use plus attempts that wait there for a slot."""
         return self.used.get(worker, 0) + self.queued_on(worker)
 
     def queued_on(self, worker: str) -> int:
@@ -199,19 +199,19 @@ def _count(counts: dict[Any, int], of: object, change: int) -> None:
 
 @dataclass(slots=True)
 class ReadySet:
-    """Started tasks of one job; those never started are in State.fresh."""
+    """Started tasks of one job; its fresh tasks are in State.fresh."""
 
-    to_retry: IntervalSet = field(default_factory=IntervalSet)  # started once, queued again
+    to_retry: IntervalSet = field(default_factory=IntervalSet)  # started before, queued again
     replicable: IntervalSet = field(default_factory=IntervalSet)  # running, with room for a replica
-    stalled: IntervalSet = field(default_factory=IntervalSet)  # of these: all their attempts are frozen, or the below
-    under_replicated: IntervalSet = field(default_factory=IntervalSet)  # of these: a quorum needs more
-    kept: dict[int, int] = field(default_factory=dict)  # all that have a Task in memory, and where each stands
+    stalled: IntervalSet = field(default_factory=IntervalSet)  # subset: all attempts are frozen, or as below
+    under_replicated: IntervalSet = field(default_factory=IntervalSet)  # subset: a quorum needs more
+    kept: dict[int, int] = field(default_factory=dict)  # every task with a Task in memory, and its bits
 
     def place(self, task: Task, job: Job, attempts: Attempts) -> bool:
-        """Enter a task as it is now. Return True if its job must be placed anew, too.
+        """Enter a task as it is now. Return True if its job must be placed, too.
 
-        That is so if a set may have become empty or non-empty: a job's places depend on nothing else here. A
-        queued task with votes is replicable, for its voters are barred. A task gets no replica if its failures
+        The job must be placed if a set may have become empty or non-empty: its places depend on nothing else here. A
+        queued task with votes is replicable, because its voters are excluded. A task gets no replica if its failures
         could then exceed its job's ``max_attempts``.
         """
         number, stands = task.number, _stands(task, job, attempts)
@@ -229,11 +229,11 @@ class ReadySet:
             self.stalled.toggle(number, stands & _STALLED)
             self.under_replicated.toggle(number, stands & _UNDER_REPLICATED)
             return True
-        return self.replicable.count <= 1  # so it is where none is kept
+        return self.replicable.count <= 1  # also True if the set is empty
 
 
 def _stands(task: Task, job: Job, attempts: Attempts) -> int:
-    """Return the bits of the sets in which the task belongs; 0 if it is to be forgotten."""
+    """Return the bits of the task's sets; 0 if the task can be forgotten."""
     if task.state is not _RUNNING:
         if task.state is not _QUEUED:
             return _IN_MEMORY if task.id in attempts.of_task else 0
@@ -265,14 +265,14 @@ def _may_be_tried(task: Task, job: Job, attempts: Attempts) -> bool:
 
 @dataclass(slots=True)
 class SpeedOctaves:
-    """Workers counted by the octave of their speed: a bound of all speeds, which stays as most are learnt anew."""
+    """Counts workers by octave of speed: the bound of all speeds rarely changes as speeds are learnt."""
 
     of_worker: dict[str, int] = field(default_factory=dict)
     counts: dict[int, int] = field(default_factory=dict)
-    learnt: dict[str, float] = field(default_factory=dict)  # work_s of each, which changes when a speed is learnt
+    learnt: dict[str, float] = field(default_factory=dict)  # work_s of each when last placed
 
     def place(self, worker: Worker) -> None:
-        """Enter a worker's speed, if it has joined with other facts or something was learnt of it."""
+        """Enter a worker's speed, after it has joined with other facts or its speed was learnt."""
         self.learnt[worker.name] = worker.work_s
         _, octave = frexp(measure.speed_of(worker))
         old = self.of_worker.get(worker.name)
@@ -290,16 +290,16 @@ class SpeedOctaves:
 
     @property
     def bound(self) -> float:
-        """A speed above that of every worker, by a factor of two at most."""
+        """Speed above that of every worker, by a factor of two at most."""
         return ldexp(1.0, max(self.counts, default=0))
 
 
 @dataclass(slots=True, eq=False)
 class Slots:
-    """A function of the workers and their attempts. Workers that are busy are ranked when a ranking is read.
+    """Free slots and queues, a function of the workers and their attempts.
 
-    By then, a worker that has ended one task has mostly been given another one; and while none is idle, nobody reads
-    the backlog.
+    Busy workers are ranked when a ranking is read. By then, a worker that has ended one task has usually been given
+    another; and while no worker is idle, the backlog is not read.
     """
 
     attempts: Attempts
@@ -307,20 +307,20 @@ class Slots:
     speeds: dict[str, float] = field(default_factory=dict)  # of busy workers, as last ranked (measure.speed_now)
     _full: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)
     _backlog: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)
-    _unranked: dict[str, Worker] = field(default_factory=dict)  # that may stand elsewhere among the full ...
+    _unranked: dict[str, Worker] = field(default_factory=dict)  # may have moved among the full ...
     _unlisted: dict[str, Worker] = field(default_factory=dict)  # ... and in the backlog
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Slots):
             return NotImplemented
-        full, others = self.full, other.full  # which ranks what is not yet ranked
+        full, others = self.full, other.full  # ranks the workers not yet ranked
         return (self.idle, full, self.backlog, self.speeds) == (other.idle, others, other.backlog, other.speeds)
 
     __hash__ = None  # type: ignore[assignment]
 
     @property
     def full(self) -> Ranking[str, tuple[float, str]]:
-        """Busy workers at which more may wait, as (milliseconds of work that waits there for each slot, worker)."""
+        """Busy workers with room for waiting attempts, as (milliseconds of waiting work for each slot, worker)."""
         for worker in self._unranked.values():
             self._rank(worker)
         self._unranked.clear()
@@ -342,7 +342,7 @@ class Slots:
         waiting = attempts.queues.of_worker.get(name)
         in_hand = attempts.used.get(name, 0) + (len(waiting) if waiting else 0)
         free = worker.offered - in_hand
-        if free > 0 and worker.is_available and not (worker.half_open and in_hand):  # then one attempt at a time
+        if free > 0 and worker.is_available and not (worker.half_open and in_hand):  # one attempt at a time
             self.idle.place(name, (-free, -measure.merit(worker), name))
         elif name in self.idle.keys:
             self.idle.place(name, None)

@@ -1,8 +1,8 @@
-"""Index: all that the scheduler and its policies look up.
+"""Index: the lookups of the scheduler and its policies.
 
-Every index is a function of the entities as they are, never of their history: ``invariants.check`` compares each with
-one that is built afresh, and a restart changes nothing. The pattern is the same everywhere: change an entity, then
-*place* it anew; placing is idempotent.
+Every index is a function of the current entities, not of their history: ``invariants.check`` compares each with one
+rebuilt from scratch, and a restart changes nothing. The pattern is the same everywhere: change an entity, then
+*place* it; placing is idempotent.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ Signature = tuple[Standing | bool | float | None, ...]
 _HOLD, _GRID = Order.HOLD, OrderWithin.GRID
 _NOBODY = HoldIndex()
 _READY, _OPEN = 1, 2
-"""Bits of a job's places: in ``ready`` and what goes with it, and in ``open`` and ``runnable``."""
+"""Bits of a job's places: in ``ready`` and its companions, and in ``open`` and ``runnable``."""
 
 
 @dataclass(slots=True)
 class UserJobs:
-    """Unfinished jobs by user, those outside the grid included: what a user may have at once is limited."""
+    """Unfinished jobs by user, including jobs outside the grid: users have limits of unfinished work."""
 
     counts: dict[str, tuple[int, int, int]] = field(default_factory=dict)  # of jobs, tasks, and bytes of specs
-    entered: set[int] = field(default_factory=set)  # these jobs
-    sessions: Counter[SessionKey] = field(default_factory=Counter)  # their jobs, which count as one
+    entered: set[int] = field(default_factory=set)  # numbers of the counted jobs
+    sessions: Counter[SessionKey] = field(default_factory=Counter)  # number of their jobs; a session counts as one
 
     def place(self, job: Job) -> None:
-        """Enter a job as it is now; one that is over leaves."""
+        """Enter a job as it is now; a job that is over leaves."""
         number = job.id
-        if (number in self.entered) is not job.is_over:  # as most often: it is entered, and goes on
+        if (number in self.entered) is not job.is_over:  # the usual case: it was entered, and is not over
             return
         sign = -1 if job.is_over else 1
         if job.is_over:
@@ -61,7 +61,7 @@ class UserJobs:
             del self.counts[job.owner]
 
     def _count_in_session(self, session: SessionKey, sign: int) -> int:
-        """Count a job of a session; return how many jobs more its user has: a session counts as one."""
+        """Count a job of a session; return the change in its user's number of jobs, where a session counts as one."""
         self.sessions[session] += sign
         if self.sessions[session] == 0:
             del self.sessions[session]
@@ -69,46 +69,46 @@ class UserJobs:
         return int(sign > 0 and self.sessions[session] == 1)
 
     def of(self, owner: str) -> tuple[int, int, int]:
-        """Return how many jobs, tasks, and bytes of specs a user has."""
+        """Return the user's number of jobs, of tasks, and of bytes of specs."""
         return self.counts.get(owner, (0, 0, 0))
 
 
 @dataclass(slots=True)
 class Index:
-    turn: str | None = None  # the user whose turn it is, while a policy is asked for theirs alone
-    live: dict[int, Job] = field(default_factory=dict)  # by arrival, in this order: that of their coming
-    in_grid: dict[int, tuple[int, str]] = field(default_factory=dict)  # live job: arrival, why it is exempt if it is
+    turn: str | None = None  # user in turn, while a policy plans for this user alone
+    live: dict[int, Job] = field(default_factory=dict)  # by arrival, and in this order
+    in_grid: dict[int, tuple[int, str]] = field(default_factory=dict)  # live job: arrival, exemption or ""
     ready_sets: dict[int, ReadySet] = field(default_factory=dict)  # by job
     sessions: JobSessions = field(default_factory=JobSessions)
     ready: dict[RequirementClass, IntervalSet] = field(default_factory=dict)  # turns of jobs with a task to start
-    open: dict[RequirementClass, IntervalSet] = field(default_factory=dict)  # ... with one to start or to replicate
-    runnable: IntervalSet = field(default_factory=IntervalSet)  # all of these in ``open``
-    places: dict[int, int] = field(default_factory=dict)  # by job: in which of these sets it is, as bits ...
-    signatures: dict[int, Signature] = field(default_factory=dict)  # ... and what else its places depend on
+    open: dict[RequirementClass, IntervalSet] = field(default_factory=dict)  # ... to start or to replicate
+    runnable: IntervalSet = field(default_factory=IntervalSet)  # all turns in ``open``
+    places: dict[int, int] = field(default_factory=dict)  # by job: bits of the sets above that have it ...
+    signatures: dict[int, Signature] = field(default_factory=dict)  # ... and the other inputs of its places
     by_shortest_task: Ranking[int, tuple[float, int]] = field(default_factory=Ranking)
     """Jobs with a task to start: (size of their smallest task, or 0; job)."""
-    hold: HoldIndex = field(default_factory=HoldIndex)  # of all jobs
-    holds: dict[str, HoldIndex] = field(default_factory=dict)  # by user: of theirs
+    hold: HoldIndex = field(default_factory=HoldIndex)  # for all jobs
+    holds: dict[str, HoldIndex] = field(default_factory=dict)  # by user: for their jobs
     virtual_time: VirtualTime = field(default_factory=VirtualTime)
-    blockers: dict[int, int] = field(default_factory=dict)  # held job: arrival of one that holds it, whichever
+    blockers: dict[int, int] = field(default_factory=dict)  # held job: arrival of one of its blockers
     blocked: dict[int, set[int]] = field(default_factory=dict)  # the reverse
-    released: set[int] = field(default_factory=set)  # arrivals of jobs that are at last, and not held
-    complete: IntervalSet = field(default_factory=IntervalSet)  # arrivals of computed jobs that nobody holds
-    failing: set[int] = field(default_factory=set)  # live jobs of which too many tasks have failed
+    released: set[int] = field(default_factory=set)  # arrivals of jobs with only their last step left, not held
+    complete: IntervalSet = field(default_factory=IntervalSet)  # arrivals of computed jobs that are not held
+    failing: set[int] = field(default_factory=set)  # live jobs that have reached their limit of failed tasks
     attempts: Attempts = field(default_factory=Attempts)
-    voters: dict[TaskId, frozenset[str]] = field(default_factory=dict)  # by open task: who has brought a result
+    voters: dict[TaskId, frozenset[str]] = field(default_factory=dict)  # by open task: workers with a result
     slots: Slots = field(init=False)
     octaves: SpeedOctaves = field(default_factory=SpeedOctaves)
     leases: Ranking[str, tuple[float, str]] = field(default_factory=Ranking)  # (until, worker)
     starving: Ranking[int, tuple[float, int]] = field(default_factory=Ranking)  # (since, job), not yet stalled
-    programs: Mapping[ProgramKey, Program] = field(default_factory=dict)  # the state's: what their runs took
+    programs: Mapping[ProgramKey, Program] = field(default_factory=dict)  # owned by State: past runs
     program_use: Ranking[ProgramKey, tuple[float, ProgramKey]] = field(
         default_factory=Ranking
     )  # longest unused first
     requirements: RequirementIndex = field(default_factory=RequirementIndex)
     parallel: SortedSet[int] = field(default_factory=SortedSet)  # arrivals of jobs with a gang to begin, held or not
     users: UserJobs = field(default_factory=UserJobs)
-    dependents: Dependents = field(default_factory=Dependents)  # outside the grid, for other jobs to succeed
+    dependents: Dependents = field(default_factory=Dependents)  # jobs outside the grid, waiting for others
 
     def __post_init__(self) -> None:
         self.slots = Slots(self.attempts)
@@ -122,7 +122,7 @@ class Index:
         attempts: Iterable[Attempt],
         fresh: Mapping[int, IntervalSet],
     ) -> Index:
-        """Return the index of these entities, built afresh."""
+        """Return the index of these entities, built from scratch."""
         index = cls()
         by_id, by_name = {job.id: job for job in jobs}, {worker.name: worker for worker in workers}
         index.ready_sets = {job_id: ReadySet() for job_id in by_id}
@@ -145,7 +145,7 @@ class Index:
         """True if a changed job keeps all its places, because only its counts can have changed.
 
         Several of its tasks run and several are fresh, and it was not paused, resumed or starved since it was placed.
-        A job with a budget for replicas, or a limit of failures, must be placed.
+        A job with a budget for replicas or a limit of failures must be placed.
         """
         return (
             job.running > 1
@@ -164,7 +164,7 @@ class Index:
         if job.is_live:
             signature, at_last = self._signature_of(job, fresh), _is_at_last(job, fresh)
             if signature == self.signatures.get(job.id) and not at_last:
-                return False  # as most often: one task more, one task less
+                return False  # the usual case: one task more or less
             entry, self.signatures[job.id] = (job.arrival, job.exempt_reason), signature
         self.users.place(job)
         if job.waiting_for or job.id in self.dependents.jobs:
@@ -184,9 +184,9 @@ class Index:
         return True
 
     def may_complete(self, job: Job) -> bool:
-        """Enter a job that is computed, and is to complete before anything else is looked up, for that alone.
+        """Enter a computed job as complete and nowhere else, because it completes before the next lookup.
 
-        False if it is not computed, or may have to wait for its delivery: then it is placed like any other.
+        False if it is not computed, or may have to wait for its delivery: then it is placed like any other job.
         """
         if job.order is Order.DELIVER or not (job.is_computed and job.is_live and job.id in self.signatures):
             return False
@@ -202,7 +202,7 @@ class Index:
             self.voters.pop(task.id, None)
 
     def place_worker(self, worker: Worker) -> None:
-        """Enter a worker as it is now, except into ``requirements``, which answers what changed there."""
+        """Enter a worker as it is now, except into ``requirements``, which reports its changes itself."""
         name = worker.name
         at_work = worker.session is not None or worker.facts.transient or name in self.attempts.used
         self.leases.place(name, (worker.lease_until, name) if at_work else None)
@@ -213,11 +213,11 @@ class Index:
         self.octaves.drop(name)
 
     def hold_over(self, job: Job) -> HoldIndex:
-        """Return the jobs that may hold this one: all, or those of its user."""
+        """Return the index of jobs that may hold this job: all jobs, or those of its user."""
         return self.hold if job.within is _GRID else self.holds.get(job.owner, _NOBODY)
 
     def is_held(self, job: Job) -> bool:
-        """True if the job's last never-started task is held, or its delivery."""
+        """True if the job's last fresh task, or its delivery, is held."""
         return job.id in self.blockers
 
     def is_ready(self, job: Job) -> bool:
@@ -227,10 +227,11 @@ class Index:
     def first_of_many(
         self, family: Mapping[RequirementClass, IntervalSet], takes: Callable[[RequirementClass], bool], after: int
     ) -> int | None:
-        """Return the first turn after one in ``ready`` or ``open``, of many classes, of one that is taken.
+        """Return the first turn after ``after`` of a family with many classes, with a class that ``takes`` accepts.
 
-        Jobs are looked at in their order, for where many different ones wait, the next is mostly among the first. It
-        never takes longer than twice what asking each class does, which is what remains.
+        Jobs are checked in their order, because where many different jobs wait, the next match is usually among the
+        first. If it is not, each class is asked, so the search takes at most twice as long as asking each class at
+        once.
         """
         keys, wanted, turn = self.requirements.keys, _READY if family is self.ready else _OPEN, after
         for _ in range(len(family)):
@@ -252,12 +253,12 @@ class Index:
     def on_worker(self, task: TaskId, worker: str) -> bool:
         """True if an attempt of the task is on this worker, or has voted there.
 
-        A lost attempt does not count: the worker's first Report says what has become of it.
+        A lost attempt does not count: the worker's first Report says whether it still exists.
         """
         return self.attempts.is_on(task, worker) or (task in self.voters and worker in self.voters[task])
 
     def is_stuck(self, job: Job, fresh: IntervalSet) -> bool:
-        """True if the job needs more votes, and every eligible worker has voted on its tasks already."""
+        """True if the job needs more votes, but every able worker has already voted on its tasks."""
         ready_set = self.ready_sets[job.id]
         if job.running or fresh or ready_set.to_retry or not ready_set.under_replicated:
             return False
@@ -270,14 +271,14 @@ class Index:
         return ready_set.replicable if self.may_replicate(job) else ready_set.under_replicated
 
     def needs_replica(self, job: Job) -> IntervalSet:
-        """Return those that should get one: all their attempts are frozen, or a quorum needs another result."""
+        """Return its tasks that need a replica: all their attempts are frozen, or a quorum needs another result."""
         ready_set = self.ready_sets[job.id]
         return ready_set.stalled if self.may_replicate(job) else ready_set.under_replicated
 
     def may_replicate(self, job: Job) -> bool:
         """True if the job's budget for replicas is not spent."""
         if job.budget_s is None:
-            return True  # as most often
+            return True  # the usual case
         return measure.budget_left(job, self.attempts.reserved_ms.get(job.id, 0))
 
     def _place_in_grid(self, job: Job, entry: tuple[int, str] | None) -> None:
@@ -314,9 +315,9 @@ class Index:
             self.virtual_time.put(-session.turn, session.last_tag)
 
     def _signature_of(self, job: Job, fresh: IntervalSet) -> Signature:
-        """Return all that a live job's places depend on: first how it stands whatever becomes of its tasks.
+        """Return the inputs of a live job's places; the first are independent of its tasks.
 
-        When it is at its last task, they depend on other jobs, too.
+        Once the job is at its last task, its places depend on other jobs, too.
         """
         ready_set = self.ready_sets[job.id]
         stalled, replicable = ready_set.stalled, ready_set.replicable
@@ -348,9 +349,9 @@ class Index:
             self.blocked.setdefault(new, set()).add(job.id)
 
     def _place_startable(self, job: Job, fresh: IntervalSet) -> None:
-        """Enter a job where those are looked up that have something to start or to replicate."""
+        """Enter a job into the lookups of jobs with a task to start or to replicate."""
         may_run, ready_set = job.is_live and not job.paused, self.ready_sets[job.id]
-        if job.nodes > 1:  # a policy proposes one worker for a task: gangs are none of its affair
+        if job.nodes > 1:  # a policy proposes one worker for a task, so gangs are not its concern
             _toggle(self.parallel, job.arrival, may_run and bool(ready_set.to_retry or fresh))
             return
         places = self._places_of(job, ready_set, fresh) if may_run else 0
@@ -379,7 +380,7 @@ class Index:
         return _OPEN if self.to_replicate(job).count else 0
 
     def _place_in_session(self, job: Job, key: RequirementClass, places: int, changed: int) -> None:
-        """Enter a job where its session's are looked up, and the session's turn as long as it has any such job."""
+        """Enter a job into its session's lookups, and the session's turn while it has any such job."""
         session, turn = self.sessions.at[job.turn], job.turn
         if changed & _READY:
             _toggle_under(session.ready, key, job.arrival, places & _READY)

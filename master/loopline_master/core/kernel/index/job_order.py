@@ -1,13 +1,13 @@
-"""The order of jobs: which is kept back by which, when fair sharing would finish each, and which wait for others.
+"""The order of jobs: the hold, the virtual time of fair sharing, and dependencies.
 
 **The hold** guarantees the order (the no-passing paper, section 3). The last never-started task of job J is kept back
 while a *predecessor* is in the grid: a job that was there when J came, has a size, and is not larger. So J, lacking
-that task, cannot complete first, whatever the machines do. Arrivals are numbered, hence a predecessor is a live job
+that task, cannot complete first, however the machines behave. Arrivals are numbered, so a predecessor is a live job
 with a smaller arrival and a size of at most J's weight (docs/design/hold.md).
 
 **Virtual time** is the clock of fair sharing (docs/design/fair-hold.md). Work done is shared equally by the jobs that
-fair sharing, had it served them from the start, would not have finished yet: those whose finish tag the clock has not
-reached.
+fair sharing, had it served them from the start, would not have finished yet: the clock has not reached their finish
+tags.
 
 **Dependents** wait outside the grid for the jobs that must succeed before them.
 """
@@ -21,19 +21,20 @@ from collections.abc import Iterable
 _VACANT = math.inf
 _SMALLEST = 16
 _FEW, _MANY = 4, 12
-"""A tree is planted for more jobs than many, and felled when fewer than a few are left."""
+"""A tree is built for more than ``_MANY`` jobs, and dropped when fewer than ``_FEW`` are left."""
 
 
 class HoldIndex:
-    """The jobs that hold others, by arrival and weight: a segment tree of least weights, once they are many.
+    """The jobs that hold others, by arrival and weight: a segment tree of least weights once they are many.
 
-    Each question and each change costs O(log n). Leaves are in order of arrival; the leaf of a job that holds
-    nobody stays vacant until the tree is planted anew. The last leaf is always vacant. A few jobs are looked through.
+    Each query and each change costs O(log n). Leaves are in order of arrival. The leaf of a job that has ceased to
+    hold others stays vacant until the tree is rebuilt. The last leaf is always vacant. Without a tree, the few jobs
+    are scanned.
     """
 
     def __init__(self) -> None:
         self._weights: dict[int, float] = {}  # by arrival
-        self._leaves = 0  # of the tree; 0: there is none
+        self._leaves = 0  # number of leaves of the tree; 0: no tree
         self._arrivals: list[int] = []  # of the leaves
         self._least: list[float] = []
 
@@ -56,7 +57,7 @@ class HoldIndex:
             self._plant()
 
     def drop(self, arrival: int) -> None:
-        """Drop a job, which holds no other any more."""
+        """Drop a job that no longer holds others."""
         if self._weights.pop(arrival, None) is None or not self._leaves:
             return
         if len(self._weights) < _FEW:
@@ -65,7 +66,7 @@ class HoldIndex:
             self._set(bisect_left(self._arrivals, arrival), _VACANT)
 
     def blocker(self, arrival: int, weight: float) -> int | None:
-        """Return the arrival of the latest job that holds one of this arrival and weight; None if it is free.
+        """Return the arrival of the latest job that holds a job of this arrival and weight; None if it is free.
 
         The hold lasts at least as long as this blocker: no check is needed before it has gone.
         """
@@ -80,7 +81,7 @@ class HoldIndex:
         return None
 
     def first(self, arrival: int, weight: float) -> int | None:
-        """Return the arrival of the earliest job that holds one of this arrival and weight; None if it is free."""
+        """Return the arrival of the earliest job that holds a job of this arrival and weight; None if it is free."""
         if not self._leaves:
             return min(self._holders(arrival, weight), default=None)
         node = 1
@@ -91,7 +92,7 @@ class HoldIndex:
         return self._arrivals[leaf] if found else None
 
     def predecessors(self, arrival: int, weight: float) -> list[int]:
-        """Return the arrivals of all jobs that hold it, to be shown to users. Costs O(n)."""
+        """Return the arrivals of all jobs that hold it, for display to users. Costs O(n)."""
         return sorted(self._holders(arrival, weight))
 
     def _holders(self, arrival: int, weight: float) -> list[int]:
@@ -129,7 +130,7 @@ class HoldIndex:
 
 
 class VirtualTime:
-    """Finish tags of the jobs in the grid, by which the clock advances."""
+    """Clock of fair sharing, advanced by the finish tags of the jobs in the grid."""
 
     def __init__(self) -> None:
         self._order: list[float] = []
@@ -153,7 +154,7 @@ class VirtualTime:
     def after(self, clock: float, work: float) -> float:
         """Return the clock after ``work`` more has been done; it stops when no tag is ahead of it.
 
-        Each tag that it reaches leaves fewer jobs to share the rest. A job is passed only once: O(log n) amortised.
+        Each tag reached leaves fewer jobs to share the rest. A job is passed only once: O(log n) amortised.
         """
         order = self._order
         at = bisect_right(order, clock)
@@ -168,10 +169,10 @@ class VirtualTime:
 
 
 class Dependents:
-    """A function of the waiting jobs alone: their dependencies may have left the scheduler's memory long ago."""
+    """Waiting jobs and their dependencies, a function of the former alone: the latter may have left memory."""
 
     def __init__(self) -> None:
-        self.jobs: dict[int, tuple[int, ...]] = {}  # that wait, and for whom
+        self.jobs: dict[int, tuple[int, ...]] = {}  # waiting job: the jobs that it waits for
         self._followers: dict[int, set[int]] = {}  # the reverse
 
     def __eq__(self, other: object) -> bool:

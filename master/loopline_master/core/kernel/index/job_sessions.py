@@ -1,11 +1,11 @@
 """Job sessions: the jobs of one session, which take turns as one job.
 
 Every call of an Executor is a row, but a session is one open job and its calls are its tasks. So all jobs of a
-session share one *turn*, their place in a policy's round: the arrival of the session's first job on the grid. In
-their turn, jobs with a task to start come first, in the order of their arrival.
+session share one *turn*, their place in a policy's round: the arrival of the session's first job in the grid. Within
+the turn, jobs with a task to start come first, in the order of their arrival.
 
 In virtual time a session is a flow of weighted fair queueing, and its jobs are the flow's packets: each is tagged
-behind the one before, and the clock counts one sharer until it has passed the last tag.
+after the previous one, and the clock counts one sharer until it has passed the last tag.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ class JobSession:
     """The live jobs of one session. ``ready`` and ``open`` have arrivals, by requirement class."""
 
     turn: int
-    tags: Ranking[int, tuple[float, int]] = field(default_factory=Ranking)  # of its live jobs: (tag, job)
+    tags: Ranking[int, tuple[float, int]] = field(default_factory=Ranking)  # of live jobs: (tag, job)
     ready: dict[RequirementClass, IntervalSet] = field(default_factory=dict)  # jobs with a task to start
-    open: dict[RequirementClass, IntervalSet] = field(default_factory=dict)  # ... with one to start or to replicate
+    open: dict[RequirementClass, IntervalSet] = field(default_factory=dict)  # ... to start or to replicate
 
     @property
     def last_tag(self) -> float:
-        """The finish tag of the session: behind it, virtual time has served all its jobs."""
+        """The finish tag of the session: after it, virtual time has served all its jobs."""
         return self.tags.order[-1][0]
 
     def first_ready(self, takes: Takes, after: int = 0) -> int | None:
-        """Return the first arrival after one, of the jobs of these classes with a task to start."""
+        """Return the first arrival after ``after`` of a job in these classes with a task to start."""
         return _first(self.ready, takes, after)
 
     def in_turn(self, takes: Takes, *, with_replicas: bool) -> Iterator[int]:
-        """Yield the arrivals of jobs of these classes: those with a task to start, then those with one to replicate.
+        """Yield the arrivals of jobs of these classes: with a task to start, then with one to replicate.
 
         They are looked up one by one, since a placement changes them.
         """
@@ -76,7 +76,7 @@ class JobSessions:
         return session
 
     def drop(self, job: Job) -> JobSession | None:
-        """Drop a job that has left the grid. Return its session if that has others; with the last one it ends."""
+        """Drop a job that has left the grid. Return its session; None if it has ended with this job."""
         session = self.find(job.session)
         if session is None:
             return None

@@ -1,7 +1,7 @@
 """Requirement classes: jobs with equal requirements are matched against workers together.
 
-Workers that are *able* meet the requirements and are available. Of these, the *trusted* ones (they offer slots and
-are not in quarantine) serve the class; if there is none, all that are able do: a worker in quarantine still gets the
+*Able* workers meet the requirements and are available. *Trusted* workers are able, offer slots and are not in
+quarantine; they serve the class. If there are none, all able workers serve it: a worker in quarantine still gets the
 jobs that no other worker could run.
 """
 
@@ -18,22 +18,22 @@ from loopline_shared.spec import Requirements
 
 RequirementClass = tuple[str | None, int, frozenset[str], int, bool, str | None, str, str, int, str]
 Served = KeysView[RequirementClass]
-"""Requirement classes in the order of coming; the view shows them as they come and go."""
+"""View of the requirement classes in order of arrival; it follows their changes."""
 WorkerKind = tuple[object, ...]
-"""What workers have in common that meet the same requirement classes."""
+"""Facts that decide which requirement classes a worker meets, so that equal workers share an answer."""
 
 _NONE: Served = dict[RequirementClass, None]().keys()
 _MOST_ALIKE = 1024
-"""What so many kinds of workers serve is remembered, of all users or of one."""
+"""Number of kinds of workers, for all users or for one, whose served classes are remembered."""
 _MOST_LEFT = 64
-"""So many classes that nobody asks for now are remembered."""
+"""Number of classes without a job that are remembered."""
 
 
 def requirement_class_of(requires: Requirements, nodes: int = 1, owner: str = "") -> RequirementClass:
     """Return the requirement class; it is equal for requirements of one user that the same workers meet.
 
-    Jobs on several ``nodes`` have classes of their own, by their number: each needs so many workers at once. Users
-    have classes of their own, for it is decided between users first whose turn it is.
+    Jobs on several ``nodes`` have a class for each number of nodes, as each task needs that many workers at once.
+    Each user has separate classes, because the turn is decided between users first.
     """
     return (
         requires.os,
@@ -60,14 +60,14 @@ def nodes_of(key: RequirementClass) -> int:
 
 
 def owner_of(key: RequirementClass) -> str:
-    """Return the user whose jobs are of the class."""
+    """Return the user who owns the class's jobs."""
     return key[9]
 
 
 def meets(facts: Facts, key: RequirementClass, most_bytes: int | None = None) -> bool:
     """True if a computer with these facts, otherwise idle, could run a job of the class.
 
-    ``most_bytes`` is taken for its memory if it is given.
+    ``most_bytes`` replaces its memory if given.
     """
     os, memory_bytes, labels, slots, network, python, folder, software, nodes, _ = key
     return (
@@ -84,7 +84,7 @@ def meets(facts: Facts, key: RequirementClass, most_bytes: int | None = None) ->
 
 
 def kind_of(facts: Facts, memory: int | None = None) -> WorkerKind:
-    """Return all that ``meets`` reads of these facts; with ``memory`` in place of theirs, if it is given."""
+    """Return all facts that ``meets`` reads; ``memory`` replaces theirs if given."""
     return (
         facts.os,
         facts.memory_bytes if memory is None else memory,
@@ -102,43 +102,43 @@ def kind_of(facts: Facts, memory: int | None = None) -> WorkerKind:
 
 @dataclass(slots=True)
 class _LeftClass:
-    """A requirement class as it was when its last job left; that stays true as long as no worker changes."""
+    """A requirement class as it was when its last job left; it stays valid until a worker changes."""
 
     able: set[str]
     trusted: set[str]
-    workers: set[str]  # that served: one of the two sets above
-    serving: list[dict[RequirementClass, None]]  # what those serve of which it was a part
+    workers: set[str]  # the workers that served: one of the two sets above
+    serving: list[dict[RequirementClass, None]]  # served classes of those workers, where this class was included
 
 
 @dataclass(slots=True)
 class RequirementIndex:
     """Jobs by requirement class, and the available workers that meet each.
 
-    What a worker serves is worked out once for all that are alike, and kept while classes come and go.
+    The classes that a worker serves are computed once for all equal workers, and kept while classes come and go.
     """
 
     jobs: dict[RequirementClass, set[int]] = field(default_factory=dict)
     able: dict[RequirementClass, set[str]] = field(default_factory=dict)
-    trusted: dict[RequirementClass, set[str]] = field(default_factory=dict)  # of these
-    workers: dict[RequirementClass, set[str]] = field(default_factory=dict)  # that serve: one of the two sets above
-    reliable: dict[str, int] = field(default_factory=dict)  # workers that are trusted: slots that they offer
+    trusted: dict[RequirementClass, set[str]] = field(default_factory=dict)  # subset of ``able``
+    workers: dict[RequirementClass, set[str]] = field(default_factory=dict)  # serving: one of the two sets above
+    reliable: dict[str, int] = field(default_factory=dict)  # slots offered by trusted workers
     available: dict[str, Worker] = field(default_factory=dict)
-    facts: dict[str, Facts] = field(default_factory=dict)  # of these, as they were entered
+    facts: dict[str, Facts] = field(default_factory=dict)  # of the available workers, as they were entered
     keys: dict[int, RequirementClass] = field(default_factory=dict)  # by job
-    quorums: dict[RequirementClass, Counter[int]] = field(default_factory=dict)  # of how many jobs
-    of_owner: dict[str, dict[RequirementClass, None]] = field(default_factory=dict)  # a set, in the order of coming
-    widths: Counter[int] = field(default_factory=Counter)  # slots of a task, of how many classes
-    widest: int = 0  # of these
-    _served: dict[str, Served] = field(default_factory=dict, compare=False)  # by worker, worked out so far
+    quorums: dict[RequirementClass, Counter[int]] = field(default_factory=dict)  # number of jobs with each quorum
+    of_owner: dict[str, dict[RequirementClass, None]] = field(default_factory=dict)  # an ordered set, by arrival
+    widths: Counter[int] = field(default_factory=Counter)  # number of classes by slots of a task
+    widest: int = 0  # maximum of ``widths``
+    _served: dict[str, Served] = field(default_factory=dict, compare=False)  # by worker, as far as computed
     _alike: dict[tuple[WorkerKind, int, str | None], tuple[Facts, dict[RequirementClass, None]]] = field(
         default_factory=dict, compare=False
     )
-    """The same, by what it follows from: kind, slots that a trusted worker offers, user; with the facts of one."""
+    """Served classes by kind, slots that a trusted worker offers, and user; with the facts of one such worker."""
     _left: dict[RequirementClass, _LeftClass] = field(default_factory=dict, compare=False)
-    """Classes whose last job has left: as a rule the next job is of one of them."""
+    """Classes whose last job has left: usually the next job belongs to one of them."""
 
     def served_by(self, worker: str, owner: str | None = None) -> Served:
-        """Return the requirement classes that this worker serves: of all users, or of one."""
+        """Return the requirement classes that this worker serves, for all users or for one."""
         found = self._served.get(worker) if owner is None else None
         if found is None:
             found = self._served_by_its_kind(worker, owner)
@@ -147,19 +147,19 @@ class RequirementIndex:
         return found
 
     def served_in(self, slots: int, worker: str, owner: str | None = None) -> Collection[RequirementClass]:
-        """Return the classes of at most ``slots`` slots that this worker serves, of one user if it is given."""
-        served = self._served.get(worker) if owner is None else None  # as most often
+        """Return the classes of at most ``slots`` slots that this worker serves, for all users or for one."""
+        served = self._served.get(worker) if owner is None else None  # the usual case
         if served is None:
             served = self.served_by(worker, owner)
         return served if self.widest <= slots else [key for key in served if slots_of(key) <= slots]
 
     def taken_by(self, worker: str, slots: int, owner: str | None) -> Callable[[RequirementClass], bool]:
-        """Return whether a class is of those in ``served_in``, as a function, which asks about no other class."""
+        """Return a function that says whether a class would be in ``served_in``, without computing the others."""
         workers = self.workers
         return lambda key: worker in workers[key] and slots_of(key) <= slots and owner in (None, owner_of(key))
 
     def wanted(self, family: Mapping[RequirementClass, object], owner: str | None) -> Collection[RequirementClass]:
-        """Return the classes in a family: all, or those of one user."""
+        """Return the classes in a family, for all users or for one."""
         if owner is None:
             return family.keys()
         return [key for key in self.of_owner.get(owner, ()) if key in family]
@@ -169,7 +169,7 @@ class RequirementIndex:
         return sorted(owner for owner, keys in self.of_owner.items() if any(key in family for key in keys))
 
     def key_of(self, job: Job) -> RequirementClass:
-        """Return the job's requirement class, computed once for as long as the job is in the grid."""
+        """Return the job's requirement class, computed once for its time in the grid."""
         return self.keys.get(job.id) or requirement_class_of(job.spec.requires, job.nodes, job.owner)
 
     def add_job(self, job: Job) -> None:
@@ -189,7 +189,7 @@ class RequirementIndex:
         key = self.keys.pop(job.id)
         self.jobs[key].remove(job.id)
         if job.quorum:
-            self.quorums[key] -= Counter([job.quorum])  # and what is left of none goes
+            self.quorums[key] -= Counter([job.quorum])  # this also removes a count of zero
             if not self.quorums[key]:
                 del self.quorums[key]
         if self.jobs[key]:
@@ -208,10 +208,10 @@ class RequirementIndex:
         self._count_width(slots_of(key), -1)
 
     def place_worker(self, worker: Worker) -> list[RequirementClass]:
-        """Enter a worker as it is now. Return the classes whose jobs may starve, or no longer starve, for it.
+        """Enter a worker as it is now. Return the classes whose jobs may starve, or no longer starve, because of it.
 
-        These are the classes that it was the last or is the first to be able to meet, and those with a quorum that it
-        joins or leaves. Its facts change only while it is away: see worker_sessions.join.
+        These are the classes for which it was the last or is the first able worker, and the classes with a quorum or
+        several nodes that it joins or leaves. Its facts change only while it is away: see worker_sessions.join.
         """
         if self.knows(worker):
             return []
@@ -244,7 +244,7 @@ class RequirementIndex:
         return self.facts.get(worker.name) is facts and self.reliable.get(worker.name, 0) == offered
 
     def is_met(self, key: RequirementClass) -> bool:
-        """True if enough available workers meet the class; False also if that is not known at once."""
+        """True if enough available workers meet the class; also False if that is not known at once."""
         able = self.able[key] if key in self.able else self._left[key].able if key in self._left else ()
         return len(able) >= nodes_of(key)
 
@@ -261,22 +261,22 @@ class RequirementIndex:
         return worker.name in self.workers[self.keys[job.id]]
 
     def _served_by_its_kind(self, worker: str, owner: str | None) -> Served:
-        """Return what workers like this one serve: it is worked out for the first of them that is asked."""
+        """Return the classes that workers like this one serve, computed when the first of them is asked for."""
         facts = self.facts.get(worker)
         if facts is None:
-            return _NONE  # it is away
+            return _NONE  # the worker is away
         kind = kind_of(facts), self.reliable.get(worker, 0), owner
         known = self._alike.get(kind)
         if known is None:
             if len(self._alike) >= _MOST_ALIKE:
                 self._forget_served()
             keys = self.workers if owner is None else self.of_owner.get(owner, ())
-            self._left.clear()  # which do not say whether such workers served them
+            self._left.clear()  # they do not record whether this kind of worker served them
             known = self._alike[kind] = facts, {key: None for key in keys if worker in self.workers[key]}
         return known[1].keys()
 
     def _begin_class(self, key: RequirementClass, owner: str) -> None:
-        """Begin a class with its first job. What was known of it when its last one left is true as yet."""
+        """Begin a class with its first job. The sets kept since its last job left are still valid."""
         self.jobs[key] = set()
         self.of_owner.setdefault(owner, {})[key] = None
         self._count_width(slots_of(key), 1)
@@ -297,10 +297,10 @@ class RequirementIndex:
                 served[key] = None
 
     def _choose(self, key: RequirementClass) -> None:
-        """Choose who serves the class: the trusted workers, or all that are able.
+        """Choose the workers that serve the class: the trusted workers, or all able workers.
 
-        It is all of them if the trusted are too few, or if votes check each other. What each worker serves is worked
-        out anew when that turns.
+        All able workers serve it if too few are trusted, or if votes check each other. If the choice changes, the
+        served classes of all workers are computed again.
         """
         able, trusted = self.able[key], self.trusted[key]
         chosen = able if key in self.quorums or len(trusted) < nodes_of(key) else trusted
@@ -330,19 +330,19 @@ def _toggle(names: set[str], name: str, present: bool) -> None:
 
 
 def needs(requires: Requirements) -> list[str]:
-    """Return what a worker must have to run the job, each in a few words."""
+    """Return the requirements that a worker must meet, each in a few words."""
     return [words for words, _ in _parts(requires)]
 
 
 def unmet(facts: Iterable[Facts], requires: Requirements) -> list[str]:
-    """Return the requirements that no worker meets; empty if only all of them together are too much."""
+    """Return the requirements that no worker meets; empty if only their combination is too much."""
     known = list(facts)
     alone = [(words, requirement_class_of(part)) for words, part in _parts(requires)]
     return [words for words, key in alone if not any(meets(one, key) for one in known)]
 
 
 def _parts(requires: Requirements) -> list[tuple[str, Requirements]]:
-    """Return each requirement in words, and by itself."""
+    """Return each requirement alone, with its words."""
     parts = [(f"the system {requires.os}", Requirements(os=requires.os))] if requires.os else []
     if requires.memory_bytes:
         words = f"{requires.memory_bytes / 1e9:g} GB of memory"

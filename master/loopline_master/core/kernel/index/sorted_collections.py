@@ -1,4 +1,4 @@
-"""Sorted collections of which every index is made: sets of numbers as ranges, and rankings."""
+"""Sorted collections for indexes: sets of numbers as ranges, and rankings."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Subject = TypeVar("Subject", int, str, ProgramKey, TaskId, AttemptId)
 class IntervalSet:
     """Sorted, disjoint, half-open ranges. Every change costs one binary search and a short move.
 
-    ``starts`` and ``count`` are public to be read: testing them for emptiness is cheaper than testing the set.
+    ``starts`` and ``count`` are public for reading: testing them for emptiness is cheaper than testing the set.
     """
 
     __slots__ = ("count", "starts", "stops")
 
     def __init__(self, pairs: Iterable[tuple[int, int]] = ()) -> None:
-        if not pairs:  # as most often
+        if not pairs:  # the usual case
             self.starts, self.stops, self.count = [], [], 0
             return
         ordered = sorted((start, stop) for start, stop in pairs if start < stop)
@@ -51,7 +51,7 @@ class IntervalSet:
         return list(zip(self.starts, self.stops, strict=True))
 
     def others(self, last: int) -> IntervalSet:
-        """Return those of the numbers 1 to ``last`` that are no members."""
+        """Return the numbers from 1 to ``last`` that are not members."""
         if not self.starts:
             return IntervalSet.up_to(last)
         edges = [1, *(edge for pair in self.pairs() for edge in pair), last + 1]
@@ -60,7 +60,7 @@ class IntervalSet:
     def add(self, number: int) -> None:
         starts, stops = self.starts, self.stops
         last = stops[-1] if stops else -1
-        if number >= last:  # behind all others, as most often
+        if number >= last:  # after all members, the usual case
             self.count += 1
             if number > last:
                 starts.append(number)
@@ -88,7 +88,7 @@ class IntervalSet:
 
     def discard(self, number: int) -> None:
         starts, stops = self.starts, self.stops
-        if starts and starts[0] == number:  # as most often
+        if starts and starts[0] == number:  # the usual case
             self.count -= 1
             if stops[0] == number + 1:
                 del starts[0], stops[0]
@@ -153,16 +153,16 @@ class IntervalSet:
 
 
 class Ranking(Generic[Subject, Rank]):
-    """Each subject stands under one key, or not at all.
+    """Order of subjects, each under one key or absent.
 
-    The order is a plain list: a change moves a pointer for each subject behind it, which of ten thousand takes a
-    microsecond, and less than any tree in Python of a thousand.
+    The order is a plain list: a change moves a pointer for each later subject. This takes a microsecond for ten
+    thousand subjects, less than any tree in Python takes for a thousand.
     """
 
     __slots__ = ("changes", "keys", "order")
 
     def __init__(self) -> None:
-        self.changes = 0  # so many so far: whoever goes through the order sees that it is another one now
+        self.changes = 0  # number of changes, so that an iteration can detect them
         self.keys: dict[Subject, Rank] = {}
         self.order: list[Rank] = []
 
@@ -183,7 +183,7 @@ class Ranking(Generic[Subject, Rank]):
         self.changes += 1
         order = self.order
         if old is not None:
-            del order[0 if order[0] is old else bisect_left(order, old)]  # the first is taken most often
+            del order[0 if order[0] is old else bisect_left(order, old)]  # the first is removed most often
         if key is None:
             del self.keys[subject]
         else:

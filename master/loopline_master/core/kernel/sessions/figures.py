@@ -1,10 +1,10 @@
-"""Figures of results: a worker's clock and counters are believed only within what the master knows to be possible.
+"""Figures of results: a worker's clock and counters are believed only within limits that the master knows.
 
 An attempt cannot have run for longer than since it was dispatched. In that time it cannot have used more processor
-time than all cores of its computer, nor more memory than the computer has. What a worker reports beyond that is cut
-to the bound before anything else sees it, so that accounts, predictions, the order guarantee and the rows rely on
-possible figures only. A worker is flagged (``Worker.overstated``) only where a figure is far above its bound: the
-master's own clock may lag behind a little (engine.py).
+time than all cores of its computer, nor more memory than the computer has. Larger figures are cut to the bound before
+they are used, so that accounts, predictions, the order guarantee and the rows rely on possible figures only. A worker
+is flagged (``Worker.overstated``) only if a figure is far above its bound: the master's own clock may lag behind a
+little (engine.py).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def bounded(state: State, worker: Worker, result: Result, since: float, *, flags
         and (result.phases is None or _longest(result.phases) <= most_s)
     ):
         return result
-    if flags and _is_far(result, facts, most_s):
+    if flags and _exceeds_by_far(result, facts, most_s):
         worker.overstated += 1
         state.effects.overstated.append((worker.name, result.attempt))
         state.put(worker)
@@ -58,7 +58,7 @@ def cut(result: Result, facts: Facts, most_s: float) -> Result:
     )
 
 
-def _is_far(result: Result, facts: Facts, most_s: float) -> bool:
+def _exceeds_by_far(result: Result, facts: Facts, most_s: float) -> bool:
     longest_s = max(result.wall_s, 0.0 if result.phases is None else _longest(result.phases))
     return (
         longest_s > _FAR * most_s + _SLACK_S

@@ -1,15 +1,15 @@
-"""Leases: for how long a silent worker is believed to be at work."""
+"""Leases: the time for which a silent worker is believed to be at work."""
 
 from __future__ import annotations
 
 from loopline_master.core.kernel.entities import Worker
 from loopline_master.core.kernel.state import State
 
-_ALMOST_NEW = 1 / 16  # by this part of it a lease may end early
+_ALMOST_NEW = 1 / 16  # part of a lease that may be missing at its end
 
 
 def renew(state: State, worker: Worker) -> None:
-    """Renew the lease of a worker that has reported. A lease that is almost new is left as it is.
+    """Renew the lease of a worker that has reported, unless the lease is almost new.
 
     So most Reports change no lease.
     """

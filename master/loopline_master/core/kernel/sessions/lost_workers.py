@@ -1,9 +1,8 @@
 """Forgetting workers that are not expected back.
 
-A worker that is away is forgotten when an admin says so, or after ``forget_workers_days``. One that said that it is
-*transient* is forgotten when its lease is over, or as soon as another worker needs its place. What it had is lost for
-good, its tasks are run again, and its results come too late. A computer that comes under this name later is a new
-worker.
+An absent worker is forgotten on an admin's request, or after ``forget_workers_days``. A *transient* worker is
+forgotten when its lease is over, or as soon as another worker needs its place. Its attempts are lost for good, their
+tasks run again, and its results come too late. A computer that joins under this name later is a new worker.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from loopline_shared.model import AttemptState
 
 
 def is_full(state: State) -> bool:
-    """True if there is no place for another worker. The transient one that is away longest makes room if it can."""
+    """True if there is no place for another worker. The longest absent transient worker makes room if it can."""
     if len(state.workers) - len(state.effects.gone) < state.settings.max_workers:
         return False
     away = [one for one in state.workers.values() if one.facts.transient and one.session is None]
     able = [one for one in away if one.name not in state.effects.gone and not is_needed(state, one)]
     if not able:
         return True
-    let_go(state, min(able, key=lambda worker: (worker.lease_until, worker.name)))
+    forget_worker(state, min(able, key=lambda worker: (worker.lease_until, worker.name)))
     return False
 
 
@@ -34,8 +33,8 @@ def is_needed(state: State, worker: Worker) -> bool:
     return any(needs(worker) for needs in state.wings.needs)
 
 
-def let_go(state: State, worker: Worker) -> None:
-    """Lose what a worker had for good, and forget it at the end of this step, unless it has joined anew by then."""
+def forget_worker(state: State, worker: Worker) -> None:
+    """Lose a worker's attempts for good, and forget it at the end of the step, unless it has joined again by then."""
     for attempt in list(state.index.attempts.of_worker.get(worker.name, {}).values()):
         lifecycle.lose(state, attempt, "its worker was forgotten", for_good=True)
     for forget in state.wings.worker_left:

@@ -1,9 +1,9 @@
 """Sessions of workers: joining and leaving, Reports in, Assigns out.
 
-A Report is reconciled: what the worker holds is compared with what the scheduler believes. This is the one path for
-news, loss, reboot and restart. It is the table of docs/design/architecture.md, row by row. *Seen* means that the
-worker has carried out the Assign with the attempt's last command; before that, its silence about the attempt says
-nothing.
+A Report is reconciled: the worker's attempts are compared with the scheduler's belief. This is the one path for news,
+loss, reboot and restart. It is the table of docs/design/architecture.md, row by row. *Seen* means that the worker has
+carried out the Assign with the attempt's last command; before that, a Report without the attempt has no meaning for
+it.
 
 | believed   | held                      | not held                              |
 | dispatched | running, frozen or prefetched | seen: send the run again          |
@@ -15,8 +15,8 @@ nothing.
 | lost       | adopt; waiting: retract   | lost for good                         |
 | unknown    | send a cancel             |                                       |
 
-What has ended at its worker, and has yet to deliver its result, is *delivering*. It takes up no slot; believed to be
-cancelling, it is retracting from then on.
+An attempt that has ended at its worker but has not delivered its result is *delivering*. It takes up no slot; if it
+was believed to be cancelling, it is retracting from then on.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ _RUNS = AttemptState.RUNNING
 Id = tuple[int, int, int]  # equal to an AttemptId
 
 _INPUT_CHARACTERS = 150
-"""Of an input of a task's own, beside its path."""
+"""Length limit for one of a task's own inputs, besides its path."""
 _AT_WORK = (AttemptState.PREPARED, AttemptState.RUNNING, AttemptState.FROZEN, AttemptState.DELIVERING)
-"""States in which a worker says in every Report that it has the attempt."""
+"""States of an attempt that its worker names in every Report."""
 _TO_RUN = (AttemptState.DISPATCHED, AttemptState.PREFETCHED)
 _TO_CANCEL = (AttemptState.CANCELLING, AttemptState.RETRACTING)
 
 
 def join(state: State, event: WorkerJoined) -> Reply:
-    """Open a session. What the worker holds is not known before its first Report."""
+    """Open a session. The worker's attempts are unknown until its first Report."""
     worker = state.workers.get(event.worker)
     if worker is None and lost_workers.is_full(state):
         message = f"{state.settings.max_workers:,} workers are known, which is this master's limit"
@@ -70,10 +70,10 @@ def join(state: State, event: WorkerJoined) -> Reply:
         return Declined(409, "same_identity", message, hint)
     elif worker.session is not None:
         state.effects.closes.append((worker.name, worker.session))
-    if worker.boot != event.boot:  # what an agent has told stays true while only its link is another
+    if worker.boot != event.boot:  # the agent's facts stay true if only its link is new
         for forget in state.wings.worker_left:
             forget(worker.name)
-    leases.disconnect(state, worker)  # and so out of the requirement classes that its old facts met
+    leases.disconnect(state, worker)  # so it leaves the requirement classes that its old facts met
     worker.session, worker.boot, worker.facts = event.session, event.boot, event.facts
     leases.renew(state, worker)
     state.put(worker)
@@ -81,7 +81,7 @@ def join(state: State, event: WorkerJoined) -> Reply:
 
 
 def _is_another_computer(one: Facts, other: Facts) -> bool:
-    """True if two agents certainly run on two computers, or on one that was started again in between."""
+    """True if two agents certainly run on two computers, or on one that was restarted in between."""
     return bool(one.machine and other.machine) and one.machine != other.machine
 
 
@@ -102,7 +102,7 @@ def close_all(state: State) -> None:
 
 
 def reconcile(state: State, outbox: Outbox, worker: Worker, report: Report) -> None:
-    """Take in one Report of the worker's open session."""
+    """Process one Report of the worker's open session."""
     load = report.load
     offered = load.slots if load.slots < worker.facts.slots else worker.facts.slots
     leases.renew(state, worker)
@@ -135,11 +135,11 @@ def _compare(state: State, outbox: Outbox, worker: Worker, report: Report) -> No
     queue = state.index.attempts.queues.of_worker.get(worker.name, {}).keys()
     delivering = set(attempts_of(report.delivering)) if report.delivering else ()
     strangers = [*begun, *(waiting - queue), *delivering]
-    looked_at = _worth_a_look(state, worker, queue, waiting)
+    compared = _to_compare(state, worker, queue, waiting)
     if report.members:
         strangers += [member.attempt for member in report.members]
-        looked_at = state.lead.note_members(report, looked_at)
-    for attempt in looked_at:
+        compared = state.lead.note_members(report, compared)
+    for attempt in compared:
         held = begun.get(attempt.id)
         if delivering and attempt.id in delivering:
             _is_delivering(state, attempt, report.seen)
@@ -152,27 +152,27 @@ def _compare(state: State, outbox: Outbox, worker: Worker, report: Report) -> No
             break  # the next Report names the rest
 
 
-def _worth_a_look(state: State, worker: Worker, queue: Set[AttemptId], waiting: set[Id]) -> list[Attempt]:
-    """Return the worker's attempts, except those of its queue that wait there as before.
+def _to_compare(state: State, worker: Worker, queue: Set[AttemptId], waiting: set[Id]) -> list[Attempt]:
+    """Return the worker's attempts, except those that wait in its queue as before.
 
-    Nothing follows from these, and they are most of a long queue.
+    These make up most of a long queue, and require no action.
     """
     attempts = state.index.attempts
     ours = attempts.of_worker.get(worker.name, {})
     if not queue or worker.name in attempts.frozen_on:
         return list(ours.values())
     others = (attempt for number, attempt in ours.items() if number not in queue)
-    found = list(islice(others, len(ours) - len(queue)))  # which came before the queue, as a rule
+    found = list(islice(others, len(ours) - len(queue)))  # usually they came before the queue
     return [*found, *(ours[number] for number in sorted(queue - waiting))]
 
 
 def _is_held(state: State, attempt: Attempt, held: Held | None, seen: int) -> None:
-    """Take in that the worker has this attempt; ``held`` is None if it waits there for a slot."""
+    """Handle an attempt that the worker holds; ``held`` is None if it waits there for a slot."""
     match attempt.state:
         case AttemptState.DISPATCHED | AttemptState.PREFETCHED | AttemptState.PREPARED if held:
             _has_begun(state, attempt, held)
         case AttemptState.DISPATCHED:
-            _waits_after_all(state, attempt)
+            _treat_as_prefetched(state, attempt)
         case AttemptState.RUNNING | AttemptState.FROZEN:
             _note_frozen(state, attempt, held is not None and held.frozen)
         case AttemptState.CANCELLING | AttemptState.RETRACTING:
@@ -191,7 +191,7 @@ def _is_held(state: State, attempt: Attempt, held: Held | None, seen: int) -> No
 
 
 def _is_delivering(state: State, attempt: Attempt, seen: int) -> None:
-    """Take in that the attempt has ended at its worker, and that its result is on the way."""
+    """Handle an attempt that has ended at its worker, and whose result is on the way."""
     match attempt.state:
         case AttemptState.DELIVERING:
             return
@@ -219,10 +219,10 @@ def _has_begun(state: State, attempt: Attempt, held: Held) -> None:
     state.put(attempt)
 
 
-def _waits_after_all(state: State, attempt: Attempt) -> None:
-    """Treat an attempt that was to begin at once, and waits, as prefetched.
+def _treat_as_prefetched(state: State, attempt: Attempt) -> None:
+    """Treat an attempt that should have begun at once, but waits, as prefetched.
 
-    It is retracted if it may take long or needs more than the first slot that falls free.
+    It is retracted if it may take long or needs more than one slot.
     """
     _become(attempt, AttemptState.PREFETCHED)
     state.put(attempt)
@@ -256,7 +256,7 @@ def _is_called_back(state: State, attempt: Attempt, held: Held | None, seen: int
 
 
 def _began_at(state: State, attempt: Attempt, held: Held) -> float:
-    """Return when the attempt took its slot, as its worker counts: the Report that says so may be late."""
+    """Return when the attempt took its slot, by its worker's count: the Report itself may be late."""
     return max(attempt.dispatched_at, state.now - (held.in_slot_s or held.wall_s))
 
 
@@ -294,14 +294,14 @@ class Outbox:
         self._cancels: dict[str, list[AttemptId]] = {}
         self._gently: dict[str, list[AttemptId]] = {}  # the subset that gets SIGTERM first
         self._words: dict[str, list[Word]] = {}  # to members of gangs
-        self._lengths: dict[str, tuple[int, int]] = {}  # of so many of these runs: characters
+        self._lengths: dict[str, tuple[int, int]] = {}  # characters of this many of these runs
 
     def answer(self, worker: str) -> None:
-        """Answer the worker's Report with an Assign, as every Report is answered."""
+        """Answer the worker's Report with an Assign, like every Report."""
         self._concerned[worker] = None
 
     def cancel_stranger(self, worker: str, stranger: Id) -> bool:
-        """Cancel an attempt that is unknown here; False if this frame is full of them."""
+        """Cancel an attempt that is unknown here; False if this frame has reached its limit of them."""
         cancels = self._cancels.setdefault(worker, [])
         cancels.append(AttemptId(*stranger))
         return len(cancels) < MAX_STRANGERS_PER_ASSIGN
@@ -309,8 +309,9 @@ class Outbox:
     def seal(self, state: State) -> dict[str, Assign]:
         """Return the numbered frames, and note on each attempt which frame carries its command.
 
-        Only workers that have reported in their open session get one: what they hold is known. A command that does
-        not fit into a frame is sent when the worker's next Report shows that the worker does not hold the attempt.
+        Only workers that have reported in their open session get one, because their attempts are known. A command
+        that does not fit into a frame is sent when the worker's next Report shows that the worker does not hold the
+        attempt.
         """
         workers = state.workers
         for attempt in state.effects.attempts.values():
@@ -330,7 +331,7 @@ class Outbox:
                 run.gang = state.lead.place_of(attempt)
         elif attempt.state in _TO_CANCEL:
             self._cancels.setdefault(name, []).append(attempt.id)
-            if state.tasks[attempt.task_id].state is TaskState.CANCELLED:  # and not decided by another attempt
+            if state.tasks[attempt.task_id].state is TaskState.CANCELLED:  # not decided by another attempt
                 self._gently.setdefault(name, []).append(attempt.id)
         elif state.jobs[attempt.job].nodes > 1 and (word := state.lead.word_for(attempt, worker)):
             self._words.setdefault(name, []).append(word)
@@ -362,7 +363,7 @@ class Outbox:
 
 
 def _length(run: Run) -> int:
-    """Return the most characters that the run can have; the line of a row file is filled in later."""
+    """Return the upper bound of the run's characters; the line of a row file is filled in later."""
     if run.row_file is not None:
         return MAX_RUN_CHARACTERS
     pairs = (*run.parameters.items(), *run.environment.items())

@@ -1,18 +1,18 @@
 """Policies of the literature on bags of tasks in desktop grids, for comparison with ours.
 
 Anglano and Canonico ("Scheduling algorithms for multiple bag-of-task applications on desktop grids: a knowledge-free
-approach", IPDPS 2008) schedule several jobs (bags) in two stages, none of which knows sizes or speeds:
+approach", IPDPS 2008) schedule several jobs (bags) in two stages, neither of which knows sizes or speeds:
 
-1. *Bag selection* says whose turn it is: ``fcfs-share``, ``rr-nrf``, ``long-idle``. One file each.
-2. *Within the bag*, WQR-FT (``wqr``, work queue with replication) starts a task that waits, or else replicates one
-   that runs, up to a threshold: here the scheduler's own ``max_replicas``, which is 2 as in their studies.
+1. *Bag selection* decides whose turn it is: ``fcfs-share``, ``rr-nrf``, ``long-idle``. One file each.
+2. *Within the bag*, WQR-FT (``wqr``, work queue with replication) starts a waiting task, or else replicates a running
+   one, up to a threshold: here the scheduler's own ``max_replicas``, which is 2 as in their studies.
 
-Tasks that were lost are started anew by the scheduler, under every policy: that is the FT of WQR-FT. Its checkpoints
-are not modelled: an attempt begins from nothing. None of the papers has an order guarantee; here the hold is the
-scheduler's, and can be switched off (order ``none``) to run a policy as it was published.
+Lost tasks are started again by the scheduler, under every policy: that is the FT of WQR-FT. Its checkpoints are not
+modelled: an attempt begins from nothing. None of the papers has an order guarantee; here the hold is the scheduler's,
+and can be switched off (order ``none``) to run a policy as it was published.
 
 All are registered for comparison only: the simulator runs them, a master refuses them. No implementation of their
-authors was at hand to compare with: where a paper leaves a choice, the policy's own file says what was chosen.
+authors was at hand for comparison: if a paper leaves a choice, the policy's own file names the choice made.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from loopline_master.core.policies.policy import Placement, View, WorkerFirst, r
 
 @register("fcfs-share", live=False)
 class FcfsShare(WorkerFirst):
-    """A task or a replica of the first job; what that job cannot use goes to the next."""
+    """A task or a replica of the first job; workers that it cannot use go to the next."""
 
     replicates = True
 

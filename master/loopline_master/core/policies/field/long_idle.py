@@ -1,9 +1,9 @@
-"""LongIdle (Anglano and Canonico, 2008): the job that hosts the task which has been without any attempt for longest.
+"""LongIdle (Anglano and Canonico, 2008): the job whose task has been without any attempt for longest.
 
-A task that was never started has been idle since its job came. So while tasks wait, jobs are served by arrival. When
-none waits, the job is chosen by the time for which its tasks had to wait: the one whose running task was idle for
-longest before its first start is given a replica. The paper also counts the time between a task's attempts; rows do
-not tell it, so here a task that was lost counts as idle since its job came, which puts it first.
+A task that was never started has been idle since its job arrived. So while tasks wait, jobs are served by arrival.
+When none waits, the job is chosen by its tasks' waiting time: the job whose running task was idle for longest before
+its first start is given a replica. The paper also counts the time between a task's attempts. Rows do not record it,
+so here a lost task counts as idle since its job arrived, which puts it first.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from loopline_master.core.policies.policy import Placement, View, WorkerFirst, r
 from loopline_shared.model import TaskId
 
 _Waited = tuple[float, TaskId]
-"""(seconds for which it waited for its first start, negated; task)."""
+"""(seconds before its first start, negated; task)."""
 
 
 @register("long-idle", live=False)
 class LongIdle(WorkerFirst):
-    """The task that waits of the job that came first; else a replica of the running task that waited longest."""
+    """The waiting task of the job that arrived first; else a replica of the running task that waited longest."""
 
     replicates = True
 
@@ -41,7 +41,7 @@ class LongIdle(WorkerFirst):
 
 @dataclass(slots=True)
 class LongIdleIndex:
-    """Running tasks with room for a replica, the one that waited longest for its first start before the others."""
+    """Running tasks with room for a replica, by the wait before their first start, the longest first."""
 
     view: View = field(compare=False, repr=False)
     waited: LongRanking[TaskId, _Waited] = field(default_factory=LongRanking)
@@ -51,7 +51,7 @@ class LongIdleIndex:
             self.place_task(task)
 
     def place_worker(self, worker: Worker) -> None:
-        """Change nothing: how long a task waited is the same for all workers."""
+        """Change nothing: a task's waiting time is the same for all workers."""
 
     def place_task(self, task: Task) -> bool:
         job = self.view.jobs[task.job]

@@ -1,6 +1,6 @@
 """RR-NRF, round robin with no replica first (Anglano and Canonico, 2008).
 
-Jobs take turns, and as long as any job has a task that waits, no running one is replicated.
+Jobs take turns, and while any job has a waiting task, no running one is replicated.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from loopline_master.core.policies.policy import Placement, View, WorkerFirst, r
 
 @register("rr-nrf", live=False)
 class RoundRobinNoReplicaFirst(WorkerFirst):
-    """The next task that waits, of the job whose turn it is; else the next to replicate, in the same round."""
+    """The next waiting task of the job whose turn it is; else the next to replicate, in the same round."""
 
     replicates = True
 

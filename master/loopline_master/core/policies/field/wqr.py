@@ -1,10 +1,10 @@
 """WQR: work queue with replication (Paranhos, Cirne and Brasileiro, 2003; WQR-FT: Anglano and Canonico, 2005).
 
 Tasks start in the order of submission. When none is left to start, running ones are replicated, up to the threshold
-(``max_replicas``). It knows neither sizes nor speeds: a task that hit a slow machine is saved by its replica.
+(``max_replicas``). It knows neither sizes nor speeds: a task on a slow machine is rescued by its replica.
 
-``start_of`` and ``replica_of`` are its two halves for one job: the policies of this folder that choose among jobs
-use them within the job that they chose.
+``start_of`` and ``replica_of`` are its two halves for one job: the policies of this folder that choose among jobs use
+them within the chosen job.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from loopline_master.core.policies.policy import Placement, View, WorkerFirst, r
 
 @register("wqr", live=False)
 class WorkQueueReplication(WorkerFirst):
-    """The first task that waits, of the first job; else the next task to replicate, of the first job."""
+    """The first waiting task of the first job; else the next task to replicate, of the first job."""
 
     replicates = True
 
@@ -44,7 +44,7 @@ def first_replica(view: View, worker: Worker, after: int = 0) -> Placement | Non
 
 
 def start_of(view: View, job: Job, worker: Worker) -> Placement | None:
-    """Return the job's next task that waits for a worker and may start, or wait, at this one."""
+    """Return the job's next waiting task that may start, or wait, at this worker."""
     task = view.first_startable(job, worker)
     return None if task is None else Placement(job.id, task, worker.name)
 

@@ -1,1 +1,1 @@
-"""Exemptions: times in which a job holds no other back."""
+"""Exemptions: periods in which a job holds no other job."""

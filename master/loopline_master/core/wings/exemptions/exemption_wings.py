@@ -1,4 +1,4 @@
-"""The wing *exemptions*: jobs that stall or are overdrawn hold no other job, and each such time is noted.
+"""The wing *exemptions*: stalled or overdrawn jobs hold no other job, and each such period is noted.
 
 It has two mechanisms: stalled jobs are marked first, because only jobs that hold others can be overdrawn.
 """
@@ -15,7 +15,7 @@ from loopline_master.core.wings.exemptions.exemption import renew
 
 
 class StallExemptions(Wing):
-    """Marks jobs as stalled that no worker could run for too long, and notes all exemptions."""
+    """Marks jobs as stalled if no worker could run them for too long, and notes all exemptions."""
 
     def due_at(self) -> float | None:
         order = self.state.index.starving.order
@@ -39,10 +39,10 @@ class OverdrawnExemptions(Wing):
 
     def due_at(self) -> float | None:
         state = self.state
-        return overdrawn.looks_at(state) if state.index.blocked and state.settings.overdrawn_after else None
+        return overdrawn.next_check_at(state) if state.index.blocked and state.settings.overdrawn_after else None
 
     def expire(self) -> None:
-        overdrawn.look(self.state)
+        overdrawn.mark_overdrawn(self.state)
 
     def workers_to_hear(self, now: float) -> Iterable[str]:
         """Return the workers whose last Reports decide how much work the next check counts."""

@@ -1,9 +1,9 @@
-"""Idle budgets: for how long a job may hold others without progress, beside a slot that is free for them.
+"""Idle budgets: limits of the time that a job may hold others without progress, beside a slot that is free for them.
 
 A job that holds others is charged for the time in which it makes no progress while a free slot could run a task of a
-held job and none of its own. Progress is growth of its measured work beyond the former maximum, and nothing else. It
-covers the time that the work takes on the slowest worker, and it refills the budget second for second. The budget is
-``idle_budget_s``, or the job's size if that is more. Without any left a job is *stalled*.
+held job and none of its own. Only growth of its measured work beyond the former maximum counts as progress. It covers
+the time that the work takes on the slowest worker, and it refills the budget second for second. The budget is
+``idle_budget_s``, or the job's size if that is more. A job that has spent it is *stalled*.
 
 Of a chain of jobs that hold one another, only the first is charged. A gang is not charged before its promised start.
 docs/design/hold.md derives the bound.
@@ -22,21 +22,21 @@ from loopline_master.core.kernel.state import State
 from loopline_master.core.wings.exemptions.overdrawn import LOOK_EVERY_S, used_now, workers_of
 
 _WORKERS, _JOBS = 32, 8
-"""The most idle workers, and held jobs, that are looked at for one job."""
+"""Limits for one job: the idle workers and the held jobs that are checked."""
 _LEAST_SPEED = 0.05
 
 
 def budget_s(state: State, job: Job) -> float:
-    """Return for how many seconds the job may hold others without progress."""
+    """Return the job's idle budget in seconds."""
     return max(state.settings.idle_budget_s, job.size or 0.0)
 
 
 class IdleExemptions(Wing):
-    """Marks jobs as stalled whose idle budget is spent. Awake where there is such a budget."""
+    """Marks jobs as stalled when their idle budget is spent. Awake if there is such a budget."""
 
     def __init__(self, state: State) -> None:
         super().__init__(state)
-        self._spent: set[int] = set()  # live jobs that are stalled for it
+        self._spent: set[int] = set()  # live jobs that are stalled because of it
 
     @property
     def is_awake(self) -> bool:
@@ -66,7 +66,7 @@ class IdleExemptions(Wing):
             job.most_used += growth
             job.idle_s = max(0.0, job.idle_s + max(0.0, idle_s - growth / slowest) - growth)
             self._mark(job)
-            state.put(job)  # also without a change: a step without effects is not in the log
+            state.put(job)  # even if unchanged: a step without effects is not in the log
         self._spent &= state.jobs.keys()
 
     def workers_to_hear(self, now: float) -> Iterable[str]:
@@ -82,13 +82,13 @@ class IdleExemptions(Wing):
             self._spent.add(job.id)
         elif job.id in self._spent:
             self._spent.discard(job.id)
-            job.stalled = False  # if it starves, the wing's other part will mark it
+            job.stalled = False  # if it starves, StallExemptions will mark it
 
     def _is_spent(self, job: Job) -> bool:
         return job.idle_s >= budget_s(self.state, job)
 
     def _holders(self) -> Mapping[int, list[Job]]:
-        """Return the jobs that are held, by the arrival of a job that holds them and is not held itself."""
+        """Return the held jobs by the arrival of the first job of their chain, which is not held itself."""
         index, holders = self.state.index, defaultdict[int, list[Job]](list)
         for number in index.blockers:
             job = self.state.jobs[number]
@@ -98,7 +98,7 @@ class IdleExemptions(Wing):
         return holders
 
     def _is_idle(self, job: Job, held: Iterable[Job]) -> bool:
-        """True if a free slot could run a task of a held job, and nothing of this job."""
+        """True if a free slot could run a task of a held job, and none of this job."""
         state = self.state
         if any(excuses(job) for excuses in state.wings.excuses):
             return False
@@ -108,6 +108,6 @@ class IdleExemptions(Wing):
         return any(fits(state, other, worker) for other in [*held][:_JOBS] for worker in idle)
 
     def _slowest(self) -> float:
-        """Return the speed of the slowest connected worker; 1 at most."""
+        """Return the speed of the slowest connected worker, at most 1."""
         speeds = (measure.speed_now(one) for one in self.state.workers.values() if one.is_available)
         return max(_LEAST_SPEED, min((1.0, *speeds)))

@@ -1,7 +1,7 @@
-"""Jobs that are overdrawn: they have used many times the size by which others wait for them, and hold nobody.
+"""Overdrawn jobs: they have used many times the size by which others wait for them, and hold no other job.
 
-Only jobs that hold somebody are looked at, now and then, so that an event costs nothing more. A job stays overdrawn,
-also when it is retried: its size is disproved.
+Only jobs that hold others are checked, once every ``LOOK_EVERY_S``, so that an event costs no more. A job stays
+overdrawn even if it is retried, because its size is disproved.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from loopline_shared.model import AttemptState
 LOOK_EVERY_S = 30.0
 
 
-def looks_at(state: State) -> float:
+def next_check_at(state: State) -> float:
     """Return the time of the next check."""
     return state.grid.looked_at + LOOK_EVERY_S
 
 
 def is_due(state: State, now: float) -> bool:
     """True if jobs that hold others must be checked now."""
-    return bool(state.settings.overdrawn_after and state.index.blocked) and looks_at(state) <= now
+    return bool(state.settings.overdrawn_after and state.index.blocked) and next_check_at(state) <= now
 
 
-def look(state: State) -> None:
+def mark_overdrawn(state: State) -> None:
     """Mark the jobs that hold others and have used ``overdrawn_after`` times their size."""
     if not is_due(state, state.now):
         return
@@ -37,24 +37,25 @@ def look(state: State) -> None:
         if job.size is not None and used_now(state, job) > times * job.size:
             job.overdrawn = True
             job.tag = state.grid.virtual + _left(state, job)
-        state.put(job)  # also where nothing has come of it: a step without effects is not in the log
+        state.put(job)  # even if unchanged: a step without effects is not in the log
 
 
 def workers_of_holders(state: State) -> set[str]:
-    """Return the workers whose last Report decides how much work the next check counts."""
+    """Return the workers whose last Reports decide how much work the next check counts."""
     return workers_of(state, _holders(state))
 
 
 def workers_of(state: State, arrivals: Iterable[int]) -> set[str]:
-    """Return the workers at which attempts of these live jobs count for them."""
+    """Return the workers with attempts that count for these live jobs."""
     jobs = (state.index.live[arrival] for arrival in arrivals if arrival in state.index.live)
     return {attempt.worker for job in jobs for attempt in _at_work(state, job)}
 
 
 def _holders(state: State) -> list[int]:
-    """Return the arrivals of jobs that hold others: of those that hold one, the last to come.
+    """Return the arrivals of jobs that hold others: for each held job, its latest blocker.
 
-    The index notes any of them, be it that another one was resumed since: a restart must not change who is looked at.
+    The index may note any of its blockers, depending on history, and a restart must not change which jobs are
+    checked.
     """
     index = state.index
     held = (state.jobs[number] for number in index.blockers)
@@ -63,9 +64,9 @@ def _holders(state: State) -> list[int]:
 
 
 def used_now(state: State, job: Job) -> float:
-    """Return the work done on the job's tasks, running ones included, in reference CPU-seconds.
+    """Return the work done on the job's tasks, including running ones, in reference CPU-seconds.
 
-    Replicas and attempts that were lost with their workers do not count: the grid caused them.
+    Replicas and attempts that were lost with their workers do not count, because the grid caused them.
     """
     used = job.used
     for attempt in _at_work(state, job):
@@ -74,7 +75,7 @@ def used_now(state: State, job: Job) -> float:
 
 
 def _at_work(state: State, job: Job) -> Iterator[Attempt]:
-    """Yield the attempts of the job that run, or are frozen, and count for it."""
+    """Yield the running and frozen attempts that count for the job."""
     for number in state.index.ready_sets[job.id].kept:
         for attempt in state.index.attempts.of_task.get(job.task_id(number), {}).values():
             if not attempt.replica and attempt.state in (AttemptState.RUNNING, AttemptState.FROZEN):
@@ -82,7 +83,7 @@ def _at_work(state: State, job: Job) -> Iterator[Attempt]:
 
 
 def _used_by(state: State, attempt: Attempt) -> float:
-    """Return the work of an attempt up to the last Report of its worker, which may hang or sleep since then."""
+    """Return the work of an attempt up to its worker's last Report; the worker may have hung or slept since then."""
     worker = state.workers[attempt.worker]
     heard_at = min(state.now, worker.reported_at or 0.0)
     stood_s = sum(max(0.0, min(heard_at, heard_at if end is None else end) - begin) for begin, end in attempt.freezes)
@@ -90,6 +91,6 @@ def _used_by(state: State, attempt: Attempt) -> float:
 
 
 def _left(state: State, job: Job) -> float:
-    """Return the work still to be expected of a job whose size is disproved: what it has used again, at least."""
+    """Return the expected remaining work of a job whose size is disproved: at least as much as it has used."""
     expected = measure.mean_work(state.grid, job) * (job.task_count - job.succeeded - job.failed)
     return max(expected, used_now(state, job))

@@ -1,7 +1,7 @@
 """Gangs: parallel tasks, whose members run on several workers at once, all or none.
 
-A launch of a gang has two phases, as a commit of two phases has. Its members are *prepared* everywhere: inputs are
-there, folders are made, slots are kept, nothing runs. Once the master knows all of them ready, one committed step
-names the start, and each member begins a delay after it hears of it. Before that step no member can begin; after it,
-the gang counts as running, and a member that is missing halts it.
+A launch of a gang has two phases, like a two-phase commit. Its members are *prepared* everywhere: inputs are there,
+folders are made, slots are kept, nothing runs. Once the master knows that all are ready, one committed step sets the
+start, and each member begins a delay after it receives it. Before that step no member can begin; after it, the gang
+counts as running, and a missing member halts it.
 """

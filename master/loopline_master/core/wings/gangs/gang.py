@@ -1,4 +1,4 @@
-"""The entity of a gang: what is kept of one launch of a parallel task beside the attempts that are its members."""
+"""The entity of a gang: one launch of a parallel task, apart from the attempts that are its members."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from loopline_shared.model import AttemptId, TaskId
 class GangPhase(StrEnum):
     """Phase of a launch."""
 
-    PREPARING = "preparing"  # its members were dispatched; none may begin
-    RUNNING = "running"  # the start was named
-    HALTED = "halted"  # frozen everywhere: a member is lost, or the owner of its computer came back
+    PREPARING = "preparing"  # its members are dispatched; none may begin
+    RUNNING = "running"  # the start is set
+    HALTED = "halted"  # frozen everywhere: a member is lost, or the owner of its computer is back
 
 
-PHASES: Mapping[GangPhase, frozenset[GangPhase]] = {  # its row goes when the launch is over, in whichever phase
+PHASES: Mapping[GangPhase, frozenset[GangPhase]] = {  # its row is deleted when the launch is over, in any phase
     GangPhase.PREPARING: frozenset({GangPhase.RUNNING}),
     GangPhase.RUNNING: frozenset({GangPhase.HALTED}),
     GangPhase.HALTED: frozenset({GangPhase.RUNNING}),
@@ -29,20 +29,20 @@ PHASES: Mapping[GangPhase, frozenset[GangPhase]] = {  # its row goes when the la
 
 @dataclass(slots=True)
 class Gang:
-    """A launch of a parallel task. It hands out an attempt number for each rank, in order."""
+    """A launch of a parallel task. It assigns an attempt number to each rank, in order."""
 
     job: int
     task: int
     workers: tuple[str, ...]  # by rank
     slots: int  # on each of them
-    since: float  # of its phase; seconds since 1970
+    since: float  # start of its phase; seconds since 1970
     phase: GangPhase = GangPhase.PREPARING
     first: int = 1  # number of the attempt of rank 0
-    rendezvous: str = ""  # host:port at rank 0's worker, once that is prepared
-    culprits: tuple[str, ...] = ()  # workers because of which it is halted
-    reason: str = ""  # why it is halted
+    rendezvous: str = ""  # host:port at rank 0's worker, once that member is prepared
+    culprits: tuple[str, ...] = ()  # workers that caused the halt
+    reason: str = ""  # of the halt
     id: Annotated[AttemptId, Field(exclude=True)] = field(init=False, repr=False, compare=False)
-    """That of its member of rank 0: a task that asks for replicas has several launches at a time."""
+    """Id of its member of rank 0: a task with replicas has several launches at a time."""
 
     def __post_init__(self) -> None:
         self.id = AttemptId(self.job, self.task, self.first)

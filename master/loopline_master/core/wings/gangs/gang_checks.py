@@ -8,10 +8,10 @@ from loopline_shared.model import AttemptState, TaskState
 
 
 def check_gang(state: State, gang: Gang) -> None:
-    """Raises AssertionError if a gang has fewer members than its job's ``nodes``, or one that does what it must not.
+    """Raises AssertionError if a gang has fewer members than its job's ``nodes``, or one in a wrong state.
 
-    While it prepares no member has begun; while it runs none is lost or held by its owner. So no member of a gang
-    runs of which another is missing, as far as is known, but for as long as the word to freeze is on its way.
+    While the gang prepares no member has begun; while it runs no member is lost or held by its owner. So, as far as
+    is known, no member runs while another is missing, except until the word to freeze arrives.
     """
     job, task, name = state.jobs[gang.job], state.tasks[gang.task_id].state, f"gang {gang.id} ({gang.phase})"
     assert len(set(gang.workers)) == job.nodes, f"{name} has {gang.workers}, its job needs {job.nodes}"
@@ -32,4 +32,5 @@ _MEMBERS = {
     GangPhase.RUNNING: (AttemptState.PREPARED, *_BEGUN),
     GangPhase.HALTED: (AttemptState.PREPARED, *_BEGUN, AttemptState.LOST),
 }
-"""States of members by the phase of their gang: frozen while it runs, a member has yet to hear that it may go on."""
+"""States of members by the phase of their gang. While the gang runs, a frozen member has not received its word to
+thaw."""

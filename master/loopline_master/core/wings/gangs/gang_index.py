@@ -1,4 +1,4 @@
-"""The index of gangs: which of them have waited for how long, and which tasks may have another launch."""
+"""The index of gangs: preparing and halted launches by age, and tasks that may have another launch."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from loopline_shared.model import AttemptId, TaskId
 
 @dataclass(slots=True)
 class GangIndex:
-    """A function of the gangs, as Index is of all entities."""
+    """Lookups of gangs, a function of the gangs."""
 
     preparing: Ranking[AttemptId, tuple[float, AttemptId]] = field(default_factory=Ranking)  # (since, launch)
     halted: Ranking[AttemptId, tuple[float, AttemptId]] = field(default_factory=Ranking)
-    launches: dict[TaskId, set[int]] = field(default_factory=dict)  # by task: their first attempts' numbers
-    replicable: SortedSet[TaskId] = field(default_factory=SortedSet)  # whose jobs allow one launch more
+    launches: dict[TaskId, set[int]] = field(default_factory=dict)  # by task: attempt number of rank 0 of each
+    replicable: SortedSet[TaskId] = field(default_factory=SortedSet)  # tasks whose jobs allow one more launch
 
     def place(self, launch: AttemptId, gang: Gang | None, job: Job) -> None:
-        """Enter a launch of a job's task as it is now; None if it is no more."""
+        """Enter a launch of a job's task as it is now; None if it no longer exists."""
         phase = gang.phase if gang is not None else None
         since = (gang.since, launch) if gang is not None else None
         self.preparing.place(launch, since if phase is GangPhase.PREPARING else None)

@@ -1,4 +1,4 @@
-"""Memory of the wing *gangs*: its launches, and the plans of gangs that wait."""
+"""Memory of the wing *gangs*: its launches, and the plans of waiting gangs."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from loopline_shared.model import AttemptId
 @dataclass(slots=True)
 class GangMemory:
     gangs: dict[AttemptId, Gang] = field(default_factory=dict)
-    plans: dict[int, Plan] = field(default_factory=dict)  # by job: of its next gang
+    plans: dict[int, Plan] = field(default_factory=dict)  # by job: for its next gang
     index: GangIndex = field(default_factory=GangIndex)
 
     def note_gang(self, gang: Gang, job: Job, effects: Effects) -> None:
-        """Take in a gang as it is now. It is indexed at once."""
+        """Store a gang as it is now, and index it at once."""
         self.gangs[gang.id] = gang
         effects.note(gang.id, gang)
         self.index.place(gang.id, gang, job)
 
     def note_plan(self, plan: Plan, effects: Effects) -> None:
-        """Take in a plan; what has started or was withdrawn is forgotten, unless another has come in its place."""
+        """Store a plan. A plan that has started or was withdrawn is forgotten, unless another has replaced it."""
         effects.note(plan.id, plan)
         if not plan.is_over:
             self.plans[plan.job] = plan
@@ -35,7 +35,7 @@ class GangMemory:
 
 
 def drop_gang(state: State, gang: Gang) -> None:
-    """Forget a launch that is over: its row goes."""
+    """Forget a launch that is over: its row is deleted."""
     memory = state.own(GangMemory)
     if memory.gangs.get(gang.id) is gang:
         del memory.gangs[gang.id]

@@ -74,7 +74,7 @@ class Gangs(Wing, Lead):
         return plan is not None and plan.kind is PlanKind.PROMISE and (plan.start or 0.0) > self.state.now
 
     def brings_news(self, worker: Worker, report: Report) -> bool:
-        """True if a member of a gang may be due a word."""
+        """True if a member of a gang may need a word."""
         if report.members:
             return True
         frozen = {held.attempt: held.frozen for held in report.holding} if self._memory.gangs else {}
@@ -88,7 +88,7 @@ class Gangs(Wing, Lead):
     # Time, and the starts of a step.
 
     def due_at(self) -> float | None:
-        """Return when a launch times out, a gang is due, or the plans must be revised."""
+        """Return the time when a launch times out, a gang is due, or the plans must be revised."""
         times = [at for at in (phases.wake_at(self.state), self.planning.wake_at) if at is not None]
         return min(times, default=None)
 
@@ -96,7 +96,7 @@ class Gangs(Wing, Lead):
         phases.expire(self.state)
 
     def place(self) -> Iterator[None]:
-        """Bring the plans up to date, and begin those whose start has come."""
+        """Revise the plans, and begin the due ones."""
         if not (self.state.index.parallel or self._memory.plans or self.planning.book):
             return
         self.planning.revise()

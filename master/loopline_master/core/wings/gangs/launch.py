@@ -14,9 +14,9 @@ from loopline_shared.protocol.gang_messages import GangPlace
 
 
 def begin(state: State, job: Job, number: int, workers: Sequence[Worker]) -> Gang:
-    """Dispatch the members of a task's gang to these workers, by rank; whoever calls has found that they are free.
+    """Dispatch the members of a task's gang to these workers, by rank; the caller has checked that they are free.
 
-    The order guarantee is kept as for any task: a held one is never due (planning/live.py).
+    The order guarantee is kept as for any task: a held gang is never due (planning/live.py).
     """
     members = [lifecycle.start_attempt(state, job, number, worker) for worker in workers]
     names = tuple(worker.name for worker in workers)
@@ -26,7 +26,7 @@ def begin(state: State, job: Job, number: int, workers: Sequence[Worker]) -> Gan
 
 
 def place_of(state: State, attempt: Attempt, nodes: int) -> GangPlace:
-    """Return what the Run of a member says of its gang."""
+    """Return a member's place in its gang, a part of its Run."""
     gang = state.own(GangMemory).gangs[launch_of(attempt.id, nodes)]
     hosts = tuple(state.workers[name].facts.address or name for name in gang.workers)
     return GangPlace(rank_of(attempt.number, nodes), hosts, state.settings.lease_s)

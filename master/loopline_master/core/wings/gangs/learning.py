@@ -1,4 +1,4 @@
-"""Lessons of a gang's end: the work of its program, and nothing of its workers, who waited for one another."""
+"""Learning from a gang's end: its program's work, but not its workers' speeds, as they waited for one another."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from loopline_master.core.kernel.state import State
 
 
 def learn(state: State, job: Job, members: Sequence[Attempt]) -> None:
-    """Learn from the members of a gang that has succeeded, and advance virtual time by the work that they did."""
+    """Learn from the members of a gang that has succeeded, and advance virtual time by their work."""
     grid, now = state.grid, state.now
     shown = [measure.work_shown(state.workers[member.worker], member) for member in members]
     size = job.sweep.size_at(members[0].task)
@@ -32,7 +32,7 @@ def learn(state: State, job: Job, members: Sequence[Attempt]) -> None:
 
 
 def _observation(members: Sequence[Attempt], work: float, now: float) -> Observation:
-    """Return the run of the whole gang: the times of all members together, and the longest of their lives."""
+    """Return the run of the whole gang: the sums of its members' times, and the longest of their run times."""
     return Observation(
         now,
         members[0].worker,

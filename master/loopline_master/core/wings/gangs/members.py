@@ -1,4 +1,4 @@
-"""Members of gangs that have not begun, as Reports tell of them."""
+"""Members of gangs that have not begun, as Reports name them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from loopline_shared.protocol.worker_link import Report
 
 
 def note(state: State, report: Report, attempts: Sequence[Attempt]) -> list[Attempt]:
-    """Take in the members that have not begun; return the other attempts."""
+    """Note the members that have not begun; return the other attempts."""
     members = {member.attempt: member for member in report.members}
     for attempt in attempts:
         member = members.get(attempt.id)

@@ -1,14 +1,14 @@
-"""The life of a gang from its first dispatch to its end: what its members report decides its phase.
+"""The life of a gang from its first dispatch to its end: its members' reports decide its phase.
 
 | phase     | all prepared | a member gone or failed | one silent for a lease, or claimed | time over   |
 | preparing | commit       | stands down             | stands down                        | stands down |
 | running   |              | moves                   | halted: all others are frozen      |             |
 | halted    |              | moves                   | halted; running when all are back  | moves       |
 
-A member is *claimed* if its worker says that it is frozen: the owner of the computer is there.
-*Standing down* and *moving* are one deed (``disband``): what is left of the launch is cancelled and the task waits
-for another one, on whichever workers there are. It uses up one of the job's attempts if a member failed by its own
-doing, and none otherwise. The gang has succeeded when every member has ended well.
+A member is *claimed* if its worker reports it frozen: the owner of the computer is there.
+*Standing down* and *moving* are the same action (``disband``): the rest of the launch is cancelled and the task waits
+for another one, on any workers. It uses up one of the job's attempts if a member failed through its own fault, and
+none otherwise. The gang has succeeded when every member has succeeded.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ _PREPARED, _LOST = AttemptState.PREPARED, AttemptState.LOST
 
 
 def gang_of(state: State, attempt: Attempt) -> Gang | None:
-    """Return the launch that the attempt is a member of; None if it is no member of one that goes on."""
+    """Return the launch that the attempt is a member of; None if it belongs to no active launch."""
     return state.own(GangMemory).gangs.get(launch_of(attempt.id, state.jobs[attempt.job].nodes))
 
 
 def launches_of(state: State, task: TaskId) -> list[Gang]:
-    """Return the launches of a task that go on, the first one first: several if its job asks for replicas."""
+    """Return the active launches of a task, the first one first: several if its job asks for replicas."""
     memory = state.own(GangMemory)
     return [memory.gangs[AttemptId(*task, first)] for first in sorted(memory.index.launches.get(task, ()))]
 
 
 def members_of(state: State, gang: Gang) -> list[Attempt]:
-    """Return the members that are in memory, by rank: all of them while the launch goes on."""
+    """Return the members that are in memory, by rank: all of them while the launch is active."""
     ids = (gang.member(rank) for rank in range(len(gang.workers)))
     return [state.attempts[one] for one in ids if one in state.attempts]
 
 
-# What a member's worker reports.
+# Reports of a member's worker.
 
 
 def note_member(state: State, gang: Gang, attempt: Attempt, member: Member) -> None:
-    """Take in that a member is at its worker and has not begun."""
+    """Note that a member is at its worker and has not begun."""
     if attempt.state is _LOST:
         come_back(state, attempt, _PREPARED)
     elif attempt.state is _PREPARED and gang.phase is GangPhase.PREPARING and not member.is_ready:
@@ -66,16 +66,16 @@ def note_member(state: State, gang: Gang, attempt: Attempt, member: Member) -> N
 
 
 def take_result(state: State, attempt: Attempt, result: Result) -> None:
-    """Take in the end of a member. Ending well, it waits for the others; any other end ends all of them.
+    """Process the end of a member. After success it waits for the others; any other end ends all of them.
 
-    A member of a launch that was disbanded decides nothing any more, however it ends.
+    The end of a member of a disbanded launch has no consequence.
     """
     gang = gang_of(state, attempt)
     if gang is None:
         lifecycle.finish_attempt(state, attempt, _without_consequence(result))
         return
     if attempt.state is AttemptState.FINISHED:
-        return  # it is told again
+        return  # a repetition
     if result.outcome is not Outcome.SUCCEEDED or gang.phase is GangPhase.PREPARING:
         has_lied = result.outcome is Outcome.SUCCEEDED
         lifecycle.finish_attempt(state, attempt, _without_consequence(result) if has_lied else result)
@@ -97,7 +97,7 @@ def take_result(state: State, attempt: Attempt, result: Result) -> None:
 
 
 def lose(state: State, attempt: Attempt, reason: str, *, for_good: bool) -> None:
-    """Take in that an attempt is lost. One of an earlier launch is not wanted any more."""
+    """Mark an attempt as lost. An attempt of an earlier launch is lost for good."""
     gang = gang_of(state, attempt)
     if gang is None:
         lifecycle.lose_attempt(state, attempt, reason, for_good=True)
@@ -121,15 +121,15 @@ def come_back(state: State, attempt: Attempt, new: AttemptState) -> None:
 
 
 def follow(state: State, attempt: Attempt, seen: int) -> None:
-    """Have the phase of a member's gang follow from what its worker has just reported.
+    """Update the phase of a member's gang after a Report of its worker.
 
-    ``seen``: the last Assign that the worker has carried out. A member that has heard its word and does otherwise is
-    told again; one that stands still after it was to go on is held by its owner.
+    ``seen``: the last Assign that the worker has carried out. A member that has received its word and does otherwise
+    is sent it again; a member that is frozen although it was sent its word to run is held by its owner.
     """
     gang = gang_of(state, attempt)
     if gang is None:
         return
-    has_heard = attempt.sent <= seen  # or was told nothing in this session
+    has_heard = attempt.sent <= seen  # also if nothing was sent to it in this session
     match gang.phase, attempt.state:
         case GangPhase.PREPARING, AttemptState.PREPARED:
             _commit_if_ready(state, gang)
@@ -149,11 +149,11 @@ def follow(state: State, attempt: Attempt, seen: int) -> None:
             _say(state, attempt)
 
 
-# What follows.
+# Consequences.
 
 
 def expire(state: State) -> None:
-    """Have gangs stand down that took too long to prepare, and move those that were halted for too long."""
+    """Have gangs stand down that took too long to prepare, and move gangs that were halted for too long."""
     memory = state.own(GangMemory)
     for index, limit_s, said in (
         (memory.index.preparing, state.settings.gang_prepare_s, "not all members were ready in time"),
@@ -172,7 +172,7 @@ def wake_at(state: State) -> float | None:
 
 
 def disband_job(state: State, job: Job, reason: str, *, if_it_runs: bool) -> None:
-    """Disband the gangs of a job. Those that run go on unless ``if_it_runs``."""
+    """Disband the gangs of a job. Running gangs continue unless ``if_it_runs``."""
     for number in list(state.index.ready_sets[job.id].kept):
         for gang in launches_of(state, job.task_id(number)):
             if if_it_runs or gang.phase is GangPhase.PREPARING:
@@ -180,7 +180,7 @@ def disband_job(state: State, job: Job, reason: str, *, if_it_runs: bool) -> Non
 
 
 def disband(state: State, gang: Gang, reason: str) -> None:
-    """End what is left of a launch. Its task waits for another one, unless it has one or has failed too often."""
+    """End the rest of a launch. Its task waits for another launch, unless it has one or has failed too often."""
     for member in members_of(state, gang):
         if member.state in LIVE:
             lifecycle.cancel_attempt(state, member, reason[:500])
@@ -205,14 +205,14 @@ def _give_up(state: State, member: Attempt, reason: str) -> None:
 
 
 def _commit_if_ready(state: State, gang: Gang) -> None:
-    """Name the start, if every member is ready and its worker can be told."""
+    """Set the start, if every member is ready and its worker can be sent it."""
     members = members_of(state, gang)
     if all(member.state is _PREPARED and state.workers[member.worker].reported for member in members):
         _turn(state, gang, GangPhase.RUNNING)
 
 
 def _halt(state: State, gang: Gang, attempt: Attempt, reason: str) -> None:
-    """Have all others frozen, because this member is."""
+    """Have all other members frozen, because this one is frozen or lost."""
     if attempt.worker not in gang.culprits:
         gang.culprits = (*gang.culprits, attempt.worker)
     if gang.phase is GangPhase.HALTED:
@@ -223,7 +223,7 @@ def _halt(state: State, gang: Gang, attempt: Attempt, reason: str) -> None:
 
 
 def _clear(state: State, gang: Gang, worker: str) -> None:
-    """Let all go on if this worker was the last because of which they are frozen."""
+    """Have all members continue if this worker was the last cause of the halt."""
     if worker in gang.culprits:
         gang.culprits = tuple(name for name in gang.culprits if name != worker)
         state.put(gang)
@@ -233,7 +233,7 @@ def _clear(state: State, gang: Gang, worker: str) -> None:
 
 
 def _turn(state: State, gang: Gang, phase: GangPhase) -> None:
-    """Enter another phase, and tell every member."""
+    """Enter another phase, and send every member its word."""
     gang.phase = transitions.check(PHASES, gang.phase, phase)
     gang.since = state.now
     state.put(gang)
@@ -265,7 +265,7 @@ def _succeed(state: State, gang: Gang) -> None:
 
 
 def _fail_for_good(state: State, gang: Gang, reason: str) -> None:
-    """Fail the task of a launch that was disbanded: no other launch can succeed."""
+    """Fail the task of a disbanded launch, because no other launch can succeed."""
     task = state.tasks[gang.task_id]
     if task.is_open:
         lifecycle.end_task(state, state.jobs[gang.job], task, TaskState.FAILED, reason)
@@ -274,7 +274,7 @@ def _fail_for_good(state: State, gang: Gang, reason: str) -> None:
 
 
 def _without_consequence(result: Result) -> Result:
-    """Return the result as that of an attempt that was preempted, by no doing of its task."""
+    """Return the result as if the attempt had been preempted, without its task's fault."""
     if result.outcome is Outcome.CANCELLED:
         return result
     reason = result.reason or "its gang did not continue without it"

@@ -1,8 +1,8 @@
-"""Replicas of gangs: one launch more of a task that runs, whole, on workers that nothing else wants.
+"""Replicas of gangs: one more launch of a running task, as a whole, on workers without other use.
 
-Only jobs that ask for replicas (``max_replicas``) have them, and only under a policy that replicates. The launch
-whose members have all ended well first brings the result, and the others are ended (phases.py). A replica begins
-where it delays nothing that is planned, and is cancelled for nothing else.
+Only jobs that ask for replicas (``max_replicas``) have them, and only under a policy that replicates. The first
+launch whose members have all succeeded brings the result, and the others are ended (phases.py). A replica begins only
+where it delays no plan, and is not cancelled for other work.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from loopline_master.core.wings.gangs.planning.grid_horizons import switch_of
 from loopline_master.core.wings.gangs.planning.pool import on_fewest_switches
 
 _TASKS, _WORKERS = 4, 64
-"""So many tasks are looked at in a step, the earliest jobs' first, and so many more idle workers than one needs."""
+"""Limits for one step: tasks checked, the earliest jobs' first, and idle workers beyond a launch's need."""
 
 
 def begin(state: State) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""The word that each member of a gang needs: to start, to freeze, to go on. It follows from what is believed."""
+"""The word that each member of a gang needs: to start, to freeze, to thaw. It follows from the scheduler's belief."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from loopline_shared.parallel import launch_of
 from loopline_shared.protocol.gang_messages import MemberOrder, Word
 
 LEAD_S = 0.05
-"""From the commit until members begin, beside the way to the farthest: all have read the word before one is busy."""
+"""Time from the commit to the start, besides the way to the farthest worker: all read the word before one is busy."""
 _LONGEST_DELAY_S = 2.0
-"""Of a round trip to a worker, as far as a start waits for it."""
+"""Longest part of a round trip to a worker that a start waits for."""
 
 
 def word_for(state: State, attempt: Attempt, worker: Worker) -> Word | None:
-    """Return the word that the member needs; None if what it is believed to do is what it should."""
+    """Return the word that the member needs; None if its believed state is as it should be."""
     gang = state.own(GangMemory).gangs.get(launch_of(attempt.id, state.jobs[attempt.job].nodes))
     if gang is None:
         return None
@@ -34,7 +34,7 @@ def word_for(state: State, attempt: Attempt, worker: Worker) -> Word | None:
 
 
 def lead_s(state: State, workers: tuple[str, ...]) -> float:
-    """Return the seconds from the commit to the start: the farthest worker must have heard of it by then."""
+    """Return the seconds from the commit to the start: the farthest worker must have received the word by then."""
     return LEAD_S + max(_one_way_s(state.workers[name]) for name in workers)
 
 

@@ -1,1 +1,1 @@
-"""Leases: what becomes of workers that fall silent."""
+"""Leases: handling of workers that fall silent."""

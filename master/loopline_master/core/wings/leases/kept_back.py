@@ -1,16 +1,16 @@
-"""Reports kept back: those without news are answered by whoever has the links, and stay outside the event log.
+"""Reports kept back: Reports without news are answered by the owner of the links, and stay outside the event log.
 
-To the scheduler, and in its rows, the worker then has reported when it last had news. Its lease would end; so whoever
-keeps the Reports back has ``told`` say from time to time, in one event for all workers, when each was last heard. An
-event is a row of the log, and rows are to be few: a worker that goes on as before is given a lease of LONG_LEASES at
-once. It is cut to a single one, counted from the last Report, as soon as that is over, or the link has ended. So a
-worker that falls silent is given up when it would have been; whatever the scheduler decides, it decides from what the
-log has; and a master that starts again begins every lease anew in any case.
+For the scheduler and its rows, the worker's last Report is then its last with news. Its lease would end, so the owner
+of the links steps ``silence_events`` from time to time: one event for all workers with the times of their last
+Reports. Events are rows of the log and should be few, so a worker without changes is given a lease of LONG_LEASES at
+once. The lease is cut to a single one, counted from the last Report, as soon as that one is over or the link has
+ended. So a silent worker is given up at the same time as without this scheme, every decision is based on the log
+alone, and a restarted master restarts every lease anyway.
 
-**News** is what a Report says that the scheduler does not know yet. Most Reports of a grid say that all is as it was:
-computers are idle, or are at the same tasks. All that would follow from such a Report is a new lease. The rows of the
-table in worker_sessions.py that say *nothing to do*, and those parts of a load that no decision reads, or reads in
-steps, are no news.
+**News** is the content of a Report that the scheduler does not know yet. Most Reports of a grid repeat the state:
+computers are idle, or are at the same tasks. Such a Report would only renew a lease. The rows of the table in
+worker_sessions.py that say *nothing to do* are no news. Neither are parts of a load that no decision reads, or reads
+only in steps.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from loopline_shared.protocol.attempt_ranges import attempts_of
 from loopline_shared.protocol.worker_link import Report
 
 LONG_LEASES = 10
-"""A worker without news is given so many leases at once; if it dies before, ``told`` says so."""
+"""Number of leases given at once to a worker without news; if it dies earlier, ``silence_events`` corrects this."""
 _SWAY = 1 / 8
-"""Spare CPU that swings by less, per slot, about the bound between two quarters is no news each time."""
+"""Smaller changes of spare CPU, per slot, are no news, even across the bound between two quarters."""
 _DELAY_STEP_S = 0.01
-"""Delays are told apart to so much (policies/turnaround.py) ..."""
+"""Smaller changes of a delay, in seconds, are no news (policies/turnaround.py) ..."""
 _DELAY_FACTOR = 2.0
-"""... and by this factor, for those of radio links sway."""
+"""... nor changes by a smaller factor, because delays of radio links vary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +48,14 @@ class LastReport:
 
 
 class KeptBack:
-    """The workers whose last Reports brought no news. Times are those of the steps."""
+    """Workers whose last Reports brought no news. Times are those of the steps."""
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._heard: dict[str, LastReport] = {}  # by worker, the longest silent first
 
     def keep(self, event: WorkerReported, now: float) -> bool:
-        """True if a Report is kept back; otherwise it is to be stepped, before the next of its link is shown here."""
+        """True if a Report is kept back; otherwise the caller must step it before it passes the link's next one."""
         name, session, report = event.worker, event.session, event.report
         worker = self._state.workers.get(name)
         if worker is None or worker.session != session:
@@ -72,13 +72,13 @@ class KeptBack:
         return heard if heard and worker and worker.session == heard.session else None
 
     def loads(self) -> list[tuple[Worker, Load]]:
-        """Return the workers whose last Reports were kept back, with what these said."""
+        """Return the workers whose last Reports were kept back, with the loads from these."""
         found = ((name, self.last_heard(name)) for name in self._heard)
         return [(self._state.workers[name], heard.load) for name, heard in found if heard]
 
     @property
     def wake_at(self) -> float | None:
-        """Time at which the next worker will have been silent for a lease. None if there is no such time."""
+        """Time when the next worker will have been silent for a lease. None if there is no such time."""
         return next((heard.lease_until for heard in self._heard.values()), None)
 
     def silence_events(self, events: Iterable[Event], now: float) -> list[Event]:
@@ -112,10 +112,10 @@ class KeptBack:
 
 
 def brings_news(state: State, worker: Worker, report: Report) -> bool:
-    """True if anything but a new lease would follow from this Report of the worker's open session.
+    """True if this Report of the worker's open session would do more than renew a lease.
 
-    The first of a session does: what the worker holds is not known before. So does each of a worker in quarantine:
-    every Assign repeats the notice to its owner.
+    The first Report of a session does, because the worker's attempts are unknown before it. So does each Report of a
+    worker in quarantine, because every Assign repeats the notice to its owner.
     """
     if not worker.reported or report.results or any(brings(worker, report) for brings in state.wings.brings_news):
         return True
@@ -123,7 +123,7 @@ def brings_news(state: State, worker: Worker, report: Report) -> bool:
 
 
 def _has_moved(worker: Worker, load: Load) -> bool:
-    """True if what decisions read of a load has moved."""
+    """True if a part of the load that decisions read has changed."""
     known, offered = worker.load, min(load.slots, worker.facts.slots)
     if known is None or offered != worker.offered or _words(load) != _words(known):
         return True
@@ -135,12 +135,12 @@ def _has_moved(worker: Worker, load: Load) -> bool:
 
 
 def _words(load: Load) -> tuple[object, ...]:
-    """Return the parts of a load that are no amounts: whatever changes there is shown, and explained, at once."""
+    """Return the parts of a load that are not amounts: each of their changes is shown and explained at once."""
     return load.withheld, load.in_use, load.on_battery, load.yielded, load.preparing
 
 
 def _holds_as_believed(state: State, worker: Worker, report: Report) -> bool:
-    """True if the worker holds what it is believed to, each attempt in the state in which it is believed to be."""
+    """True if the worker holds the attempts that it is believed to hold, in their believed states."""
     ours = state.index.attempts.of_worker.get(worker.name, {})
     frozen, waiting = {held.attempt: held.frozen for held in report.holding}, set(attempts_of(report.waiting))
     delivering = set(attempts_of(report.delivering))

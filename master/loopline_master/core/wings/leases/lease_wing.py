@@ -1,8 +1,7 @@
 """The wing *leases*: loses the attempts of silent workers, and forgets workers.
 
-A worker that is away is forgotten when an admin says so, or after ``forget_workers_days``. One that said that it is
-*transient* is forgotten when its lease is over, or as soon as another worker needs its place
-(kernel/sessions/lost_workers.py).
+An absent worker is forgotten on an admin's request, or after ``forget_workers_days``. A *transient* worker is
+forgotten when its lease is over, or as soon as another worker needs its place (kernel/sessions/lost_workers.py).
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from loopline_master.core.kernel.effects import Declined, Done, Reply
 from loopline_master.core.kernel.entities import OCCUPYING, Worker
 from loopline_master.core.kernel.kernel_events import MasterStarted, MasterStoodStill, WorkerForgotten, WorkersHeard
 from loopline_master.core.kernel.sessions import leases
-from loopline_master.core.kernel.sessions.lost_workers import is_needed, let_go
+from loopline_master.core.kernel.sessions.lost_workers import forget_worker, is_needed
 
 
 class Leases(Wing):
@@ -39,17 +38,17 @@ class Leases(Wing):
             worker = self.state.workers[name]
             self._give_up(worker)
             if worker.facts.transient:
-                self._let_transient_go(worker)
+                self._forget_transient(worker)
 
     def _begin(self, event: MasterStarted | MasterStoodStill, tell: Tell) -> Reply:
-        """Renew every lease: they ran while the master was stopped."""
+        """Renew every lease: time passed while the master was stopped."""
         for worker in self.state.workers.values():
             leases.renew(self.state, worker)
             self.state.put(worker)
         return Done()
 
     def _hear(self, event: WorkersHeard, tell: Tell) -> Reply:
-        """Take in the times of Reports that were kept back, and renew the leases."""
+        """Apply the times of Reports that were kept back, and renew the leases."""
         for name, ago_s in event.ago_s.items():
             worker = self.state.workers[name]
             worker.reported_at = self.state.now - ago_s
@@ -68,7 +67,7 @@ class Leases(Wing):
             return Declined(409, "connected", message, "stop it first; `loopline leave` there takes it out for good")
         if is_needed(self.state, worker):
             return Declined(409, "needed", f"a gang is planned on {worker.name}, or has not ended", "try again later")
-        let_go(self.state, worker)
+        forget_worker(self.state, worker)
         return Done()
 
     def _give_up(self, worker: Worker) -> None:
@@ -81,12 +80,12 @@ class Leases(Wing):
             forget(worker.name)
         leases.disconnect(self.state, worker)
 
-    def _let_transient_go(self, worker: Worker) -> None:
-        """Forget a transient worker whose lease is over; after another lease, if a gang still needs it."""
+    def _forget_transient(self, worker: Worker) -> None:
+        """Forget a transient worker whose lease is over; extend the lease by another if a gang still needs it."""
         if worker.name in self.state.effects.gone:
             return
         if is_needed(self.state, worker):
             worker.lease_until = self.state.now + self.state.settings.lease_s
             self.state.put(worker)
         else:
-            let_go(self.state, worker)
+            forget_worker(self.state, worker)

@@ -1,6 +1,6 @@
-"""Shares: whose turn it is among users, before the policy says which of a user's tasks is next.
+"""Shares: decides which user's turn it is, before the policy chooses among the user's tasks.
 
-Each user has a share of the grid, 1 unless the operator says otherwise. Slots go to the user who has used least for
+Each user has a share of the grid, 1 unless the operator sets another. Slots go to the user who has used least for
 their share: ``usage`` keeps account, as Slurm's fair tree and HTCondor's user priorities do, and ``turns`` asks the
-policy for each user in this order. Where one user alone has something to start, the policy is asked as ever.
+policy for each user in this order. If only one user has a task to start, the policy is asked as usual.
 """

@@ -1,4 +1,4 @@
-"""Accounts of users: who is charged for which slots, and since when."""
+"""Accounts of users: their slots in use and their past use."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ from loopline_master.core.kernel.index.attempts import is_at_work, is_prefetched
 from loopline_master.core.wings.shares.user import User
 
 _MOST_IN_HAND_MS = 60_000
-"""An attempt counts at once as what it is expected to take, so that slots that fall free together go to several
-users; as so much at most, and where nothing is known."""
+"""Upper bound of an attempt's immediate charge, and the charge if its expected time is unknown.
+
+Attempts are charged at once with their expected time, so that slots that become free together go to several users.
+"""
 
 
 @dataclass(slots=True)
 class Accounts:
-    """All users by name. Accounts are kept while there are several and the settings say so."""
+    """All users by name. Accounts are kept while there are several users and the settings demand it."""
 
     users: dict[str, User]
     are_kept: bool = False
     half_life_s: float = 1.0
-    in_hand_ms: dict[str, int] = field(default_factory=dict)  # by user: what their attempts under way count as
-    ahead: dict[str, int] = field(default_factory=dict)  # by user: slots for which their attempts wait at workers
+    in_hand_ms: dict[str, int] = field(default_factory=dict)  # by user: expected use of their attempts under way
+    ahead: dict[str, int] = field(default_factory=dict)  # by user: slots of their prefetched attempts
 
     @property
     def are_shared(self) -> bool:
@@ -31,7 +33,7 @@ class Accounts:
         return self.are_kept and len(self.users) > 1
 
     def open(self, attempts: Iterable[tuple[str, Attempt, int]], now: float) -> list[User]:
-        """Charge users for attempts (user, attempt, role), and for no others. Return those whose account changes."""
+        """Charge users for these attempts (user, attempt, role) alone. Return the users whose charge changes."""
         at_work, self.in_hand_ms, self.ahead = Counter[str](), {}, {}
         for owner, attempt, role in attempts if self.are_kept else ():
             at_work[owner] += is_at_work(role) * attempt.slots
@@ -43,7 +45,7 @@ class Accounts:
         return changed
 
     def charge(self, owner: str, attempt: Attempt, before: int, after: int, now: float) -> User | None:
-        """Note that an attempt has another role. Return its user, if they are charged anew from now on."""
+        """Note an attempt's change of role. Return its user if their charge per second changes."""
         more_ms = in_hand_ms(attempt, after) - in_hand_ms(attempt, before)
         self.in_hand_ms[owner] = self.in_hand_ms.get(owner, 0) + more_ms
         if more_ahead := is_prefetched(after) - is_prefetched(before):
@@ -56,15 +58,15 @@ class Accounts:
         return user
 
     def rank(self, name: str, now: float) -> float:
-        """Return what a user has used for their share, with what they have in hand now; the least is next."""
+        """Return the user's use for their share, including their attempts in hand; the least is next."""
         user = self.users[name]
         return (user.usage_now(now, self.half_life_s) + self.in_hand_ms.get(name, 0) / 1e3) / user.share
 
 
 def in_hand_ms(attempt: Attempt, role: int) -> int:
-    """Return the use that an attempt of this role counts as, beside what it is charged for, in slot-milliseconds.
+    """Return the use that an attempt of this role adds beyond its user's charge, in slot-milliseconds.
 
-    One that waits at its worker counts in full: a policy may send far ahead.
+    An attempt that waits at its worker counts in full, because a policy may prefetch many.
     """
     if not (is_prefetched(role) or is_at_work(role)):
         return 0

@@ -1,9 +1,9 @@
-"""The wing *shares*: users take turns by their use, within limits of their own.
+"""The wing *shares*: users take turns by their use, within their limits.
 
-Prefetching between users goes as far as experience supports it. The expected run time of a task is a user's size, a
-prediction or a mean, and any of them can be wrong by orders of magnitude. Then a queue that should last a second
-lasts an hour, and other users wait behind it. So a task of a job may wait only if the tasks that wait there for each
-slot are fewer than the job's attempts that confirmed the expectation in a row. Two may always wait. An attempt that
+Prefetching between users goes only as far as experience supports it. The expected run time of a task is a user's
+size, a prediction or a mean, and each of these can be wrong by orders of magnitude. Then a queue that should last a
+second lasts an hour, and other users wait behind it. So a task of a job may wait only if fewer tasks wait there for
+each slot than the job has had attempts in a row that confirmed the expectation. Two may always wait. An attempt that
 takes longer than expected resets the count, and its worker's queue is cut back.
 """
 
@@ -31,13 +31,13 @@ from loopline_master.core.wings.shares.user_slots import may_take
 from loopline_shared.errors import ExceededLimit
 
 UNCONFIRMED = 2
-"""Tasks that may wait for each slot whatever is known about them."""
+"""Tasks that may wait for each slot without any confirmation."""
 _LIMITED = (
     ("user_jobs", "unfinished jobs"),
     ("user_tasks", "unfinished tasks"),
     ("user_spec_bytes", "bytes of unfinished jobs' specs"),
 )
-"""Settings that limit what one user may have at once, and the words for it."""
+"""Settings that limit each user's unfinished work, and the words for it."""
 _NO_SLOTS = Veto("user_slots")
 
 
@@ -85,7 +85,7 @@ class Shares(Wing):
         self._account_of(job.owner)
 
     def _account_of(self, name: str) -> User:
-        """Return a user's account; it is opened if there is none."""
+        """Return a user's account; create it if missing."""
         if name not in self._accounts.users:
             self.state.put(User(name, usage_at=self.state.now))
             were_shared = self._accounts.are_shared
@@ -95,14 +95,14 @@ class Shares(Wing):
         return self._accounts.users[name]
 
     def _change_share(self, event: ShareChanged, tell: Tell) -> Reply:
-        """Give a user another share, also one who has not submitted a job yet."""
+        """Give a user another share, even if they have not submitted a job yet."""
         user = self._account_of(event.user)
         user.share = event.share
         self.state.put(user)
         return Done()
 
     def settings_change(self) -> None:
-        """Keep account of users from now on, if the settings say so and there are several, or each has a limit."""
+        """Keep accounts from now on if the settings demand it and there are several users or a limit of slots."""
         state, accounts, roles = self.state, self._accounts, self.state.index.attempts.roles
         accounts.half_life_s = state.settings.share_half_life_s
         is_limited = state.settings.user_slots is not None
@@ -114,7 +114,7 @@ class Shares(Wing):
         state.wings.arrange()
 
     def _cut_queues(self) -> None:
-        """Retract what was sent ahead while there was one user, as far as it exceeds what may wait with several."""
+        """Retract the attempts prefetched for a single user, as far as they exceed the limit for several users."""
         state, queues = self.state, self.state.index.attempts.queues
         for name in sorted(queues.work_ms):
             most_ms = milliseconds(state.prefetch_s) * max(1, state.workers[name].offered)
@@ -131,7 +131,7 @@ class Shares(Wing):
         return self._accounts.rank(owner, self.state.now)
 
     def turn_passes(self, job: Job) -> None:
-        """Note which of a user's jobs had its turn."""
+        """Note the user's job that had its turn."""
         user = self._accounts.users[job.owner]
         if user.pointer != job.turn:
             user.pointer = job.turn
@@ -151,7 +151,7 @@ class Shares(Wing):
     # Queues at workers.
 
     def most_waiting(self, job: Job, worker: Worker) -> float:
-        """Return how long the worker's queue may be including a task of this job, in tasks."""
+        """Return the limit of the worker's queue including a task of this job, in tasks."""
         if not self._accounts.are_shared:
             return inf
         return max(UNCONFIRMED, job.confirmed) * max(1, worker.offered)
@@ -169,7 +169,7 @@ class Shares(Wing):
             lifecycle.retract_attempt(state, attempt, "tasks before it took longer than expected")
 
     def check(self, of: Job | Worker | None) -> None:
-        """Raise AssertionError if a user is not charged for exactly what they hold."""
+        """Raise AssertionError if a user's charges differ from their attempts."""
         if of is not None:
             return
         state, accounts, roles = self.state, self._accounts, self.state.index.attempts.roles

@@ -1,4 +1,4 @@
-"""Turns: the policy's proposals, in the order in which users have used least of their share."""
+"""Turns: the policy's proposals, taken from the users in the order of their use."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from loopline_master.core.wings.shares.user_slots import may_take
 def in_turn(state: State, ask: Callable[[View], Iterator[Proposal]], view: View) -> Iterator[Proposal]:
     """Return the proposals of ``ask``, a policy's method: after each, the user who has used least is next.
 
-    Each user's proposals are those that the policy makes where it sees their jobs alone (``Index.turn``). No task
-    is sent to wait at a busy worker while somebody who comes first has tasks for it that are too long to wait there:
-    short ones would keep its slots from ever falling free. A user who has all the slots that one is allowed has no
-    turn, and no other waits for them.
+    Each user's proposals are made by the policy while it sees this user's jobs alone (``Index.turn``). No task is
+    prefetched to a busy worker while a user who comes earlier has tasks for it that are too long to wait there: short
+    tasks would keep its slots busy for ever. A user at the limit of slots has no turn, and no other user waits for
+    them.
     """
     owners = state.index.requirements.owners_in(state.index.open)
     if not owners or (len(owners) < 2 and state.settings.user_slots is None):

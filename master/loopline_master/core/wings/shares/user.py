@@ -1,4 +1,4 @@
-"""User: a person's account of the time that their tasks had slots, which fades."""
+"""User: a person's account of their tasks' slot time, which fades."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ class User:
     """Account of a person who has ever submitted a job, as one row."""
 
     name: str
-    share: float = 1.0  # as the operator set it: of two users who want all, each gets slots in this proportion
-    usage: float = 0.0  # slot-seconds until ``usage_at``, of which half fades in share_half_life_s
+    share: float = 1.0  # set by the operator; users who all want the whole grid get slots in this proportion
+    usage: float = 0.0  # slot-seconds until ``usage_at``; half fades in share_half_life_s
     usage_at: float = 0.0  # seconds since 1970
-    at_work: int = 0  # slots held since then, frozen ones left out
-    pointer: int = 0  # the user's turn that was last (round robin)
+    at_work: int = 0  # slots in use since then, without frozen attempts
+    pointer: int = 0  # the user's turn used last (round robin)
 
     def usage_now(self, now: float, half_life_s: float) -> float:
         """Return the faded slot-seconds at this time: u' = slots at work - u ln 2 / half-life, in closed form."""
@@ -24,6 +24,6 @@ class User:
         return self.usage * kept + self.at_work * (1.0 - kept) / rate
 
     def charge(self, change: int, now: float, half_life_s: float) -> None:
-        """Keep account up to now, and hold so many slots more from now on."""
+        """Bring the account up to ``now``, and charge ``change`` more slots from then on."""
         self.usage, self.usage_at = self.usage_now(now, half_life_s), now
         self.at_work += change

@@ -1,4 +1,4 @@
-"""The slots that one user may have at once."""
+"""Limit of the slots that one user has at once."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from loopline_master.core.wings.shares.accounts import Accounts
 
 
 def slots_taken(state: State, owner: str) -> int:
-    """Return the slots that a user's tasks have, frozen ones left out, and those that wait at workers will have."""
+    """Return the slots of a user's tasks, without frozen attempts but with prefetched ones."""
     accounts = state.own(Accounts)
     return accounts.users[owner].at_work + accounts.ahead.get(owner, 0)
 
 
 def may_take(state: State, owner: str, slots: int) -> bool:
-    """True if a task of so many slots may get them. Where its user has none, it may in any case.
+    """True if a task of this many slots may get them, or its user has none yet.
 
-    So a limit that is lower than what one task needs delays this task, and does not keep it for ever.
+    So a limit below the need of one task delays this task, but not for ever.
     """
     allowed = state.settings.user_slots
     if allowed is None or not state.own(Accounts).are_kept:

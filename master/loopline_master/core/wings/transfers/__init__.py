@@ -1,1 +1,1 @@
-"""Which copy of a file serves whom, in which line of hosts and at which rate: Takahashi et al.'s planner, pure."""
+"""Planning of transfers (Takahashi et al.), pure: source, line of hosts and rate for each receiver of a file."""

@@ -1,10 +1,10 @@
-"""Carriers: workers that take files from one another, what each has and fetches, and what the planner is asked.
+"""Carriers: workers that take files from one another, with their files and fetches, and requests to the planner.
 
-The pipelines in force follow from whom each worker takes each file. So a restart goes on with the plan that was, and
-the planner is asked with no other knowledge than what is stored.
+The pipelines in force follow from each worker's source of each file. So a restart continues with the previous plan,
+and a request to the planner needs stored knowledge only.
 
-Pieces come in order, so a worker can take a file only from one that has as much of it. The planner knows nothing of
-that: receivers of one file that are far ahead of others are sources to these, and the others ask for it under another
+Pieces come in order, so a worker can take a file only from a host that has as much of it. The planner does not model
+this: receivers of one file that are far ahead of others are sources to these, and the others ask for it under another
 name, a *wave* of the file.
 """
 
@@ -19,17 +19,17 @@ from loopline_master.core.wings.transfers.network import Network, NetworkNode
 from loopline_master.core.wings.transfers.pipeline import Demand, Pipeline, PlanRequest, TransferPlan
 
 OVERDUE_S = 30.0
-"""A transfer that has waited for so long ..."""
+"""A transfer that has waited for this long ..."""
 LEAST_RATE = 1e6
-"""... is given at least so many bytes per second, or its share of what the links carry."""
+"""... is given at least this rate in bytes per second, or its share of the links' capacity."""
 _LAG_BYTES, _LAG_S = 2 * 2**20, 0.5
-"""Receivers are of one wave if they are apart by so much, or by what comes in so long: so long whoever is put behind
-another may have to wait."""
+"""Receivers belong to the same wave if their progress differs by at most ``_LAG_BYTES`` or ``_LAG_S`` of transfer: a
+receiver behind another may have to wait for this long."""
 _SAME_LINE = 0.05
-"""Receivers that follow one another are of one line if their planned rates differ by no larger share."""
+"""Receivers that follow one another are on one line if their planned rates differ by at most this share."""
 _WAVE = "/"
-_A_HAIR_LESS = 1 - 1e-6
-"""Share of its link that the master is said to have: among sources that are equally good, a worker is chosen."""
+_SLIGHTLY_LESS = 1 - 1e-6
+"""Factor on the capacity of the master's link, so that a worker is preferred to an equally good master."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +37,15 @@ class Transfer:
     """A file on its way to one worker. Times are in seconds since 1970."""
 
     size_bytes: int
-    since: float  # when it was first asked for
-    have_bytes: int  # had come ...
-    at: float  # ... at this time, as its worker told ...
-    flows: float = 0.0  # ... at so many bytes per second
-    source: str | None = None  # as planned: a worker, or MASTER; None: no plan has it
+    since: float  # time of the first request
+    have_bytes: int  # bytes received ...
+    at: float  # ... at this time, as its worker reported ...
+    flows: float = 0.0  # ... at this rate in bytes per second
+    source: str | None = None  # as planned: a worker, or MASTER; None: it is not planned
     rate: float = 0.0  # planned, in bytes per second; 0 with a source: it waits
 
     def left_bytes(self, now: float) -> float:
-        """Return how much is expected to be missing."""
+        """Return the expected number of missing bytes."""
         return max(0.0, self.size_bytes - self.have_bytes - self.flows * (now - self.at))
 
     def is_overdue(self, now: float) -> bool:
@@ -60,13 +60,13 @@ class Carrier:
     name: str
     has: dict[str, int] = field(default_factory=dict)  # large files in its cache, by SHA-256: bytes
     fetching: dict[str, Transfer] = field(default_factory=dict)  # by SHA-256
-    failed: dict[str, float] = field(default_factory=dict)  # workers that failed it as sources, and until when
-    mute_until: float | None = None  # it says that it lives, and passed nothing on of what it has
-    unheard_since: float | None = None  # a receiver told then that nothing came from it; no Report has come since
+    failed: dict[str, float] = field(default_factory=dict)  # sources that failed it, and until when
+    mute_until: float | None = None  # it answers, but passed nothing on
+    unheard_since: float | None = None  # a receiver got nothing from it then; no Report since
 
     @property
     def is_known(self) -> bool:
-        """True if it has anything, or wants it."""
+        """True if it has or fetches a file."""
         return bool(self.has or self.fetching)
 
     def avoids(self, source: str, now: float) -> bool:
@@ -74,28 +74,28 @@ class Carrier:
         return self.failed.get(source, 0.0) > now
 
     def is_mute(self, now: float) -> bool:
-        """True if no receiver is to wait for it: one that it failed was believed at once."""
+        """True if no receiver may wait for it: a receiver's accusation was believed."""
         return self.unheard_since is not None or (self.mute_until or 0.0) > now
 
 
 @dataclass(frozen=True, slots=True)
 class NumberedRequest:
-    """A request for a plan, to be answered under its number. What it is made of is never changed in place."""
+    """A request for a plan, to be answered under its number. Its parts are never changed in place."""
 
     number: int
     now: float
     network: Network = field(repr=False)
     carriers: tuple[tuple[str, Mapping[str, int], Mapping[str, Transfer]], ...]  # name, has, fetching
     avoided: Mapping[str, frozenset[str]]  # by receiver: sources that failed it
-    mute: frozenset[str]  # pass nothing on to anybody
-    unheard: frozenset[str] = frozenset()  # of these: nothing is planned for them either
+    mute: frozenset[str]  # workers that pass nothing on
+    unheard: frozenset[str] = frozenset()  # subset: nothing is planned for them either
 
     def request(self) -> PlanRequest:
-        """Return what the planner is given."""
+        """Return the planner's input."""
         receivers: dict[str, dict[str, Transfer]] = {}
         for name, _, fetching in self.carriers:
             for file, transfer in fetching.items() if name not in self.unheard else ():
-                receivers.setdefault(file, {})[name] = self._past_the_mute(file, transfer)
+                receivers.setdefault(file, {})[name] = self._with_fallback(file, transfer)
         holders: dict[str, list[str]] = {file: [MASTER] for file in receivers}
         for name, has, _ in self.carriers:
             if name not in self.mute:
@@ -111,8 +111,8 @@ class NumberedRequest:
                 running += pipelines_of(name, wave)
         return PlanRequest(self.network, found, tuple(demands), tuple(running), LEAST_RATE)
 
-    def _past_the_mute(self, file: str, transfer: Transfer) -> Transfer:
-        """Return a transfer as its receiver goes on by itself: past the mute, from the first before them in line."""
+    def _with_fallback(self, file: str, transfer: Transfer) -> Transfer:
+        """Return a transfer with its receiver's fallback: the first host before it in line that is not mute."""
         source = transfer.source
         for _ in self.mute if source in self.mute else ():
             before = next((fetching.get(file) for name, _, fetching in self.carriers if name == source), None)
@@ -126,8 +126,8 @@ class NumberedRequest:
     ) -> Iterator[tuple[str, list[str], dict[str, Transfer]]]:
         """Yield name, holders and receivers of each wave of a file.
 
-        A receiver that passes nothing on, or that one has failed from which others still take, is a wave of its own:
-        nobody waits for it.
+        A receiver forms a wave of its own if it passes nothing on, or was failed by a source that others still use:
+        no other receiver waits for it.
         """
         number, holders = 0, list(holders)
         for wave in waves(receivers, self.now):
@@ -142,12 +142,12 @@ class NumberedRequest:
                 number += 1
 
     def answer(self, plan: TransferPlan) -> tuple[Pipeline, ...]:
-        """Return the plan's pipelines by the names of the files themselves."""
+        """Return the plan's pipelines under the files' own names."""
         return tuple(replace(line, file=line.file.partition(_WAVE)[0]) for line in plan.pipelines)
 
 
 def waves(receivers: Mapping[str, Transfer], now: float) -> Iterator[dict[str, Transfer]]:
-    """Yield the receivers of a file, those first of which most has come: in groups that are about as far."""
+    """Yield the receivers of a file in groups of about equal progress, the most advanced first."""
     have = {name: transfer.size_bytes - transfer.left_bytes(now) for name, transfer in receivers.items()}
     lag = max(_LAG_BYTES, _LAG_S * max(transfer.flows for transfer in receivers.values()))
     wave: dict[str, Transfer] = {}
@@ -162,8 +162,8 @@ def waves(receivers: Mapping[str, Transfer], now: float) -> Iterator[dict[str, T
 
 
 def pipelines_of(file: str, receivers: Mapping[str, Transfer]) -> Iterator[Pipeline]:
-    """Yield the pipelines in force of a file; each begins at a source, or at a receiver of another one."""
-    after: dict[str, str] = {}  # who takes it from a receiver at the rate at which it comes there
+    """Yield the pipelines in force of a file; each begins at a source, or at a receiver of another pipeline."""
+    after: dict[str, str] = {}  # next in the line, which takes it at about the same rate
     firsts: list[str] = []
     for name, transfer in receivers.items():
         if transfer.source is None:
@@ -185,25 +185,25 @@ def _is_one_line(receivers: Mapping[str, Transfer], name: str) -> bool:
 
 
 def _place(node: NetworkNode) -> tuple[bool, bool, list[tuple[int, str]], str]:
-    """Return where a node stands: hosts before switches, so that lines go to near hosts before they go far.
+    """Return a node's sort key: hosts before switches, so that lines visit near hosts before they leave a switch.
 
-    pc-9 stands before pc-10: neighbours in number are mostly neighbours on the wire.
+    pc-9 comes before pc-10: neighbours in number are mostly neighbours on the wire.
     """
     words = [(int(word), "") if word.isdecimal() else (-1, word) for word in re.split(r"(\d+)", node.name)]
     return node.is_switch, node.name != MASTER, words, node.name
 
 
 class TransferState:
-    """The network as far as it was told, and the request that the planner has. Begun anew with each start."""
+    """The reported network, and the planner's present request. Starts empty with each start of the master."""
 
     def __init__(self) -> None:
-        self.nodes: dict[str, NetworkNode] = {}  # as events told: NetworkChanged
+        self.nodes: dict[str, NetworkNode] = {}  # from NetworkChanged events
         self.number = 0  # of the last request
         self.is_pending = False  # it has not been answered
-        self.is_due = False  # something has changed since
-        self.is_outdated = False  # the network has
-        self.overdue_at: float | None = None  # the next transfer will be, if nothing changes
-        self.served: dict[str, list[tuple[str, str]]] = {}  # by source: files, and who takes them from it
+        self.is_due = False  # something has changed since the last request
+        self.is_outdated = False  # the network has changed since the last request
+        self.overdue_at: float | None = None  # time when the next transfer will be overdue, if nothing changes
+        self.served: dict[str, list[tuple[str, str]]] = {}  # by source: files and their receivers
         self._network: tuple[tuple[str, ...], Network] | None = None
         self._copies: dict[str, tuple[int, list[str]]] | None = None
 
@@ -212,7 +212,7 @@ class TransferState:
         self._copies = None
 
     def copies(self, carriers: Mapping[str, Carrier]) -> Mapping[str, tuple[int, list[str]]]:
-        """Return size and places of each file that some worker has or fetches: those that have all of it first."""
+        """Return size and places of each file that some worker has or fetches; workers with all of it come first."""
         if self._copies is None:
             found: dict[str, tuple[int, list[str]]] = {}
             for name, carrier in sorted(carriers.items()):
@@ -225,7 +225,7 @@ class TransferState:
         return self._copies
 
     def change(self, nodes: Iterable[NetworkNode], gone: Iterable[str]) -> None:
-        """Take in that nodes are new, different or gone. Raises ValueError if what results is no tree."""
+        """Apply new, changed and removed nodes. Raises ValueError if the result is not a tree."""
         changed = {name: node for name, node in self.nodes.items() if name not in set(gone)}
         changed |= {node.name: node for node in nodes}
         if changed:
@@ -234,19 +234,19 @@ class TransferState:
         self.is_due = self.is_outdated = True
 
     def network(self, workers: Iterable[str]) -> Network:
-        """Return the network with these workers. Those that no event told of are at the root, on 1 Gbit/s."""
+        """Return the network with these workers. Workers that no event named are at the root, on 1 Gbit/s."""
         hosts = tuple(sorted(workers))
         if self._network is None or self._network[0] != hosts:
             known = self.nodes or {ROOT: NetworkNode(ROOT, None, is_switch=True)}
             root = next(node.name for node in known.values() if node.parent is None)
             missing = {MASTER, *hosts} - known.keys()
             nodes = known | {name: NetworkNode(name, root, UNKNOWN_RATE, UNKNOWN_RATE) for name in missing}
-            nodes[MASTER] = replace(nodes[MASTER], up=nodes[MASTER].up * _A_HAIR_LESS)
+            nodes[MASTER] = replace(nodes[MASTER], up=nodes[MASTER].up * _SLIGHTLY_LESS)
             self._network = hosts, Network(sorted(nodes.values(), key=_place))
         return self._network[1]
 
     def switch_of(self, name: str) -> str | None:
-        """Return the switch at which a worker, or the master, is; None if no event told of it."""
+        """Return the switch of a worker or the master; None if no event named it."""
         node = self.nodes.get(name)
         return node.parent if node is not None else None
 

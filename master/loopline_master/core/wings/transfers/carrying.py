@@ -1,11 +1,10 @@
-"""Carrying in the live scheduler: who has what and wants what, as Reports tell; plans asked for and taken in.
+"""Carrying in the live scheduler: the workers' files and fetches, as reported; requests for plans, and their answers.
 
-The planner is no part of a step. Where something has changed, ``ask`` has an effect ask for a plan; it is made beside
-the loop and comes back as an event, ``TransfersPlanned``, which the log keeps: a replay reads the plan, and calls no
-solver. Meanwhile transfers go on by the plan that was. A plan that no longer fits is dropped and asked for again.
-
-At most one request is under way. Where no worker fetches a large file, nothing here is called but ``hear``, with
-nothing to do.
+The planner is not part of a step. After a change, ``ask`` requests a plan by an effect; the plan is made outside the
+step and comes back as an event, ``TransfersPlanned``, which is logged: a replay reads the plan without calling a
+solver. Until then transfers continue by the previous plan. A plan that no longer fits is dropped and requested again.
+At most one request is pending. While no worker fetches a large file, only ``hear`` is called here, and has nothing to
+do.
 """
 
 from __future__ import annotations
@@ -53,18 +52,18 @@ _AVOIDED_S = {
     FaultKind.SLOW: 120.0,
     FaultKind.WRONG_CONTENT: 3600.0,
 }
-"""So long a source that failed a receiver is not named to it again."""
+"""Seconds until a source that failed a receiver may be named to it again."""
 _AWAITED_S = 5.0
-"""So long a new receiver waits for its first plan."""
+"""Seconds that a new receiver waits for its first plan."""
 _SURELY_MORE_BYTES = 4 * 2**20
-"""By so much is a source ahead of a receiver that waits in vain, if it could have passed something on: by more than
-may just have come, and be on its way."""
+"""Minimum lead of a source that could have passed something on to a waiting receiver: more than may have just
+arrived, or be under way."""
 _SAME_RATE = 0.02
-"""A rate that changes by less of it is left as it is: no frame is sent for that."""
+"""A rate that changes by a smaller share is left as it is, which saves a frame."""
 
 
 def begin(state: State) -> None:
-    """Begin anew with the carriers that are stored, as the master has started. Without peers they are forgotten."""
+    """Start again from the stored carriers after a start of the master. Without peers they are forgotten."""
     state.own(TransferMemory).transfers = TransferState()
     for name in [] if state.settings.peers else list(state.own(TransferMemory).carriers):
         forget(state, name)
@@ -74,8 +73,8 @@ def begin(state: State) -> None:
     _note_served(state)
 
 
-def go_on(state: State, nodes: Iterable[NetworkNode], request: int) -> None:
-    """Go on with this network from the carriers' rows; a request that was not answered is made anew."""
+def resume(state: State, nodes: Iterable[NetworkNode], request: int) -> None:
+    """Continue with this network from the carriers' rows; an unanswered request is made again."""
     state.own(TransferMemory).transfers = TransferState()
     state.own(TransferMemory).transfers.nodes, state.own(TransferMemory).transfers.number = (
         {node.name: node for node in nodes},
@@ -88,7 +87,7 @@ def go_on(state: State, nodes: Iterable[NetworkNode], request: int) -> None:
 
 
 def hear(state: State, name: str, told: PeerReport) -> None:
-    """Take in what a worker's Report says of files."""
+    """Process the files in a worker's Report."""
     carrier = state.own(TransferMemory).carriers.get(name)
     if carrier is None:
         if not (told.cached or told.fetching):
@@ -99,7 +98,7 @@ def hear(state: State, name: str, told: PeerReport) -> None:
         state.own(TransferMemory).transfers.is_due = state.own(TransferMemory).transfers.is_outdated = True
         state.put(carrier)
     if told.faults:
-        _take_in_faults(state, carrier, told)
+        _note_faults(state, carrier, told)
     has, before = carrier.has, carrier.fetching
     if told.cached is not None:
         has = {file.sha256: file.size_bytes for file in told.cached}
@@ -129,10 +128,10 @@ def _fetching(state: State, before: Mapping[str, Transfer], told: PeerReport) ->
     return fetching
 
 
-def _take_in_faults(state: State, carrier: Carrier, told: PeerReport) -> None:
-    """Note which sources failed a receiver: they are not named to it for a while. One that lied is quarantined.
+def _note_faults(state: State, carrier: Carrier, told: PeerReport) -> None:
+    """Note the sources that failed a receiver: they are not named to it for a while. Liars are quarantined.
 
-    A source that it could not reach is one that dials it, if it has an open port.
+    If the receiver has an open port, a source that it could not reach is left alone: that source will dial it.
     """
     failed = {name: until for name, until in carrier.failed.items() if until > state.now}
     for fault in told.faults:
@@ -154,7 +153,7 @@ def _take_in_faults(state: State, carrier: Carrier, told: PeerReport) -> None:
 
 
 def _others_failed(state: State, failed: Iterable[str]) -> bool:
-    """True if sources that are still there have failed a receiver before: the fault may be its own."""
+    """True if sources that still exist have failed a receiver before: the fault may be its own."""
     return any(
         name in state.own(TransferMemory).carriers and state.own(TransferMemory).carriers[name].is_known
         for name in failed
@@ -162,10 +161,10 @@ def _others_failed(state: State, failed: Iterable[str]) -> bool:
 
 
 def _believe(state: State, told: PeerReport, fault: PeerFault) -> None:
-    """Have a source that was silent named to nobody, if what its only accuser says can be seen from here.
+    """Mark a source as mute for all receivers, if its accuser's report of silence is supported by the master's view.
 
-    One that says that it lives is mute if it has more of the file; without more it waits for its own source. One from
-    which nothing came is so until it is heard here.
+    A source that answers is mute if it has more of the file than the accuser; otherwise it waits for its own source.
+    A source without any answer is mute until its next Report.
     """
     source = state.own(TransferMemory).carriers.get(fault.source)
     if fault.kind is not FaultKind.SILENT or fault.lives is None or source is None:
@@ -181,14 +180,14 @@ def _believe(state: State, told: PeerReport, fault: PeerFault) -> None:
 
 
 def _has_more(source: Carrier, told: PeerReport, file: str) -> bool:
-    """True if a worker has clearly more of a file than the one that reports."""
+    """True if a worker has clearly more of a file than the reporting one."""
     transfer = source.fetching.get(file)
     have_bytes = max((one.have_bytes for one in told.fetching if one.sha256 == file), default=0)
     return file in source.has or (transfer is not None and transfer.have_bytes >= have_bytes + _SURELY_MORE_BYTES)
 
 
 def forget(state: State, name: str) -> None:
-    """Forget what a worker has and wants: it has gone, or comes anew and will tell."""
+    """Forget a worker's files and fetches: it has gone, or joins again and will report them."""
     carrier = state.own(TransferMemory).carriers.get(name)
     if carrier is not None and carrier.is_known:
         carrier.has, carrier.fetching, carrier.failed = {}, {}, {}
@@ -199,7 +198,7 @@ def forget(state: State, name: str) -> None:
 
 
 def change_network(state: State, event: NetworkChanged) -> Reply:
-    """Take in news of the network; declined, with the reason, if that would be no tree."""
+    """Apply changes of the network; declined, with the reason, if the result is not a tree."""
     try:
         state.own(TransferMemory).transfers.change(event.nodes, event.gone)
     except ValueError as error:
@@ -208,7 +207,7 @@ def change_network(state: State, event: NetworkChanged) -> Reply:
 
 
 def ask(state: State) -> None:
-    """Ask for a plan if something has changed, somebody wants a file, and no other request is under way."""
+    """Request a plan if something has changed, a worker wants a file, and no other request is pending."""
     transfers = state.own(TransferMemory).transfers
     if transfers.is_pending or not transfers.is_due:
         return
@@ -219,7 +218,7 @@ def ask(state: State) -> None:
     if not any(carrier.fetching for carrier in carriers):
         transfers.overdue_at = None
         return
-    known = {one.name for one in carriers}  # of others nobody takes anything anyhow
+    known = {one.name for one in carriers}  # the others have nothing to take
     transfers.number += 1
     transfers.is_pending, transfers.is_outdated = True, False
     request = NumberedRequest(
@@ -258,15 +257,15 @@ def _is_mute(state: State, name: str) -> bool:
     return carrier is not None and carrier.is_mute(state.now)
 
 
-def let_time_pass(state: State) -> None:
-    """Ask anew when a transfer has waited for too long."""
+def expire(state: State) -> None:
+    """Request a plan when a transfer has waited for too long."""
     transfers = state.own(TransferMemory).transfers
     if transfers.overdue_at is not None and transfers.overdue_at <= state.now:
         transfers.overdue_at, transfers.is_due = None, True
 
 
 def adopt(state: State, event: TransfersPlanned, tell: Tell) -> Reply:
-    """Take in a plan, unless what has changed since it was asked for contradicts it: then it is asked for again."""
+    """Adopt a plan, unless changes since its request contradict it: then another is requested."""
     transfers = state.own(TransferMemory).transfers
     if not transfers.is_pending or event.number != transfers.number:
         return Done()
@@ -291,7 +290,7 @@ def adopt(state: State, event: TransfersPlanned, tell: Tell) -> Reply:
 
 
 def _holds(state: State, line: Pipeline) -> bool:
-    """True if all hosts of a line want its file or have it by now, and none that passes it on lied or is mute."""
+    """True if all hosts of a line want or have its file, and each that passes it on is trusted and not mute."""
     carriers, file, source, receivers = state.own(TransferMemory).carriers, line.file, line.hosts[0], line.hosts[1:]
     names = receivers if source == MASTER else line.hosts
     return all(_is_believed(state, name) and not _is_mute(state, name) for name in line.hosts[:-1]) and all(
@@ -300,7 +299,7 @@ def _holds(state: State, line: Pipeline) -> bool:
 
 
 def _replan(state: State, carrier: Carrier, planned: dict[tuple[str, str], tuple[str, float]]) -> bool:
-    """Put a carrier's transfers under the plan. True if that changes anything."""
+    """Set a carrier's transfers as planned. True if that changes anything."""
     changed = {}
     for file, transfer in carrier.fetching.items():
         source, rate = planned.get((carrier.name, file), (None, 0.0))
@@ -314,7 +313,7 @@ def _replan(state: State, carrier: Carrier, planned: dict[tuple[str, str], tuple
 
 
 def _note_served(state: State) -> None:
-    """Note whom each worker serves under the plan."""
+    """Note the receivers of each worker under the plan."""
     served = defaultdict(list)
     for name in sorted(state.own(TransferMemory).carriers):
         for file, transfer in state.own(TransferMemory).carriers[name].fetching.items():
@@ -324,10 +323,10 @@ def _note_served(state: State) -> None:
 
 
 def orders(state: State, name: str) -> PeerOrders | None:
-    """Return from whom a worker is to take each file, at what rate, and whom it serves; None if there is nothing.
+    """Return a worker's sources and rates for each file, and its receivers; None if it has none.
 
-    Those before its source in the line come after it, so that a dead one is bypassed without a new plan. Addresses
-    and secrets are filled in outside.
+    The hosts before its source in the line are named after it, so that a dead source is bypassed without a new plan.
+    Addresses and secrets are filled in outside.
     """
     carrier, serves = (
         state.own(TransferMemory).carriers.get(name),
@@ -342,7 +341,7 @@ def orders(state: State, name: str) -> PeerOrders | None:
 
 
 def _takes(state: State, receiver: str, file: str, source: str) -> bool:
-    carrier = state.own(TransferMemory).carriers.get(receiver)  # None: it was forgotten since it was planned
+    carrier = state.own(TransferMemory).carriers.get(receiver)  # None: forgotten since the plan was made
     transfer = carrier.fetching.get(file) if carrier is not None else None
     return transfer is not None and transfer.source == source
 
@@ -368,7 +367,7 @@ def _fetch(state: State, carrier: Carrier, file: str, transfer: Transfer) -> Fil
 
 
 def _overdue_at(state: State) -> float | None:
-    """Return when the next transfer that waits will have waited for too long; None if there is none."""
+    """Return when the next waiting transfer will have waited for too long; None if there is none."""
     waiting = (
         transfer.since + OVERDUE_S
         for carrier in state.own(TransferMemory).carriers.values()

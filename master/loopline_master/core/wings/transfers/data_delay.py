@@ -1,7 +1,7 @@
-"""The expected time until the data of a task is at a worker, as far as large files are known: a term of policies.
+"""The expected time until a task's data is at a worker, as far as large files are known: a term of policies.
 
-A file is known if some worker has it or fetches it. One of which nobody has a copy would have to come to any worker,
-and makes no difference between them.
+A file is known if some worker has it or fetches it. A file without any copy would have to be sent to any worker, so
+it makes no difference between them.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 _MOST_NEAR = 8
 LOOK_AT = 16
-"""So many tasks are looked at for one worker."""
+"""Number of tasks that are checked for one worker."""
 
 
 def known_files(state: State, job: Job, task: int) -> list[str]:
-    """Return those of a task's inputs that are large files with a copy at some worker."""
+    """Return the task's inputs that are large files with a copy at some worker."""
     copies = state.own(TransferMemory).transfers.copies(state.own(TransferMemory).carriers)
     own = job.spec.tasks[task - 1].inputs if job.spec.tasks else {}
     named = (one if isinstance(one, str) else one.file for one in (*job.spec.inputs.values(), *own.values()))
@@ -33,7 +33,7 @@ def known_files(state: State, job: Job, task: int) -> list[str]:
 
 
 def near(state: State, job: Job, task: int) -> list[str]:
-    """Return a few workers that have one of the task's files, or fetch it."""
+    """Return a few workers that have or fetch one of the task's files."""
     copies, found = state.own(TransferMemory).transfers.copies(state.own(TransferMemory).carriers), dict[str, None]()
     for file in known_files(state, job, task):
         found |= dict.fromkeys(copies[file][1][:_MOST_NEAR])
@@ -41,7 +41,7 @@ def near(state: State, job: Job, task: int) -> list[str]:
 
 
 def data_delay(state: State, job: Job, task: int, worker: str) -> float:
-    """Return seconds until the task's files are there: what is on its way as it flows, the rest over its own link."""
+    """Return seconds until the task's files are there: fetches at their present rate, the rest over its own link."""
     carrier, copies, node = (
         state.own(TransferMemory).carriers.get(worker),
         None,
@@ -62,10 +62,10 @@ def data_delay(state: State, job: Job, task: int, worker: str) -> float:
 
 
 def nearer_task(state: State, job: Job, task: int, worker: str) -> int:
-    """Return the task that should go to this worker in place of ``task``, whose turn it is; most often itself.
+    """Return the task that should go to this worker in place of ``task``, whose turn it is; usually ``task`` itself.
 
-    The job's tasks that nothing was started of are equals. The first of them whose large files are here goes; else
-    that of ``nearest``.
+    The job's fresh tasks are equals. The first one whose large files are at the worker is returned; otherwise the
+    result of ``nearest``.
     """
     fresh, carrier = state.fresh[job.id], state.own(TransferMemory).carriers.get(worker)
     named = {number for file in (carrier.has if carrier else ()) for number in job.sweep.tasks_with(file)}
@@ -100,10 +100,11 @@ def nearest(
     free: Container[str],
     switch_of: Callable[[str], str | None],
 ) -> int | None:
-    """Return the first of these tasks whose files are all at the worker's switch, as the master's copies may be.
+    """Return the first of these tasks whose files are all at the worker's switch, including the master's copies.
 
-    Failing that, the first; None if all are left to others: each goes to one free worker that has all of its files,
-    which will be asked for next. ``holders`` has the workers with each of a task's files.
+    If there is none, return the first task that no other worker suits better; None if there is none either. A free
+    worker that has all files of a task suits it better, takes one such task, and will be asked next. ``holders`` has
+    the workers with each of a task's files.
     """
     spoken_for, here, first = {worker}, switch_of(worker), None
     is_at_master = switch_of(MASTER) == here

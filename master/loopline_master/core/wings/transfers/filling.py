@@ -1,8 +1,8 @@
-"""Max-min fair rates by filling up: the way without a solver of linear programmes.
+"""Max-min fair rates by filling up, without a solver of linear programmes.
 
-All rates rise together; where a direction of a link is full, those that use it stop, with those that follow
-them, and the others go on. It is what TCP connections of equal round-trip times come near to. No receiver starves,
-but the sum is less than the best.
+All rates rise together. When a direction of a link is full, the pipelines that use it stop, with those that follow
+them, and the others continue. TCP connections of equal round-trip times come close to this. No receiver starves, but
+the sum is less than the best.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def fill(programme: LinearProgramme) -> list[float]:
         followers[ahead].append(follower)
     full_at = [(rest / often, place) for place, (rest, often) in enumerate(zip(left, load, strict=True))]
     heapify(full_at)
-    while full_at:  # the level to which all rates have risen when the next constraint is full
+    while full_at:  # the level of all rates when the next constraint is full
         level, place = heappop(full_at)
         if not load[place]:
             continue

@@ -1,7 +1,7 @@
-"""Samples of flows, and what they show of the hosts' own links, at whatever switches the hosts are.
+"""Samples of flows, and the capacities of the hosts' own links that they show, for any choice of switches.
 
-A *free* flow is one that nothing but the network holds back. So some link on its way is full while it runs. A link's
-capacity is the most that it was ever seen to carry, in either direction.
+A *free* flow is limited by the network alone. So some link on its way is full while it runs. A link's capacity is the
+highest load seen on it, in either direction.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ Pair = tuple[str, str]
 Switches = Mapping[str, str]
 """The switch of each host."""
 Way = tuple[str, bool]
-"""A host's link, or a switch's, in one direction; True is up."""
+"""A link of a host or a switch, in one direction; True is up."""
 
 NO_CARDS: Mapping[str, float] = {}
 NEAR = 0.8
-"""A link that carries this share of its capacity counts as full: rates are measured, and share links unevenly."""
+"""A link counts as full from this share of its capacity: rates are measured, and share links unevenly."""
 _SWIFT = 3.0
-"""So many times the rate of a swift flow, at least, do the links of both hosts carry."""
+"""The links of both hosts carry at least this multiple of a swift flow's rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,8 @@ class FlowSample:
 
     at: float
     rates: Mapping[Pair, float]
-    free: frozenset[Pair]  # of these: the network alone decided their rates
-    swift: frozenset[Pair] = frozenset()  # their sources alone did: the network had room for far more
+    free: frozenset[Pair]  # subset: limited by the network alone
+    swift: frozenset[Pair] = frozenset()  # limited by their sources alone: the network had room for far more
 
     def among(self, hosts: Switches) -> FlowSample:
         """Return the sample without flows from or to other hosts."""
@@ -42,14 +42,14 @@ class FlowSample:
 class DoubtfulFlow:
     """A free flow that was slow for another reason than a host's link."""
 
-    sample: int  # the number of its sample
+    sample: int  # number of its sample
     pair: Pair
-    fullness: float  # of the fuller one of both hosts' links
-    full: tuple[str, ...]  # of its ends, those whose own link never carried clearly more: they may be slow
+    fullness: float  # of the fuller of both hosts' links
+    full: tuple[str, ...]  # its ends that never carried clearly more on their own link: they may be slow
 
 
 class FlowRecord:
-    """All samples, and hosts' own links as they show them: looked at once for all choices of switches."""
+    """All samples, and the hosts' own links as these show them: computed once for all choices of switches."""
 
     def __init__(self, samples: Sequence[FlowSample], cards: Mapping[str, float]) -> None:
         """``cards``: bytes per second of hosts' cards, where known."""
@@ -63,7 +63,7 @@ class FlowRecord:
         self.doubtful = [flow for number in range(len(samples)) for flow in self._doubtful(number)]
 
     def _doubtful(self, number: int) -> list[DoubtfulFlow]:
-        """Return these flows of a sample. A host's link is taken to carry what its card does, or the fastest seen."""
+        """Return a sample's doubtful flows. A host's link is assumed to have its card's rate, or the fastest seen."""
         load, found = self.loads[number], []
         for pair in sorted(self.samples[number].free):
             ends = tuple(zip(pair, (True, False), strict=True))
@@ -83,13 +83,13 @@ def _load(sample: FlowSample) -> dict[Way, float]:
 
 
 def _capacities(samples: Sequence[FlowSample], loads: Sequence[Mapping[Way, float]]) -> dict[str, float]:
-    """Return the most that each host's link was seen to carry, or to have room for."""
+    """Return the highest load of each host's link, or a higher rate that it had room for."""
     capacity: dict[str, float] = {}
     for load in loads:
         for (name, _), rate in load.items():
             capacity[name] = max(rate, capacity.get(name, 0.0))
     for sample in samples:
         for pair in sample.swift:
-            for name in pair:  # whose own links have room for more than this flow
+            for name in pair:  # their own links have room for more than this flow
                 capacity[name] = max(capacity[name], _SWIFT * sample.rates[pair])
     return capacity

@@ -1,14 +1,14 @@
-"""Which copy serves which receiver: the paper's variant of Kruskal's algorithm, corrected (section 3.2).
+"""Source of each receiver: the paper's variant of Kruskal's algorithm, corrected (section 3.2).
 
 Links are taken from the widest to the narrowest, and grow trees round the hosts that hold the file. A link is left
 out if it would join two trees that both have a source. Hosts that neither hold nor want the file are left out: only
-switches relay. So each receiver ends up in the tree of one source, by the widest way that there is to any source.
+switches relay. So each receiver ends up in the tree of one source, by the widest way to any source.
 
 The hosts of a tree, in depth-first order from its source, are a pipeline: the way from each to the next uses no link
 twice in one direction. (In breadth-first order, as the paper has it, it may.)
 
-In two places the paper's pseudo-code is corrected. A component that joins one with a source is attached as a whole,
-not only the end of the link; and idle *hosts* alone are shut out, for without switches no link would be adopted.
+The paper's pseudo-code is corrected in two places. A component that joins one with a source is attached as a whole,
+not only the end of the link; and only idle *hosts* are excluded, since without switches no link would be adopted.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ def pipelines(
 ) -> list[tuple[int, ...]]:
     """Return lines of hosts, each beginning with its source, so that each receiver is in one.
 
-    ``free`` is what each direction of the network has left, in bytes per second; links that are quite used up come
-    last, and those without any capacity are cut. A receiver that no source can reach is left out. Holders and
-    receivers have no host in common.
+    ``free`` is the remaining capacity of each direction of the network, in bytes per second. Links without any
+    remaining come last, and links without any capacity are cut. A receiver that no source can reach is left out.
+    Holders and receivers have no host in common.
     """
     forest = _Forest(network, holders, receivers)
     for place in _widest_first(network, free, holders, receivers):
@@ -38,10 +38,10 @@ def pipelines(
 
 
 class _Forest:
-    """Components by union-find, each with the number of its receivers and a mark: it has a source."""
+    """Components by union-find, each with the number of its receivers and whether it has a source."""
 
     def __init__(self, network: Network, holders: Collection[int], receivers: Collection[int]) -> None:
-        self.links: dict[int, list[int]] = {}  # of each node, where adopted links lead
+        self.links: dict[int, list[int]] = {}  # adopted links, by node: their other ends
         self.waiting = len(receivers)  # receivers in components without a source
         self._root = list(range(len(network.nodes)))
         self._has_source = set(holders)
@@ -75,8 +75,8 @@ def _widest_first(
     """Return the nodes whose links may be used, those with the widest links first.
 
     A pipeline uses a link in both directions, so its width is that of the narrower; but nothing flows to a source. Of
-    sources that are equally good the one comes first whose number is nearest to a receiver's: neighbours in name are
-    mostly neighbours on the wire, also where the network does not say so.
+    equally good sources, the one whose number is nearest to a receiver's comes first: neighbours in name are mostly
+    neighbours on the wire, even if the network does not record it.
     """
     ups, downs, limits, found = network.ups, network.downs, network.limits, []
     in_order = sorted(receivers)
@@ -90,13 +90,13 @@ def _widest_first(
 
 
 def _apart(in_order: Sequence[int], place: int) -> int:
-    """Return how far the nearest of these numbers is from a place."""
+    """Return the distance of the nearest of these numbers from a place."""
     at = bisect_left(in_order, place)
     return min((abs(number - place) for number in in_order[max(0, at - 1) : at + 1]), default=0)
 
 
 def _above(network: Network, hosts: Iterable[int]) -> set[int]:
-    """Return the hosts and all switches above them but the root: the nodes whose links can be of use."""
+    """Return the hosts and all switches above them except the root: only the links of these nodes can be of use."""
     found: set[int] = set()
     for host in hosts:
         place = host
@@ -107,7 +107,7 @@ def _above(network: Network, hosts: Iterable[int]) -> set[int]:
 
 
 def _depth_first(links: dict[int, list[int]], source: int, receivers: Collection[int]) -> tuple[int, ...]:
-    """Return the source and the receivers of its tree, in the order in which a walk along the links meets them."""
+    """Return the source and the receivers of its tree, in the order of a walk along the links."""
     line, stack = [source], [(source, -1)]
     while stack:
         node, came_from = stack.pop()

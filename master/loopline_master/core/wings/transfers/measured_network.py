@@ -1,11 +1,9 @@
-"""The network as transfers have shown it: what links carry, and which hosts share one to the others.
+"""The measured network: capacities of links, and hosts that share a link, as transfers have shown them.
 
-If a free flow is slow while no link that we know of is full, there is a link that we do not know: the hosts of a
-switch are parted into two switches so that the links to them explain it. What is sought are the fewest switches that
-explain the most; ``cost`` (``network_fit.py``) says how well any choice does, and the tests hold the search against
-all choices.
-
-What is found is a tree of two levels.
+If a free flow is slow while no known link is full, there is an unknown link: the hosts of a switch are divided into
+two switches, so that the links to them explain it. The search looks for the fewest switches that explain the most.
+``cost`` (``network_fit.py``) rates any choice, and the tests compare the search with all choices. The result is a
+tree of two levels.
 """
 
 from __future__ import annotations
@@ -18,22 +16,22 @@ from loopline_master.core.wings.transfers.flow_sample import NEAR, NO_CARDS, Flo
 from loopline_master.core.wings.transfers.network_fit import NetworkFit
 
 _PART = " #"
-"""Between the name of a switch and the number of one that was parted from it."""
+"""Separates the name of a switch from the number of a switch that was split off."""
 _MOST_TURNED = 2
 _MOST_CLIMBS, _MOST_PASSES = 4, 3
-"""Bounds of the search: so many ways to part a switch are bettered, and each host is moved so often at most ..."""
-_MOST_FLOWS, _MOST_LOOKED_AT = 16_000, 1_000_000
-"""... of so many flows, the newest, and so many in all with each choice's: about a second, or two, of a thread."""
+"""Bounds of the search: divisions of a switch that are improved, and moves of each host ..."""
+_MOST_FLOWS, _MOST_CHECKED = 16_000, 1_000_000
+"""... flows, the newest, and flows in all choices together: about one or two seconds of a thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredNetwork:
-    """The switch of each host, and the capacities that are known of links, in bytes per second each way."""
+    """The switch of each host, and the known capacities of links, in bytes per second each way."""
 
     switch_of: Switches
     hosts: Mapping[str, float]
     switches: Mapping[str, float]
-    slow: frozenset[str] = frozenset()  # hosts that are slower than their cards and others: no measure for the others
+    slow: frozenset[str] = frozenset()  # hosts slower than their cards and than others: not used to judge the others
 
 
 NOTHING_MEASURED = MeasuredNetwork({}, {}, {})
@@ -42,7 +40,7 @@ NOTHING_MEASURED = MeasuredNetwork({}, {}, {})
 def measured_network(
     samples: Sequence[FlowSample], assumed: Switches, cards: Mapping[str, float] = NO_CARDS
 ) -> MeasuredNetwork:
-    """Return what the samples show, given at which switch each host was thought to be, and the speeds of cards.
+    """Return the network that the samples show, given the assumed switch of each host and the speeds of cards.
 
     Other hosts are left out.
     """
@@ -54,19 +52,19 @@ def measured_network(
 
 
 def _newest(samples: Sequence[FlowSample]) -> list[FlowSample]:
-    """Return the newest samples that have as many flows as are looked at, or one sample."""
+    """Return the newest samples within the limit of flows, at least one sample."""
     counts = accumulate(len(sample.rates) for sample in reversed(samples))
     kept = sum(count <= _MOST_FLOWS for count in counts)
     return list(samples[-max(1, kept) :])
 
 
 class _Search:
-    """The search for the best switches, from the assumed ones: it parts them, one at a time, in bounded time."""
+    """Search for the best switches: starts with the assumed ones and splits them, one at a time, in bounded time."""
 
     def __init__(self, record: FlowRecord) -> None:
         self._record, self._samples = record, record.samples
         self._hosts = sorted({name for sample in self._samples for pair in sample.rates for name in pair})
-        self._choices_left = _MOST_LOOKED_AT // max(1, sum(len(sample.rates) for sample in self._samples))
+        self._choices_left = _MOST_CHECKED // max(1, sum(len(sample.rates) for sample in self._samples))
         self._are_many = 2 * len(self._hosts) > self._choices_left  # too many to move each
 
     def best(self, assumed: Switches) -> Switches:
@@ -85,12 +83,12 @@ class _Search:
         return NetworkFit(self._record, switch_of).cost()
 
     def _splits(self, switch_of: Switches) -> Iterator[dict[str, str]]:
-        """Yield ways to part a switch between the two ends of slow flows.
+        """Yield ways to divide a switch between the two ends of slow flows.
 
-        Flows of one sample that are slow share a link: their sources are on one side of it, or their receivers are;
-        or, along a line that crosses it again and again, the ends of each. (Where there are too many hosts to move
-        each, all samples together tell of more of them than one does.) And hosts between which flows were faster than
-        the slow one are on one side.
+        Slow flows of one sample share a link: their sources are on one side of it, or their receivers are; or, along
+        a line that crosses it repeatedly, the ends of each. (If there are too many hosts to move each, all samples
+        are also combined, as they cover more hosts than one.) Hosts between which flows were faster than the slow one
+        are on one side.
         """
         slow: dict[int, list[Pair]] = {}
         for flow in NetworkFit(self._record, switch_of).slow():
@@ -112,7 +110,7 @@ class _Search:
                 yield {**switch_of, **dict.fromkeys(inside, _new_name(switch, switch_of.values()))}
 
     def _climbed(self, least: float, switch_of: dict[str, str]) -> tuple[float, dict[str, str]]:
-        """Move single hosts to other switches for as long as that explains more; return the cost and the switches."""
+        """Move single hosts to other switches while that explains more; return the cost and the switches."""
         names = sorted(set(switch_of.values()))
         for _ in range(_MOST_PASSES):
             before = least
@@ -137,7 +135,7 @@ def _near(sample: FlowSample, slow: Sequence[Pair]) -> list[Pair]:
 
 
 def _two_sides(near: Sequence[Pair], slow: Sequence[Pair]) -> Iterator[frozenset[str]]:
-    """Yield hosts of one side, if every slow flow goes from one side to the other, and none of the near ones does."""
+    """Yield the hosts of one side, such that every slow flow crosses between the sides, and no near flow does."""
     side: dict[str, bool] = {}
     parts: list[list[str]] = []
     neighbours: dict[str, list[tuple[str, bool]]] = {}
@@ -167,7 +165,7 @@ def _two_sides(near: Sequence[Pair], slow: Sequence[Pair]) -> Iterator[frozenset
 
 
 def _joined(samples: Sequence[FlowSample], host: str, rate: float) -> frozenset[str]:
-    """Return the hosts that flows above this rate join to one, through others or not."""
+    """Return the hosts connected to ``host`` by flows above this rate, directly or through others."""
     near: dict[str, set[str]] = {}
     for sample in samples:
         for (one, other), found in sample.rates.items():
@@ -195,6 +193,6 @@ def _named(switch_of: Switches) -> dict[str, str]:
 
 
 def _new_name(switch: str, known: Iterable[str]) -> str:
-    """Return the name of a switch that is parted from another one."""
+    """Return the name of a switch that is split off another one."""
     base, taken = switch.partition(_PART)[0], set(known)
     return next(name for number in range(2, len(taken) + 3) if (name := f"{base}{_PART}{number}") not in taken)

@@ -1,8 +1,8 @@
-"""A network as the planner sees it: a tree of switches, with the hosts as its leaves (Takahashi et al., section 3.2).
+"""A network in the planner's view: a tree of switches, with the hosts as its leaves (Takahashi et al., section 3.2).
 
-Each node but the root has one link, to its parent, with a capacity in each direction. Nodes are numbered as they were
-given, and what limits a transfer is a *direction*: of node ``i``, ``2 * i`` towards the parent and ``2 * i + 1`` away
-from it.
+Each node except the root has one link, to its parent, with a capacity in each direction. Nodes are numbered as they
+were given, and a transfer is limited by *directions*: of node ``i``, ``2 * i`` towards the parent and ``2 * i + 1``
+away from it.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ class NetworkNode:
 
     name: str
     parent: str | None  # None: the root, a switch
-    up: float = 0.0  # what its link carries towards the parent ...
+    up: float = 0.0  # capacity of its link towards the parent ...
     down: float = 0.0  # ... and from it
     is_switch: bool = False
 
 
 class Network:
-    """A tree of nodes. Raises ValueError, in a sentence, if the nodes are no such tree.
+    """A tree of nodes. Raises ValueError, with a sentence, if the nodes do not form such a tree.
 
-    ``summed`` takes a link's two directions as one, of the capacity of ``up``: a transfer that uses either of them,
+    ``summed`` treats a link's two directions as one, of the capacity of ``up``: a transfer that uses either of them,
     or both, counts once. The paper prints its constraint so (section 3.3); full duplex links carry more.
     """
 
@@ -48,7 +48,7 @@ class Network:
         self.downs = self.ups if summed else [up + 1 for up in self.ups]
 
     def use(self, hosts: Sequence[int]) -> dict[int, int]:
-        """Return how often a line of hosts, each passing on to the next, uses each direction that it uses."""
+        """Return the number of times that a line of hosts, each passing on to the next, uses each direction."""
         used: dict[int, int] = {}
         for one, other in pairwise(hosts):
             for direction in self.way(one, other):

@@ -1,7 +1,7 @@
 """The fit of a choice of switches to samples of flows, and the capacities of links that follow from it.
 
-If a free flow is slow while no link that we know of is full, there is a link that we do not know, or one of its hosts
-is slower than the others. A host is only said to be slow if it was so with two others.
+If a free flow is slow while no known link is full, there is an unknown link, or one of its hosts is slower than the
+others. A host is only considered slow if it was slow with two others.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from loopline_master.core.wings.transfers.flow_sample import (
 )
 
 _COST_OF_A_SWITCH = 1.0
-"""So many free flows, slow for no other reason, show that there is another switch ..."""
+"""Number of otherwise unexplained slow flows that show another switch ..."""
 _COST_OF_A_SLOW_HOST, _COST_OF_A_SLOW_PAIR = 0.3, 0.5
-"""... or, so many, that a host is slower than its card and others are; more if it was so with one other alone."""
+"""... or a host that is slower than its card and others; more if it was slow with only one other host."""
 _COST_OF_A_CONTRADICTION = 0.5
-"""A swift flow over a link that was full."""
+"""Cost of a swift flow over a link that was full."""
 _LATELY_S = 30.0
-"""For so long a link is taken to carry less than before, if it does."""
+"""Seconds that a link's lower rate than before is assumed to last."""
 
 _Link = tuple[str, bool]
-"""A node and whether its link to the switch above is meant: of a host's name and a switch's, which may be alike."""
+"""A node, and True for its link to the switch above: a host and a switch may have the same name."""
 
 
 def cost(samples: Sequence[FlowSample], switch_of: Switches, cards: Mapping[str, float] = NO_CARDS) -> float:
-    """Return how much of the samples the switches leave unexplained, and what they need to explain the rest."""
+    """Return the cost of these switches: of their explanation of the samples, and of the unexplained part."""
     return NetworkFit(FlowRecord(samples, cards), switch_of).cost()
 
 
 class NetworkFit:
-    """A choice of switches held against the record: what their links carried, and what that leaves unexplained."""
+    """A choice of switches compared with the record: the loads of their links, and the unexplained part."""
 
     def __init__(self, record: FlowRecord, switch_of: Switches) -> None:
         self._record, self._switch_of = record, switch_of
@@ -50,12 +50,12 @@ class NetworkFit:
                     self._capacity[name] = rate
 
     def cost(self) -> float:
-        """Return what the switches, and hosts that are said to be slow, cost with all that they leave unexplained."""
+        """Return the cost of the switches, of hosts considered slow, and of the unexplained part."""
         needed = _COST_OF_A_SWITCH * len(set(self._switch_of.values()))
         return needed + self._explained()[1] + _COST_OF_A_CONTRADICTION * self._contradictions()
 
     def slow(self) -> Iterator[DoubtfulFlow]:
-        """Yield free flows that no link explains, with how full the fullest on their way is."""
+        """Yield free flows that no link explains, with the fullness of the fullest link on their way."""
         switch_of, capacity = self._switch_of, self._capacity
         for flow in self._record.doubtful:
             one, other = switch_of[flow.pair[0]], switch_of[flow.pair[1]]
@@ -91,7 +91,7 @@ class NetworkFit:
         return load
 
     def _explained(self) -> tuple[set[str], float]:
-        """Return hosts whose links must be slow to explain free flows, and what they and all that is left cost."""
+        """Return hosts whose links must be slow to explain free flows, and the cost of these and of the rest."""
         left, blamed, spent = list(self.slow()), set[str](), 0.0
         while True:
             gains: dict[str, float] = {}
@@ -110,7 +110,7 @@ class NetworkFit:
             left = [flow for flow in left if name not in flow.full]
 
     def _contradictions(self) -> int:
-        """Return how many swift flows there are over links that were full, as free flows beside them have it."""
+        """Return the number of swift flows over links that were full, by the free flows beside them."""
         found = 0
         for sample, load in zip(self._record.samples, self._loads, strict=True):
             if sample.swift and load:
@@ -125,7 +125,7 @@ class NetworkFit:
         return () if one == other else ((one, True), (other, False))
 
     def _shown(self) -> set[_Link]:
-        """Return the links that were the reason of free flows' rates: hosts' with two others at least."""
+        """Return the links that limited free flows; a host's link only if it did with at least two others."""
         others: dict[_Link, set[str]] = {}
         blamed, capacity, expected = self.blamed(), self._all_capacities(), self._record.expected
         for number, sample in enumerate(self._record.samples):
@@ -156,13 +156,13 @@ class NetworkFit:
         return hosts | {(name, True): rate for name, rate in self._capacity.items()}
 
     def _way(self, number: int, pair: Pair) -> list[tuple[_Link, bool, float]]:
-        """Return the links on a flow's way, whether it goes up them, and what all flows of its sample put on them."""
+        """Return the links on a flow's way, True for upwards, and their load by all flows of its sample."""
         load = self._record.loads[number]
         way = [((name, False), is_up, load[name, is_up]) for name, is_up in zip(pair, (True, False), strict=True)]
         crossed = self._crossed(pair)
         return way + [((name, True), is_up, self._loads[number][name, is_up]) for name, is_up in crossed]
 
     def _most(self, number: int, link: _Link) -> float:
-        """Return what a link carried in a sample, in the fuller one of its directions."""
+        """Return a link's load in a sample, in the fuller of its directions."""
         load = self._loads[number] if link[1] else self._record.loads[number]
         return max(load.get((link[0], is_up), 0.0) for is_up in (True, False))

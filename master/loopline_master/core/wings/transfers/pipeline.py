@@ -1,4 +1,4 @@
-"""Requests to the planner and its answer. The answer is plain data, for it is to be logged and replayed."""
+"""Requests to the planner and its answer. The answer is plain data, so that it can be logged and replayed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from loopline_master.core.wings.transfers.network import Network
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """A host is to have a file. A demand is *overdue* if it has waited too long: it is given a least rate."""
+    """A host wants a file. A demand is *overdue* if it has waited too long: it is given a minimum rate."""
 
     file: str  # its SHA-256, or any name
     host: str
@@ -19,7 +19,7 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A file on its way along a line of hosts: the first has it, and each passes on what it receives to the next."""
+    """A file on its way along a line of hosts: the first has it, and each passes it on to the next."""
 
     file: str
     hosts: tuple[str, ...]
@@ -45,14 +45,14 @@ class Fetch:
 class TransferPlan:
     """A set of pipelines, and the throughput at which data arrives at all receivers together (the objective).
 
-    A host is in at most one pipeline of a file. Those that no source can reach are in none.
+    A host is in at most one pipeline of a file. Hosts that no source can reach are in none.
     """
 
     pipelines: tuple[Pipeline, ...] = ()
     objective: float = 0.0  # bytes per second
 
     def fetches(self) -> Iterator[Fetch]:
-        """Yield what each receiver is to do."""
+        """Yield each receiver's part."""
         for pipeline in self.pipelines:
             line = pipeline.hosts
             for upstream, host, downstream in zip(line, line[1:], (*line[2:], None), strict=False):
@@ -61,14 +61,14 @@ class TransferPlan:
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """All that a plan is made from. The same request gives the same plan, whenever it is made.
+    """All inputs of a plan. The same request always gives the same plan.
 
-    ``running`` are pipelines of the plan in force. They are kept, but for hosts that demand the file no more, unless
-    another source is clearly better.
+    ``running`` are pipelines of the plan in force. They are kept, except for hosts that no longer want the file,
+    unless another source is clearly better.
     """
 
     network: Network
-    holders: Mapping[str, tuple[str, ...]]  # of each file that is demanded
+    holders: Mapping[str, tuple[str, ...]]  # of each wanted file
     demands: tuple[Demand, ...]
     running: tuple[Pipeline, ...] = field(default=())
-    least_rate: float = 0.0  # bytes per second, for what is overdue
+    least_rate: float = 0.0  # bytes per second, for overdue demands

@@ -1,8 +1,8 @@
-"""The order in which an idle network is measured: which flows are to run next, alone or together.
+"""The order in which an idle network is measured: the flows to run next, alone or together.
 
 1. From one host to each other, alone. Hosts that are not reached as fast as the fastest may be behind a link that is
    narrower than their own, or have slow ones: from the first of them to each of the others of them, and so on.
-2. From the master to those that were first, which says at whose switch it is.
+2. From the master to the first hosts of these rounds, which shows its switch.
 3. All hosts in pairs, together, in three ways: links that several flows share are narrower than they seem alone.
 """
 
@@ -19,9 +19,9 @@ _MOST_PIVOTS = 4
 
 
 def next_probes(hosts: Sequence[str], done: Mapping[Together, Mapping[Pair, float]]) -> Together:
-    """Return the flows that are to run next, given the rates of those that did; none if all is done.
+    """Return the flows to run next, given the rates of the previous ones; none if all is done.
 
-    ``done`` has rates in bytes per second; a flow that could not run is left out there.
+    ``done`` has rates in bytes per second; a flow that could not run is missing there.
     """
     rest, pivots = list(hosts), list[str]()
     while len(rest) > 1 and len(pivots) < _MOST_PIVOTS:

@@ -1,8 +1,8 @@
 """Rates of pipelines, described as a linear programme (Takahashi et al., section 3.3).
 
-Maximise the sum of rate x receivers, so that no direction of a link carries more than it can, and no pipeline that
-has waited too long gets less than its floor. This file describes the programme and solves nothing: a solver of linear
-programmes does (outside the core), or ``filling.py``.
+Maximise the sum of rate x receivers, so that no direction of a link exceeds its capacity, and no pipeline that has
+waited too long gets less than its floor. This file only describes the programme: it is solved by a solver of linear
+programmes (outside the core), or by ``filling.py``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Term = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """The rates of the pipelines that use a direction, each as often as it does, are together at most ``limit``."""
+    """The rates of the pipelines that use a direction, each times its uses, are together at most ``limit``."""
 
     limit: float  # bytes per second
     terms: tuple[Term, ...]
@@ -28,7 +28,7 @@ class Constraint:
 class LinearProgramme:
     """A rate for each pipeline, in bytes per second: maximise ``sum(weight * rate)``.
 
-    Floors can always be met. Constraints have at least one term, and no two have the same ones. A pipeline whose
+    Floors can always be met. Constraints have at least one term, and no two have the same terms. A pipeline whose
     source is a receiver of another one *follows* it: it is at most as fast, and its floor is at most as high.
     """
 
@@ -43,10 +43,10 @@ class LinearProgramme:
 
 
 Solve = Callable[[LinearProgramme], Sequence[float]]
-"""Return the rates, each at least its floor, that keep the constraints: the best ones, or those of another rule."""
+"""Return the rates, each at least its floor, that keep the constraints: the best, or those of another rule."""
 
 Share = Callable[[LinearProgramme, Sequence[float]], Sequence[float]]
-"""Return rates that are as good as the given ones, which are the best, but shared out better."""
+"""Return rates as good as the given ones, which are the best, where no pipeline waits for others needlessly."""
 
 
 def programme(
@@ -56,10 +56,10 @@ def programme(
     asked: Sequence[float],
     follows: tuple[tuple[int, int], ...] = (),
 ) -> LinearProgramme:
-    """Return the programme of pipelines, given how often each uses which direction.
+    """Return the programme of pipelines, given each one's uses of each direction.
 
-    ``asked`` is the least rate that each should have, and what it follows. Where a direction cannot carry what is
-    asked of it, all that ask have an equal share of it as their floors. Nobody comes in ``follows`` before the
+    ``asked`` is the minimum rate wanted for each. If a direction cannot carry the sum, each pipeline
+    that wants a rate has an equal share of the direction as its floor. In ``follows``, a pipeline comes after the
     pipeline that it follows.
     """
     terms: dict[int, list[Term]] = {}

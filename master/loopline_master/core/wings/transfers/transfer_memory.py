@@ -1,4 +1,4 @@
-"""Memory of the wing *transfers*: what workers have and want, and the request that the planner has."""
+"""Memory of the wing *transfers*: the workers' files and fetches, and the planner's present request."""
 
 from __future__ import annotations
 

@@ -1,16 +1,16 @@
 """A plan for all transfers: sources, lines and rates, and whether other sources are better (Takahashi et al., 3).
 
-1. Each file as if it were alone: sources and lines (``forest.py``). Lines that run already stay (section 3.5).
-2. Rates for all of them together (``programme.py``), by the solver that is given.
-3. Re-planning (section 3.4): of each file with several sources, the lines are made anew on what the other files leave
-   of the network. The paper adopts whatever differs, which may lose. Here lines are adopted only if what is left
+1. Each file as if it were alone: sources and lines (``forest.py``). Running lines stay (section 3.5).
+2. Rates for all of them together (``programme.py``), by the given solver.
+3. Re-planning (section 3.4): for each file with several sources, new lines are made on the capacity that the other
+   files leave. The paper adopts any lines that differ, which may lose. Here lines are adopted only if this capacity
    carries more to the file's receivers than they get now: then the others keep their rates, and the sum cannot fall.
    Beyond the paper, slower receivers may get a line of their own, so that they do not slow down the others: it begins
    at the last receiver of the faster line, which has the pieces first and whose own link outwards is idle. So the
    file leaves its source once.
 
-Re-planning begins with fair rates, because the best rates leave nothing on the links that matter, and goes on with
-the solver's unless there is very much to plan. Its result is adopted only if the objective does not fall.
+Re-planning begins with fair rates, because the best rates leave no capacity on the links that matter, and continues
+with the solver's unless there is very much to plan. Its result is adopted only if the objective does not fall.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from loopline_master.core.wings.transfers.pipeline import Pipeline, PlanRequest,
 from loopline_master.core.wings.transfers.programme import LinearProgramme, Share, Solve, programme
 
 _GAIN = 1 + 1e-9
-"""By how much other lines must be better for a file that does not move yet: by more than rounding."""
+"""Other lines for a file that does not move yet must be better by this factor: more than rounding."""
 _GAIN_RUNNING = 1.05
-"""... and for one that moves: what a host holds half of stays with it, but its line is broken off and made anew."""
+"""... and for a file that moves: a host keeps the part that it has, but its line is broken off and made again."""
 _ROUNDS = 1
-"""How often re-planning goes through all files. A second time costs as much, and adds a few per cent at most."""
-_LOOKED_AT_TWICE = 500
-"""Demands up to which re-planning goes on from the solver's rates: 50 ms for 2,000 on 200 hosts without it."""
+"""Number of passes of re-planning over all files. A second costs as much, and adds a few per cent at most."""
+_MOST_DEMANDS = 500
+"""Limit of demands for re-planning from the solver's rates: 50 ms for 2,000 on 200 hosts without it."""
 _MOST_CLASSES = 3
-"""Into how many lines one may be split ..."""
+"""Number of lines that one line may be split into ..."""
 _JUMP = 1.5
-"""... and by how much faster the receivers of the faster one must be able to receive."""
+"""... and the minimum ratio of their receivers' possible rates."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
     hosts: tuple[int, ...]
-    use: dict[int, int]  # of each direction: how often
+    use: dict[int, int]  # uses of each direction
     rate: float = 0.0
 
     @property
@@ -61,8 +61,8 @@ _Draft = dict[str, list[_Line]]
 def plan(request: PlanRequest, solve: Solve, rounds: int = _ROUNDS, share: Share | None = None) -> TransferPlan:
     """Return a plan for the request; ``rounds`` of re-planning, 0 for none.
 
-    The lines are chosen by the rates of ``solve``, and flow at those which ``share`` makes of them, if it is given.
-    Raises KeyError for hosts that the network does not have.
+    The lines are chosen by the rates of ``solve``. If ``share`` is given, they flow at its rates. Raises KeyError for
+    hosts that the network does not have.
     """
     return _Planner(request, solve).plan(rounds, share)
 
@@ -91,7 +91,7 @@ class _Planner:
         kept = self._solved(first, self._solve)
         fair = self._improved(self._solved(first, fill), fill, rounds)
         best = self._solved(fair, self._solve)
-        if sum(map(len, self._wanting.values())) <= _LOOKED_AT_TWICE:
+        if sum(map(len, self._wanting.values())) <= _MOST_DEMANDS:
             best = self._improved(best, self._solve, rounds)
         best = best if _throughput(best) > _throughput(kept) else kept
         if share:
@@ -99,7 +99,7 @@ class _Planner:
         return self._in_words(best)
 
     def _kept(self, running: Iterable[Pipeline]) -> _Draft:
-        """Return the lines that run and whose source is there, less the hosts that want their file no more.
+        """Return the running lines whose source exists, less the hosts that no longer want their file.
 
         A line that begins at a receiver comes after that receiver's own.
         """
@@ -131,7 +131,7 @@ class _Planner:
         return [self._line(hosts) for hosts in pipelines(self._network, free, self._holders[file], receivers)]
 
     def _line(self, hosts: tuple[int, ...]) -> _Line:
-        """Return a line with its use of the network, as ``Network.use`` has it; ways between hosts come up often."""
+        """Return a line with its use of the network, like ``Network.use``; ways between hosts are cached."""
         use: dict[int, int] = {}
         for pair in pairwise(hosts):
             way = self._ways.get(pair)
@@ -142,7 +142,7 @@ class _Planner:
         return _Line(hosts, dict.fromkeys(use, 1) if self._network.summed else use)
 
     def _improved(self, draft: _Draft, solve: Solve, rounds: int) -> _Draft:
-        """Return the draft after re-planning, or as it was where that did not help."""
+        """Return the draft after re-planning, or unchanged if that did not help."""
         for _ in range(rounds):
             changed = self._replanned(draft)
             if changed is None:
@@ -154,11 +154,11 @@ class _Planner:
         return draft
 
     def _solved(self, draft: _Draft, solve: Solve) -> _Draft:
-        """Return the same lines with the rates that the solver gives them."""
+        """Return the same lines with the solver's rates."""
         return _at_rates(draft, solve(self._programme(draft)))
 
     def _programme(self, draft: _Draft) -> LinearProgramme:
-        """Return the programme of a draft's lines. More than one solver is asked about the same lines."""
+        """Return the programme of a draft's lines, cached for the next solver."""
         flat = _flat(draft)
         key = tuple((file, line.hosts) for file, line in flat)
         found = self._programmes.get(key)
@@ -169,12 +169,12 @@ class _Planner:
         return found
 
     def _asked(self, file: str, line: _Line) -> float:
-        """Return the least rate that a line is to have."""
+        """Return the minimum rate of a line."""
         overdue = self._overdue.get(file)
         return self._least_rate if overdue and not overdue.isdisjoint(line.hosts) else 0.0
 
     def _replanned(self, draft: _Draft) -> _Draft | None:
-        """Return the draft with better lines for some files; None if there are none for any."""
+        """Return the draft with better lines for some files; None if no file has better ones."""
         free, changed = list(self._network.limits), dict(draft)
         for lines in draft.values():
             _occupy(free, lines)
@@ -192,7 +192,7 @@ class _Planner:
     def _split(self, free: Sequence[float], line: _Line) -> list[_Line]:
         """Return the line at the rate that is free all along it, or a faster one and others behind it.
 
-        A line is as slow as its slowest receiver. So the slower receivers may make a line of their own, behind the
+        A line is as slow as its slowest receiver. So the slower receivers may form a line of their own, behind the
         others; it may be split again.
         """
         done: list[_Line] = []
@@ -224,9 +224,9 @@ class _Planner:
             yield first, behind.at(min(behind.rate, first.rate))
 
     def _widths(self, free: Sequence[float], source: int, hosts: Sequence[int]) -> dict[int, float]:
-        """Return how fast each host could receive from the source and pass on."""
+        """Return the rates at which the hosts could receive from the source and pass on."""
         network, found = self._network, dict[int, float]()
-        upto: dict[int, float] = {}  # each switch
+        upto: dict[int, float] = {}  # by switch
         for host in hosts:
             switch = network.parent[host]
             if switch not in upto:
@@ -255,7 +255,7 @@ def _at_rates(draft: _Draft, rates: Iterable[float]) -> _Draft:
 
 
 def _follows(flat: Sequence[tuple[str, _Line]]) -> tuple[tuple[int, int], ...]:
-    """Return which line begins at a receiver of which other one, by their numbers."""
+    """Return the pairs of lines, by number, where the first begins at a receiver of the second."""
     receiving: dict[tuple[str, int], int] = {}
     for number, (file, line) in enumerate(flat):
         receiving |= dict.fromkeys(((file, host) for host in line.hosts[1:]), number)
@@ -269,7 +269,7 @@ def _at_width(free: Sequence[float], line: _Line) -> _Line:
 
 
 def _occupy(free: list[float], lines: Iterable[_Line], *, back: bool = False) -> None:
-    """Take what the lines use off what is free, or give it back."""
+    """Subtract the lines' use from the free capacity, or give it back."""
     sign = -1 if back else 1
     for line in lines:
         for direction, count in line.use.items():

@@ -43,7 +43,7 @@ class Transfers(Wing):
     def handlers(self) -> Mapping[type, Handler]:
         return {
             MasterStarted: self._begin,
-            Checkpointed: self._go_on,
+            Checkpointed: self._resume,
             NetworkChanged: lambda event, _: carrying.change_network(self.state, event),
             TransfersPlanned: lambda event, tell: carrying.adopt(self.state, event, tell),
         }
@@ -66,15 +66,15 @@ class Transfers(Wing):
     def _begin(self, event: MasterStarted, tell: Tell) -> None:
         carrying.begin(self.state)
 
-    def _go_on(self, event: Checkpointed, tell: Tell) -> None:
-        carrying.go_on(self.state, event.nodes, event.request)
+    def _resume(self, event: Checkpointed, tell: Tell) -> None:
+        carrying.resume(self.state, event.nodes, event.request)
 
     def _hear(self, worker: Worker, told: PeerReport) -> None:
         if self.state.settings.peers:
             carrying.hear(self.state, worker.name, told)
 
     def brings_news(self, worker: Worker, report: Report) -> bool:
-        """True if a worker's large files are others than before, on their way here, or on their way to others."""
+        """True if a worker's large files have changed, are on their way to it, or on their way from it."""
         told = report.peers
         if told is None or not self.state.settings.peers:
             return False
@@ -90,10 +90,10 @@ class Transfers(Wing):
         return self._memory.transfers.overdue_at
 
     def expire(self) -> None:
-        carrying.let_time_pass(self.state)
+        carrying.expire(self.state)
 
     def finish_step(self) -> None:
-        """Ask for a plan if one is due, and forget workers that are gone."""
+        """Request a plan if one is due, and forget workers that are gone."""
         if self._memory.transfers.is_due:
             carrying.ask(self.state)
         for name in self.state.effects.gone:
@@ -104,7 +104,7 @@ class Transfers(Wing):
         assign.peers = carrying.orders(self.state, worker.name)
 
     def check(self, of: Job | Worker | None) -> None:
-        """Raise AssertionError if the way of a file leads from worker to worker and back."""
+        """Raise AssertionError if the way of a file leads from worker to worker in a circle."""
         carriers = self._memory.carriers
         for carrier in carriers.values() if of is None else ():
             for file in carrier.fetching:

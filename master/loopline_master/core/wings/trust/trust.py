@@ -1,23 +1,23 @@
 """The wing *trust*.
 
-**Quorum.** Results of one task from different workers are compared, for free or for a quorum's sake. A task of a job
-with a quorum succeeds when so many workers agree; the digests seen are kept on the task as votes, so that a restart
-changes nothing. Each vote against the majority counts like a failure of the task.
+**Quorum.** Results of one task from different workers are compared, whether or not its job has a quorum. A task of a
+job with a quorum succeeds when that number of workers agree. The digests are kept on the task as votes, so that a
+restart changes nothing. Each vote against the majority counts like a failure of the task.
 
-**Quarantine.** A worker whose attempts fail where others succeed gets nothing new for a while. The health of a worker
+**Quarantine.** A worker whose attempts fail where others succeed gets no new work for a while. The health of a worker
 (``Worker.health``) falls by a half if a task fails on it whose program has succeeded on others, by another half if
 that very task then succeeds on one of them, and by one if a task took it far longer than others. It rises by a half
-with each success, and by a half for each task that fails on others as well: then the task is at fault. At the bottom
-the worker goes into quarantine (``quarantined_until``), for twice as long each time. It comes back by itself: half-
-open (``half_open``), with one attempt at a time, until it has succeeded with one. After some more successes the next
+with each success, and by a half for each task that fails on others as well, because then the task is at fault. At the
+bottom the worker goes into quarantine (``quarantined_until``), for twice as long each time. It comes back by itself:
+half-open (``half_open``), with one attempt at a time, until one has succeeded. After some more successes the next
 quarantine is shorter again. The worker still gets jobs that no other could run (requirements.py). A task that failed
-on an unhealthy worker is tried elsewhere next (View.should_go_elsewhere), lest one broken computer use up all of its
-attempts.
+on an unhealthy worker is tried elsewhere next (View.should_go_elsewhere), so that one broken computer does not use up
+all of its attempts.
 
-**Downfalls.** An agent, a supervisor or a sandbox that ends while a task runs may have ended by its doing, and so may
-a computer that cannot run it or keep its output. Such an end uses up none of the task's ``max_attempts``, for it may
-be no doing of the task's own. But a task that takes down every agent would be retried for ever, so after three
-such ends on two workers at least, or on the only one there is for it, the task fails.
+**Downfalls.** A task may be the cause if its agent, supervisor or sandbox ends while it runs, or if its computer
+cannot run it or keep its output. Such an end uses up none of the task's ``max_attempts``, because the task may not be
+the cause. But a task that takes down every agent would be retried for ever, so the task fails after three such ends
+on at least two workers, or on the only worker for it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _MOST_DOUBLINGS = 32
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """Notice of a task of which two results turned out to differ."""
+    """Notice of a task with two differing results."""
 
     task: TaskId
 
@@ -87,7 +87,7 @@ class Trust(Wing):
     # Reports and Assigns.
 
     def brings_news(self, worker: Worker, report: Report) -> bool:
-        """Each Report of a worker in quarantine does: every Assign repeats the notice to its owner."""
+        """True in quarantine: every Assign repeats the notice to the owner."""
         return worker.quarantined_until is not None
 
     def assign(self, worker: Worker, assign: Assign) -> None:
@@ -134,7 +134,7 @@ class Trust(Wing):
     def decides(self, job: Job, task: Task, attempt: Attempt) -> bool:
         """Count a result. Return True if it decides its task."""
         if job.quorum is None:
-            if len(self.state.index.attempts.of_task[task.id]) > 1:  # what the others bring will be compared with it
+            if len(self.state.index.attempts.of_task[task.id]) > 1:  # their results will be compared with it
                 task.votes = (Vote(attempt.number, attempt.worker, _digest_of(job.spec, attempt), 0),)
             return True
         digest = _digest_of(job.spec, attempt)
@@ -174,7 +174,7 @@ class Trust(Wing):
             self._mark_mismatch(job, task, [attempt.worker, accepted.worker] if is_new else [attempt.worker])
 
     def _blame_for_failure(self, attempt: Attempt, task: Task) -> list[Worker]:
-        """Take in that an attempt failed by its task's own doing, it seems. Return the workers now in quarantine."""
+        """Count a failure that seems to be the task's own fault. Return the workers now in quarantine."""
         places = [name for name in task.failed_on if name != attempt.worker]
         task.failed_on = (*places, attempt.worker)[-_MOST_PLACES:]
         for worker in self._known(places):
@@ -188,7 +188,7 @@ class Trust(Wing):
         return self._blame(self.state.workers[attempt.worker], said, _HALF)
 
     def _judge_success(self, attempt: Attempt, task: Task, *, is_slow: bool) -> list[Worker]:
-        """Take in the accepted result of a task. Return the workers now in quarantine.
+        """Judge the worker of an accepted result. Return the workers now in quarantine.
 
         ``is_slow``: the worker was far slower than others would have been.
         """
@@ -204,7 +204,7 @@ class Trust(Wing):
         return [blamed for place in places for blamed in self._blame(place, said, _HALF)]
 
     def _judge_votes(self, task: Task) -> list[Worker]:
-        """Praise the workers that agreed with the quorum, and blame those that were outvoted.
+        """Praise the workers that agreed with the quorum, and blame the outvoted ones.
 
         Return the workers now in quarantine.
         """
@@ -213,7 +213,7 @@ class Trust(Wing):
         for vote in task.votes:
             worker = self.state.workers.get(vote.worker)
             if worker is None or vote.attempt == task.winner:
-                continue  # it was forgotten, or has been praised already
+                continue  # the worker was forgotten, or has been praised already
             if vote.digest == accepted:
                 self._praise(worker)
             else:
@@ -222,7 +222,7 @@ class Trust(Wing):
         return blamed
 
     def _mark_mismatch(self, job: Job, task: Task, workers: Iterable[str]) -> None:
-        """Mark the task as one whose results differ, and count a mismatch for each of these workers."""
+        """Mark the task's results as differing, and count a mismatch for each of these workers."""
         if not task.mismatch:
             task.mismatch = True
             job.mismatches += 1
@@ -233,11 +233,11 @@ class Trust(Wing):
             self.state.put(worker)
 
     def _known(self, names: Iterable[str]) -> list[Worker]:
-        """Return those of these workers that are not forgotten."""
+        """Return the workers of these names that are not forgotten."""
         return [self.state.workers[name] for name in names if name in self.state.workers]
 
     def _praise(self, worker: Worker) -> None:
-        """Count a success; during quarantine it does not count, for the attempt had begun before."""
+        """Count a success, except in quarantine, as the attempt began before it."""
         if worker.quarantined_until is not None or (worker.health == TOP and not worker.half_open):
             return
         self._raise(worker)
@@ -252,7 +252,7 @@ class Trust(Wing):
         self.state.put(worker)
 
     def _blame(self, worker: Worker, reason: str, weight: float) -> list[Worker]:
-        """Count a fault. Return the worker if that has put it into quarantine."""
+        """Count a fault. Return the worker if this has put it into quarantine."""
         if worker.quarantined_until is not None or not self.state.settings.quarantine_s:
             return []
         worker.health -= weight
@@ -262,7 +262,7 @@ class Trust(Wing):
         return self._quarantine(worker, reason)
 
     def _quarantine(self, worker: Worker, reason: str) -> list[Worker]:
-        """Put a worker into quarantine, whatever its health. Return it; nobody if it is in one, or there are none."""
+        """Put a worker into quarantine, at any health. Return it; empty if it is in one, or quarantines are off."""
         if worker.quarantined_until is not None or not self.state.settings.quarantine_s:
             return []
         length_s = self.state.settings.quarantine_s * 2.0 ** min(worker.quarantines, _MOST_DOUBLINGS)
@@ -274,7 +274,7 @@ class Trust(Wing):
         return [worker]
 
     def _takes_all_down(self, job: Job, task: Task) -> bool:
-        """True if the task has taken down its agent or sandbox too often, and has to fail."""
+        """True if the task must fail because it has taken down its agent or sandbox too often."""
         if len(task.took_down) < MAX_TAKEN_DOWN:
             return False
         requirements = self.state.index.requirements
@@ -282,14 +282,14 @@ class Trust(Wing):
 
 
 def quorum_verdict(job: Job, task: Task) -> str:
-    """Return why a task failed whose results disagree; empty if it has no votes."""
+    """Return the reason why a task with disagreeing results failed; empty if it has no votes."""
     if not task.votes:
         return ""
     return f"of {len(task.votes)} results, {task.agreeing} agree: the job's quorum is {job.quorum}"
 
 
 def downfall_verdict(task: Task) -> str:
-    """Return the reason to be shown to users; empty if nothing has ended with the task."""
+    """Return the reason shown to users; empty if the task took down no agent or sandbox."""
     times = len(task.took_down)
     return f"took its worker or its sandbox down {times} time{'' if times == 1 else 's'}" if times else ""
 
@@ -305,7 +305,7 @@ def _digest_of(spec: JobSpec, attempt: Attempt) -> str:
 
 
 def _of_output(output: Output) -> str:
-    """Return size and hash, which are the same for bytes inside the result and in a file."""
+    """Return size and hash, which are equal for the same bytes inside the result and in a file."""
     return f"{output.size_bytes} {output.sha256 or sha256(output.data).hexdigest()}"
 
 

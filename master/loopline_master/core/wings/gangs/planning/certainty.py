@@ -1,10 +1,9 @@
-"""Certainty of a plan: whether it is a promise, and the median of an estimate.
+"""Certainty of a plan: decides whether it is a promise, and gives the median of an estimate.
 
-A plan is a promise if it stands even though nothing without a limit ever ends, be it running or planned to start
-before, and nothing else that was only estimated ever starts: then all that it waits for is over by its limit.
-
-Before a promise, an ordinary task or a gang goes first only if it is over by its limit; before an estimate it is
-enough that the forecast's p90 says so (backfill).
+A plan is a promise if it holds even though no work without a limit ever ends, whether it runs or is planned to start
+before, and no plan that is only an estimate ever starts: then all the work ahead of it is over by its limits. Before
+a promise, an ordinary task or a gang may start first only if it is over by its limit; before an estimate it is enough
+that the p90 of its forecast is (backfill).
 """
 
 from __future__ import annotations
@@ -22,22 +21,22 @@ class Neighbour:
 
     start: int
     end: int
-    half: int  # the median of its end
+    half: int  # median of its end
     slots: int
     is_promise: bool
-    is_limited: bool  # by its user; otherwise it may last for ever
+    is_limited: bool  # by its user; otherwise it may run for ever
 
     def is_surely_there(self, at: int) -> bool:
-        """True if it has started by then, if it ever does, and may not be over."""
+        """True if it has started at this time, if it ever does, and may not be over."""
         return self.start <= at and (at < self.end or not self.is_limited)
 
 
 Around = Sequence[tuple[Horizon, Sequence[Neighbour]]]
-"""What each worker of a plan offers, and its other plans."""
+"""Horizon of each worker of a plan, and the other plans there."""
 
 
 def judge(plan: Plan, one: WaitingGang, start: int | None, around: Around, now: float) -> bool:
-    """Say of which kind a gang's plan is, and the quantiles of an estimate; True if that has changed."""
+    """Set the kind of a gang's plan, and the quantiles of an estimate; True if they have changed."""
     before = (plan.kind, plan.p50, plan.p90)
     if start is None:
         plan.kind, plan.p50, plan.p90 = PlanKind.ESTIMATE, None, None
@@ -52,13 +51,13 @@ def judge(plan: Plan, one: WaitingGang, start: int | None, around: Around, now: 
 
 
 def is_certain(plan: Plan, one: WaitingGang, start: int, around: Around) -> bool:
-    """True if a gang with a plan is sure to find its slots free at a start."""
+    """True if a gang with a plan is certain to find its slots free at ``start``."""
     between = (start, start + steps_of(plan.limit_s))
     return one.is_bounded and all(stands(horizon, others, between, one.slots) for horizon, others in around)
 
 
 def delays_a_promise(around: Around, start: int, slots: int) -> bool:
-    """True if slots that are taken from a start on, perhaps for ever, may delay what is promised on these workers."""
+    """True if slots taken from ``start`` on, perhaps for ever, may delay promises on these workers."""
     mine = Neighbour(start, start, start, slots, is_promise=False, is_limited=False)
     return any(
         not stands(
@@ -71,7 +70,7 @@ def delays_a_promise(around: Around, start: int, slots: int) -> bool:
 
 
 def stands(horizon: Horizon, neighbours: Sequence[Neighbour], between: tuple[int, int], slots: int) -> bool:
-    """True if so many slots of a worker are sure to be free from a start to an end, if all keep to their limits."""
+    """True if ``slots`` of a worker are certain to be free throughout ``between``, if work keeps to its limits."""
     start, end = between
     counted = [one for one in neighbours if one.is_promise or not one.is_limited]
     times = [start, *(one.start for one in counted if start < one.start < end)]
@@ -81,7 +80,7 @@ def stands(horizon: Horizon, neighbours: Sequence[Neighbour], between: tuple[int
 
 
 def half_way(horizon: Horizon, neighbours: Iterable[Neighbour], start: int, slots: int) -> int:
-    """Return the median of the time at which so many slots of a worker are free for what is planned at ``start``."""
+    """Return the median of the time when ``slots`` of a worker become free for a plan that starts at ``start``."""
     ends = [(one.half, one.slots) for one in horizon.busy]
     ends += [(one.half, one.slots) for one in neighbours if one.start < start]
     free, at = horizon.slots - sum(slots for _, slots in ends), 0
@@ -95,10 +94,10 @@ def half_way(horizon: Horizon, neighbours: Iterable[Neighbour], start: int, slot
 def may_go_first(
     horizon: Horizon, plans: Sequence[tuple[Plan, Neighbour]], slots: int, now: int, limit: int | None, p90: int
 ) -> bool:
-    """True if a task that takes so many slots of a worker from now on delays none of the plans there.
+    """True if a task that takes ``slots`` of a worker from now on delays none of the plans there.
 
-    ``limit``: when it is ended at the latest, if ever; ``p90``: when it is over by its forecast. The worker has the
-    slots free now; the plans are those on it, by start.
+    ``limit``: the latest end of the task, if it has one; ``p90``: its end by the forecast. The worker has the slots
+    free now; ``plans`` are those on it, by start.
     """
     for plan, mine in plans:
         over = limit if plan.is_promise or limit is not None else p90

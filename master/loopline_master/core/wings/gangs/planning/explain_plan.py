@@ -1,4 +1,4 @@
-"""Explanation of a plan: when a gang is planned to start, where, of which kind that plan is, and what moved it."""
+"""Explanation of a plan: start, workers and kind of a gang's plan, and the reason of its last move."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BEHIND = "no workers are planned for it before all tasks of the jobs ahead of i
 
 
 def explain_start(state: State, job: Job) -> list[Reason]:
-    """Return when a job's gang is to start, if it has one that waits: by its plan, or by what is ahead of it."""
+    """Return the start of a waiting gang of the job, if there is one: by its plan, or by the jobs ahead of it."""
     plan = state.own(GangMemory).plans.get(job.id)
     if plan is not None:
         return [explain_plan(plan, state.now)]
@@ -30,7 +30,7 @@ def explain_start(state: State, job: Job) -> list[Reason]:
 def estimated_start(state: State, job: Job, outlook: eta.Outlook) -> PlanView | str | None:
     """Return the estimated start of a held gang without a plan, by the forecasts of the jobs ahead of it.
 
-    The reason if one of those has none; None if the job has a plan, or no such gang.
+    Return the reason if one of those has no forecast; None if the job has a plan, or no such gang.
     """
     if not _is_behind(state, job):
         return None
@@ -43,7 +43,7 @@ def estimated_start(state: State, job: Job, outlook: eta.Outlook) -> PlanView | 
         return None
     p90, half, _ = order_of(state, job, state.own(GangMemory).plans, outlook)
     own = outlook.get(job.id)
-    if isinstance(own, eta.Forecast):  # its workers have other work to end as well
+    if isinstance(own, eta.Forecast):  # its workers must also end other work
         able = [state.workers[name] for name in state.index.requirements.serving(job)]
         speed = fmean(measure.speed_for(worker, job, state.programs) for worker in able) if able else 1.0
         lasts_s = measure.work_of(state.grid, job, number) / job.nodes / speed
@@ -66,7 +66,7 @@ def estimated_start(state: State, job: Job, outlook: eta.Outlook) -> PlanView | 
 
 
 def latest_end(state: State, job: Job) -> str:
-    """Say when a job of one gang would be over by its promised start and its given limit; empty without these."""
+    """Return the end of a one-gang job by its promised start and its given limit, in words; empty without these."""
     plan = state.own(GangMemory).plans.get(job.id)
     if plan is None or plan.start is None or not (plan.is_promise and plan.is_given) or job.task_count > 1:
         return ""
@@ -90,7 +90,7 @@ def _known(found: eta.Forecast | eta.Unknown | None) -> bool:
 
 
 def _likely(told: PlanView | str | None, now: float) -> str:
-    """Say when a held gang is likely to start, or why that is unknown."""
+    """Return the likely start of a held gang in words, or the reason why it is unknown."""
     if not isinstance(told, PlanView) or told.p50_at is None or told.p90_at is None:
         return f"when that will be is unknown: {told}" if told else "when that will be is unknown"
     return f"it is 50 % likely to start {_when(told.p50_at, now)}, and 90 % likely {_when(told.p90_at, now)}"

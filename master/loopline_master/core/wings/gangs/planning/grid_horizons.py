@@ -1,7 +1,7 @@
-"""Horizons of the grid's workers, and what a gang waits for, read from the entities as they are.
+"""Horizons of the grid's workers, and the end of the work that a gang waits for, read from the entities.
 
-Each is a function of stored rows and the time alone, so that a restart reads the same. Forecasts of run times are
-therefore those that were made as an attempt was dispatched (``expected_s``), with a usual spread.
+Each is a function of stored rows and the time alone, so that a restart reads the same. Therefore forecasts of run
+times are those of the attempt's dispatch (``expected_s``), with a usual spread.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from loopline_shared.model import Facts
 P90 = math.exp(1.2816 * 0.5)
 """p90 of a lognormal run time against its median, with the usual spread of tasks (estimates/eta.py)."""
 _LIMIT_OF_FORECAST = 1.5
-"""Without a limit, a gang's place is kept for so many times the p90 of its run time."""
+"""Without a limit, a gang's place is kept for this multiple of the p90 of its run time."""
 _SWITCH = "switch."
-"""A worker's label that names the switch to which it is connected begins so."""
+"""Prefix of a worker's label that names the switch to which it is connected."""
 _UNKNOWN_S = 60.0
 _FARTHEST_S = 30 * 86400.0
-"""Nothing is planned farther ahead: longer limits and forecasts count as so long."""
+"""Planning looks no farther ahead: longer limits and forecasts count as this long."""
 
 
 def limit_of(state: State, job: Job, number: int) -> tuple[float, bool]:
-    """Return for how many seconds a task's place is kept, and True if its user gave that limit."""
+    """Return the seconds for which a task's place is kept, and True if its user gave that limit."""
     if job.spec.timeout_s is not None:
         return min(job.spec.timeout_s, _FARTHEST_S), True
     return min(
@@ -56,7 +56,7 @@ def switch_of(facts: Facts) -> str:
 
 
 def horizon_of(state: State, worker: Worker) -> Horizon:
-    """Return what a worker offers over time. One that is silent keeps what is planned there until its lease ends."""
+    """Return the worker's free slots over time. A silent worker keeps its plans until its lease ends."""
     name, busy = worker.name, _busy_on(state, worker.name)
     if worker.session is None or not worker.reported:
         if worker.lease_until > state.now:
@@ -66,14 +66,14 @@ def horizon_of(state: State, worker: Worker) -> Horizon:
         why = f" ({worker.drain_reason})" if worker.drain_reason else ""
         return Horizon(0, is_open=False, busy=busy, why=f"{name} is being drained{why}")
     why = f"the owner of {name} has claimed it" if worker.offered < worker.facts.slots else ""
-    if worker.quarantined_until is not None:  # it still gets what no other could run: RequirementIndex decides
+    if worker.quarantined_until is not None:  # it still gets jobs that no other could run (RequirementIndex)
         why = f"{name} is in quarantine"
     is_open = worker.offered > 0 and not (worker.half_open and state.index.attempts.in_hand(name))
     return Horizon(min(worker.offered, MOST_SLOTS), is_open=is_open, busy=busy, why=why)
 
 
 def busy_of(state: State, attempt: Attempt) -> Busy:
-    """Return until when an attempt keeps its slots: by its limit, else by the forecast made at its dispatch."""
+    """Return the slots and end of an attempt: by its limit, else by the forecast made at its dispatch."""
     job, now = state.jobs[attempt.job], int(state.now)
     began = attempt.started_at or attempt.dispatched_at
     frozen_s = sum(until - since for since, until in attempt.freezes if until is not None)
@@ -101,7 +101,7 @@ def order_of(
 ) -> tuple[float, float, bool]:
     """Return when the jobs that a held job may not pass are over: p90, p50, and True if by their limits.
 
-    Jobs ahead of it that are planned or run by limits end by these; of the others the forecast is asked.
+    Jobs ahead of it that are planned or run by limits end by these; for the others the forecast is used.
     """
     arrivals = state.index.hold_over(job).predecessors(job.arrival, job.weight)
     ends = [_end_of(state, state.index.live[arrival], plans) for arrival in arrivals]
@@ -123,13 +123,13 @@ def order_of(
 
 
 def is_foreseeable(state: State, job: Job, plans: Mapping[int, Plan]) -> bool:
-    """True if the ends of all jobs that a held job may not pass follow from what runs and is planned."""
+    """True if running work and plans give the ends of all jobs that a held job may not pass."""
     arrivals = state.index.hold_over(job).predecessors(job.arrival, job.weight)
     return all(_end_of(state, state.index.live[arrival], plans) is not None for arrival in arrivals)
 
 
 def _end_of(state: State, job: Job, plans: Mapping[int, Plan]) -> tuple[float, float, bool] | None:
-    """Return the end of a job by plan and limits, its median, and whether limits alone say so; None if none do."""
+    """Return the end of a job by plan and limits, its median, and True if limits alone give it; None if unknown."""
     ready, busy = state.index.ready_sets[job.id], []
     for number in ready.kept:
         attempts = state.index.attempts.of_task.get(job.task_id(number), {})
@@ -154,7 +154,7 @@ def _busy_on(state: State, name: str) -> tuple[Busy, ...]:
 
 
 def _beyond(end: int, now: int) -> int:
-    """Return the end; if that is over, the next one of ever longer respites."""
+    """Return the end; if that is past, extend it by ever longer respites."""
     respite = MARGIN_S
     while end <= now:
         end += respite

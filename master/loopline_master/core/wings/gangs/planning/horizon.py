@@ -1,6 +1,6 @@
-"""The horizon of a worker: when its slots become free, given what runs there.
+"""The horizon of a worker: when its slots become free, given the work that runs there.
 
-Times are whole seconds. What has a limit is over by then; of what has none, the forecast is taken: its p90 for the
+Times are whole seconds. Work with a limit is over by then. For work without one the forecast is used: its p90 for the
 plan, its p50 for the first half of an estimate.
 """
 
@@ -11,34 +11,34 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 MARGIN_S = 2
-"""Seconds that the end of an attempt may take beside its limit."""
+"""Seconds that the end of an attempt may take beyond its limit."""
 PREPARE_S = 3
 """Seconds that a gang may take to be ready everywhere."""
 START_S = 1
 """Seconds that any other task may take to begin."""
 _ROUNDS_TO = 16
-"""Ends are rounded up by at most such a part of what lasts, so that a profile has few pieces however much runs."""
+"""Ends are rounded up by at most 1 / _ROUNDS_TO of the duration, so that a profile has few pieces."""
 
 Steps = list[tuple[int, int]]
-"""Free slots from a time on, in the order of time; the last one is for ever."""
+"""Free slots from a time on, in the order of time; the last entry is for ever."""
 
 
 @dataclass(frozen=True, slots=True)
 class Busy:
-    """Slots in use until an end: at the latest if it has a limit; else by the forecast's p90, and p50 (``half``)."""
+    """Slots in use, with an end by limit, or by the forecast's p90 and p50 (``half``)."""
 
     slots: int
     end: int
     half: int
     is_limited: bool
-    name: str = ""  # of what runs there, for reasons
+    name: str = ""  # of the work, for reasons
 
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """Slots on offer at a worker and what runs there; ``why``: the reason if it offers less than it has."""
+    """Slots on offer at a worker and the work there; ``why``: the reason if it offers less than it has."""
 
-    slots: int  # on offer, those in use included; 0: it is away
+    slots: int  # on offer, including those in use; 0: it is away
     is_open: bool = True  # new plans may use it
     busy: tuple[Busy, ...] = ()
     why: str = ""
@@ -57,11 +57,11 @@ class Horizon:
         return found
 
     def expected(self, at: int) -> int:
-        """Return the slots that are free at a time, if what has no limit is over by its forecast."""
+        """Return the slots that are free at a time, if work without a limit is over by its forecast."""
         return self.slots - sum(one.slots for one in self.busy if one.end > at)
 
     def certain(self, at: int) -> int:
-        """Return the slots that are sure to be free at a time, though what has no limit may last for ever."""
+        """Return the slots that are certain to be free at a time, though work without a limit may run for ever."""
         return self.slots - sum(one.slots for one in self.busy if one.end > at or not one.is_limited)
 
 
@@ -78,13 +78,13 @@ def differences(old: Steps, new: Steps, now: int) -> Iterable[tuple[int, int | N
 
 
 def rounded(began: float, lasts_s: float) -> int:
-    """Return the end of what began then and lasts so long, rounded up to a power of two of seconds."""
+    """Return the end of work begun at ``began``, rounded up to a power of two of seconds."""
     step = 1 << max(0, int(lasts_s // _ROUNDS_TO).bit_length() - 1)
     return -(-math.ceil(began + lasts_s) // step) * step
 
 
 def end_by_limit(began: float, limit_s: float) -> int:
-    """Return when an ordinary task that was dispatched then is over at the latest, by its limit."""
+    """Return the latest end of an ordinary task dispatched at ``began``, by its limit."""
     return rounded(int(began) + START_S, math.ceil(limit_s)) + MARGIN_S
 
 

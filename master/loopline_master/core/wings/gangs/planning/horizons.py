@@ -10,7 +10,7 @@ from loopline_master.core.wings.gangs.planning.pool import Piece, Pool, Share, W
 from loopline_master.core.wings.gangs.planning.profile import Profile
 
 Change = tuple[int, int | None, int]
-"""Start, end (None: for ever), and by how much the free slots of a worker change between them."""
+"""Start, end (None: for ever), and change of a worker's free slots between them."""
 
 
 class Horizons:
@@ -20,12 +20,13 @@ class Horizons:
         self.of: dict[str, Horizon] = {}
         self.open: Workers = 0  # new plans may use them
         self._pool, self._profile = pool, profile
-        self._ends: list[tuple[int, str]] = []  # a heap: medians and ends of what runs on a worker
+        self._ends: list[tuple[int, str]] = []  # a heap: medians and ends of the work on a worker
 
     def enter(self, workers: Iterable[tuple[str, Horizon, str]], now: int) -> None:
-        """Enter all workers of a book in which nothing is as yet: their names, horizons and switches.
+        """Enter all workers of an empty book: their names, horizons and switches.
 
-        As one by one, but in a single pass over the times at which slots fall free.
+        The result is as if they were entered one by one, but takes a single pass over the times when slots become
+        free.
         """
         freed: dict[tuple[int, int], list[str]] = {}
         for name, horizon, switch in workers:
@@ -41,7 +42,7 @@ class Horizons:
         self._profile.free_all((at, (self._pool.of(names), slots)) for (at, slots), names in sorted(freed.items()))
 
     def note(self, name: str, horizon: Horizon, switch: str, now: int) -> tuple[Workers, list[Change]]:
-        """Note what a worker offers from now on; return it as a set, and what changes, which is not entered yet."""
+        """Note a worker's new horizon. Return the worker as a set, and the changes to enter into the profile."""
         old = self.of.get(name, AWAY)
         self.of[name] = horizon
         for over in {over for one in horizon.busy for over in (one.half, one.end)}:
@@ -51,12 +52,12 @@ class Horizons:
         return bit, list(differences(old.steps(), horizon.steps(), now))
 
     def has_room(self, bit: Workers, changes: Sequence[Change]) -> bool:
-        """True if what the worker offers less than before is free there beside its plans."""
+        """True if the slots that the worker no longer offers are free there beside its plans."""
         over, holds = self._profile.over, self._pool.holds
         return all(change > 0 or holds(over(start, end), (bit, -change)) for start, end, change in changes)
 
     def change(self, bit: Workers, change: Change) -> None:
-        """Enter that a worker offers more or less than before."""
+        """Enter a change of a worker's free slots into the profile."""
         start, end, more = change
         if more > 0:
             self._profile.free(start, end, (bit, more))
@@ -64,7 +65,7 @@ class Horizons:
             self._profile.occupy(start, end, (bit, -more))
 
     def overdue(self, now: int) -> set[str]:
-        """Return the workers on which something should be over by now; each is returned once for each such end."""
+        """Return the workers where some work should be over by now; each is returned once for each such end."""
         found = set()
         while self._ends and self._ends[0][0] <= now:
             found.add(heappop(self._ends)[1])

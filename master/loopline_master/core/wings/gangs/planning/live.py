@@ -1,7 +1,7 @@
-"""Planning in the live scheduler: keeps the plan book in step with the entities, and the plans' rows with the book.
+"""Planning in the live scheduler: keeps the plan book consistent with the entities, and its rows with the book.
 
-A grid in which no gang waits has no book: it costs nothing there. A book is made afresh from the rows whenever one is
-needed, and goes on from there: both decide alike.
+A grid without a waiting gang has no book and no cost. A book is made from the rows whenever one is needed, and kept
+up to date from then on: both decide the same.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from loopline_master.core.wings.gangs.planning.scans.lattice import Lattice
 from loopline_master.core.wings.gangs.planning.scans.scan_algorithms import Algorithm, ScanContext, algorithm
 
 _STEPS_OF_A_LIMIT = 10
-"""The rack paper's times are steps of which a job takes about ten: a mean limit is as long as so many steps."""
+"""The rack paper's times are steps, about ten to a job: a mean limit is this many steps long."""
 _LATE_S = 5.0
-"""A gang that is due, but whose workers are not free yet, is looked at again after so long."""
+"""A gang that is due, but whose workers are not free yet, is checked again after this time."""
 _RESPITE_S = 10.0
-"""A job that holds a gang back longer than was thought is given so much longer at a time."""
+"""A job that holds a gang back longer than expected is given this much longer at a time."""
 
 
 class Planning:
@@ -52,15 +52,15 @@ class Planning:
         self.is_left = False  # a revision was not finished: step again soon
         self._state, self._plans = state, state.own(GangMemory).plans
         self.book: PlanBook | None = None
-        """Plans in hand, if any: they must hear of every step, or be given up."""
+        """Plans in hand, if any: the book must see every step, or be dropped."""
         self._waiting: dict[int, WaitingGang] = {}
-        self._backlog_s = 0.0  # slot-seconds of these, by their limits
-        self._silent: set[str] = set()  # workers whose leases decide
-        self._rows_of = state.grid.now  # time of the rows with which the scheduler was started
+        self._backlog_s = 0.0  # slot-seconds of the waiting gangs, by their limits
+        self._silent: set[str] = set()  # silent workers that keep their plans until their leases end
+        self._rows_of = state.grid.now  # time of the rows that the scheduler was started with
 
     @property
     def wake_at(self) -> float | None:
-        """Time at which a gang is due to start, or a revision goes on; None if there is no such time."""
+        """Time when a gang is due to start, or a revision continues; None if there is no such time."""
         if self.book is None:
             return None
         if self.is_left:
@@ -70,9 +70,9 @@ class Planning:
         return None if start == math.inf else start
 
     def open(self) -> None:
-        """Make the book of the rows, if a gang waits: before what happens next, as it was in the step before.
+        """Make the book from the rows, if a gang waits: before the next event, as it was in the previous step.
 
-        Also at the time of that step: a lease that ended while the master was away loses no worker.
+        The time of that step is used as well: a lease that ended while the master was away loses no worker.
         """
         state, grid = self._state, self._state.grid
         if self.book is None and (state.index.parallel or self._plans):
@@ -81,7 +81,7 @@ class Planning:
             grid.now = now
 
     def revise(self) -> None:
-        """Bring the plans up to date with what the step has taken in so far."""
+        """Bring the plans up to date with the changes of this step."""
         state = self._state
         if not state.index.parallel and not self._plans:
             self.book, self.is_left = None, False
@@ -99,7 +99,7 @@ class Planning:
         self._store(book)
 
     def due(self) -> Iterator[tuple[Plan, Job, list[Worker]]]:
-        """Yield the gangs that are to begin now, whose workers all have the slots free."""
+        """Yield the due gangs whose workers all have the slots free."""
         state, book = self._state, self.book
         for plan in book.due() if book is not None else ():
             job, workers = state.jobs[plan.job], [state.workers[name] for name in plan.machines]
@@ -107,7 +107,7 @@ class Planning:
                 yield plan, job, workers
 
     def note_started(self, plan: Plan) -> None:
-        """Take in that a gang has begun: what it takes up is now what runs."""
+        """Note that a gang has begun: its slots are now in use."""
         book = self.book
         assert book is not None
         book.withdraw(plan.job, has_started=True)
@@ -116,17 +116,17 @@ class Planning:
         self.is_left = True  # the next gang of its job may be planned now
 
     def finish_step(self) -> None:
-        """Take in what the step has changed since the revision, and store what it has changed of the plans."""
+        """Apply the step's changes since the revision, and store its changes of the plans."""
         if self.book is not None:
-            self._take_in(self.book, self._touched_so_far())
+            self._take_in(self.book, self._touched())
             self.book.settle(self._waiting)
             self._store(self.book)
 
     def may_go_first(self, job: Job, number: int, worker: Worker) -> bool:
         """True if the task, started on this worker now, delays no gang that is planned there.
 
-        A gang that is held is in the way of no earlier job's task, for it may be waiting for that very one; a replica
-        waits all the same.
+        A held gang is no obstacle to an earlier job's task, because it may be waiting for that very task; a replica
+        must wait nevertheless.
         """
         book, jobs = self.book, self._state.jobs
         is_replica = job.task_id(number) in self._state.index.attempts.alive
@@ -153,13 +153,13 @@ class Planning:
         return self.book is not None and bool(self.book.planned_on(name))
 
     def _made(self) -> PlanBook:
-        """Make a book of the rows."""
+        """Make a book from the rows."""
         state = self._state
         book = PlanBook(state.now, self._eligible)
         book.lattice_of = self._lattice
         book.begin(state.now)
-        self._silent.clear()  # some were forgotten since there was a book
-        book.enter(self._told(state.workers[name]) for name in sorted(state.workers))
+        self._silent.clear()  # some of its workers may have been forgotten since the last book
+        book.enter(self._entry_of(state.workers[name]) for name in sorted(state.workers))
         waiting = self._gangs(book)
         for plan in sorted(self._plans.values(), key=in_order_of_claims):
             if plan.job in waiting:
@@ -172,12 +172,12 @@ class Planning:
         return book
 
     def _all_touched(self, book: PlanBook) -> set[str]:
-        """Return the workers whose horizons may have changed: by the step, or because something took too long."""
+        """Return the workers whose horizons may have changed: in this step, or because some work took too long."""
         workers, now = self._state.workers, self._state.now
         silent = {name for name in self._silent if workers[name].lease_until <= now}
-        return (self._touched_so_far() | silent | set(book.overdue())) & workers.keys()
+        return (self._touched() | silent | set(book.overdue())) & workers.keys()
 
-    def _touched_so_far(self) -> set[str]:
+    def _touched(self) -> set[str]:
         effects = self._state.effects
         return {*effects.workers, *(attempt.worker for attempt in effects.attempts.values())}
 
@@ -186,10 +186,10 @@ class Planning:
             self._set(book, self._state.workers[name])
 
     def _set(self, book: PlanBook, worker: Worker) -> None:
-        book.set_horizon(*self._told(worker))
+        book.set_horizon(*self._entry_of(worker))
 
-    def _told(self, worker: Worker) -> tuple[str, Horizon, str]:
-        """Return what a book is told of a worker; note it if it is silent."""
+    def _entry_of(self, worker: Worker) -> tuple[str, Horizon, str]:
+        """Return a worker's entry in a book; note the worker if it is silent."""
         horizon = horizon_of(self._state, worker)
         if worker.session is None and horizon.slots:
             self._silent.add(worker.name)
@@ -202,8 +202,9 @@ class Planning:
         return workers.get(needs, ())  # type: ignore[call-overload,no-any-return]
 
     def _gangs(self, book: PlanBook) -> dict[int, WaitingGang]:
-        """Return the gangs that wait, the next one of each job. Whose user has used least for their share is planned
-        first; what is planned stays where it is.
+        """Return the waiting gangs, the next one of each job.
+
+        Gangs of the user who has used least for their share are planned first; existing plans stay where they are.
         """
         state, found = self._state, {}
         by_tag = state.settings.policy == "fair"
@@ -213,7 +214,7 @@ class Planning:
             assert number is not None  # otherwise it would not be there
             is_new = job.id not in book.plans and job.id not in self._plans
             if is_new and state.index.is_held(job) and not is_foreseeable(state, job, book.plans):
-                continue  # whatever it kept, the jobs that it waits for could need
+                continue  # the jobs that it waits for could need any slots that it kept
             used = state.wings.rank(job.owner)
             found[job.id] = self._gang(book, job, number, (used, job.tag if by_tag else 0.0, arrival))
         return found
@@ -231,7 +232,7 @@ class Planning:
             return known if known.turn == turn else replace(known, turn=turn)
         plan = book.plans.get(job.id) or self._plans.get(job.id)
         if plan is not None and plan.task == number:
-            limit_s, is_given = plan.limit_s, plan.is_given  # whatever would be predicted by now
+            limit_s, is_given = plan.limit_s, plan.is_given  # even if the prediction has changed since
         else:
             limit_s, is_given = limit_of(state, job, number)
         earliest, half, is_bounded, behind = 0.0, 0.0, True, None
@@ -279,7 +280,7 @@ class Planning:
         return _named(self._state.settings.plan_times).lattice(context).scaled(step)
 
     def _note_ended(self) -> None:
-        """Count how much of their limits the gangs that have ended used."""
+        """Count the used part of the limits of gangs that have ended."""
         state, grid = self._state, self._state.grid
         for attempt in state.effects.attempts.values():
             job = state.jobs.get(attempt.job)
@@ -289,7 +290,7 @@ class Planning:
             grid.gang_allowed_s += limit_of(state, job, attempt.task)[0]
 
     def _store(self, book: PlanBook) -> None:
-        """Put the rows of plans that have changed, and note where the pass has come to."""
+        """Put the rows of changed plans, and note the progress of the pass."""
         state, grid = self._state, self._state.grid
         for plan in book.came:
             grid.gangs_came += 1

@@ -1,8 +1,8 @@
-"""The plan book: the plans of all waiting gangs on the workers as they are, revised whenever something changed.
+"""The plan book: the plans of all waiting gangs on the present workers, revised after each change.
 
-Its memory is a function of the plans and the horizons: a book made afresh from both goes on alike. A revision does
-bounded work: what was displaced, some of what is new, and a part of a pass over those that may move forward. The
-next one goes on where it stopped.
+Its memory is a function of the plans and the horizons: a book made from both continues in the same way. A revision
+does bounded work: all displaced plans, some of the new ones, and a part of a pass over the plans that may move
+forward. The next revision continues where it stopped.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from loopline_master.core.wings.gangs.planning.scans.lattice import Lattice
 from loopline_shared.model import TaskId
 
 NEW_AT_ONCE, MOVED_AT_ONCE = 4, 4
-"""So many gangs are planned, and looked at for an earlier start, in one revision."""
+"""Limits for one revision: gangs planned, and gangs checked for an earlier start."""
 _NEVER = (-1, 0)
 """Before the first plan, in the order of (start, job)."""
 
@@ -39,43 +39,43 @@ class PlanBook:
     def __init__(self, now: float, eligible: Callable[[Hashable], Collection[str]]) -> None:
         self.plans: dict[int, Plan] = {}
         self.changed: dict[TaskId, Plan] = {}  # to be stored
-        self.broken: list[BrokenPromise] = []  # to be told
-        self.came: list[Plan] = []  # of gangs that were not known before
-        self.cursor: tuple[int, int] | None = None  # (start, job) that a pass has come to; None: there is none
-        self.is_due_again = False  # something was freed since it began
+        self.broken: list[BrokenPromise] = []  # to be reported
+        self.came: list[Plan] = []  # of gangs that were unknown before
+        self.cursor: tuple[int, int] | None = None  # (start, job) that a pass has reached; None: no pass is running
+        self.is_due_again = False  # a slot was freed since the pass began
         self.lattice_of: Callable[[WaitingGang], Lattice] = lambda waiting: Lattice(1)
         self._now, self._tick = now, int(now)
         self._eligible, self._classes = eligible, dict[Hashable, Workers]()
         self._pool = Pool()
         self._planner = Planner[PlannedGang, Machines, Piece, Share](self._pool, self._tick)
         self._horizons = Horizons(self._pool, self._planner.profile)
-        self._slots: dict[int, Slot[Machines]] = {}  # by job: where the plans are in the profile
+        self._slots: dict[int, Slot[Machines]] = {}  # by job: its plan's place in the profile
         self._gangs: dict[int, PlannedGang] = {}
         self._on: dict[str, set[int]] = {}  # jobs planned on a worker
-        self._displaced: dict[int, str] = {}  # jobs whose slots are gone, and why
-        self._judged: set[int] = set()  # jobs of which the kind may have changed
-        self._reach = 0  # the farthest time of the profile so far
+        self._displaced: dict[int, str] = {}  # jobs whose slots are gone, and the reason
+        self._judged: set[int] = set()  # jobs whose plan may have changed its kind
+        self._reach = 0  # the farthest time of the profile until now
 
     def begin(self, now: float) -> None:
-        """Begin a revision: what follows until ``revise`` is of this time."""
+        """Begin a revision: all calls until ``revise`` are of this time."""
         self._now, self._tick = now, int(now)
         self._planner.begin_pass(self._tick)
         self._reach = max(self._reach, self._planner.profile.last)
         self._slide()
 
     def restore(self, plan: Plan, waiting: WaitingGang) -> None:
-        """Take in a stored plan, as it stands; horizons come first, then plans in the order of their claims."""
+        """Restore a stored plan. Horizons come first, then plans in the order of their claims."""
         self.plans[plan.job] = plan
         if plan.start is not None:
             gang = self._gang(waiting)
             self._enter(gang, Slot(max(int(plan.start), self._tick), plan.machines))
 
     def enter(self, workers: Iterable[tuple[str, Horizon, str]]) -> None:
-        """Take in all workers of a book in which nothing is as yet: their names, horizons and switches."""
+        """Enter all workers of an empty book: their names, horizons and switches."""
         self._horizons.enter(workers, self._tick)
 
     def set_horizon(self, name: str, horizon: Horizon, switch: str = "") -> None:
-        """Take in what a worker offers now; plans that it no longer has room for are displaced."""
+        """Note a worker's new horizon; plans that it no longer has room for are displaced."""
         old = self._horizons.of.get(name)
         if old == horizon:
             return
@@ -93,15 +93,15 @@ class PlanBook:
         old = old or AWAY
         if horizon.slots > old.slots or horizon.is_open > old.is_open or horizon.why != old.why:
             self._note_freed(self._tick, None)
-        elif len(horizon.busy) < len(old.busy):  # be it when expected: a coarse scan may have skipped that time
+        elif len(horizon.busy) < len(old.busy):  # even if expected: a coarse scan may have skipped that time
             self._begin_pass()
 
     def overdue(self) -> set[str]:
-        """Return the workers on which something should be over by now; each is returned once for each such end."""
+        """Return the workers where some work should be over by now; each is returned once for each such end."""
         return self._horizons.overdue(self._tick)
 
     def withdraw(self, job: int, *, has_started: bool) -> None:
-        """Drop the plan of a gang that has started, or waits no more."""
+        """Drop the plan of a gang that has started, or no longer waits."""
         plan = self.plans.pop(job)
         if has_started:
             self._tell(note_start(plan, self._now))
@@ -116,13 +116,13 @@ class PlanBook:
         self._displaced.pop(job, None)
 
     def revise(self, waiting: Mapping[int, WaitingGang]) -> bool:
-        """Plan what has to be planned. Return True if there is more to do: revise again soon."""
+        """Plan the gangs that need it. Return True if work is left: revise again soon."""
         for job, plan in list(self.plans.items()):
             if job not in waiting or waiting[job].task != plan.task:
                 self.withdraw(job, has_started=False)
-        self._classes.clear()  # who serves a class may have changed
-        self._follow_the_order(waiting)
-        self._leave_those_that_refuse(waiting)
+        self._classes.clear()  # the workers that serve a class may have changed
+        self._displace_held(waiting)
+        self._displace_refused(waiting)
         for job in sorted(self._displaced, key=lambda job: waiting[job].turn):
             self._plan_anew(waiting[job], self._displaced.pop(job))
         is_left = self._plan_new(waiting)
@@ -132,14 +132,14 @@ class PlanBook:
         return is_left or self.cursor is not None
 
     def settle(self, waiting: Mapping[int, WaitingGang]) -> None:
-        """Say anew of which kind the plans are beside which something has changed; last of all in a step."""
+        """Judge the plans again that are beside a change, at the end of a step."""
         for job in sorted(self._judged & self.plans.keys()):
-            if not self.plans[job].is_promise:  # which stays one
+            if not self.plans[job].is_promise:  # a promise remains one
                 self._judge(waiting[job])
         self._judged.clear()
 
     def due(self) -> list[Plan]:
-        """Return the plans whose start has come, the earliest first."""
+        """Return the plans that are due, the earliest first."""
         found = [job for job, slot in self._slots.items() if slot.start <= self._tick]
         return [self.plans[job] for job in sorted(found, key=lambda job: (self.plans[job].start, job))]
 
@@ -153,14 +153,14 @@ class PlanBook:
         return [(self.plans[job], self._neighbour(job)) for job in jobs]
 
     def _slide(self) -> None:
-        """Have the slots of gangs that are due, but have not begun, begin now."""
+        """Move the slots of gangs that are due, but have not begun, to now."""
         for job in sorted((job for job, slot in self._slots.items() if slot.start < self._tick), key=self._order):
             slot = self._slots[job]
             self._lift(job)
             self._take_again(job, Slot(self._tick, slot.place), "its workers were not free in time")
 
-    def _follow_the_order(self, waiting: Mapping[int, WaitingGang]) -> None:
-        """Displace the plans of gangs that the order guarantee holds for longer than was thought."""
+    def _displace_held(self, waiting: Mapping[int, WaitingGang]) -> None:
+        """Displace the plans of gangs that the order guarantee holds for longer than expected."""
         for job, slot in list(self._slots.items()):
             plan, one = self.plans[job], waiting[job]
             if (one.earliest, one.behind) != (plan.earliest, plan.behind):
@@ -174,8 +174,8 @@ class PlanBook:
                 self._lift(job)
                 self._displace(job, "the jobs that it may not pass take longer")
 
-    def _leave_those_that_refuse(self, waiting: Mapping[int, WaitingGang]) -> None:
-        """Displace the plans of gangs that are due on a worker that takes none now: it is silent, or distrusted."""
+    def _displace_refused(self, waiting: Mapping[int, WaitingGang]) -> None:
+        """Displace plans that are due on a worker that accepts no gang now, because it is silent or distrusted."""
         for plan in self.due():
             refusing = self._pool.of(plan.machines) & ~self._gang(waiting[plan.job]).eligible
             if refusing:
@@ -184,7 +184,7 @@ class PlanBook:
                 self._displace(plan.job, self._horizons.of[name].why or f"{name} takes no gang now")
 
     def _take_again(self, job: int, slot: Slot[Machines], reason: str) -> None:
-        """Take a slot that was lifted, if it is still free; otherwise the plan is displaced."""
+        """Reserve a lifted slot again, if it is still free; otherwise the plan is displaced."""
         gang = self._gangs[job]
         pieces = self._planner.profile.over(slot.start, slot.start + gang.limit)
         if self._pool.holds(pieces, self._pool.cells(gang, slot.place)):
@@ -200,7 +200,7 @@ class PlanBook:
         self._displaced[job] = reason
 
     def _plan_anew(self, waiting: WaitingGang, reason: str) -> None:
-        """Plan a gang that was displaced: at the same start on other workers if possible."""
+        """Plan a displaced gang: at the same start on other workers if possible."""
         plan, gang = self.plans[waiting.job], self._gang(waiting)
         assert plan.start is not None
         start = max(int(plan.start), self._tick, int(waiting.earliest))
@@ -213,7 +213,7 @@ class PlanBook:
         self._book(waiting, plan, gang, slot, reason)
 
     def _plan_new(self, waiting: Mapping[int, WaitingGang]) -> bool:
-        """Plan gangs without a start, as many as may be; True if some are left for the next revision."""
+        """Plan gangs without a start, within the limit; True if some are left for the next revision."""
         new = [one for one in waiting.values() if self._is_unplanned(one)]
         found = 0
         for one in sorted(new, key=lambda one: one.turn):
@@ -239,7 +239,7 @@ class PlanBook:
             self._change(plan)
 
     def _scan(self, waiting: WaitingGang, gang: PlannedGang) -> Slot[Machines] | None:
-        """Scan for the first start, and take the slot. A gang without a limit keeps out of the way of promises."""
+        """Find the first start by a scan, and reserve the slot. A gang without a limit avoids slots of promises."""
         slot, planner, earliest = None, self._planner, int(waiting.earliest)
         last = planner.profile.last
         for limit, since in ((0, earliest), (max(0, last - self._tick), earliest), (0, max(last, earliest))):
@@ -257,7 +257,7 @@ class PlanBook:
     def _book(
         self, one: WaitingGang, plan: Plan | None, gang: PlannedGang, slot: Slot[Machines] | None, reason: str
     ) -> None:
-        """Enter a slot that was taken as the plan of a gang, and note what has changed about it."""
+        """Enter a reserved slot as the plan of a gang, and note the changes."""
         is_new = plan is None or plan.start is None
         if plan is None:
             plan = self._new_plan(one)
@@ -286,7 +286,7 @@ class PlanBook:
         return plan
 
     def _pass(self, waiting: Mapping[int, WaitingGang]) -> None:
-        """Go on with the pass over all plans, the earliest first, each of which may move forward."""
+        """Continue the pass over all plans, the earliest first; each may move forward."""
         cursor = self.cursor or _NEVER
         order = sorted((slot.start, job) for job, slot in self._slots.items())
         left = [key for key in order if key > cursor and key[0] > self._tick]
@@ -311,14 +311,14 @@ class PlanBook:
         self._book(one, plan, gang, new, "others have ended")
 
     def _judge(self, one: WaitingGang) -> None:
-        """Say of which kind a plan is."""
+        """Set the kind of a plan."""
         plan, slot = self.plans[one.job], self._slots.get(one.job)
         start, around = (None, ()) if slot is None else (slot.start, self._around(one, slot))
         if judge(plan, one, start, around, self._now):
             self._change(plan)
 
     def _is_as_good(self, one: WaitingGang, plan: Plan, slot: Slot[Machines]) -> bool:
-        """True if a promise would stay one, and no other would be delayed."""
+        """True if a promise would remain one, and no other would be delayed."""
         is_kept = not plan.is_promise or is_certain(plan, one, slot.start, self._around(one, slot))
         return is_kept and self._spares_promises(one, slot)
 
@@ -356,7 +356,7 @@ class PlanBook:
         self._take_again(gang.number, slot, self._obstacle(gang, slot))
 
     def _obstacle(self, gang: PlannedGang, slot: Slot[Machines]) -> str:
-        """Return which worker of a stored plan has no room for it now, and why; empty if all have."""
+        """Return the obstacle to a stored plan: a worker without room for it, and why; empty if all have room."""
         pieces = self._planner.profile.over(slot.start, slot.start + gang.limit)
         for name in sorted(slot.place):
             if not self._pool.holds(pieces, (self._pool.of([name]), gang.slots)):
@@ -377,7 +377,7 @@ class PlanBook:
         self._begin_pass()
 
     def _begin_pass(self) -> None:
-        """Have a pass begin in this revision, or another one after the one that is under way."""
+        """Begin a pass in this revision, or another one after the pass that is running."""
         if self.cursor in (None, _NEVER):
             self.cursor = _NEVER
         else:

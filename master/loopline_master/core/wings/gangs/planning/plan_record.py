@@ -1,4 +1,4 @@
-"""Changes of a plan, as its row keeps them: moved forward, promise broken, estimate not reached, started late."""
+"""Changes of a plan, as its row keeps them: moved forward, promise broken, estimate missed, started late."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from loopline_master.core.wings.gangs.planning.plan import BrokenPromise, Plan
 def note_change(
     plan: Plan, old_start: float | None, now: float, reason: str, *, was_promise: bool
 ) -> BrokenPromise | None:
-    """Note that a plan was made anew. Return what is to be told if that broke a promise."""
+    """Note a plan's new start. Return the report of a broken promise, if any."""
     plan.changed_at, plan.reason = now, reason
     is_later = plan.start is None or (old_start is not None and plan.start > old_start + MARGIN_S)
     plan.moves += plan.start is not None and old_start is not None and plan.start < old_start
@@ -20,7 +20,7 @@ def note_change(
 
 
 def note_start(plan: Plan, now: float) -> BrokenPromise | None:
-    """Note that the gang has started. Return what is to be told if that was later than promised."""
+    """Note that the gang has started. Return the report of a broken promise if that was later than promised."""
     plan.started_at = now
     if plan.start is None or now <= plan.start + MARGIN_S + 1:
         return None

@@ -1,10 +1,10 @@
 """The planner: gives every job a place and a start, the first that a scan finds.
 
-A scan asks the ground at each time of the lattice until the job fits from then on for as long as its limit. Calls
-are counted as in the rack paper, one for each time of the lattice. Fewer are computed: a job that does not fit still
-does not until cells are freed, and the results of the scan before remain valid until then.
+A scan asks the ground at each time of the lattice until the job fits from then on for as long as its limit. Calls are
+counted as in the rack paper, one for each time of the lattice. Fewer are computed: a job that does not fit still does
+not until cells are freed, and the results of the previous scan remain valid until then.
 
-The times of the lattice are counted from now, or from the earliest moment at which the job may start.
+The times of the lattice are counted from now, or from the earliest possible start of the job.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Planner(Generic[JobT, PlaceT, PieceT, CellsT]):
 
     def __init__(self, ground: Ground[JobT, PlaceT, PieceT, CellsT], start: int = 0) -> None:
         self.calls = 0  # of the ground, as the paper counts them
-        self.needed = 0  # of these, those whose answer was unknown
+        self.needed = 0  # calls whose answer was unknown
         self.profile = Profile[PieceT, CellsT](ground, start)
         self.memory = ScanMemory()
         self._ground = ground
 
     def plan(self, job: JobT, now: int, lattice: Lattice, earliest: int = 0) -> Slot[PlaceT] | None:
-        """Plan a job that has just arrived; None if it would fit at no time, even once all has ended."""
+        """Plan a job that has just arrived; None if it would never fit, even once all work has ended."""
         self.profile.forget(now)
         origin = max(now, earliest)
         horizon = origin - now + lattice.not_before(max(0, self.profile.last - origin)) + 1
@@ -47,14 +47,14 @@ class Planner(Generic[JobT, PlaceT, PieceT, CellsT]):
         return found
 
     def begin_pass(self, now: int) -> None:
-        """Begin a pass over the waiting jobs, or go on with one at another time."""
+        """Begin a pass over the waiting jobs, or continue one at another time."""
         self.profile.forget(now)
         self.memory.begin_pass(now)
 
     def move_forward(
         self, job: JobT, slot: Slot[PlaceT], now: int, lattice: Lattice, earliest: int = 0
     ) -> Slot[PlaceT]:
-        """Return an earlier slot for a waiting job, or the one that it has."""
+        """Return an earlier slot for a waiting job, or its present one."""
         known, horizon, ahead = self.memory.still_known(job), slot.start - now, max(0, earliest - now)
         if ahead >= horizon:
             return slot
@@ -73,7 +73,7 @@ class Planner(Generic[JobT, PlaceT, PieceT, CellsT]):
         return found
 
     def start(self, job: JobT) -> None:
-        """Forget what scans found for the job, which starts now or waits no more."""
+        """Forget the scan results of the job, which starts now or no longer waits."""
         self.memory.drop(job.number)
 
     def end(self, job: JobT, slot: Slot[PlaceT], now: int) -> None:
@@ -84,15 +84,15 @@ class Planner(Generic[JobT, PlaceT, PieceT, CellsT]):
             self.memory.free(now, end)
 
     def fits(self, job: JobT, start: int) -> PlaceT | None:
-        """Return the place at which the job would fit from ``start`` on; None if there is none."""
+        """Return the place where the job would fit from ``start`` on; None if there is none."""
         return self._ground.place(self.profile.over(start, start + job.limit), job)
 
     def reserve(self, job: JobT, slot: Slot[PlaceT]) -> None:
-        """Enter a slot that was planned into the profile."""
+        """Enter a planned slot into the profile."""
         self.profile.occupy(slot.start, slot.start + job.limit, self._ground.cells(job, slot.place))
 
     def lift(self, job: JobT, slot: Slot[PlaceT], now: int) -> None:
-        """Take a slot that was planned out of the profile, from ``now`` on."""
+        """Remove a planned slot from the profile, from ``now`` on."""
         start, end = max(slot.start, now), slot.start + job.limit
         if start < end:
             self.profile.free(start, end, self._ground.cells(job, slot.place))
@@ -100,9 +100,9 @@ class Planner(Generic[JobT, PlaceT, PieceT, CellsT]):
     def _scan(
         self, job: JobT, now: int, lattice: Lattice, between: tuple[int, int], known: Times
     ) -> Slot[PlaceT] | None:
-        """Return the first time of the lattice at which the job fits, with its place.
+        """Return the first time of the lattice when the job fits, with its place.
 
-        ``between``: the offset from which the lattice is counted, and the one at which the scan ends.
+        ``between``: the offsets of the lattice's origin and of the scan's end.
         """
         origin, horizon = between
         untried, found, offset = lattice.before(horizon - origin) << origin & ~known, None, 0
@@ -111,7 +111,7 @@ class Planner(Generic[JobT, PlaceT, PieceT, CellsT]):
             self.needed += 1
             found = self.fits(job, now + offset)
             if found is None and now + offset >= self.profile.last:
-                untried = 0  # nothing is taken any more: it never fits
+                untried = 0  # the profile no longer changes: it never fits
             elif found is None:
                 until = self.profile.next_release(now + offset) - now
                 known |= (1 << until) - (1 << offset)

@@ -1,12 +1,12 @@
 """The pool: the computers of a grid as a planner's ground, each with some slots.
 
 A piece of time is one integer that holds the free slots of every worker, each in a field of its own. So taking slots
-of many workers is one subtraction, and asking a thousand of them whether they have enough is one addition: it carries
-into the highest bit of each field, the *guard*, that has.
+of many workers is one subtraction, and testing a thousand of them for enough slots is one addition: it carries into
+the highest bit of each field with enough, the *guard*.
 
-A gang is placed on the fewest switches, for its members talk to one another: on one that has enough workers, of these
-on the one with the fewest; else on those with the most. Among equals, names decide: the choice is a function of what
-is free and of no history.
+A gang is placed on the fewest switches, because its members communicate: on one switch that has enough workers, and
+of these on the one with the fewest; else on those with the most. Among equals, names decide: the choice is a function
+of the free slots and not of history.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from itertools import compress
 Workers = int
 """A set of workers: the lowest bit of the field of each."""
 Piece = int
-"""The free slots of each worker, in its field."""
+"""Free slots of each worker, in its field."""
 Share = tuple[Workers, int]
-"""What a gang takes of the pool: so many slots on each of these workers."""
+"""A gang's part of the pool: workers, and slots on each of them."""
 Machines = tuple[str, ...]
 """Names of a gang's workers, by rank."""
 
@@ -34,13 +34,13 @@ MOST_SLOTS = (1 << _GUARD) - 1
 
 @dataclass(frozen=True, slots=True)
 class PlannedGang:
-    """A gang as the planner sees it: its job's number, the steps that its limit takes, and what it needs."""
+    """A gang in the planner's view: its job's number, its limit in steps, and its needs."""
 
     number: int
     limit: int
     nodes: int  # workers ...
     slots: int  # ... and slots on each
-    eligible: Workers  # that may run it
+    eligible: Workers  # the workers that may run it
 
 
 class Pool:
@@ -58,7 +58,7 @@ class Pool:
         return 0
 
     def enter(self, name: str, switch: str) -> Workers:
-        """Enter a worker, or the switch to which a known one is connected now. Return it as a set."""
+        """Enter a worker, or its present switch if it is known. Return it as a set."""
         field = self._fields.setdefault(name, len(self._names))
         if field == len(self._names):
             self._names.append(name)
@@ -76,7 +76,7 @@ class Pool:
         return int.from_bytes(found, "little")
 
     def kept(self, key: Hashable, names: Collection[str]) -> Workers:
-        """Return the set of these workers, from memory if they are those that were last asked for by this key."""
+        """Return the set of these workers, from memory if this key was last used with the same workers."""
         known = self._kept.get(key)
         if known is None or known[0] != names:
             known = self._kept[key] = set(names), self.of(names)
@@ -111,7 +111,7 @@ class Pool:
         return all(guards & ~(piece + missing) == 0 for piece in pieces)
 
     def _chosen(self, free: Workers, nodes: int) -> Machines:
-        """Return so many of these workers, by switch and name."""
+        """Return ``nodes`` of these workers, by switch and name."""
         on: dict[str, list[str]] = defaultdict(list)
         flags = free.to_bytes(len(self._names) * _BYTES, "little")[::_BYTES]
         for name, switch in compress(zip(self._names, self._switches, strict=True), flags):
@@ -120,7 +120,7 @@ class Pool:
 
 
 def on_fewest_switches(on: dict[str, list[str]], nodes: int) -> Machines:
-    """Return so many of the workers, which are there by switch: on the fewest of these, by switch and name."""
+    """Return ``nodes`` of the workers, given by switch: on the fewest switches, by switch and name."""
     chosen: list[str] = []
     while len(chosen) < nodes:
         left = nodes - len(chosen)
@@ -134,5 +134,5 @@ def on_fewest_switches(on: dict[str, list[str]], nodes: int) -> Machines:
 
 
 def _missing(workers: Workers, slots: int) -> int:
-    """Return what, added to a piece, carries into the guards of those of the workers that have so many slots free."""
+    """Return the summand that, added to a piece, carries into the guards of the workers with ``slots`` free."""
     return workers * ((1 << _GUARD) - slots)

@@ -1,4 +1,4 @@
-"""The profile of what is taken over time: pieces of constant occupation, of which the last is endless."""
+"""The profile of occupation over time: pieces of constant occupation, the last without end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Profile(Generic[PieceT, CellsT]):
         self._change(start, end, cells, self._occupation.free)
 
     def free_all(self, cells: Iterable[tuple[int, CellsT]]) -> None:
-        """Free cells, all of them from a time on for ever, in the order of these times; none is before ``last``."""
+        """Free cells, each from a time on for ever, in the order of these times; none is before ``last``."""
         piece = self._pieces[-1]
         for start, freed in cells:
             piece = self._occupation.free(piece, freed)
@@ -43,7 +43,7 @@ class Profile(Generic[PieceT, CellsT]):
         return self._pieces[first:last]
 
     def next_release(self, after: int) -> int:
-        """Return the first time after ``after``, which is before ``last``, at which a cell becomes free.
+        """Return the first time after ``after``, which is before ``last``, when a cell becomes free.
 
         Until then, nothing new fits.
         """
@@ -55,11 +55,11 @@ class Profile(Generic[PieceT, CellsT]):
 
     @property
     def last(self) -> int:
-        """The time of the last change: from then on all is free but for what is taken for ever."""
+        """The time of the last change: from then on all cells are free except those taken for ever."""
         return self._starts[-1]
 
     def saved(self) -> tuple[list[int], list[PieceT]]:
-        """Return the profile as it is, for ``restore``."""
+        """Return a copy of the profile, for ``restore``."""
         return self._starts.copy(), self._pieces.copy()
 
     def restore(self, saved: tuple[list[int], list[PieceT]]) -> None:
@@ -89,6 +89,6 @@ class Profile(Generic[PieceT, CellsT]):
         return piece
 
     def _join(self, piece: int) -> None:
-        """Join a piece with the one before it if they are equal."""
+        """Join a piece with the previous one if they are equal."""
         if piece and self._pieces[piece] == self._pieces[piece - 1]:
             del self._starts[piece], self._pieces[piece]

@@ -1,9 +1,9 @@
 """The rack: a grid of nodes as one integer, and Bottom-Left on it.
 
 A set of cells is an integer with one bit for each cell, row after row from the bottom, and one more bit at the end of
-each row that is never free: a rectangle that would hang over the right edge meets it. Rectangles of w x h that fit
-are found for the whole rack at once, by shifting and masking in about log w + log h steps. The lowest bit that
-remains has the least y, and in it the least x.
+each row that is never free: it collides with any rectangle that would extend beyond the right edge. Rectangles of w x
+h that fit are found for the whole rack at once, by shifting and masking in about log w + log h steps. The lowest
+remaining bit has the least y, and within it the least x.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Place = tuple[int, int]
 
 
 class Rectangle(Planned, Protocol):
-    """A job that takes up ``width`` x ``height`` nodes beside one another."""
+    """A job that takes up a rectangle of ``width`` x ``height`` nodes."""
 
     @property
     def width(self) -> int: ...
@@ -56,16 +56,14 @@ class Rack:
         return before & ~after != 0
 
     def place(self, pieces: Sequence[Cells], job: Rectangle) -> Place | None:
-        """Return the Bottom-Left place at which the job fits throughout the pieces; None if there is none."""
+        """Return the Bottom-Left place where the job fits throughout the pieces; None if there is none."""
         return self.bottom_left(reduce(or_, pieces), job.width, job.height)
 
     def cells(self, job: Rectangle, place: Place) -> Cells:
         return self.rectangle(place, job.width, job.height)
 
     def bottom_left(self, taken: Cells, width: int, height: int) -> Place | None:
-        """Return the place of least y, then least x, at which the rectangle avoids ``taken``; None if there
-        is none.
-        """
+        """Return the place of least y, then least x, where the rectangle avoids ``taken``; None if there is none."""
         free = _all(self.width, self.height) & ~taken
         if free.bit_count() < width * height:
             return None
@@ -94,7 +92,7 @@ def _rectangle(row: int, width: int, height: int) -> Cells:
 
 @cache
 def _shifts(row: int, width: int, height: int) -> tuple[int, ...]:
-    """Return the shifts to mask with, one after the other, that keep the cells at which width x height fits."""
+    """Return the shifts to mask with, one after the other, that keep the cells where width x height fits."""
     return (*doublings(width), *(row * step for step in doublings(height)))
 
 

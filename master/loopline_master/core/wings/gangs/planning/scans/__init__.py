@@ -1,1 +1,1 @@
-"""Scans over time: which times they try, by which algorithm, and what they remember."""
+"""Scans over time: the times that they try, the choice of these, and the memory of earlier results."""

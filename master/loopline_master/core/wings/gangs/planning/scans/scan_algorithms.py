@@ -23,8 +23,8 @@ class ScanContext:
     """Quantities known when the planner scans for a job."""
 
     backlog: float  # work of the waiting jobs by their limits, in steps of time of the whole rack
-    used: float  # of their limits by the jobs that ended; 1 before any did
-    waited: float  # by this job, as a multiple of the mean limit of the jobs that came
+    used: float  # by the jobs that ended, of their limits; 1 before any did
+    waited: float  # by this job, as a multiple of the mean limit of all jobs that arrived
 
 
 @dataclass(frozen=True, slots=True)

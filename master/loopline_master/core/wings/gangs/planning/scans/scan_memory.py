@@ -1,8 +1,8 @@
-"""Results of earlier scans: times at which a waiting job does not fit, valid until cells are freed then.
+"""Results of earlier scans: times when a waiting job does not fit, valid until cells are freed then.
 
-Times are bits, counted from the moment of the last pass. Taking cells leaves the results valid; cells freed from a
-to b invalidate the starts after a - limit and before b. A job learns in a pass of all that was freed since its last
-scan: after it in an earlier pass, and before it in this one. What is remembered saves calls and changes no plan.
+Times are bits, counted from the moment of the last pass. Taking cells leaves the results valid; cells freed from a to
+b invalidate the starts after a - limit and before b. In a pass, a job considers all cells freed since its last scan:
+after it in an earlier pass, and before it in this one. The memory saves calls and changes no plan.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ Times = int
 
 
 class ScanMemory:
-    """Memory of what scans found, by the jobs' numbers, and of what was freed since the oldest of them."""
+    """Scan results by the jobs' numbers, and the intervals freed since the oldest of them."""
 
     __slots__ = ("_before", "_freed", "_known", "_later", "_now", "_so_far")
 
     def __init__(self) -> None:
         self._now = 0
-        self._before = 0  # so many freed intervals were forgotten
+        self._before = 0  # number of freed intervals that were forgotten
         self._freed: list[tuple[int, int]] = []
-        self._later: list[Times] = [0]  # freed before this pass: all from the first, from the second, ... on
+        self._later: list[Times] = [0]  # freed before this pass: from the first interval on, from the second on, ...
         self._so_far: Times = 0  # in this pass
         self._known: dict[int, tuple[int, Times, int]] = {}  # time, result, and number of freed intervals then
 
@@ -42,7 +42,7 @@ class ScanMemory:
         self._so_far |= self._times(start, end)
 
     def still_known(self, job: Planned) -> Times:
-        """Return the times at which the job cannot start, counted from the moment of this pass."""
+        """Return the times when the job cannot start, counted from the moment of this pass."""
         when, known, mark = self._known.get(job.number, (0, 0, 0))
         if not known:
             return 0
