@@ -74,12 +74,15 @@ class Placer:
         this placement for the policy, that answer is reused: nothing has changed since.
         """
         state, name, task = self._state, placement.worker, placement.task
-        answered, job, worker = state.accepted, state.jobs.get(placement.job), state.workers.get(name)
+        answered, state.accepted = state.accepted, None
+        job, worker = state.jobs.get(placement.job), state.workers.get(name)
         if job is None or worker is None:
             return False
-        if answered != (placement.job, task, name) and not self._view.accepts(job, task, worker):
-            return False
-        state.accepted = None
+        if answered != (placement.job, task, name):
+            may_be = self._view.accepts(job, task, worker)
+            state.accepted = None  # an answer is used once
+            if not may_be:
+                return False
         is_free = name in state.index.slots.idle.keys
         purpose = Purpose.START if is_free else Purpose.PREFETCH
         veto = state.wings.veto(job, task, worker, purpose) if state.wings.vetoes else None
