@@ -180,7 +180,7 @@ async def test_error_in_a_report_ends_the_connection(conversation: Conversation,
     assert isinstance(socket.ending, TypeError)
 
 
-async def test_results_are_collected_briefly_while_tasks_wait(
+async def test_results_are_collected_briefly_while_the_worker_is_busy(
     conversation: Conversation, socket: Socket, listener: ConversationListener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(link_module, "GATHER_S", 3600)

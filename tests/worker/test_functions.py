@@ -721,7 +721,7 @@ async def test_missing_function_is_not_called(caller: Caller) -> None:
     )  # fmt: skip
 
 
-async def test_each_call_has_its_own_files_if_they_cannot_be_passed(
+async def test_each_call_has_its_own_interpreter_if_files_cannot_be_passed(
     caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(function_launcher, "PASSES_FILES", False)
