@@ -204,7 +204,7 @@ async def test_task_that_ignores_sigterm_is_killed_at_its_time_limit(tight: Benc
     assert result.reason == "timed out after 0.3 s"
 
 
-async def test_daemons_left_behind_count(tight: Bench) -> None:
+async def test_daemons_left_behind_are_killed_and_reported(tight: Bench) -> None:
     result = await tight.result(run_of("sh", "-c", "setsid sleep 100 & setsid sleep 100 & exit 0"))
     assert result.outcome is Outcome.SUCCEEDED
     assert result.reason == "2 processes that it left running were stopped: nothing outlives its task"
